@@ -14,10 +14,18 @@ import llama_cpp as lib
 import numpy as np
 
 
+POOLINGS = {
+    "none": lib.LLAMA_POOLING_TYPE_NONE, "mean": lib.LLAMA_POOLING_TYPE_MEAN, "cls": lib.LLAMA_POOLING_TYPE_CLS,
+    "last": lib.LLAMA_POOLING_TYPE_LAST, "rank": lib.LLAMA_POOLING_TYPE_RANK,
+}  # fmt: skip
+
+
 class Llama:
     """One loaded model and a context of `positions` positions, which takes them `batch` at a time."""
 
-    def __init__(self, path: str, positions: int, threads: int = 2, f32: bool = False, batch: int | None = None):
+    def __init__(
+        self, path: str, positions: int, threads: int = 2, f32: bool = False, batch: int | None = None, pooling: str | None = None
+    ):
         self.log = lib.llama_log_callback(lambda level, text, data: None)
         lib.llama_log_set(self.log, ctypes.c_void_p(0))
         model_params = lib.llama_model_default_params()
@@ -32,23 +40,40 @@ class Llama:
         if f32:
             params.type_k = params.type_v = lib.GGML_TYPE_F32
             params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if pooling:
+            params.embeddings, params.pooling_type = True, POOLINGS[pooling]
+        self.pooling = pooling
         params.n_threads = params.n_threads_batch = threads
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             raise SystemExit(f"llama.cpp makes no context for {path}")
         self.batch = lib.llama_batch_init(self.size, 0, 1)
 
-    def logits(self, tokens: np.ndarray) -> np.ndarray:
+    def logits(self, tokens: np.ndarray, first_position: int = 0) -> np.ndarray:
         """tokens [sequences, positions] -> float32 [sequences, positions, vocab]"""
-        return np.stack([self.sequence(row) for row in tokens])
+        return np.stack([self.sequence(row, first_position) for row in tokens])
 
-    def sequence(self, tokens: np.ndarray) -> np.ndarray:
+    def sequence(self, tokens: np.ndarray, first_position: int) -> np.ndarray:
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
         starts = range(0, len(tokens), self.size)
-        return np.concatenate([self.decode(tokens[start : start + self.size], start) for start in starts])
+        return np.concatenate([self.decode(tokens[start : start + self.size], first_position + start) for start in starts])
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        """tokens [positions], as one batch -> float32 [positions, hidden], or pooled as the context was made for."""
+        self.run(tokens, 0)
+        if self.pooling == "none":
+            shape = (len(tokens), lib.llama_model_n_embd_out(self.model))
+            return np.ctypeslib.as_array(lib.llama_get_embeddings(self.context), shape=shape).copy()
+        count = lib.llama_model_n_cls_out(self.model) if self.pooling == "rank" else lib.llama_model_n_embd_out(self.model)
+        return np.ctypeslib.as_array(lib.llama_get_embeddings_seq(self.context, 0), shape=(count,)).copy()
 
     def decode(self, tokens: np.ndarray, start: int) -> np.ndarray:
         """Logits [tokens, vocab] of tokens that stand at `start` and after."""
+        self.run(tokens, start)
+        rows = lib.llama_get_logits(self.context)
+        return np.ctypeslib.as_array(rows, shape=(len(tokens), self.vocab)).copy()
+
+    def run(self, tokens: np.ndarray, start: int) -> None:
         self.batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
             self.batch.token[i] = int(token)
@@ -59,8 +84,6 @@ class Llama:
         status = lib.llama_decode(self.context, self.batch)
         if status != 0:
             raise SystemExit(f"llama_decode returned {status}")
-        rows = lib.llama_get_logits(self.context)
-        return np.ctypeslib.as_array(rows, shape=(len(tokens), self.vocab)).copy()
 
     def close(self) -> None:
         lib.llama_batch_free(self.batch)

@@ -2,7 +2,7 @@
 
     cargo run -p rustorch-testkit --example models -- DIR
     python make.py DIR                # about a minute
-    python make.py DIR --long         # only the second half below
+    python make.py DIR --long         # all but the first part below
 
 For every DIR/<model>.gguf, over 16 random sequences of 256 tokens (tokens.npy):
 
@@ -30,6 +30,7 @@ import numpy as np
 
 from compare import distance
 from exact import Model
+from families import nmse, poolings
 from llama import Llama
 
 OUT = Path(__file__).parents[2] / "crates/testkit/goldens"
@@ -83,6 +84,23 @@ def compare(path: Path, tokens: np.ndarray, f32: bool = False) -> tuple[np.ndarr
     return exact, found.kl, theirs.argmax(axis=-1), summary
 
 
+def embeddings(path: Path, tokens: np.ndarray) -> tuple[dict[str, np.ndarray], dict]:
+    """Exact embeddings of one sequence by pooling, and what the summary says."""
+    model, distances = Model(str(path)), {}
+    gaps = Gaps(model.family)
+    exact = {pooling: model.embedding(tokens, pooling)[0] for pooling in poolings(model.family)}
+    for pooling, values in exact.items():
+        llama = Llama(str(path), tokens.shape[1], f32=True, pooling=pooling)
+        distances[pooling] = nmse(values, llama.embedding(tokens[0]))
+        llama.close()
+    deviation = round(float(exact["none"].std()), 3)
+    summary = {"crc32": zlib.crc32(path.read_bytes()), "deviation": deviation, "llama_cpp": {"nmse": distances}}
+    if gaps.smallest is not None:
+        summary["router_gap"] = gaps.smallest
+    print(f"{path.stem:14} NMSE", *(f"{pooling} {value:.2e}" for pooling, value in distances.items()), flush=True)
+    return exact, summary
+
+
 def random_tokens(seed: int, sequences: int, positions: int, name: str) -> np.ndarray:
     tokens = np.random.default_rng(seed).integers(VOCAB, size=(sequences, positions), dtype="<u4")
     np.save(OUT / f"{name}.npy", tokens)
@@ -99,7 +117,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     packages = {name: version(name) for name in ("gguf", "llama-cpp-python", "numpy")}
     features = llama_cpp.llama_print_system_info().decode().strip()
-    summary = {"versions": packages, "llama_cpp_system_info": features, "models": {}, "long": {}}
+    summary = {"versions": packages, "llama_cpp_system_info": features, "models": {}, "long": {}, "embed": {}}
     if len(sys.argv) == 3:
         summary["models"] = json.loads((OUT / "summary.json").read_text())["models"]
     else:
@@ -113,6 +131,13 @@ def main() -> None:
     for path in sorted((Path(sys.argv[1]) / "long").glob("*.gguf")):
         exact, _, _, summary["long"][path.stem] = compare(path, tokens, f32=True)
         np.save(OUT / f"{path.stem}.long.npy", kept(exact, 1, LONG))
+    for path in sorted((Path(sys.argv[1]) / "embed").glob("*.gguf")):
+        exact, summary["embed"][path.stem] = embeddings(path, tokens)
+        rows = np.take_along_axis(exact["none"], columns(exact["none"].shape[1], 1, LONG), axis=-1)
+        np.save(OUT / f"{path.stem}.rows.npy", rows.astype("<f4"))
+        np.save(OUT / f"{path.stem}.pooled.npy", np.stack([exact[pooling] for pooling in ("mean", "cls", "last")]).astype("<f4"))
+        if "rank" in exact:
+            np.save(OUT / f"{path.stem}.rank.npy", exact["rank"].astype("<f4"))
     (OUT / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Program, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use graph::{Activation, Builder, Graph, Store};
+use graph::{Activation, Builder, Graph, Mask, Store};
 use quant::Format;
 
 /// Rows of the activation tables.
@@ -180,7 +180,7 @@ fn attention(format: KvFormat, depth: usize, rows: usize) -> Box<dyn Program> {
         builder.embed(name, table)
     });
     let [q, k, v] = qkv;
-    let store = builder.store(Store { heads: kv_heads, k_dim: dim, v_dim: dim, window: None });
+    let store = builder.store(Store { heads: kv_heads, k_dim: dim, v_dim: dim, mask: Mask::Causal });
     let y = builder.attention("y", q, Some([k, v]), store, heads, 0.125);
     let output = builder.output_rows("output", y);
     let graph = builder.finish(output);

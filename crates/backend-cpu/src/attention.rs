@@ -5,8 +5,8 @@
 //! and Gimelshein 2018; Dao et al. 2022). QK sums over the head dimension in order, PV over the positions in order, so a
 //! result depends neither on how the prompt was chunked nor on the rest of the batch.
 //!
-//! With a sliding window, chunks keep their boundaries: softmax weights before the first visible position are 0, and pages
-//! before it are not read. Pages that no query of a task can see may have been freed.
+//! Whatever the mask, chunks keep their boundaries: softmax weights of positions that a query does not see are 0, and pages
+//! that no query sees are not read. Pages that no query of a task can see may have been freed.
 //!
 //! The lanes of a vector are positions in QK and columns in PV. A loaded vector of K or V is used by all queries of a tile.
 //! If a task has several tiles, each page is converted to f32 once for all of them.
@@ -80,8 +80,9 @@ impl<S: Pages> WithSimd for Attend<'_, '_, S> {
                 let mut queries = [Query::default(); QUERY_TILE];
                 for (query, number) in queries.iter_mut().zip(range.clone()) {
                     let (row, head) = (number / share, kv_head * share + number % share);
-                    let position = self.heads.rows[row].1;
-                    *query = Query { row, head, first: group.first_visible(position), end: position + 1 };
+                    let (sequence, position) = self.heads.rows[row];
+                    let Range { start: first, end } = group.mask.visible(position, sequence.positions().end);
+                    *query = Query { row, head, position, first, end };
                 }
                 let queries = &queries[..range.len()];
                 let table = &sequence.tables[index];
@@ -122,6 +123,7 @@ struct Page<'a, N> {
 struct Query {
     row: usize,
     head: usize,
+    position: usize,
     first: usize,
     end: usize,
 }
@@ -157,6 +159,7 @@ impl<S: Pages> Queries<'_, S> {
             self.scores(lanes, first, scores, page);
             let (mut chunk_max, mut chunk_total) = ([0.0; QUERY_TILE], [0.0; QUERY_TILE]);
             for c in 0..n {
+                self.alibi(c, first, &mut scores[c].0);
                 (chunk_max[c], chunk_total[c]) =
                     softmax(lanes, &mut scores[c].0, self.seen(c, first), self.heads.score.cap);
             }
@@ -192,6 +195,19 @@ impl<S: Pages> Queries<'_, S> {
     fn seen(&self, c: usize, chunk: usize) -> Range<usize> {
         let Query { first, end, .. } = self.queries[c];
         first.clamp(chunk, chunk + CHUNK) - chunk..end.clamp(chunk, chunk + CHUNK) - chunk
+    }
+
+    /// Subtracts the ALiBi slope of query `c` times the distance of each position of the chunk at `chunk`.
+    #[inline(always)]
+    fn alibi(&self, c: usize, chunk: usize, scores: &mut [f32; CHUNK]) {
+        if self.heads.score.alibi.is_none() {
+            return;
+        }
+        let Query { head, position, .. } = self.queries[c];
+        let slope = self.heads.score.slope(head, self.heads.heads);
+        for at in self.seen(c, chunk) {
+            scores[at] -= slope * (chunk + at).abs_diff(position) as f32;
+        }
     }
 
     /// The positions of a chunk that any query sees, from a page boundary on.

@@ -277,7 +277,7 @@ fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: 
 
 impl<T: Stored> Store<T> {
     fn new(layout: &StoreLayout) -> Result<Store<T>, Error> {
-        let graph::Store { heads, k_dim, v_dim, window: _ } = layout.store;
+        let graph::Store { heads, k_dim, v_dim, mask: _ } = layout.store;
         let (keys, values) = (layout.zeroed(k_dim)?, layout.zeroed(v_dim)?);
         #[cfg(all(test, unix))]
         let (keys, values) = (Buffer::beside(&keys), Buffer::beside(&values));

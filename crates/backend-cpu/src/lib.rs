@@ -20,6 +20,7 @@ mod packed;
 mod plan;
 mod pool;
 mod program;
+mod recurrent;
 mod weights;
 
 use std::num::NonZero;
@@ -77,6 +78,8 @@ struct State {
     pool: Pool,
     /// By [`graph::StoreId`].
     stores: Vec<Kv>,
+    /// The slots of recurrent operations, by [`graph::ValueId`]; other operations have none.
+    slots: Vec<Vec<f32>>,
     budget: HostBudget,
     /// Bytes of the programs' activation buffers at full buckets.
     activation_bytes: u64,
@@ -173,7 +176,8 @@ impl Cpu {
         budget.take(PACKED_WEIGHTS, weights.memory().weights_owned, Remedy::LeaveWeightsInFile)?;
         budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
-        let state = Arc::new(Mutex::new(State { pool, stores, budget, activation_bytes: 0 }));
+        let slots = graph.values().map(|(id, _)| model.zeroed_state(id)).collect::<Result<_, Error>>()?;
+        let state = Arc::new(Mutex::new(State { pool, stores, slots, budget, activation_bytes: 0 }));
         Ok(CpuModel { kernels, options, model, weights, state })
     }
 }

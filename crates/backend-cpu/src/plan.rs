@@ -8,6 +8,7 @@ use graph::{LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffer
 use crate::attention::QUERY_TILE;
 use crate::lanes::LANES;
 use crate::packed::activations::Form;
+use crate::recurrent::CONV_COLUMNS;
 
 /// A unit of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +50,8 @@ pub(crate) enum Kind {
     Linear,
     /// One attention: threads take rows and K/V heads.
     Attention,
+    /// One recurrent operation: threads take sequences and columns or heads.
+    Recurrent,
     /// All stages of one mixture of experts, in order: threads take experts and columns.
     Experts,
     /// Both stages of linear layers of heads, in order: threads take heads and columns.
@@ -103,6 +106,10 @@ impl Plan {
                         written.insert(store, item);
                     }
                 }
+                Op::Conv { .. } | Op::LinearAttention { .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    order.put(&[item], Kind::Recurrent, &inputs, None);
+                }
                 Op::HeadLinear { x, weight } => {
                     let stages = [Stage::Heads(form(weight)), Stage::Products];
                     order.put(
@@ -140,7 +147,8 @@ impl Plan {
                 | Op::ScaleByPosition { .. }
                 | Op::Slice { .. }
                 | Op::Join { .. }
-                | Op::OutputRows { .. } => {
+                | Op::OutputRows { .. }
+                | Op::Pool { .. } => {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
                 }
@@ -216,6 +224,17 @@ impl Plan {
                 let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
                 let widest = weights.map(|(id, _)| bound.weight(id).cols);
                 widest.max().unwrap_or(0).saturating_mul(LANES.max(tile + 2))
+            }
+            // The weights of a convolution and the rows before, or the state of two vectors of columns.
+            Kind::Recurrent => {
+                let words = phase.items.iter().map(|&item| match bound.value(value_of(item)).op {
+                    Op::Conv { weight, .. } => bound.weight(weight).cols.saturating_mul(2 * CONV_COLUMNS),
+                    op => {
+                        let widest = op.inputs().map(|input| bound.value(input).cols).max();
+                        widest.unwrap_or(0).saturating_mul(2 * LANES)
+                    }
+                });
+                words.max().unwrap_or(0)
             }
             // PV of a query tile, and a page converted to f32.
             Kind::Attention => {
@@ -312,7 +331,7 @@ mod tests {
     use std::sync::Arc;
 
     use backend::{BoundModel, KvFormat, KvLayout, Taps, Weight};
-    use graph::{Activation, Builder, Graph, Store};
+    use graph::{Activation, Builder, Graph, Mask, Store};
     use quant::Format;
 
     use super::*;
@@ -348,7 +367,7 @@ mod tests {
         let mut g = Builder::new();
         let (table, router) = (g.weight("table", 9, 32), g.weight("router", 4, 32));
         let x = g.embed("x", table);
-        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, window: None });
+        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, mask: Mask::Causal });
         let a = g.attention("a", x, Some([x, x]), store, 1, 0.1);
         let b = g.attention("b", x, None, store, 1, 0.1);
         let h = g.add("h", a, b);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight};
-use graph::{Map, Op, Rope, ValueId, WeightId};
+use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::{Gated, Routing, cut};
@@ -16,6 +16,7 @@ use crate::matmul::{Product, TASKS, multiply};
 use crate::memory::{Buffer, Scratch};
 use crate::packed::activations::{Activations, Form, panels};
 use crate::plan::{Item, Kind, Plan, Stage, words_of};
+use crate::recurrent::{CONV_COLUMNS, Convolve, LinearHead, Slots};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
 
@@ -104,6 +105,7 @@ impl Program for CpuProgram {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
                 Kind::Linear => self.multiply(phase, state, &mut out),
                 Kind::Attention => self.attend(phase, step, state, &mut out),
+                Kind::Recurrent => self.recur(phase, step, state, &mut out),
                 Kind::Experts => self.run_experts(phase, state, &mut out),
                 Kind::Heads => self.multiply_heads(phase, state, &mut out),
             }
@@ -207,10 +209,15 @@ impl CpuProgram {
             Op::Input { cols: _ } => {
                 out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]);
             }
-            Op::Embed { table } => {
+            Op::Embed { table, index } => {
                 let (table, tokens) = (self.bound.weight(table), &step.tokens()[part.rows.clone()]);
+                let mut rows = step.rows().skip(part.rows.start);
                 by_rows(out, cols, |row, y| {
-                    table.format.dequantize(table.row(tokens[row] as usize), y);
+                    let at = match index {
+                        Index::Token => tokens[row] as usize,
+                        Index::Position => rows.next().expect("a position for every row").1,
+                    };
+                    table.format.dequantize(table.row(at), y);
                 });
             }
             Op::Norm { x, kind, width, weight, eps } => {
@@ -317,7 +324,21 @@ impl CpuProgram {
                     y.copy_from_slice(&x[outputs[row].row as usize * cols..][..cols]);
                 });
             }
-            Op::Linear { .. } | Op::Attention { .. } => unreachable!("not computed row by row"),
+            Op::Pool { x, pool } => {
+                let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
+                by_rows(out, cols, |row, y| {
+                    let rows = step.rows_beside(outputs[row].row as usize);
+                    let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
+                    y.fill(0.0);
+                    for row in rows.clone() {
+                        y.iter_mut().zip(&x[row * cols..]).for_each(|(y, x)| *y += x);
+                    }
+                    y.iter_mut().for_each(|y| *y /= rows.len() as f32);
+                });
+            }
+            Op::Linear { .. } | Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. } => {
+                unreachable!("not computed row by row")
+            }
         }
     }
 
@@ -353,6 +374,39 @@ impl CpuProgram {
                 (self.kernels.attend_packed)(Attend { heads, tile });
             }
         });
+    }
+
+    fn recur(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one operation") };
+        let (cols, out) = (self.bound.value(id).cols, out[0].1.values_mut());
+        let mut slots = Slots {
+            pool: &mut state.pool,
+            states: &mut state.slots[id.index()],
+            values: self.bound.graph().state_of(id),
+            step,
+        };
+        match self.bound.value(id).op {
+            Op::Conv { x, weight, bias } => {
+                let (weight, bias) =
+                    (self.weights.vector(weight), bias.map(|bias| self.weights.vector(bias)));
+                let x = self.result(x);
+                slots.by_columns(out, cols, CONV_COLUMNS.min(cols), |rows, tile, state| {
+                    let x = &x[rows.start * cols..rows.end * cols];
+                    (self.kernels.convolve)(Convolve { x, cols, weight, bias, tile, state });
+                });
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
+                let inputs = [q, k, v, decay, beta].map(|x| (self.result(x), self.bound.value(x).cols));
+                let skip = skip.map(|skip| self.weights.vector(skip));
+                let (k_dim, v_dim) = (inputs[1].1 / heads.k_heads, cols / heads.heads);
+                slots.by_columns(out, cols, v_dim, |rows, tile, state| {
+                    let inputs = inputs.map(|(x, cols)| &x[rows.start * cols..rows.end * cols]);
+                    let skip = skip.map_or(0.0, |skip| skip[tile.cols().start / v_dim]);
+                    (self.kernels.linear_head)(LinearHead { inputs, skip, heads, k_dim, tile, state });
+                });
+            }
+            _ => unreachable!("a recurrent operation"),
+        }
     }
 
     fn multiply(&self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {

@@ -1,16 +1,19 @@
 //! A sequence's logits have the same bits whatever shares the batch, however its prompt is chunked, wherever its pages are and
 //! however many threads run. Random schedules are compared with each sequence alone, for a Llama layer and for a graph with
-//! windows, a shared store and experts.
+//! windows, a shared store and experts, and for recurrent layers.
 
 use std::collections::HashMap;
 
 use backend::{
-    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Program, Sequence, Step, Taps,
-    Weight, first_needed_page,
+    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Program, Sequence, Slots, Step,
+    Taps, Weight, first_needed_page,
 };
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
-use graph::{Activation, Builder, Graph, Group, Pairing, Rope, Store, ValueId, WeightId};
+use graph::{
+    Activation, Builder, Graph, Group, LinearHeads, Mask, NormKind, Op, Pairing, Rope, Store, ValueId,
+    WeightId,
+};
 use models::Model;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -126,8 +129,8 @@ fn newer(format: Format) -> Net {
     let table = weight(&mut g, "table", [1, testkit::VOCAB, COLS], Format::F32);
     let norm = weight(&mut g, "norm", [1, 1, 32], Format::F32);
     let mut x = g.embed("x", table);
-    let window = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: Some(45) });
-    let whole = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: None });
+    let window = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, mask: Mask::Window(45) });
+    let whole = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, mask: Mask::Causal });
     for (layer, (store, is_written)) in
         [(window, true), (whole, true), (window, false)].into_iter().enumerate()
     {
@@ -154,6 +157,51 @@ fn newer(format: Format) -> Net {
     let x = g.add("all", e, x);
     let x = g.output_rows("outputs", x);
     let head = weight(&mut g, "head", [1, 100, COLS], format);
+    let y = g.linear("y", x, head);
+    (g.finish(y), weights)
+}
+
+/// A gated delta rule and a scan, each after a convolution: 8 and 4 heads over 4 and 2 key heads of 20 and 33 columns.
+fn recurrent(format: Format) -> Net {
+    let (mut g, mut weights) = (Builder::new(), HashMap::new());
+    let mut weight = |g: &mut Builder, name: String, rows: usize, cols: usize, format: Format| {
+        let deviation = 1.0 / (cols as f32).sqrt();
+        let bytes = testkit::random_matrix(format, rows * cols, deviation, weights.len() as u64);
+        weights.insert(name.clone(), Weight::matrix(format, rows, cols, bytes.into()));
+        g.weight(name, rows, cols)
+    };
+    let table = weight(&mut g, "table".into(), testkit::VOCAB, COLS, Format::F32);
+    let mut x = g.embed("x", table);
+    for (layer, (heads, k_heads, k_dim, is_delta)) in
+        [(8, 4, 20, true), (4, 2, 33, false)].into_iter().enumerate()
+    {
+        let heads = LinearHeads { heads, k_heads, is_tiled: is_delta, scale: 0.2, is_delta };
+        let mut convolved = |g: &mut Builder, [name, convolved]: [&'static str; 2], cols: usize| {
+            let matrix = weight(g, format!("{name}-{layer}"), cols, COLS, format);
+            let taps = weight(g, format!("{name}-{layer}-taps"), cols, 4, Format::F32);
+            let x = g.linear((name, layer), x, matrix);
+            g.conv((convolved, layer), x, taps, None)
+        };
+        let [q, k] =
+            [["q", "q_conv"], ["k", "k_conv"]].map(|names| convolved(&mut g, names, k_heads * k_dim));
+        let v = convolved(&mut g, ["v", "v_conv"], COLS);
+        let k = g.norm(("k_norm", layer), k, NormKind::L2, k_dim, None, 1e-6);
+        let of_heads =
+            [(["decay", "softplus"], Activation::Softplus), (["beta", "sigmoid"], Activation::Sigmoid)];
+        let [decay, beta] = of_heads.map(|([name, activated], act)| {
+            let matrix = weight(&mut g, format!("{name}-{layer}"), heads.heads, COLS, format);
+            let x = g.linear((name, layer), x, matrix);
+            g.act((activated, layer), x, act)
+        });
+        let decay = g.scale(("log_decay", layer), decay, -0.1);
+        let y = Op::LinearAttention { q, k, v, decay, beta, skip: None, heads };
+        let y = g.op(("mixed", layer), y);
+        let out = weight(&mut g, format!("out-{layer}"), COLS, COLS, format);
+        let y = g.linear(("out", layer), y, out);
+        x = g.add(("sum", layer), y, x);
+    }
+    let x = g.output_rows("outputs", x);
+    let head = weight(&mut g, "head".into(), 100, COLS, format);
     let y = g.linear("y", x, head);
     (g.finish(y), weights)
 }
@@ -244,13 +292,15 @@ struct Row<'a> {
     tokens: Vec<u32>,
     tables: Vec<BlockTable>,
     n_past: usize,
+    /// Steps so far.
+    turn: usize,
 }
 
 impl Row<'_> {
     fn new(s: usize, plan: &Plan, groups: usize) -> Row<'_> {
         let mut tokens = tokens(s);
         tokens.truncate(plan.len);
-        Row { s, plan, tokens, tables: vec![BlockTable::default(); groups], n_past: 0 }
+        Row { s, plan, tokens, tables: vec![BlockTable::default(); groups], n_past: 0, turn: 0 }
     }
 
     /// Its next `len` rows. Frees the pages outside all windows; they are reused first.
@@ -263,7 +313,10 @@ impl Row<'_> {
                 table.pages.push(free.pop().expect("pages for all"));
             }
         }
-        let sequence = Sequence { n_past: self.n_past, len, tables: self.tables.clone().into() };
+        let slot = |turn: usize| (2 * self.s + turn % 2) as u32;
+        let slots = Slots { read: slot(self.turn), write: slot(self.turn + 1), checkpoint: None };
+        let sequence = Sequence { n_past: self.n_past, len, tables: self.tables.clone().into(), slots };
+        self.turn += 1;
         self.n_past += len;
         sequence
     }
@@ -319,6 +372,11 @@ fn avx512() {
 }
 
 #[test]
+fn avx512_with_recurrent_layers() {
+    check(Isa::Avx512, &[Format::Q4_0, Format::Q4_K, Format::F32], recurrent, 4);
+}
+
+#[test]
 fn avx512_with_windows_and_experts() {
     check(Isa::Avx512, &KINDS, newer, 4);
 }
@@ -326,6 +384,11 @@ fn avx512_with_windows_and_experts() {
 #[test]
 fn avx2() {
     check(Isa::Avx2, &Format::ALL, llama, 4);
+}
+
+#[test]
+fn avx2_with_recurrent_layers() {
+    check(Isa::Avx2, &[Format::Q4_0, Format::Q4_K, Format::F32], recurrent, 4);
 }
 
 #[test]
@@ -353,4 +416,9 @@ fn scalar() {
 #[test]
 fn scalar_with_windows_and_experts() {
     check(Isa::Scalar, &[Format::Q4_0, Format::Q6_K, Format::F32], newer, 1);
+}
+
+#[test]
+fn scalar_with_recurrent_layers() {
+    check(Isa::Scalar, &[Format::Q8_0, Format::F32], recurrent, 1);
 }

@@ -31,10 +31,9 @@ impl Store {
         }
     }
 
-    /// The positions visible to the row at `position`.
-    fn visible(&self, position: usize) -> Range<usize> {
-        let first = self.declared.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        first..position + 1
+    /// The positions visible to the row of `sequence` at `position`.
+    fn visible(&self, sequence: &Sequence, position: usize) -> Range<usize> {
+        self.declared.mask.visible(position, sequence.positions().end)
     }
 }
 
@@ -63,10 +62,16 @@ pub(crate) fn attend(
     for (row, (sequence, position)) in step.rows().enumerate() {
         for head in 0..heads {
             let kv_head = head / (heads / kv_heads);
-            let slots = store.visible(position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
+            let slots =
+                store.visible(sequence, position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
             let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
-            let scores: Vec<f64> = slots.clone().map(|slot| of(dot(&q, &key(slot)))).collect();
+            let slope = f64::from(score.slope(head, heads));
+            let scores: Vec<f64> = store
+                .visible(sequence, position)
+                .zip(slots.clone())
+                .map(|(p, slot)| of(dot(&q, &key(slot))) - slope * p.abs_diff(position) as f64)
+                .collect();
             let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
             let max = scores.iter().copied().fold(sink, f64::max);
             let total = (sink - max).exp() + scores.iter().map(|score| (score - max).exp()).sum::<f64>();

@@ -6,6 +6,7 @@
 mod attention;
 mod devices;
 mod ops;
+mod recurrent;
 mod sums;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use backend::{
 };
 pub use devices::ReferenceDriver;
 use graph::{Graph, ValueId};
+use recurrent::Slots;
 
 /// The reference backend.
 #[derive(Debug, Default)]
@@ -73,7 +75,9 @@ impl Backend for Reference {
         let mut budget = HostBudget::new(self.memory_limit);
         budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
-        let state = State { stores, budget, activation_bytes: 0 };
+        let slots = graph.values().map(|(id, _)| Slots::new(&model, id));
+        let slots = slots.collect::<Result<_, Error>>()?;
+        let state = State { stores, slots, budget, activation_bytes: 0 };
         Ok(Box::new(Loaded { model: Arc::new(model), state: Arc::new(Mutex::new(state)) }))
     }
 }
@@ -95,6 +99,8 @@ struct Loaded {
 struct State {
     /// KV stores, by [`graph::StoreId`].
     stores: Vec<Store>,
+    /// The states of recurrent operations, by [`ValueId`]; other operations have none.
+    slots: Vec<Slots>,
     budget: HostBudget,
     /// Bytes of the values of all programs.
     activation_bytes: u64,
@@ -171,10 +177,10 @@ impl Drop for Interpreter {
 impl Program for Interpreter {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         self.bound.check(step)?;
-        let stores = &mut lock(&self.state).stores;
+        let state = &mut *lock(&self.state);
         for (id, value) in self.bound.graph().values() {
             step.check_interrupt()?;
-            self.results[id.index()] = ops::compute(&self.bound, value, &self.results, step, stores);
+            self.results[id.index()] = ops::compute(&self.bound, id, &self.results, step, state);
             for read in value.op.inputs().chain([id]) {
                 if self.bound.last_read(read) == Some(id.index()) {
                     self.results[read.index()] = Vec::new();

@@ -4,27 +4,32 @@ use std::num::NonZero;
 use std::{iter, thread};
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Gating, Glu, Map, NormKind, Op, Pairing, Router, Value, ValueId};
+use graph::{Activation, Gating, Glu, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId};
 
-use crate::attention::{self, Store};
+use crate::State;
+use crate::attention;
+use crate::recurrent::{LinearAttention, convolve};
 use crate::sums::{dot, f64s, softcap};
 
 /// Computes one value, `[rows, cols]`, from the `results` of earlier values.
 pub(crate) fn compute(
     bound: &BoundProgram,
-    value: &Value,
+    id: ValueId,
     results: &[Vec<f32>],
     step: &Step,
-    stores: &mut [Store],
+    State { stores, slots, .. }: &mut State,
 ) -> Vec<f32> {
+    let value = bound.value(id);
     let result = |id: ValueId| results[id.index()].as_slice();
     let mut out = vec![0.0; step.count(value.rows) * value.cols];
     match value.op {
         Op::Input { cols: _ } => out.copy_from_slice(step.input()),
-        Op::Embed { table } => {
+        Op::Embed { table, index } => {
             let table = bound.weight(table);
-            for (y, &token) in out.chunks_exact_mut(value.cols).zip(step.tokens()) {
-                table.format.dequantize(table.row(token as usize), y);
+            let rows = step.tokens().iter().zip(step.rows());
+            for (y, (&token, (_, position))) in out.chunks_exact_mut(value.cols).zip(rows) {
+                let row = if index == Index::Token { token as usize } else { position };
+                table.format.dequantize(table.row(row), y);
             }
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
@@ -37,7 +42,11 @@ pub(crate) fn compute(
                     let mean = x.iter().sum::<f64>() / x.len() as f64;
                     x.iter_mut().for_each(|x| *x -= mean);
                 }
-                let scale = 1.0 / (dot(&x, &x) / x.len() as f64 + f64::from(eps)).sqrt();
+                let (sum, eps) = (dot(&x, &x), f64::from(eps));
+                let scale = match kind {
+                    NormKind::Rms | NormKind::Layer => 1.0 / (sum / x.len() as f64 + eps).sqrt(),
+                    NormKind::L2 => 1.0 / (sum + eps).sqrt(),
+                };
                 for ((y, &x), &w) in y.iter_mut().zip(&x).zip(w) {
                     *y = (x * scale * f64::from(w)) as f32;
                 }
@@ -63,6 +72,18 @@ pub(crate) fn compute(
             let sinks = score.sinks.map(|id| bound.weight(id).vector());
             let score = (score, sinks.as_deref());
             attention::attend(&mut out, result(q), store, heads, score, step, group);
+        }
+        Op::Conv { x, weight, bias } => {
+            let (weight, bias) =
+                (bound.weight(weight).vector(), bias.map(|bias| bound.weight(bias).vector()));
+            let weights = (&weight[..], bias.as_deref());
+            convolve(&mut out, result(x), weights, value.cols, step, &mut slots[id.index()]);
+        }
+        Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
+            let inputs = [q, k, v, decay, beta].map(result);
+            let skip = skip.map(|skip| bound.weight(skip).vector());
+            let dims = [bound.value(k).cols / heads.k_heads, value.cols / heads.heads];
+            LinearAttention { inputs, skip, heads, dims }.compute(&mut out, step, &mut slots[id.index()]);
         }
         Op::Gate { gate, up, glu } => {
             let of_column = value.cols / bound.value(gate).cols;
@@ -154,6 +175,17 @@ pub(crate) fn compute(
             let x = result(x);
             for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
                 y.copy_from_slice(&x[output.row as usize * value.cols..][..value.cols]);
+            }
+        }
+        Op::Pool { x, pool } => {
+            let x = result(x);
+            for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
+                let rows = step.rows_beside(output.row as usize);
+                let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
+                for (col, y) in y.iter_mut().enumerate() {
+                    let sum: f64 = rows.clone().map(|row| f64::from(x[row * value.cols + col])).sum();
+                    *y = (sum / rows.len() as f64) as f32;
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Passes of attention: RoPE, KV cache writes, and the attention kernels.
 
 use backend::{Error, Remedy, StoreLayout};
-use graph::{Pairing, Rope, Score, Store, ValueId};
+use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
 
 use crate::compile::Compiler;
 use crate::device::{Purpose, out_of_memory};
@@ -27,11 +27,6 @@ fn pairing(rope: &Rope) -> &'static str {
         Pairing::Halves => "halves",
         Pairing::Interleaved => "interleaved",
     }
-}
-
-/// Window size in positions; `u32::MAX` without a window.
-fn window(store: &Store) -> u32 {
-    store.window.map_or(u32::MAX, |window| window.min(u32::MAX as usize) as u32)
 }
 
 /// Bits of the cap of scores, which kernels without one do not read.
@@ -114,7 +109,7 @@ impl Compiler<'_> {
     pub(crate) fn attend(&mut self, attend: &Attend) -> Result<(), Error> {
         let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, score } = *attend;
         let (layout, group) = (self.layout(attend), self.group(attend));
-        let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
+        let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
         if !policy::fits_attention(k_dim, v_dim) {
             let what = "a head of attention, which must fit in workgroup memory";
             let bytes = k_dim.saturating_add(v_dim).saturating_mul(F32);
@@ -135,8 +130,9 @@ impl Compiler<'_> {
                 split,
                 rope: q_rope.is_some(),
                 fresh,
-                windowed: of_store.is_some(),
+                masked: mask != Mask::Causal,
                 capped: score.cap.is_some(),
+                alibi: score.alibi.is_some(),
                 sinks: score.sinks.is_some() && !split,
                 pairing: q_rope.as_ref().map_or(NO_ROPE.pairing, pairing),
             })
@@ -147,7 +143,8 @@ impl Compiler<'_> {
             params.extend(compiler.rope_table(q_rope.as_ref()));
             params.extend(compiler.table_offsets(attend));
             params.extend(kv.map_or([0; 2], |kv| kv.map(|id| compiler.at(id)[0])));
-            params.extend([compiler.inputs.split(group), window(&layout.store), cap(score), 0]);
+            params.extend([compiler.inputs.split(group), compiler.inputs.visible(group), cap(score)]);
+            params.push(score.alibi.unwrap_or_default().to_bits());
             params
         };
         let values_of_row = heads * (k_dim + v_dim);
@@ -156,7 +153,7 @@ impl Compiler<'_> {
             row_bytes: (values_of_row * F32) as u64,
             position_bytes: (kv_heads * layout.format.row_bytes(&layout.store)) as u64,
             pair_multiply_adds: values_of_row as u64,
-            window: of_store,
+            mask,
             ..Cost::default()
         };
         let whole = |compiler: &Self, fresh: bool| {
@@ -213,10 +210,14 @@ impl Compiler<'_> {
     ) -> Result<Option<Vec<LaunchPlan>>, Error> {
         let Attend { q, kv, ref q_rope, y, store, heads, score, .. } = *attend;
         let layout = self.layout(attend);
-        let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
+        let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
         let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
-        if kind == Attention::Rows || policy::max_tiles(self.bound.bucket().rows) == 0 {
+        // Flash kernels have no ALiBi.
+        if kind == Attention::Rows
+            || score.alibi.is_some()
+            || policy::max_tiles(self.bound.bucket().rows) == 0
+        {
             return Ok(None);
         }
         let coop = kind == Attention::FlashCoop;
@@ -239,12 +240,12 @@ impl Compiler<'_> {
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
         params.extend(self.table_offsets(attend));
-        params.extend([self.inputs.tiles as u32, window(&layout.store), cap(score), 0]);
-        let windowed = of_store.is_some();
+        params.extend([self.inputs.tiles as u32, self.inputs.visible(self.group(attend)), cap(score), 0]);
+        let masked = mask != Mask::Causal;
         let capped = score.cap.is_some();
         let sinks = score.sinks.map(|sinks| self.vector(sinks)).transpose()?;
         let has_sinks = sinks.is_some();
-        let flash = kernels::Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks: has_sinks, coop };
+        let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: has_sinks, coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = [queries, self.slot(y), keys, values].into_iter().chain(sinks).collect();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps};
-use graph::{Rows, ValueId, WeightId};
+use graph::{Index, Rows, ValueId, WeightId};
 
 use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
 use crate::formats::CHUNK;
@@ -197,7 +197,7 @@ impl Compiler<'_> {
                 let (col, cols) = (location.col, self.cols(y));
                 self.work.push(Work::Input { buffer: location.slot, col, cols, stride, rows });
             }
-            Pass::Embed { table, y } => self.embed(table, y),
+            Pass::Embed { table, index, y } => self.embed(table, index, y),
             Pass::Linear { x, norm, ref parts, output, ref addend } => {
                 self.linear(x, norm, parts, output, addend)?
             }
@@ -207,6 +207,7 @@ impl Compiler<'_> {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(vec![launch])]);
             }
+            Pass::Recurrent { op, y } => self.recurrent(op, y)?,
             Pass::Attend(ref attend) => self.attend(attend)?,
             Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts)?,
@@ -310,15 +311,18 @@ impl Compiler<'_> {
         }
     }
 
-    fn embed(&mut self, table: WeightId, y: ValueId) {
-        for (index, shard) in self.model.matrix(table).shards.iter().enumerate() {
+    fn embed(&mut self, table: WeightId, index: Index, y: ValueId) {
+        let rows = match index {
+            Index::Token => self.inputs.tokens,
+            Index::Position => self.inputs.positions,
+        };
+        for (number, shard) in self.model.matrix(table).shards.iter().enumerate() {
             let [at, stride] = self.at(y);
             let mut params = shard.layout.params().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
-            let tokens = self.inputs.tokens as u32;
-            params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, tokens]);
+            params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, rows as u32]);
             let kernel = Kernel::Embed { format: shard.layout.format.name() };
-            let buffers = vec![self.slot(y), BufferId::Weight(table, index)];
+            let buffers = vec![self.slot(y), BufferId::Weight(table, number)];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
             let launch = self.launch(kernel, params, buffers, grid, cost);

@@ -1,7 +1,8 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
-//! positions, block table offsets, output rows, attention tiles, cos/sin tables, factors of positions, pages.
+//! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, sequences,
+//! cos/sin tables, factors of positions, pages.
 
-use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
+use backend::{BoundProgram, Error, PAGE, Slots, Step, StoreLayout};
 use graph::{Group, Op, Rope};
 
 use crate::launch::{F32, StepShape};
@@ -10,6 +11,9 @@ use crate::policy::{self, FLASH_ROWS};
 /// Header words before those of the store groups: rows and output rows. Each group then has two: number of splits and
 /// positions per split.
 const HEAD: usize = 2;
+
+/// Words per sequence with a state.
+const SEQUENCE: usize = 8;
 
 /// Sequences per step that the page area is sized for.
 const MAX_SEQUENCES: usize = 256;
@@ -38,8 +42,15 @@ pub(crate) struct Inputs {
     pub(crate) tokens: usize,
     pub(crate) positions: usize,
     tables: usize,
+    /// First visible position and end of the visible ones, per group and row.
+    visible: usize,
     pub(crate) outputs: usize,
+    /// First row and number of rows of the sequence of each output row.
+    pub(crate) pools: usize,
     pub(crate) tiles: usize,
+    /// Eight words per sequence, if there are recurrent operations: `conv.wgsl` documents them.
+    pub(crate) sequences: usize,
+    is_recurrent: bool,
     pub(crate) pages: usize,
 }
 
@@ -60,9 +71,14 @@ impl Inputs {
         let tokens = HEAD + 2 * groups.len();
         let positions = tokens + bucket.rows;
         let tables = positions + bucket.rows;
-        let outputs = tables + bucket.rows * groups.len();
-        let tiles = outputs + bucket.outputs;
-        let mut end = tiles + 2 * policy::max_tiles(bucket.rows);
+        let visible = tables + bucket.rows * groups.len();
+        let outputs = visible + 2 * bucket.rows * groups.len();
+        let pools = outputs + bucket.outputs;
+        let tiles = pools + 2 * bucket.outputs;
+        let sequences = tiles + 2 * policy::max_tiles(bucket.rows);
+        let recurs = |op: &Op| matches!(op, Op::Conv { .. } | Op::LinearAttention { .. });
+        let is_recurrent = bound.graph().values().any(|(_, value)| recurs(&value.op));
+        let mut end = sequences + if is_recurrent { SEQUENCE * bucket.rows } else { 0 };
         let mut rope_tables = Vec::<RopeTable>::new();
         for (_, value) in bound.graph().values() {
             let Op::Rope { rope, .. } = value.op else { continue };
@@ -92,8 +108,12 @@ impl Inputs {
             tokens,
             positions,
             tables,
+            visible,
             outputs,
+            pools,
             tiles,
+            sequences,
+            is_recurrent,
             pages: end,
         }
     }
@@ -114,6 +134,11 @@ impl Inputs {
         (HEAD + 2 * group) as u32
     }
 
+    /// Offset of a group's visible positions.
+    pub(crate) fn visible(&self, group: usize) -> u32 {
+        (self.visible + 2 * group * self.rows) as u32
+    }
+
     /// Writes the inputs of `step` and completes `shape`. Returns the number of words to upload.
     pub(crate) fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.tokens().len();
@@ -122,7 +147,7 @@ impl Inputs {
         for (group, words) in self.groups.iter().zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
             // Counted from the start of the page of the first visible position.
             let visible =
-                group.window.map_or(n_max, |window| n_max.min(window.saturating_add(PAGE - 1))).max(1);
+                group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
             let splits = if rows <= MAX_SPLIT_ROWS { splits(visible) } else { 1 };
             let part = visible.div_ceil(splits).next_multiple_of(BLOCK);
             let splits = visible.div_ceil(part);
@@ -135,10 +160,33 @@ impl Inputs {
         for (word, output) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
             *word = output.row;
         }
+        let pools = self.words[self.pools..].as_chunks_mut::<2>().0;
+        for (words, output) in pools.iter_mut().zip(step.outputs()) {
+            let rows = step.rows_beside(output.row as usize);
+            *words = [rows.start as u32, rows.len() as u32];
+        }
         let (mut row, mut page) = (0, 0);
+        let mut sequences = self.sequences;
         for sequence in step.sequences() {
+            if self.is_recurrent {
+                let Slots { read, write, checkpoint } = sequence.slots;
+                let (after, slot) = checkpoint.unwrap_or_default();
+                let has_state = u32::from(sequence.n_past > 0);
+                let of_sequence =
+                    [row as u32, sequence.len as u32, has_state, read, write, after as u32, slot, 0];
+                self.words[sequences..][..SEQUENCE].copy_from_slice(&of_sequence);
+                sequences += SEQUENCE;
+            }
             for (index, position) in sequence.positions().enumerate() {
                 self.words[self.positions + row + index] = position as u32;
+            }
+            for (group, Group { mask }) in self.groups.iter().enumerate() {
+                let at = self.visible + 2 * (group * self.rows + row);
+                let words = self.words[at..].as_chunks_mut::<2>().0;
+                for (words, position) in words.iter_mut().zip(sequence.positions()) {
+                    let visible = mask.visible(position, sequence.positions().end);
+                    *words = [visible.start as u32, visible.end as u32];
+                }
             }
             for (group, table) in sequence.tables.iter().enumerate() {
                 let free = self.words.len() - self.pages - page;
@@ -194,8 +242,11 @@ fn splits(positions: usize) -> usize {
 /// Size in bytes of the partial results of split attention.
 pub(crate) fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
     let capacity = layout.pages.saturating_mul(PAGE);
-    // A window can start in the middle of a page.
-    let visible =
-        layout.store.window.map_or(capacity, |window| (capacity + PAGE).min(window.saturating_add(PAGE - 1)));
+    // The visible positions can start in the middle of a page.
+    let visible = layout
+        .store
+        .mask
+        .span()
+        .map_or(capacity, |span| (capacity + PAGE).min(span.saturating_add(PAGE - 1)));
     (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * F32) as u64
 }

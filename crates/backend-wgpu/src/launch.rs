@@ -1,7 +1,7 @@
 //! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
-use backend::{Bucket, Step};
-use graph::{Rows, StoreId, WeightId};
+use backend::{Bucket, Sequence, Step};
+use graph::{Mask, Rows, StoreId, ValueId, WeightId};
 
 use crate::device::{Buffer, Purpose};
 use crate::kernels::Kernel;
@@ -17,6 +17,8 @@ pub(crate) enum BufferId {
     Weight(WeightId, usize),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
+    /// The slots of a recurrent operation.
+    State(ValueId),
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub(crate) enum Each {
     Part(usize),
     /// An attention tile.
     Tile,
+    /// A sequence.
+    Sequence,
     /// A tile of `groups.wgsl`.
     Group { experts: usize, used: usize },
 }
@@ -108,7 +112,7 @@ pub(crate) struct Cost {
     pub(crate) position_bytes: u64,
     /// Per row and visible position.
     pub(crate) pair_multiply_adds: u64,
-    pub(crate) window: Option<usize>,
+    pub(crate) mask: Mask,
 }
 
 /// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
@@ -116,6 +120,7 @@ pub(crate) struct Cost {
 pub(crate) struct StepShape {
     pub(crate) rows: usize,
     pub(crate) outputs: usize,
+    pub(crate) sequences: usize,
     /// Number of splits, by group of stores.
     pub(crate) splits: Vec<usize>,
     /// Attention tiles; 0 if sequences have too few rows each.
@@ -147,18 +152,15 @@ impl Cost {
 
     /// Bytes and multiply-adds for `rows` rows of `step`.
     pub(crate) fn of(&self, step: &Step, rows: usize) -> (u64, u64) {
-        let seen = |position: usize| (position + 1).min(self.window.unwrap_or(usize::MAX)) as u64;
-        let sequences = step.sequences().iter();
-        let positions: u64 = sequences
-            .map(|sequence| {
-                let all = sequence.n_past + sequence.len;
-                all.min(self.window.map_or(usize::MAX, |window| window.saturating_add(sequence.len - 1)))
-                    as u64
-            })
-            .sum();
+        let visible = |sequence: &Sequence, position| self.mask.visible(position, sequence.positions().end);
+        let positions = step.sequences().iter().map(|sequence| {
+            let end = sequence.positions().end;
+            (end - visible(sequence, sequence.n_past).start) as u64
+        });
+        let positions: u64 = positions.sum();
         let pairs: u64 = match self.pair_multiply_adds {
             0 => 0,
-            _ => step.rows().map(|(_, position)| seen(position)).sum(),
+            _ => step.rows().map(|(sequence, position)| visible(sequence, position).len() as u64).sum(),
         };
         let bytes = self.bytes + self.row_bytes * rows as u64 + self.position_bytes * positions;
         (bytes, self.row_multiply_adds * rows as u64 + self.pair_multiply_adds * pairs)

@@ -38,6 +38,8 @@ pub(crate) struct ModelPlan {
     matrices: Vec<Option<MatrixLayout>>,
     /// By store: sizes of keys and values in bytes.
     stores: Vec<[u64; 2]>,
+    /// By value: the size of its slots in bytes, if it has a state.
+    states: Vec<u64>,
 }
 
 impl ModelPlan {
@@ -70,7 +72,13 @@ impl ModelPlan {
             Ok(bytes)
         };
         let stores = bound.stores().iter().map(store).collect::<Result<_, Error>>()?;
-        Ok(ModelPlan { bound: Arc::new(bound), matrices, stores })
+        let state = |(id, _)| {
+            let values = bound.slots().saturating_mul(bound.graph().state_of(id));
+            let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
+            device.check_size(Purpose::Store, bytes, STORAGE).map(|()| bytes)
+        };
+        let states = bound.graph().values().map(state).collect::<Result<_, Error>>()?;
+        Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
     }
 
     /// The layout of a weight that is not a vector.
@@ -98,7 +106,12 @@ impl ModelPlan {
             weights_owned: on_device,
             weights_on_device: on_device,
             weights_converted: converted.into_iter().map(converted_weights).collect(),
-            kv: self.stores.iter().flatten().fold(0, |all, bytes| all.saturating_add(*bytes)),
+            kv: self
+                .stores
+                .iter()
+                .flatten()
+                .chain(&self.states)
+                .fold(0, |all, bytes| all.saturating_add(*bytes)),
             activations,
         }
     }
@@ -123,6 +136,8 @@ pub(crate) struct Model {
     pub(crate) matrices: Vec<Option<Matrix>>,
     /// By store: keys and values.
     pub(crate) stores: Vec<[Buffer; 2]>,
+    /// By value: the slots of recurrent operations.
+    pub(crate) states: Vec<Buffer>,
     pub(crate) state: Mutex<State>,
     /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
@@ -147,7 +162,17 @@ impl Model {
         };
         let matrices = plan.matrices.iter().map(matrix).collect::<Result<_, Error>>()?;
         let stores = plan.stores.iter().map(store).collect::<Result<_, Error>>()?;
-        Ok(Model { device, plan, matrices, stores, state: Mutex::default(), is_uploaded: OnceLock::new() })
+        let state = |&bytes: &u64| device.buffer(Purpose::Store, bytes, STORAGE);
+        let states = plan.states.iter().map(state).collect::<Result<_, Error>>()?;
+        Ok(Model {
+            device,
+            plan,
+            matrices,
+            stores,
+            states,
+            state: Mutex::default(),
+            is_uploaded: OnceLock::new(),
+        })
     }
 
     /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each

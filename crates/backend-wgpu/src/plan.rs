@@ -6,7 +6,8 @@
 
 use backend::BoundProgram;
 use graph::{
-    Glu, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
+    Glu, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId,
+    assign_buffers,
 };
 
 /// A pass: reads values of earlier passes, and writes one or more.
@@ -17,11 +18,12 @@ use graph::{
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     Input { y: ValueId },
-    Embed { table: WeightId, y: ValueId },
+    Embed { table: WeightId, index: Index, y: ValueId },
     Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
     HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
     Rows { op: Op, y: ValueId },
     Rope { x: ValueId, rope: Rope, y: ValueId },
+    Recurrent { op: Op, y: ValueId },
     Attend(Attend),
     Route { logits: ValueId, bias: Option<WeightId>, router: Router, list: usize, y: ValueId },
     Experts(Experts),
@@ -160,6 +162,7 @@ impl Pass {
             | Pass::HeadLinear { y, .. }
             | Pass::Rows { y, .. }
             | Pass::Rope { y, .. }
+            | Pass::Recurrent { y, .. }
             | Pass::Route { y, .. }
             | Pass::Experts(Experts { y, .. })
             | Pass::Attend(Attend { y, .. }) => vec![*y],
@@ -173,7 +176,7 @@ impl Pass {
                 Addend::Residual(addend) => vec![x, *addend],
                 Addend::None | Addend::Biases(_) => vec![x],
             },
-            Pass::Rows { op, .. } => op.inputs().collect(),
+            Pass::Rows { op, .. } | Pass::Recurrent { op, .. } => op.inputs().collect(),
             Pass::HeadLinear { x, .. } | Pass::Route { logits: x, .. } | Pass::Rope { x, .. } => vec![x],
             Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
             Pass::Experts(Experts { x, routes, residual, .. }) => {
@@ -252,6 +255,8 @@ impl<'a> Fusion<'a> {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
             | Op::Gate { .. }
             | Op::Route { .. }
             | Op::Map { .. }
@@ -262,7 +267,8 @@ impl<'a> Fusion<'a> {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => false,
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => false,
         }
     }
 
@@ -307,7 +313,7 @@ impl<'a> Fusion<'a> {
             let y = ValueId::from_index(index);
             match *self.op(index) {
                 Op::Input { cols: _ } => passes.push(Pass::Input { y }),
-                Op::Embed { table } => passes.push(Pass::Embed { table, y }),
+                Op::Embed { table, index } => passes.push(Pass::Embed { table, index, y }),
                 Op::Linear { .. } | Op::AddBias { .. } if self.as_linear(index).is_some() => {
                     passes.push(self.group_linears(index, &mut done));
                 }
@@ -324,7 +330,9 @@ impl<'a> Fusion<'a> {
                 | Op::ScaleByPosition { .. }
                 | Op::Slice { .. }
                 | Op::Join { .. }
-                | Op::OutputRows { .. }) => passes.push(Pass::Rows { op, y }),
+                | Op::OutputRows { .. }
+                | Op::Pool { .. }) => passes.push(Pass::Rows { op, y }),
+                op @ (Op::Conv { .. } | Op::LinearAttention { .. }) => passes.push(Pass::Recurrent { op, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
                 Op::Attention { q, kv, store, heads, score } => {
                     let (q, q_rope) = self.before_rope(q);

@@ -100,6 +100,7 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
             &model.matrices[weight.index()].as_ref().expect("weights of matmuls are matrices").buffers[shard]
         }
         BufferId::Store(store, which) => &model.stores[store.index()][which],
+        BufferId::State(id) => &model.states[id.index()],
     });
     let all = [&params, inputs].into_iter().chain(bound);
     let (layout, _) = device.layouts(&kernel.bindings());
@@ -125,6 +126,7 @@ impl Program for GpuProgram {
         model.upload(|_| {})?;
         self.shape.rows = step.tokens().len();
         self.shape.outputs = step.outputs().len();
+        self.shape.sequences = step.sequences().len();
         self.shape.tiles = policy::tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
         self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
@@ -293,6 +295,7 @@ fn dispatch(
         Each::Rows(tile) => (across, rows.div_ceil(tile)),
         Each::Part(group) => ([groups, shape.splits[group]], rows),
         Each::Tile => ([groups, 1], shape.tiles),
+        Each::Sequence => (across, shape.sequences),
         Each::Group { experts, used } => (across, policy::max_groups(rows, experts, used)),
     };
     pass.dispatch_workgroups(x as u32, y as u32, z as u32);

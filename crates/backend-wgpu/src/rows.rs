@@ -1,7 +1,7 @@
 //! Passes of row-wise operations.
 
-use backend::Error;
-use graph::{Glu, Map, NormKind, Op, ValueId};
+use backend::{Error, Weight};
+use graph::{Glu, Map, NormKind, Op, Pool, ValueId};
 
 use crate::compile::{Compiler, Operand};
 use crate::kernels::{Kernel, Rows};
@@ -50,6 +50,8 @@ impl Compiler<'_> {
                     (NormKind::Layer, None) => "layer_norm",
                     (NormKind::Rms, Some(_)) => "weighted_rms_norm",
                     (NormKind::Layer, Some(_)) => "weighted_layer_norm",
+                    (NormKind::L2, None) => "l2_norm",
+                    (NormKind::L2, Some(_)) => "weighted_l2_norm",
                 };
                 let b = weight.map(|weight| self.row_of(weight)).transpose()?;
                 RowWise { b, cols: width, scalar: eps, ..RowWise::plain(operation, x) }
@@ -79,12 +81,21 @@ impl Compiler<'_> {
                 RowWise { head, ..RowWise::plain("join", a) }.with(value(self, b))
             }
             Op::OutputRows { x } => RowWise { step: self.inputs.outputs, ..RowWise::plain("output_rows", x) },
+            Op::Pool { x, pool } => {
+                let operation = match pool {
+                    Pool::Mean => "mean_of_sequence",
+                    Pool::First => "first_of_sequence",
+                };
+                RowWise { step: self.inputs.pools, ..RowWise::plain(operation, x) }
+            }
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
             | Op::HeadLinear { .. }
             | Op::Rope { .. }
             | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
             | Op::Route { .. }
             | Op::Experts { .. } => unreachable!("not row-wise"),
         };
@@ -92,9 +103,10 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A single-row weight as an operand that is the same for all rows.
+    /// A vector as an operand that is the same for all rows.
     fn row_of(&mut self, weight: graph::WeightId) -> Result<(Operand, usize), Error> {
-        Ok(((self.vector(weight)?, [0, 0]), self.bound.weight(weight).cols))
+        let Weight { rows, cols, .. } = *self.bound.weight(weight);
+        Ok(((self.vector(weight)?, [0, 0]), rows * cols))
     }
 
     fn launch_rows(&mut self, row: RowWise, y: ValueId) {

@@ -1,10 +1,13 @@
 //! Binding of a graph to its weights and KV stores, with the checks that all backends share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
+use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
-use crate::{Bucket, Error, KvLayout, Step, StoreLayout, Taps, Weight, Weights};
+use crate::{
+    Bucket, Error, KvLayout, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight, Weights,
+};
 
 /// A graph bound to checked weights and to the layout of its KV stores.
 #[derive(Debug)]
@@ -13,8 +16,11 @@ pub struct BoundModel {
     weights: Vec<Weight>,
     stores: Vec<StoreLayout>,
     groups: Vec<(Group, usize)>,
+    slots: usize,
+    kv_bytes: u64,
     n_ctx: usize,
-    n_vocab: usize,
+    /// Rows of the tables that are read by token and by position.
+    table_rows: [usize; 2],
 }
 
 impl BoundModel {
@@ -39,12 +45,17 @@ impl BoundModel {
             let (found, expected) = (kv_layout.pages.len(), graph.groups().len());
             return Err(Error::Stores { found, expected });
         }
-        let tables =
-            graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
-        let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
+        let table_rows = [Index::Token, Index::Position].map(|by| {
+            let rows = graph.values().filter_map(|(_, value)| match value.op {
+                Op::Embed { table, index } if index == by => Some(weights[table.index()].rows),
+                _ => None,
+            });
+            rows.min().unwrap_or(usize::MAX)
+        });
         let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
-        let (graph, stores, n_ctx) = (graph.clone(), kv_layout.stores(graph), kv_layout.n_ctx);
-        Ok(BoundModel { graph, stores, weights, groups, n_ctx, n_vocab })
+        let (stores, kv_bytes) = (kv_layout.stores(graph), kv_layout.bytes(graph));
+        let KvLayout { n_ctx, slots, .. } = *kv_layout;
+        Ok(BoundModel { graph: graph.clone(), stores, weights, groups, slots, kv_bytes, n_ctx, table_rows })
     }
 
     /// The graph.
@@ -67,9 +78,29 @@ impl BoundModel {
         &self.stores
     }
 
-    /// Total size of the KV stores in bytes, saturating.
+    /// Total size of the KV stores and of the slots in bytes, saturating.
     pub fn kv_bytes(&self) -> u64 {
-        self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
+        self.kv_bytes
+    }
+
+    /// Slots for the state of recurrent operations; 0 if the graph has none.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Allocates the zeroed state of operation `id`, [`Graph::state_of`] values in each slot; the system commits memory on
+    /// first write.
+    ///
+    /// # Errors
+    /// If the allocation fails.
+    pub fn zeroed_state(&self, id: ValueId) -> Result<Vec<f32>, Error> {
+        let values = self.slots.saturating_mul(self.graph.state_of(id));
+        bytemuck::allocation::try_zeroed_vec(values).map_err(|()| Error::OutOfMemory {
+            what: "the state of recurrent layers",
+            bytes: (values as u64).saturating_mul(size_of::<f32>() as u64),
+            memory: MemoryKind::Host,
+            remedy: Remedy::SmallerContext,
+        })
     }
 
     /// Maximum positions per sequence.
@@ -148,10 +179,11 @@ impl BoundProgram {
     ///
     /// # Errors
     /// If the input does not have the size that the graph expects, if the step exceeds the bucket, if a token is outside
-    /// the vocabulary, or if block tables are missing, name pages out of range, or lack pages that the rows see.
+    /// the vocabulary, if block tables are missing, name pages out of range, or lack pages that the rows see, or if a slot
+    /// is out of range, or written by one sequence and used by another.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
-        let BoundModel { graph, groups, n_vocab, .. } = &*self.model;
+        let BoundModel { graph, groups, slots, table_rows: [n_vocab, n_positions], .. } = &*self.model;
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
         let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
         let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
@@ -165,7 +197,14 @@ impl BoundProgram {
         if let Some(token) = step.tokens().iter().find(|&&token| token as usize >= *n_vocab) {
             return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
         }
+        if *slots > 0 {
+            check_slots(step, *slots)?;
+        }
         for (i, sequence) in step.sequences().iter().enumerate() {
+            let end = sequence.positions().end;
+            if end > *n_positions {
+                return invalid(format!("sequence {i} has {end} positions, the model {n_positions}"));
+            }
             let (found, expected) = (sequence.tables.len(), groups.len());
             if found != expected {
                 return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
@@ -176,7 +215,13 @@ impl BoundProgram {
                         "page {page} of group {number} is out of range: the group has {pages} pages"
                     ));
                 }
-                let (start, first) = (table.positions().start, group.first_visible(sequence.n_past));
+                if !group.mask.is_causal() && sequence.n_past > 0 {
+                    return invalid(format!(
+                        "sequence {i}: its rows see {} of group {number}, so that all must be in one step, but {} are cached already; compute the sequence in one step",
+                        group.mask, sequence.n_past
+                    ));
+                }
+                let (start, first) = (table.positions().start, group.mask.first_visible(sequence.n_past));
                 if start > first {
                     return invalid(format!(
                         "sequence {i}: the pages of group {number} start at position {start}, but the rows see position {first}"
@@ -199,4 +244,30 @@ impl BoundProgram {
         }
         Ok(id)
     }
+}
+
+/// Checks that no slot is out of range, or written by one sequence and used by another.
+fn check_slots(step: &Step, slots: usize) -> Result<(), Error> {
+    let mut writer = HashMap::new();
+    for (i, Sequence { n_past, slots: used, len, .. }) in step.sequences().iter().enumerate() {
+        if let Some(slot) = used.written().chain([used.read]).find(|&slot| slot as usize >= slots) {
+            return Err(Error::Step(format!("sequence {i}: slot {slot} is out of range: there are {slots}")));
+        }
+        let is_read = |slot: u32| *n_past > 0 && slot == used.read;
+        if used.checkpoint.is_some_and(|(rows, slot)| !(1..*len).contains(&rows) || is_read(slot)) {
+            let why = "a checkpoint after some rows, in a slot of its own, is expected";
+            return Err(Error::Step(format!("sequence {i}: {:?}: {why}", used.checkpoint)));
+        }
+        for slot in used.written() {
+            if writer.insert(slot, i).is_some() {
+                return Err(Error::Step(format!("sequence {i}: slot {slot} is written twice")));
+            }
+        }
+    }
+    for (i, Sequence { slots: used, n_past, .. }) in step.sequences().iter().enumerate() {
+        if *n_past > 0 && writer.get(&used.read).is_some_and(|&writer| writer != i) {
+            return Err(Error::Step(format!("sequence {i}: slot {} is written by another", used.read)));
+        }
+    }
+    Ok(())
 }

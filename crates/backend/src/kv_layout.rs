@@ -104,6 +104,8 @@ pub struct KvLayout {
     pub n_ctx: usize,
     /// Pages per group of [`Graph::groups`], shared by all sequences.
     pub pages: Vec<usize>,
+    /// Slots for the state of recurrent operations, shared by all sequences; 0 if the graph has none.
+    pub slots: usize,
     /// Storage format.
     pub format: KvFormat,
 }
@@ -112,18 +114,23 @@ pub struct KvLayout {
 /// them is still cached.
 const SLACK: usize = 1;
 
+/// Slots per sequence: the state before a step, the state after it, and checkpoints that a later request continues from.
+pub const SLOTS: usize = 4;
+
 impl KvLayout {
     /// A cache for `sequences` sequences of up to `n_ctx` positions and steps of up to `n_batch` rows. Groups without a
     /// window get pages for all positions; groups with one get pages for the windows and the rows of a step.
     pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
         let pages = graph.groups().iter().map(|group| pages_for(*group, n_ctx, sequences, n_batch));
-        KvLayout { n_ctx, pages: pages.collect(), format }
+        let slots = if graph.state_values() > 0 { sequences.saturating_mul(SLOTS) } else { 0 };
+        KvLayout { n_ctx, pages: pages.collect(), slots, format }
     }
 
-    /// The same number of pages for every group; one sequence may use all of them.
+    /// The same number of pages for every group, and at least as many slots; one sequence may use all of them.
     pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
         let n_ctx = pages.saturating_mul(PAGE);
-        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], format }
+        let slots = if graph.state_values() > 0 { pages.max(1) } else { 0 };
+        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], slots, format }
     }
 
     /// The layout of each store of `graph`.
@@ -135,9 +142,11 @@ impl KvLayout {
         graph.stores().map(layout).collect()
     }
 
-    /// Total size in bytes of the stores of `graph`, saturating.
+    /// Total size in bytes of the stores and slots of `graph`, saturating.
     pub fn bytes(&self, graph: &Graph) -> u64 {
-        self.stores(graph).iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
+        let slots = self.slots.saturating_mul(graph.state_values()) as u64;
+        let slots = slots.saturating_mul(size_of::<f32>() as u64);
+        self.stores(graph).iter().fold(slots, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 }
 
@@ -145,19 +154,19 @@ impl KvLayout {
 fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
     let all = n_ctx.div_ceil(PAGE);
     let all_sequences = all.saturating_mul(sequences);
-    match group.window {
+    match group.mask.span() {
         None => all_sequences,
-        Some(window) => {
-            // A window and a step's rows may start and end inside a page, so that each needs one page more than it fills.
-            let of_window = window.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
-            of_window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
+        Some(span) => {
+            // A span and a step's rows may start and end inside a page, so that each needs one page more than it fills.
+            let of_span = span.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
+            of_span.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
         }
     }
 }
 
 /// Index of the first page, counted from position 0, that a sequence with `cached` positions still needs.
 pub fn first_needed_page(group: Group, cached: usize) -> usize {
-    (group.first_visible(cached) / PAGE).saturating_sub(SLACK)
+    (group.mask.first_visible(cached) / PAGE).saturating_sub(SLACK)
 }
 
 /// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and
@@ -198,11 +207,13 @@ impl StoreLayout {
 
 #[cfg(test)]
 mod tests {
+    use graph::Mask;
+
     use super::*;
 
     #[test]
     fn windows_bound_the_number_of_pages() {
-        let window = |window| Group { window };
+        let window = |window: Option<usize>| Group { mask: window.map_or(Mask::Causal, Mask::Window) };
         // All positions of two sequences.
         assert_eq!(pages_for(window(None), 1000, 2, 512), 2 * 32);
         // 1024 positions span up to 33 pages, the rows of a step one page more than they fill, and one page is slack.
@@ -217,7 +228,7 @@ mod tests {
     #[test]
     fn pages_suffice_for_any_step_sizes() {
         for (window, n_batch) in [(1, 1), (31, 5), (32, 32), (33, 64), (100, 37), (100, 512)] {
-            let group = Group { window: Some(window) };
+            let group = Group { mask: Mask::Window(window) };
             let room = pages_for(group, 5000, 1, n_batch);
             for first in 1..=n_batch.min(40) {
                 let (mut cached, mut rows) = (0, first);

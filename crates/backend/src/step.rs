@@ -7,6 +7,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{BlockTable, Bucket, Error, PAGE};
 
+/// Where the state of recurrent operations is: slots, each with the state of one sequence after some position.
+///
+/// A step reads the state after `n_past` positions, and writes the state after its last row. If these are the same slot,
+/// a step that fails or is repeated leaves no state to continue from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// The state before the first row; not read at position 0.
+    pub read: u32,
+    /// The state after the last row.
+    pub write: u32,
+    /// A number of rows, less than all, and the slot of the state after them.
+    pub checkpoint: Option<(usize, u32)>,
+}
+
+impl Slots {
+    /// The slots that a step writes.
+    pub fn written(self) -> impl Iterator<Item = u32> {
+        [self.write].into_iter().chain(self.checkpoint.map(|(_, slot)| slot))
+    }
+}
+
 /// The slice of a step that belongs to one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
@@ -16,12 +37,20 @@ pub struct Sequence {
     pub len: usize,
     /// Block tables, one per store group.
     pub tables: Arc<[BlockTable]>,
+    /// The state of recurrent operations, if the graph has any.
+    pub slots: Slots,
 }
 
 impl Sequence {
-    /// A sequence with the same `pages` in all `groups`.
+    /// A sequence with the same `pages` in all `groups`, and its state in slot 0.
     pub fn uniform<P: IntoIterator<Item = u32>>(n_past: usize, len: usize, groups: usize, pages: P) -> Self {
-        Sequence { n_past, len, tables: vec![BlockTable::new(pages); groups].into() }
+        let tables = vec![BlockTable::new(pages); groups].into();
+        Sequence { n_past, len, tables, slots: Slots::default() }
+    }
+
+    /// The same with its state in `slot`.
+    pub fn in_slot(self, slot: u32) -> Sequence {
+        Sequence { slots: Slots { read: slot, write: slot, checkpoint: None }, ..self }
     }
 
     /// The positions of the rows.
@@ -167,7 +196,7 @@ impl Step {
     }
 
     /// For backends to check between operations. A step that ends early has written nothing but keys and values at its
-    /// own positions.
+    /// own positions, and slots that it writes.
     ///
     /// # Errors
     /// When the step was interrupted.
@@ -198,6 +227,21 @@ impl Step {
     /// The number of these rows.
     pub fn count(&self, rows: graph::Rows) -> usize {
         Bucket { rows: self.tokens.len(), outputs: self.outputs.len() }.count(rows)
+    }
+
+    /// The rows of the sequence that has row `row`.
+    ///
+    /// # Panics
+    /// If the step has fewer rows.
+    pub fn rows_beside(&self, row: usize) -> Range<usize> {
+        let mut first = 0;
+        for sequence in &self.sequences {
+            if row < first + sequence.len {
+                return first..first + sequence.len;
+            }
+            first += sequence.len;
+        }
+        panic!("row {row} of a step of {first}");
     }
 
     /// The sequence and position of each row.

@@ -1,15 +1,16 @@
-//! The block manager: free pages of each group of stores, and the caches of idle sequences.
+//! The block manager: free pages of each group of stores, free slots, and the caches of idle sequences.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use backend::{BlockTable, PAGE, first_needed_page};
+use backend::{BlockTable, PAGE, Slots, first_needed_page};
 use graph::Group;
 
 use crate::ids::SequenceId;
+use crate::slots::{SlotPool, States};
 
-/// The KV cache of one sequence: its tokens, and a block table per group.
+/// The cache of one sequence: its tokens, a block table per group, and the states of recurrent layers.
 ///
 /// Tables are shared with the steps that run on them. They are modified between steps, when they normally have one
 /// owner and need no copy.
@@ -17,6 +18,7 @@ use crate::ids::SequenceId;
 pub(crate) struct Cache {
     pub(crate) tokens: Vec<u32>,
     pub(crate) tables: Arc<[BlockTable]>,
+    pub(crate) states: States,
 }
 
 #[derive(Debug)]
@@ -53,17 +55,19 @@ pub(crate) struct Demand {
 #[derive(Debug)]
 pub(crate) struct BlockManager {
     pub(crate) pools: Vec<Pool>,
+    pub(crate) slots: SlotPool,
     /// Caches of sequences that no request uses, retained for a later one. Least recently used first.
     pub(crate) idle: VecDeque<(SequenceId, Cache)>,
 }
 
 impl BlockManager {
-    pub(crate) fn new(groups: &[(Group, usize)]) -> BlockManager {
+    pub(crate) fn new(groups: &[(Group, usize)], slots: usize) -> BlockManager {
         let pool = |&(group, pages): &(Group, usize)| {
             let end = u32::try_from(pages).unwrap_or(u32::MAX);
             Pool { group, unused: 0..end, free: Vec::new(), idle: 0 }
         };
-        BlockManager { pools: groups.iter().map(pool).collect(), idle: VecDeque::new() }
+        let pools = groups.iter().map(pool).collect();
+        BlockManager { pools, slots: SlotPool::new(slots), idle: VecDeque::new() }
     }
 
     pub(crate) fn no_tables(&self) -> Arc<[BlockTable]> {
@@ -74,7 +78,7 @@ impl BlockManager {
     /// requests.
     pub(crate) fn grow(&mut self, tables: &mut Arc<[BlockTable]>, demand: Demand) -> bool {
         let missing = |pool: &Pool, table: &BlockTable| {
-            let positions = if pool.group.window.is_some() { demand.next } else { demand.all };
+            let positions = if pool.group.mask.span().is_some() { demand.next } else { demand.all };
             positions.div_ceil(PAGE).saturating_sub(table.first + table.pages.len())
         };
         let mut are_missing = false;
@@ -111,7 +115,23 @@ impl BlockManager {
         }
     }
 
-    pub(crate) fn release(&mut self, tables: &mut Arc<[BlockTable]>) {
+    /// The slots of a step of a running request. There are [`backend::SLOTS`] for each, so that evicting idle sequences suffices.
+    pub(crate) fn slots(&mut self, states: &mut States, rows: Range<usize>, checkpoint: usize) -> Slots {
+        if !self.slots.is_used() {
+            return Slots::default();
+        }
+        let is_inside = rows.start < checkpoint && checkpoint < rows.end;
+        let needed = 1 + usize::from(is_inside);
+        self.slots.trim(states, rows.start, needed);
+        while self.slots.free() < needed && !self.idle.is_empty() {
+            self.release_idle(0);
+        }
+        self.slots.step(states, rows, checkpoint)
+    }
+
+    /// Releases the pages and states of a sequence.
+    pub(crate) fn release(&mut self, tables: &mut Arc<[BlockTable]>, states: &mut States) {
+        self.slots.clear(states);
         for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(tables)) {
             pool.free.append(&mut table.pages);
             table.first = 0;
@@ -122,6 +142,7 @@ impl BlockManager {
     pub(crate) fn retain(&mut self, sequence: SequenceId, mut cache: Cache) {
         self.forget(sequence);
         self.trim(&mut cache.tables, cache.tokens.len());
+        self.slots.trim(&mut cache.states, cache.tokens.len(), 0);
         self.truncate(&mut cache);
         if cache.tokens.is_empty() {
             return;
@@ -140,13 +161,16 @@ impl BlockManager {
 
     /// The longest prefix of `tokens`, up to `max`, that is retained for `sequence` and usable. Releases the rest.
     ///
-    /// The windows before the next position must be complete; otherwise nothing is reused.
+    /// The windows before the next position must be complete; otherwise nothing is reused. The state of recurrent layers
+    /// must be stored; otherwise an earlier position is taken.
     pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], max: usize) -> Cache {
         let retained = self.position(sequence).and_then(|index| self.take_idle(index));
         let Some(mut cache) = retained else { return self.empty() };
         let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
-        let has_window =
-            |(pool, table): (&Pool, &BlockTable)| table.positions().start <= pool.group.first_visible(common);
+        let common = if self.slots.is_used() { cache.states.last(common) } else { common };
+        let has_window = |(pool, table): (&Pool, &BlockTable)| {
+            table.positions().start <= pool.group.mask.first_visible(common)
+        };
         let common = if self.pools.iter().zip(cache.tables.iter()).all(has_window) { common } else { 0 };
         cache.tokens.truncate(common);
         self.truncate(&mut cache);
@@ -154,18 +178,19 @@ impl BlockManager {
     }
 
     pub(crate) fn empty(&self) -> Cache {
-        Cache { tokens: Vec::new(), tables: self.no_tables() }
+        Cache { tokens: Vec::new(), tables: self.no_tables(), states: States::default() }
     }
 
     fn position(&self, sequence: SequenceId) -> Option<usize> {
         self.idle.iter().position(|(idle, _)| *idle == sequence)
     }
 
-    /// Releases the pages past the tokens of `cache`.
+    /// Releases the pages and states past the tokens of `cache`.
     fn truncate(&mut self, cache: &mut Cache) {
         if cache.tokens.is_empty() {
-            return self.release(&mut cache.tables);
+            return self.release(&mut cache.tables, &mut cache.states);
         }
+        self.slots.rewind(&mut cache.states, cache.tokens.len());
         let end = cache.tokens.len().div_ceil(PAGE);
         for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(&mut cache.tables)) {
             let needed = end.saturating_sub(table.first).min(table.pages.len());
@@ -175,7 +200,7 @@ impl BlockManager {
 
     fn release_idle(&mut self, index: usize) {
         if let Some(mut cache) = self.take_idle(index) {
-            self.release(&mut cache.tables);
+            self.release(&mut cache.tables, &mut cache.states);
         }
     }
 

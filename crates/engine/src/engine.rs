@@ -79,10 +79,11 @@ impl Engine {
         runner.prepare(file)?;
         file.check_intact()?;
         let sampling_threads = options.sampling_threads.or_else(|| available_parallelism().ok());
-        let groups: Vec<_> = graph.groups().iter().copied().zip(layout.kv_layout.pages).collect();
+        let backend::KvLayout { pages, slots, .. } = layout.kv_layout;
+        let groups: Vec<_> = graph.groups().iter().copied().zip(pages).collect();
         Ok(Engine {
             runner,
-            scheduler: Scheduler::new(layout.limits, &groups),
+            scheduler: Scheduler::new(layout.limits, &groups, slots),
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
@@ -369,9 +370,9 @@ impl Engine {
         let mut sequences = Vec::with_capacity(chunks.len());
         let mut outputs = Vec::with_capacity(slices.last().map_or(0, |slice| slice.outputs.end));
         for (chunk, slice) in chunks.into_iter().zip(slices) {
-            let Chunk { n_past, tables, .. } = chunk;
+            let Chunk { n_past, tables, slots, .. } = chunk;
             tokens.extend_from_slice(&chunk.tokens);
-            sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables });
+            sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
             let is_token_only = slice.is_last
                 && self.requests.get(&slice.id).is_some_and(|state| state.is_token_only(slice.position));
             let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;

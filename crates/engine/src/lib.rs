@@ -79,6 +79,7 @@ mod request;
 mod request_state;
 mod sampling;
 mod scheduler;
+mod slots;
 mod stop;
 
 pub use ::chat as template;

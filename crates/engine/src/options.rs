@@ -85,7 +85,7 @@ impl Options {
         let n_vocab = graph.value(graph.output()).cols;
         let limits = self.limits(model.config().context_length, n_vocab)?;
         // The scheduler may clamp them further.
-        let limits = Scheduler::new(limits, &[]).limits();
+        let limits = Scheduler::new(limits, &[], 0).limits();
         let Limits { sequences, n_batch, logit_rows, .. } = limits;
         Ok(Layout {
             limits,
@@ -136,9 +136,10 @@ impl Options {
 fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
     let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
     let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);
-    let of_group = |(group, needed): (&graph::Group, usize)| match group.window {
+    let of_group = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
         None => pages,
         Some(_) => needed.min(pages),
     };
-    KvLayout { n_ctx, pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), format }
+    let slots = needed.slots;
+    KvLayout { n_ctx, pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), slots, format }
 }

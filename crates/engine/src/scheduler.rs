@@ -18,10 +18,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use backend::{BlockTable, PAGE};
+use backend::{BlockTable, PAGE, Slots};
 use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
+use crate::slots::{States, checkpoint_of};
 
 pub(crate) use crate::ids::{RequestId, SequenceId};
 
@@ -76,6 +77,8 @@ pub(crate) struct Chunk {
     pub(crate) n_past: usize,
     /// Block tables, one per group, with pages for all positions that the rows read and write.
     pub(crate) tables: Arc<[BlockTable]>,
+    /// Where the states of recurrent layers are read and written.
+    pub(crate) slots: Slots,
     /// Number of output rows, at the end of the chunk.
     pub(crate) outputs: usize,
     /// Whether the chunk ends with the last token: its logits yield the next one.
@@ -115,6 +118,9 @@ struct Request {
     outputs_from: usize,
     cached: usize,
     tables: Arc<[BlockTable]>,
+    states: States,
+    /// Position whose state is stored for later requests; 0 for none.
+    checkpoint: usize,
     /// Rows in the step being planned.
     rows: usize,
     was_preempted: bool,
@@ -137,8 +143,9 @@ impl Request {
         self.outputs_from.min(self.tokens.len() - 1)
     }
 
-    fn take_chunk(&mut self) -> Chunk {
+    fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
         let (n_past, outputs) = (self.cached, self.outputs(self.rows));
+        let slots = blocks.slots(&mut self.states, n_past..n_past + self.rows, self.checkpoint);
         self.cached += self.rows;
         self.rows = 0;
         Chunk {
@@ -146,6 +153,7 @@ impl Request {
             tokens: self.tokens[n_past..self.cached].to_vec(),
             n_past,
             tables: self.tables.clone(),
+            slots,
             outputs,
             is_last: self.cached == self.tokens.len(),
         }
@@ -216,18 +224,18 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler over these groups of stores, with the pages of each. Conflicting limits are adjusted: `n_ctx` to
+    /// A scheduler over these groups of stores, with the pages of each, and this number of slots. Conflicting limits are adjusted: `n_ctx` to
     /// at most the positions of all pages, `n_batch` to at least `sequences`.
     ///
     /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`.
-    pub(crate) fn new(limits: Limits, groups: &[(Group, usize)]) -> Scheduler {
+    pub(crate) fn new(limits: Limits, groups: &[(Group, usize)], slots: usize) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
         let n_ctx = limits.n_ctx.min(limits.pages.saturating_mul(PAGE));
         let logit_rows = limits.logit_rows.clamp(1, n_batch);
         Scheduler {
             limits: Limits { n_ctx, sequences, n_batch, logit_rows, ..limits },
-            blocks: BlockManager::new(groups),
+            blocks: BlockManager::new(groups, slots),
             running: BTreeMap::new(),
             waiting: BTreeMap::new(),
         }
@@ -277,7 +285,7 @@ impl Scheduler {
             self.admit(&mut budget, &mut plan);
         }
         let planned = self.running.values_mut().filter(|request| request.rows > 0);
-        plan.chunks.extend(planned.map(Request::take_chunk));
+        plan.chunks.extend(planned.map(|request| request.take_chunk(&mut self.blocks)));
         plan.chunks.sort_by_key(|chunk| !chunk.is_decode());
         plan
     }
@@ -293,6 +301,8 @@ impl Scheduler {
                     outputs_from: outputs_from.unwrap_or(usize::MAX),
                     cached: 0,
                     tables: self.blocks.no_tables(),
+                    states: States::default(),
+                    checkpoint: 0,
                     rows: 0,
                     was_preempted: false,
                 };
@@ -306,6 +316,7 @@ impl Scheduler {
             Event::Rewind { id, n_past } => {
                 if let Some(request) = self.running.get_mut(&id) {
                     request.cached = n_past;
+                    self.blocks.slots.rewind(&mut request.states, n_past);
                 }
             }
             Event::End { id, intact } => {
@@ -329,9 +340,10 @@ impl Scheduler {
         match request.sequence {
             Some(sequence) if intact => {
                 request.tokens.truncate(request.cached);
-                self.blocks.retain(sequence, Cache { tokens: request.tokens, tables: request.tables });
+                let Request { tokens, tables, states, .. } = request;
+                self.blocks.retain(sequence, Cache { tokens, tables, states });
             }
-            _ => self.blocks.release(&mut request.tables),
+            _ => self.blocks.release(&mut request.tables, &mut request.states),
         }
     }
 
@@ -357,7 +369,7 @@ impl Scheduler {
 
     fn preempt_latest(&mut self, plan: &mut Plan) {
         if let Some((id, mut request)) = self.running.pop_last() {
-            self.blocks.release(&mut request.tables);
+            self.blocks.release(&mut request.tables, &mut request.states);
             // Rows that ran have already been output.
             request.outputs_from = request.outputs_from.max(request.cached);
             (request.cached, request.rows, request.was_preempted) = (0, 0, true);
@@ -389,12 +401,13 @@ impl Scheduler {
                 (request.cached, request.rows) = (0, 0);
                 match request.sequence {
                     Some(sequence) => self.blocks.retain(sequence, cache),
-                    None => self.blocks.release(&mut cache.tables),
+                    None => self.blocks.release(&mut cache.tables, &mut cache.states),
                 }
                 break;
             }
             *budget = trial;
-            request.tables = cache.tables;
+            (request.tables, request.states) = (cache.tables, cache.states);
+            request.checkpoint = checkpoint_of(request.tokens.len());
             let (reused, is_resumed) = (request.cached, request.was_preempted);
             plan.admitted.push(Admitted { id, reused, is_resumed });
             busy.extend(request.sequence);

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::{
-    Activation, Glu, Graph, Group, Map, NormKind, Op, Operand, Rope, Router, Rows, Score, Store, StoreId,
-    Value, ValueId, Weight, WeightId,
+    Activation, Glu, Graph, Group, Index, Map, NormKind, Op, Operand, Pool, Rope, Router, Rows, Score, Store,
+    StoreId, Value, ValueId, Weight, WeightId,
 };
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
@@ -111,6 +111,11 @@ impl Builder {
         id
     }
 
+    /// Whether a value has one row per output row.
+    pub fn is_of_outputs(&self, id: ValueId) -> bool {
+        self.shape_of(id).0 == Rows::Output
+    }
+
     /// Columns of a weight.
     pub fn weight_cols(&self, id: WeightId) -> usize {
         self.weight_of(id).cols
@@ -124,8 +129,8 @@ impl Builder {
     /// Declares a KV store: one attention operation writes it, others may read it.
     #[track_caller]
     pub fn store(&mut self, store: Store) -> StoreId {
-        assert_ne!(store.window, Some(0), "a window includes the row's own position");
-        let group = Group { window: store.window };
+        assert_ne!(store.mask.size(), Some(0), "a mask includes the row's own position");
+        let group = Group { mask: store.mask };
         let number = self.groups.iter().position(|known| *known == group).unwrap_or_else(|| {
             self.groups.push(group);
             self.groups.len() - 1
@@ -143,7 +148,13 @@ impl Builder {
     /// The embeddings of the step's tokens: `[rows, table.cols]`.
     #[track_caller]
     pub fn embed(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
-        self.op(name, Op::Embed { table })
+        self.op(name, Op::Embed { table, index: Index::Token })
+    }
+
+    /// The rows of `table` at the positions of the step's rows: `[rows, table.cols]`.
+    #[track_caller]
+    pub fn embed_positions(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
+        self.op(name, Op::Embed { table, index: Index::Position })
     }
 
     /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
@@ -215,6 +226,18 @@ impl Builder {
         score: impl Into<Score>,
     ) -> ValueId {
         self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
+    }
+
+    /// Causal convolution of each column: `[rows, cols]`.
+    #[track_caller]
+    pub fn conv(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+    ) -> ValueId {
+        self.op(name, Op::Conv { x, weight, bias })
     }
 
     /// `glu(gate, up)`: `[rows, up.cols]`.
@@ -320,6 +343,12 @@ impl Builder {
     #[track_caller]
     pub fn output_rows(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
         self.op(name, Op::OutputRows { x })
+    }
+
+    /// What represents the sequence of each output row: `[outputs, cols]`.
+    #[track_caller]
+    pub fn pool(&mut self, name: impl Into<ValueName>, x: ValueId, pool: Pool) -> ValueId {
+        self.op(name, Op::Pool { x, pool })
     }
 
     /// Adds any operation whose operands belong to this builder, such as one copied from another graph.

@@ -29,6 +29,8 @@ impl Graph {
             }
             Op::Input { .. }
             | Op::Embed { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
             | Op::Norm { .. }
             | Op::Rope { .. }
             | Op::Gate { .. }
@@ -40,7 +42,8 @@ impl Graph {
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => Cost::default(),
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => Cost::default(),
         }
     }
 

@@ -36,9 +36,9 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Builder, Graph, Store};
+    use crate::{Builder, Graph, Mask, Store};
 
-    const STORE: Store = Store { heads: 1, k_dim: 4, v_dim: 4, window: None };
+    const STORE: Store = Store { heads: 1, k_dim: 4, v_dim: 4, mask: Mask::Causal };
 
     /// Two layers of a linear and an attention operation. If `crosses`, the second layer reads the store of the first.
     fn model(crosses: bool) -> Graph {
@@ -53,7 +53,7 @@ mod tests {
                 0 => g.attention(("a", layer), y, Some([y, x]), first, 1, 0.5),
                 _ if crosses => g.attention(("a", layer), y, None, first, 1, 0.5),
                 _ => {
-                    let own = g.store(Store { window: Some(3), ..STORE });
+                    let own = g.store(Store { mask: Mask::Window(3), ..STORE });
                     g.attention(("a", layer), y, Some([y, x]), own, 1, 0.5)
                 }
             };

@@ -5,8 +5,9 @@
 //!
 //! Every value is an `f32` matrix with one row per token of a step ([`Rows::Step`]) or per output row
 //! ([`Rows::Output`]), and a number of columns fixed by the model. The graph also declares the state of sequences:
-//! KV [`Store`]s, in [`Group`]s that share a block table.
+//! KV [`Store`]s, in [`Group`]s that share a block table, and the state of recurrent operations ([`Graph::state_of`]).
 
+mod activation;
 mod builder;
 mod cost;
 mod cut;
@@ -22,13 +23,14 @@ mod vary;
 
 use std::collections::HashMap;
 
+pub use activation::{Activation, Glu};
 pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{Activation, Gating, Glu, Map, NormKind, Op, Operand, Role, Router, Score};
+pub use op::{Gating, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
-pub use store::{Group, Store};
+pub use store::{Group, Mask, Store};
 pub use value::{Rows, Value, Weight};
 
 /// A finished graph, with values in topological order.
@@ -96,6 +98,43 @@ impl Graph {
     /// The index in [`Graph::groups`] of a store's group.
     pub fn group_of(&self, id: StoreId) -> usize {
         self.stores[id.index()].1
+    }
+
+    /// The f32 values of a sequence's state that operation `id` reads and writes in each step; 0 for an operation without
+    /// one.
+    pub fn state_of(&self, id: ValueId) -> usize {
+        match self.value(id).op {
+            Op::Conv { x, weight, .. } => {
+                self.value(x).cols.saturating_mul(self.weight(weight).cols.saturating_sub(1))
+            }
+            Op::LinearAttention { k, v, heads, .. } => {
+                (self.value(k).cols / heads.k_heads).saturating_mul(self.value(v).cols)
+            }
+            Op::Input { .. }
+            | Op::Embed { .. }
+            | Op::Linear { .. }
+            | Op::Norm { .. }
+            | Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::Gate { .. }
+            | Op::Route { .. }
+            | Op::Experts { .. }
+            | Op::Map { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::HeadLinear { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => 0,
+        }
+    }
+
+    /// The f32 values of the state of one sequence, besides its KV stores.
+    pub fn state_values(&self) -> usize {
+        self.values().fold(0, |all, (id, _)| all.saturating_add(self.state_of(id)))
     }
 
     /// The store groups. Parts of a cut graph have all groups of the whole.

@@ -6,95 +6,7 @@
 
 use std::fmt;
 
-use crate::{Rope, StoreId, ValueId, WeightId};
-
-/// An element-wise activation function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activation {
-    /// `x / (1 + exp(-x))`.
-    Silu,
-    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))` (Hendrycks and Gimpel 2016).
-    GeluTanh,
-    /// `x / (1 + exp(-1.702 x))` (Hendrycks and Gimpel 2016).
-    GeluSigmoid,
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    /// `x`.
-    Identity,
-}
-
-impl Activation {
-    /// The name, such as `silu`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Activation::Silu => "silu",
-            Activation::GeluTanh => "gelu_tanh",
-            Activation::GeluSigmoid => "gelu_sigmoid",
-            Activation::Sigmoid => "sigmoid",
-            Activation::Identity => "identity",
-        }
-    }
-
-    /// The function of `x`.
-    pub fn of(self, x: f64) -> f64 {
-        match self {
-            Activation::Silu => x / (1.0 + (-x).exp()),
-            Activation::GeluTanh => {
-                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-                0.5 * x * (1.0 + inner.tanh())
-            }
-            Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
-            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Activation::Identity => x,
-        }
-    }
-
-    /// All activation functions.
-    pub const ALL: [Activation; 5] = [
-        Activation::Silu,
-        Activation::GeluTanh,
-        Activation::GeluSigmoid,
-        Activation::Sigmoid,
-        Activation::Identity,
-    ];
-}
-
-/// A gated linear unit (Shazeer 2020): `act(gate) * up`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Glu {
-    /// Activation of the gate.
-    pub act: Activation,
-    /// With a limit `c`: `act(min(gate, c)) * (clamp(up, -c, c) + 1)` (OpenAI 2025, gpt-oss).
-    pub limit: Option<f32>,
-}
-
-impl Glu {
-    /// The value for one gate and one up.
-    pub fn of(self, gate: f64, up: f64) -> f64 {
-        match self.limit.map(f64::from) {
-            None => self.act.of(gate) * up,
-            // NaN stays NaN.
-            Some(limit) => {
-                let gate = if gate > limit { limit } else { gate };
-                self.act.of(gate) * (up.clamp(-limit, limit) + 1.0)
-            }
-        }
-    }
-}
-
-impl From<Activation> for Glu {
-    fn from(act: Activation) -> Glu {
-        Glu { act, limit: None }
-    }
-}
-
-impl fmt::Display for Glu {
-    /// Such as `silu`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.act.name())?;
-        self.limit.map_or(Ok(()), |limit| write!(f, ", limit {limit}"))
-    }
-}
+use crate::{Activation, Glu, Rope, StoreId, ValueId, WeightId};
 
 /// What a router makes of its logits before it chooses experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,11 +99,57 @@ pub struct Score {
     pub cap: Option<f32>,
     /// One logit per head without a value: it only enters the softmax's denominator (OpenAI 2025, gpt-oss).
     pub sinks: Option<WeightId>,
+    /// ALiBi with this largest bias (Press et al. 2022): the score of a position `d` away falls by [`Score::slope`] times
+    /// `d`. Not together with a cap.
+    pub alibi: Option<f32>,
+}
+
+impl Score {
+    /// The ALiBi slope of `head` of `heads`, 0 without ALiBi: with `m` the largest power of two up to `heads` and the bias
+    /// `b`, `2^(-b (head + 1) / m)` for the first `m` heads, and `2^(-b (2 (head - m) + 1) / (2 m))` for the others.
+    pub fn slope(&self, head: usize, heads: usize) -> f32 {
+        let Some(bias) = self.alibi else { return 0.0 };
+        let m = 1 << heads.ilog2();
+        let exponent = if head < m {
+            (head + 1) as f64 / m as f64
+        } else {
+            (2 * (head - m) + 1) as f64 / (2 * m) as f64
+        };
+        (-f64::from(bias) * exponent).exp2() as f32
+    }
 }
 
 impl From<f32> for Score {
     fn from(scale: f32) -> Score {
-        Score { scale, cap: None, sinks: None }
+        Score { scale, cap: None, sinks: None, alibi: None }
+    }
+}
+
+/// Which row of a table an embedding looks up for each row of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Index {
+    /// The row's token.
+    Token,
+    /// The row's position in its sequence.
+    Position,
+}
+
+/// What represents a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The mean of its rows.
+    Mean,
+    /// Its first row.
+    First,
+}
+
+impl Pool {
+    /// The name, such as `mean`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pool::Mean => "mean",
+            Pool::First => "first",
+        }
     }
 }
 
@@ -202,15 +160,53 @@ pub enum NormKind {
     Rms,
     /// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)` (Ba et al. 2016).
     Layer,
+    /// `x / sqrt(sum(x^2) + eps)`.
+    L2,
 }
 
 impl NormKind {
+    /// All kinds.
+    pub const ALL: [NormKind; 3] = [NormKind::Rms, NormKind::Layer, NormKind::L2];
+
     /// The name of the operation, such as `rms_norm`.
     pub fn name(self) -> &'static str {
         match self {
             NormKind::Rms => "rms_norm",
             NormKind::Layer => "layer_norm",
+            NormKind::L2 => "l2_norm",
         }
+    }
+}
+
+/// The heads of [`Op::LinearAttention`] and how their state changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearHeads {
+    /// Value heads.
+    pub heads: usize,
+    /// Key heads: as many for the queries; a divisor of `heads`.
+    pub k_heads: usize,
+    /// Value head `h` reads key head `h mod k_heads` in place of `h / (heads / k_heads)`.
+    pub is_tiled: bool,
+    /// Factor of the results.
+    pub scale: f32,
+    /// What the state already has for the key is subtracted from the value: the delta rule (Yang et al. 2024).
+    pub is_delta: bool,
+}
+
+impl LinearHeads {
+    /// The key head of value head `head`.
+    pub fn k_head(&self, head: usize) -> usize {
+        if self.is_tiled { head % self.k_heads } else { head / (self.heads / self.k_heads) }
+    }
+}
+
+impl fmt::Display for LinearHeads {
+    /// Such as `4 heads, 2 key heads, scale 0.5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LinearHeads { heads, k_heads, is_tiled, scale, is_delta } = self;
+        let tiled = if *is_tiled { " tiled" } else { "" };
+        let delta = if *is_delta { ", delta rule" } else { "" };
+        write!(f, "{heads} heads, {k_heads}{tiled} key heads, scale {scale}{delta}")
     }
 }
 
@@ -220,19 +216,18 @@ impl NormKind {
 pub enum Op {
     /// Input rows of the step: the output of the previous part of a cut graph.
     Input { cols: usize },
-    /// Embedding lookup, the rows of `table` at the step's tokens: `[rows, table.cols]`.
-    Embed { table: WeightId },
+    /// Embedding lookup, the rows of `table` at the step's tokens or positions: `[rows, table.cols]`.
+    Embed { table: WeightId, index: Index },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear { x: ValueId, weight: WeightId },
-    /// `norm(x)[r][k] * w[k mod w.cols]`, the norm over groups of `width` columns: a whole row or one head; without a
-    /// weight, `norm(x)`. The weight has one row.
+    /// `norm(x)[r][k] * w[k mod n]`, the norm over groups of `width` columns: a whole row or one head; without a weight,
+    /// `norm(x)`. The weight is `n` numbers, in rows of any length.
     Norm { x: ValueId, kind: NormKind, width: usize, weight: Option<WeightId>, eps: f32 },
     /// Rotary position embedding of each head of `x`, `[rows, heads * head_dim]`.
     Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(score(q[r][h] . K[j][g])) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
-    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
-    /// v_dim]`.
+    /// 2023), over the positions `j` of its sequence that the store's mask shows it: `[rows, heads * v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,
@@ -243,6 +238,28 @@ pub enum Op {
         /// Query heads, a multiple of `store.heads`.
         heads: usize,
         score: Score,
+    },
+    /// Causal convolution of each column: `y[r][c] = bias[c] + sum_j w[c][j] * x[r - w.cols + 1 + j][c]` over the last
+    /// `w.cols` rows of the sequence, 0 before its first. Its state is the last `w.cols - 1` rows.
+    Conv { x: ValueId, weight: WeightId, bias: Option<WeightId> },
+    /// Attention without softmax, over a state of fixed size (Katharopoulos et al. 2020): the scan of Mamba 2 (Dao and Gu
+    /// 2024) and the gated delta rule (Yang et al. 2025). With `q`, `k`, `v`, `d` and `b` of row `r` and head `h`:
+    /// `S = exp(d) S; S = S + k (b (v - S^T k))^T; y[r][h] = scale S^T q + skip[h] v`, without `S^T k` unless
+    /// `is_delta`. `S`, `[k_dim, v_dim]` per head, is the state, and 0 before a sequence's first row.
+    LinearAttention {
+        /// `[rows, k_heads * k_dim]`.
+        q: ValueId,
+        /// `[rows, k_heads * k_dim]`.
+        k: ValueId,
+        /// `[rows, heads * v_dim]`.
+        v: ValueId,
+        /// The logarithm of the state's factor: `[rows, heads]`.
+        decay: ValueId,
+        /// Factor of what is added to the state: `[rows, heads]`.
+        beta: ValueId,
+        /// One number per head.
+        skip: Option<WeightId>,
+        heads: LinearHeads,
     },
     /// `glu(gate, up)`. A gate of one column applies to all columns of `up`.
     Gate { gate: ValueId, up: ValueId, glu: Glu },
@@ -272,7 +289,7 @@ pub enum Op {
     Add { a: ValueId, b: ValueId },
     /// `y[r][k] = x[r][k] + w[k]`.
     AddBias { x: ValueId, weight: WeightId },
-    /// `y[r][k] = x[r][k] * w[k mod w.cols]`. The weight has one row.
+    /// `y[r][k] = x[r][k] * w[k mod n]`. The weight is `n` numbers, in rows of any length.
     MulWeight { x: ValueId, weight: WeightId },
     /// `x[r] * (1 + beta * ln(1 + floor((position + offset) / interval)))` with the row's position in its sequence (Meta
     /// 2025, Llama 4).
@@ -287,6 +304,8 @@ pub enum Op {
     Join { a: ValueId, b: ValueId, heads: usize, b_heads: usize },
     /// Gathers the output rows: `[outputs, cols]`.
     OutputRows { x: ValueId },
+    /// For each output row, what represents its sequence among the rows of the step: `[outputs, cols]`.
+    Pool { x: ValueId, pool: Pool },
 }
 
 /// How an operation uses a weight; backends choose the storage format by role.
@@ -322,7 +341,7 @@ impl Op {
         use Operand::{Store, Value, Weight};
         match self {
             Op::Input { cols: _ } => {}
-            Op::Embed { table } => each(Weight(table, Role::Table)),
+            Op::Embed { table, index: _ } => each(Weight(table, Role::Table)),
             Op::Linear { x, weight } => {
                 each(Value(x));
                 each(Weight(weight, Role::Matrix));
@@ -344,11 +363,19 @@ impl Op {
                 let long = rope.long_factors.as_mut().map(|long| &mut long.factors);
                 rope.factors.iter_mut().chain(long).for_each(|factors| each(Weight(factors, Role::Vector)));
             }
-            Op::Attention { q, kv, store, heads: _, score: Score { scale: _, cap: _, sinks } } => {
+            Op::Attention { q, kv, store, heads: _, score: Score { scale: _, cap: _, sinks, alibi: _ } } => {
                 each(Value(q));
                 kv.iter_mut().flatten().for_each(|x| each(Value(x)));
                 sinks.iter_mut().for_each(|sinks| each(Weight(sinks, Role::Vector)));
                 each(Store(store, kv.is_some()));
+            }
+            Op::Conv { x, weight, bias } => {
+                each(Value(x));
+                [weight].into_iter().chain(bias).for_each(|weight| each(Weight(weight, Role::Vector)));
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads: _ } => {
+                [q, k, v, decay, beta].into_iter().for_each(|x| each(Value(x)));
+                skip.iter_mut().for_each(|skip| each(Weight(skip, Role::Vector)));
             }
             Op::Gate { gate, up, glu: _ } => {
                 each(Value(gate));
@@ -367,7 +394,8 @@ impl Op {
             Op::Map { x, map: _ }
             | Op::ScaleByPosition { x, .. }
             | Op::Slice { x, .. }
-            | Op::OutputRows { x } => each(Value(x)),
+            | Op::OutputRows { x }
+            | Op::Pool { x, .. } => each(Value(x)),
             Op::Add { a, b } | Op::Join { a, b, .. } => {
                 each(Value(a));
                 each(Value(b));
@@ -420,6 +448,8 @@ impl Op {
             Op::Norm { kind, .. } => kind.name(),
             Op::Rope { .. } => "rope",
             Op::Attention { .. } => "attention",
+            Op::Conv { .. } => "conv",
+            Op::LinearAttention { .. } => "linear_attention",
             Op::Gate { .. } => "gate",
             Op::Route { .. } => "route",
             Op::Experts { .. } => "experts",
@@ -432,6 +462,7 @@ impl Op {
             Op::Slice { .. } => "slice",
             Op::Join { .. } => "join",
             Op::OutputRows { .. } => "output_rows",
+            Op::Pool { .. } => "pool",
         }
     }
 
@@ -441,10 +472,12 @@ impl Op {
             Op::Input { cols } => Some(cols.to_string()),
             Op::Norm { eps, .. } => Some(format!("eps {eps:e}")),
             Op::Rope { rope, .. } => Some(rope.to_string()),
-            Op::Attention { heads, score: Score { scale, cap, sinks: _ }, .. } => {
+            Op::Attention { heads, score: Score { scale, cap, sinks: _, alibi }, .. } => {
                 let cap = cap.map_or_else(String::new, |cap| format!(", cap {cap}"));
-                Some(format!("{heads} heads, scale {scale}{cap}"))
+                let alibi = alibi.map_or_else(String::new, |bias| format!(", ALiBi {bias}"));
+                Some(format!("{heads} heads, scale {scale}{cap}{alibi}"))
             }
+            Op::LinearAttention { heads, .. } => Some(heads.to_string()),
             Op::Gate { glu, .. } | Op::Experts { glu, weighs_inputs: false, .. } => Some(glu.to_string()),
             Op::Experts { glu, weighs_inputs: true, .. } => Some(format!("{glu}, weighs inputs")),
             Op::Route { router, .. } => Some(router.to_string()),
@@ -454,8 +487,11 @@ impl Op {
             Op::Slice { heads, start, len, .. } => Some(format!("{start}..{} of {heads} heads", start + len)),
             Op::Join { heads, .. } => Some(format!("{heads} heads")),
             Op::Map { map, .. } => Some(map.parameter()),
-            Op::Embed { .. }
+            Op::Embed { index: Index::Position, .. } => Some("positions".to_owned()),
+            Op::Pool { pool, .. } => Some(pool.name().to_owned()),
+            Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
+            | Op::Conv { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::MulWeight { .. }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Graph, Op, Operand, Rows};
+use crate::{Graph, Mask, Op, Operand, Rows};
 
 impl fmt::Display for Graph {
     /// Such as `attn_norm-0 = rms_norm(embd, blk.0.attn_norm.weight, eps 1e-5)  // [rows, 256]`.
@@ -27,9 +27,9 @@ impl Graph {
             arguments.push(match operand {
                 Operand::Value(id) => self.value(*id).name.clone(),
                 Operand::Weight(id, _) => self.weight(*id).name.clone(),
-                Operand::Store(id, _) => match self.store(*id).window {
-                    None => format!("store {}", id.index()),
-                    Some(window) => format!("store {} of the last {window}", id.index()),
+                Operand::Store(id, _) => match self.store(*id).mask {
+                    Mask::Causal => format!("store {}", id.index()),
+                    mask => format!("store {} ({mask})", id.index()),
                 },
             });
         });

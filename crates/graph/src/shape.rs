@@ -1,6 +1,6 @@
 //! Shape inference and checks.
 
-use crate::{Builder, Op, Role, Rope, Router, Rows};
+use crate::{Builder, LinearHeads, Op, Role, Rope, Router, Rows};
 
 impl Op {
     /// Rows and columns of the result.
@@ -15,7 +15,7 @@ impl Op {
         }
         match *self {
             Op::Input { cols } => (Rows::Step, cols),
-            Op::Embed { table } => (Rows::Step, g.weight_of(table).cols),
+            Op::Embed { table, index: _ } => (Rows::Step, g.weight_of(table).cols),
             Op::Linear { x, weight } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
                 assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
@@ -29,7 +29,7 @@ impl Op {
                     "{cols} columns, groups of {width}, `{name}`"
                 );
                 if let Some(w) = weight.map(|weight| g.weight_of(weight)) {
-                    assert!(w.rows == 1 && [width, cols].contains(&w.cols), "input of a norm and `{name}`");
+                    assert!([width, cols].contains(&(w.rows * w.cols)), "input of a norm and `{name}`");
                 }
                 (rows, cols)
             }
@@ -58,11 +58,38 @@ impl Op {
                     }
                     None => assert!(g.is_written(store), "a store is written before it is read"),
                 }
+                assert!(score.cap.is_none() || score.alibi.is_none(), "a cap of scores with ALiBi");
                 if let Some(sinks) = score.sinks {
                     let w = g.weight_of(sinks);
                     assert_eq!((1, heads), (w.rows, w.cols), "heads and `{}`", w.name);
                 }
                 (rows, heads * s.v_dim)
+            }
+            Op::Conv { x, weight, bias } => {
+                let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
+                assert_eq!(rows, Rows::Step, "a convolution needs every row of the step");
+                assert!(w.rows == cols && w.cols > 0, "input of conv and `{}`", w.name);
+                if let Some(w) = bias.map(|bias| g.weight_of(bias)) {
+                    assert_eq!((1, cols), (w.rows, w.cols), "input of conv and `{}`", w.name);
+                }
+                (rows, cols)
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads: LinearHeads { heads, k_heads, .. } } => {
+                let (rows, cols) = g.shape_of(v);
+                assert_eq!(rows, Rows::Step, "linear attention needs every row of the step");
+                let [q, k, decay, beta] = [q, k, decay, beta].map(|x| g.shape_of(x));
+                assert_eq!((q, decay), (k, beta), "q, k, decay and beta of linear attention");
+                assert_eq!(decay, (rows, heads), "decay and {heads} heads");
+                assert!(
+                    k_heads > 0 && heads.is_multiple_of(k_heads),
+                    "{heads} heads share {k_heads} key heads"
+                );
+                let fits = k.0 == rows && k.1.is_multiple_of(k_heads) && cols.is_multiple_of(heads);
+                assert!(fits, "{heads} heads of {cols}, {k_heads} key heads of {}", k.1);
+                if let Some(w) = skip.map(|skip| g.weight_of(skip)) {
+                    assert_eq!(heads, w.rows * w.cols, "heads and `{}`", w.name);
+                }
+                (rows, cols)
             }
             Op::Gate { gate, up, glu: _ } => {
                 let (gate, (rows, cols)) = (g.shape_of(gate), g.shape_of(up));
@@ -110,7 +137,8 @@ impl Op {
             }
             Op::MulWeight { x, weight } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
-                assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of mul_weight and `{}`", w.name);
+                let fits = cols.is_multiple_of(w.rows * w.cols);
+                assert!(fits, "input of mul_weight and `{}`", w.name);
                 (rows, cols)
             }
             Op::ScaleByPosition { x, interval, .. } => {
@@ -137,7 +165,7 @@ impl Op {
                 assert!(b_heads == heads || b_heads == 1, "{b_heads} heads beside {heads}");
                 (rows, a + b / b_heads * heads)
             }
-            Op::OutputRows { x } => {
+            Op::OutputRows { x } | Op::Pool { x, .. } => {
                 let (rows, cols) = g.shape_of(x);
                 assert_eq!(rows, Rows::Step, "output rows are gathered once");
                 (Rows::Output, cols)

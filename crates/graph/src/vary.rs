@@ -1,7 +1,9 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Gating, Glu, Graph, Map, NormKind, Op, Pairing, Rope, Router, Score};
+use crate::{
+    Activation, Gating, Glu, Graph, Index, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope, Router, Score,
+};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
@@ -15,7 +17,9 @@ impl Op {
             Op::Attention { score, .. } => {
                 each("scale of scores", &mut score.scale);
                 score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
+                score.alibi.iter_mut().for_each(|bias| each("largest bias of ALiBi", bias));
             }
+            Op::LinearAttention { heads, .. } => each("scale", &mut heads.scale),
             Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
                 glu.limit.iter_mut().for_each(|limit| each("limit", limit));
             }
@@ -31,13 +35,15 @@ impl Op {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
+            | Op::Conv { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::MulWeight { .. }
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => {}
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => {}
         }
     }
 
@@ -61,17 +67,28 @@ impl Op {
                 others.map(|rope| Op::Rope { x, rope }).collect()
             }
             Op::Norm { x, kind, width, weight, eps } => {
-                let kind = match kind {
-                    NormKind::Rms => NormKind::Layer,
-                    NormKind::Layer => NormKind::Rms,
-                };
-                vec![Op::Norm { x, kind, width, weight, eps }]
+                let kinds = NormKind::ALL.into_iter().filter(|other| *other != kind);
+                kinds.map(|kind| Op::Norm { x, kind, width, weight, eps }).collect()
             }
             Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
             Op::Attention { q, kv, store, heads, score } => {
-                let without = [Score { cap: None, ..score }, Score { sinks: None, ..score }];
+                let without = [
+                    Score { cap: None, ..score },
+                    Score { sinks: None, ..score },
+                    Score { alibi: None, ..score },
+                ];
                 let others = without.into_iter().filter(|other| *other != score);
                 others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
+            }
+            Op::Conv { x, weight, bias } => {
+                bias.map(|_| Op::Conv { x, weight, bias: None }).into_iter().collect()
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
+                let with = |skip, heads| Op::LinearAttention { q, k, v, decay, beta, skip, heads };
+                let tiled = (heads.k_heads > 1 && heads.k_heads < heads.heads)
+                    .then(|| with(skip, LinearHeads { is_tiled: !heads.is_tiled, ..heads }));
+                let delta = with(skip, LinearHeads { is_delta: !heads.is_delta, ..heads });
+                tiled.into_iter().chain([delta]).chain(skip.map(|_| with(None, heads))).collect()
             }
             Op::Gate { gate, up, glu } => {
                 other_glus(glu).into_iter().map(|glu| Op::Gate { gate, up, glu }).collect()
@@ -108,6 +125,13 @@ impl Op {
                 let without = bias.map(|_| Op::Route { logits, bias: None, router });
                 others.map(|router| Op::Route { logits, bias, router }).chain(without).collect()
             }
+            Op::Pool { x, pool } => {
+                let pool = match pool {
+                    Pool::Mean => Pool::First,
+                    Pool::First => Pool::Mean,
+                };
+                vec![Op::Pool { x, pool }]
+            }
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -123,12 +147,23 @@ impl Op {
         }
     }
 
+    /// Whether a row's result depends on the rows before it.
+    pub fn reads_earlier_rows(&self) -> bool {
+        matches!(self, Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. })
+    }
+
     /// Whether a row's result depends on its position or on the rows before it.
     pub fn is_positional(&self) -> bool {
         match self {
-            Op::Rope { .. } | Op::Attention { .. } | Op::ScaleByPosition { .. } => true,
+            Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::Embed { index: Index::Position, .. }
+            | Op::Pool { .. } => true,
             Op::Input { .. }
-            | Op::Embed { .. }
+            | Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
             | Op::Norm { .. }
             | Op::Gate { .. }
@@ -150,7 +185,9 @@ impl Op {
 fn other(act: Activation) -> Activation {
     match act {
         Activation::Silu | Activation::GeluSigmoid => Activation::GeluTanh,
-        Activation::GeluTanh | Activation::Sigmoid => Activation::Silu,
+        Activation::GeluTanh | Activation::Sigmoid | Activation::Softplus | Activation::Relu => {
+            Activation::Silu
+        }
         Activation::Identity => Activation::Sigmoid,
     }
 }

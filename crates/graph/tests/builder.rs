@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use graph::{Activation, Builder, Graph, Pairing, Role, Rope, Rows, Store, ValueId};
+use graph::Mask::{Causal, Window};
+use graph::{Activation, Builder, Graph, Mask, Pairing, Role, Rope, Rows, Store, ValueId};
 
-const STORE: Store = Store { heads: 1, k_dim: 2, v_dim: 2, window: None };
+const STORE: Store = Store { heads: 1, k_dim: 2, v_dim: 2, mask: Causal };
 
 /// One attention layer over a vocabulary of 10 and 4 columns.
 fn small() -> Graph {
@@ -46,26 +47,39 @@ fn values_are_in_topological_order() {
     }
 }
 
-/// Stores with the same window share a block table whatever their shape.
+/// Stores with the same mask share a block table whatever their shape.
 #[test]
-fn stores_are_grouped_by_window() {
+fn stores_are_grouped_by_mask() {
     let mut g = Builder::new();
     let table = g.weight("t", 3, 2);
     let x = g.embed("x", table);
     let mut y = x;
-    for (il, window) in [Some(4), Some(4), None, Some(4), Some(5)].into_iter().enumerate() {
-        let store = g.store(Store { window, ..STORE });
+    for (il, mask) in [Window(4), Window(4), Causal, Window(4), Window(5)].into_iter().enumerate() {
+        let store = g.store(Store { mask, ..STORE });
         y = g.attention(("kqv_out", il), y, Some([x, x]), store, 1, 1.0);
     }
     let y = g.output_rows("outputs", y);
     let graph = g.finish(y);
-    let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.group_of(id)].window).collect();
-    assert_eq!(groups, [Some(4), Some(4), None, Some(4), Some(5)]);
+    let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.group_of(id)].mask).collect();
+    assert_eq!(groups, [Window(4), Window(4), Causal, Window(4), Window(5)]);
     assert_eq!(graph.groups().len(), 3);
     // With a window of 4: position 3 sees positions 0 to 3, position 4 sees 1 to 4.
     let window = graph.groups()[0];
-    assert_eq!([0, 3, 4, 9].map(|position| window.first_visible(position)), [0, 0, 1, 6]);
-    assert_eq!(graph.groups()[1].first_visible(9), 0);
+    assert_eq!([0, 3, 4, 9].map(|position| window.mask.first_visible(position)), [0, 0, 1, 6]);
+    assert_eq!(graph.groups()[1].mask.first_visible(9), 0);
+}
+
+/// By hand, in a sequence of 7 positions.
+#[test]
+fn masks_show_positions() {
+    let seen = |mask: Mask| [0, 2, 3, 6].map(|position| mask.visible(position, 7));
+    assert_eq!(seen(Causal), [0..1, 0..3, 0..4, 0..7]);
+    assert_eq!(seen(Window(3)), [0..1, 0..3, 1..4, 4..7]);
+    assert_eq!(seen(Mask::Chunk(3)), [0..1, 0..3, 3..4, 6..7]);
+    assert_eq!(seen(Mask::Full), [0..7, 0..7, 0..7, 0..7]);
+    // llama.cpp: half of an odd size is rounded down.
+    assert_eq!(seen(Mask::Around(5)), [0..3, 0..5, 1..6, 4..7]);
+    assert_eq!(seen(Mask::Around(1)), [0..1, 2..3, 3..4, 6..7]);
 }
 
 /// Row ranges of a fused tensor are separate weights.
@@ -107,7 +121,7 @@ fn costs_are_per_row() {
     let routes = g.route("routes", logits, 2);
     let experts = [("gate", 5, 4), ("up", 5, 4), ("down", 4, 5)].map(|(n, r, c)| g.weights(n, [3, r, c]));
     let y = g.experts("y", x, routes, experts, Activation::Silu);
-    let store = g.store(Store { heads: 2, k_dim: 2, v_dim: 2, window: None });
+    let store = g.store(Store { heads: 2, k_dim: 2, v_dim: 2, mask: Causal });
     let z = g.attention("z", y, Some([y, y]), store, 2, 1.0);
     let z = g.output_rows("outputs", z);
     let graph = g.finish(z);

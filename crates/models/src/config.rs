@@ -2,7 +2,7 @@
 
 use gguf::Value;
 
-use crate::{Error, Keys, Tensors};
+use crate::{Error, Keys, Pooling, Tensors};
 
 /// The hyper-parameters of a model; fields are named as the metadata keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Config {
     pub prediction_blocks: usize,
     /// Vocabulary size: the length of `tokenizer.ggml.tokens`, or `vocab_size` in a file without a tokenizer.
     pub vocab_size: usize,
+    /// What represents a sequence; `None` for a model of logits.
+    pub pooling: Option<Pooling>,
     /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order;
     /// such as `attention.head_count` and a u32.
     pub hyper_parameters: Vec<(&'static str, Value)>,
@@ -47,6 +49,7 @@ impl Config {
             block_count,
             prediction_blocks,
             vocab_size: keys.vocab_size()?,
+            pooling: None,
             hyper_parameters: Vec::new(),
         })
     }

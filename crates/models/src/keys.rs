@@ -123,6 +123,24 @@ impl<'a> Keys<'a> {
         Ok(0)
     }
 
+    /// The same with another default.
+    pub(crate) fn count_or(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
+        if self.has(name) {
+            return self.count(name);
+        }
+        self.mark(name, u32::try_from(default).unwrap_or(u32::MAX));
+        Ok(default)
+    }
+
+    /// The number of token types.
+    pub(crate) fn token_types(&self) -> Result<usize, Error> {
+        let key = "tokenizer.ggml.token_type_count";
+        let found = self.metadata.u32(key)?;
+        let found = found
+            .ok_or_else(|| Error::MissingKey { key: key.to_owned(), what: "the number of token types" })?;
+        self.checked(key, found)
+    }
+
     /// Reads a positive size per layer: one value for all layers, or an array.
     pub(crate) fn sizes(
         &mut self,
@@ -146,6 +164,31 @@ impl<'a> Keys<'a> {
         Ok(sizes)
     }
 
+    /// Reads a size per layer that may be 0: one value for all layers, or an array; without the key, `default`.
+    pub(crate) fn counts_per_layer(
+        &mut self,
+        name: &'static str,
+        default: usize,
+        layers: usize,
+    ) -> Result<Vec<usize>, Error> {
+        let key = self.key(name);
+        let Some(Value::Array(array)) = self.metadata.get(&key) else {
+            let all = if self.has(name) { self.count(name)? } else { self.size_or(name, default)? };
+            return Ok(vec![all; layers]);
+        };
+        let mut found = self.metadata.u32s(&key)?.unwrap_or_default();
+        if found.len() == self.blocks {
+            found.truncate(layers);
+        }
+        if found.len() != layers {
+            return Err(self.not_one_each(name, array, layers));
+        }
+        let count = |&size: &u32| if size == 0 { Ok(0) } else { self.checked(name, size) };
+        let counts = found.iter().map(count).collect::<Result<_, _>>()?;
+        self.mark(name, Value::Array(Array::U32(found)));
+        Ok(counts)
+    }
+
     pub(crate) fn sizes_or(&mut self, name: &'static str, default: &[usize]) -> Result<Vec<usize>, Error> {
         if self.has(name) {
             return self.sizes(name, "", default.len());
@@ -166,12 +209,32 @@ impl<'a> Keys<'a> {
         period: u32,
         layers: usize,
     ) -> Result<Vec<bool>, Error> {
+        self.pattern_by(name, period, layers, |layer, period| layer % period < period - 1)
+    }
+
+    /// The same, but the first of every `period` layers is of the second kind.
+    pub(crate) fn pattern_after_first(
+        &mut self,
+        name: &'static str,
+        period: u32,
+        layers: usize,
+    ) -> Result<Vec<bool>, Error> {
+        self.pattern_by(name, period, layers, |layer, period| layer % period != 0)
+    }
+
+    fn pattern_by(
+        &mut self,
+        name: &'static str,
+        period: u32,
+        layers: usize,
+        is_first_kind: impl Fn(usize, usize) -> bool,
+    ) -> Result<Vec<bool>, Error> {
         let key = self.key(name);
         let Some(Value::Array(array)) = self.metadata.get(&key) else {
             let period = self.metadata.u32(&key)?.unwrap_or(period);
             self.mark(name, period);
             let period = period as usize;
-            return Ok((0..layers).map(|layer| period == 0 || layer % period < period - 1).collect());
+            return Ok((0..layers).map(|layer| period == 0 || is_first_kind(layer, period)).collect());
         };
         let mut found: Vec<bool> = match array {
             Array::Bool(flags) => flags.clone(),
@@ -235,6 +298,15 @@ impl<'a> Keys<'a> {
     pub(crate) fn counts(&mut self, name: &'static str) -> Result<Vec<u32>, Error> {
         let found = self.metadata.u32s(&self.key(name))?.unwrap_or_default();
         self.mark(name, Value::Array(Array::U32(found.clone())));
+        Ok(found)
+    }
+
+    /// Reads the length of an array of strings.
+    pub(crate) fn strings(&mut self, name: &'static str) -> Result<Option<usize>, Error> {
+        let found = self.metadata.strings(&self.key(name))?.map(|strings| strings.len());
+        if let (Some(_), Some(value)) = (found, self.metadata.get(&self.key(name))) {
+            self.mark(name, value.clone());
+        }
         Ok(found)
     }
 

@@ -9,6 +9,7 @@ mod config;
 mod error;
 mod families;
 mod keys;
+mod pooling;
 
 use std::collections::HashSet;
 
@@ -18,6 +19,7 @@ use graph::Graph;
 pub use config::Config;
 pub use error::Error;
 pub use families::Family;
+pub use pooling::Pooling;
 
 use keys::Keys;
 
@@ -29,7 +31,7 @@ pub(crate) type Tensors<'a> = &'a dyn Fn(&str) -> bool;
 pub struct Model {
     /// Hyper-parameters.
     pub config: Config,
-    /// The graph from tokens to logits.
+    /// The graph from tokens to logits or embeddings.
     pub graph: Graph,
 }
 
@@ -38,11 +40,20 @@ impl Model {
     /// graph. Fails if the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is
     /// missing, has another shape, or is not used by the graph. Blocks of multi-token prediction may be unused.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
+        Model::read(file, Task::Default)
+    }
+
+    /// The same for embeddings in place of logits, with the file's pooling unless another one is requested.
+    pub fn embedding(file: &Gguf, pooling: Option<Pooling>) -> Result<Model, Error> {
+        Model::read(file, Task::Embed(pooling))
+    }
+
+    fn read(file: &Gguf, task: Task) -> Result<Model, Error> {
         let family = family(file.metadata())?;
         if file.tensors().len() == 0 {
             return Err(Error::NoTensors);
         }
-        let model = build(family, file.metadata(), &|name| file.tensor(name).is_some())?;
+        let model = build(family, file.metadata(), &|name| file.tensor(name).is_some(), task)?;
         let mut used = HashSet::new();
         for (_, weight) in model.graph.weights() {
             let (name, expected) = (&weight.tensor, weight.tensor_shape());
@@ -67,7 +78,15 @@ impl Model {
         let is_of_input = |name: &str| {
             name.strip_suffix(".input_scale").is_some_and(|name| used.contains(&*format!("{name}.weight")))
         };
-        let is_unused = |name: &str| !used.contains(name) && !is_of_prediction(name) && !is_of_input(name);
+        // The head that another task needs.
+        let is_of_head = |name: &str| {
+            model.config.pooling.is_some() && ["cls.", "output."].iter().any(|head| name.starts_with(head))
+                || name == "cls.output.weight" && family.is_decoder()
+        };
+        let is_known = |name: &str| {
+            used.contains(name) || is_of_prediction(name) || is_of_input(name) || is_of_head(name)
+        };
+        let is_unused = |name: &str| !is_known(name);
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
             Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),
@@ -78,7 +97,7 @@ impl Model {
     /// `blk.N.attn_norm.weight` or `blk.N.attn_output.weight` of every layer. The weights of the graph are the tensors that its file must have.
     /// Fails if the architecture is not supported, or if a key is missing, invalid or unknown.
     pub fn of(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
-        build(family(metadata)?, metadata, has)
+        build(family(metadata)?, metadata, has, Task::Default)
     }
 }
 
@@ -90,9 +109,26 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     Family::from_name(name).ok_or_else(|| Error::Architecture { found: found(), supported: Family::names() })
 }
 
-fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>) -> Result<Model, Error> {
+/// What a graph computes.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// Logits, or, of an encoder, embeddings with the file's pooling.
+    Default,
+    /// Embeddings, with this pooling or the file's.
+    Embed(Option<Pooling>),
+}
+
+fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>, task: Task) -> Result<Model, Error> {
     let mut keys = Keys::new(metadata, family.name, family.harmless);
     let mut config = Config::read(&mut keys, has)?;
+    config.pooling = match task {
+        Task::Default if family.is_decoder() => None,
+        Task::Default => Some(Pooling::read(&mut keys)?),
+        Task::Embed(requested) => {
+            let own = Pooling::read(&mut keys)?;
+            Some(requested.unwrap_or(own))
+        }
+    };
     let graph = (family.graph)(&config, &mut keys, has)?;
     config.hyper_parameters = keys.finish()?;
     Ok(Model { config, graph })

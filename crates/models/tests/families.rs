@@ -1,7 +1,7 @@
 //! Tests of all families, and of the specifics of each.
 
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
-use graph::{Graph, Op, Score};
+use graph::{Graph, Mask, Op, Score};
 use models::{Error, Family, Model};
 use quant::Format;
 use testkit::llama::{self, Spec};
@@ -165,14 +165,14 @@ fn split_expert_tensors_are_refused_by_name() {
     assert_eq!(error, Error::SplitExperts { name: "blk.0.ffn_gate.0.weight".into() });
 }
 
-/// Per layer of Gemma 3: window, RoPE base, RoPE scale and score scale.
-fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
+/// Per layer of Gemma 3: mask, RoPE base, RoPE scale and score scale.
+fn layers_of(model: &Model) -> Vec<(Mask, f32, f32, f32)> {
     let graph = &model.graph;
     let mut layers = Vec::new();
     for (_, value) in graph.values() {
         if let Op::Attention { q, store, score: Score { scale, .. }, .. } = value.op {
             let Op::Rope { rope, .. } = graph.value(q).op else { panic!("queries are roped") };
-            layers.push((graph.store(store).window, rope.theta, rope.scale, scale));
+            layers.push((graph.store(store).mask, rope.theta, rope.scale, scale));
         }
     }
     layers
@@ -183,7 +183,7 @@ fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
 fn local_layers_of_gemma3_have_their_own_window_and_rope() {
     let spec = llama::gemma3(Format::F32);
     let scale = 1.0 / 48f32.sqrt();
-    let (local, global) = ((Some(40), 1e4, 1.0, scale), (None, 1e6, 0.125, scale));
+    let (local, global) = ((Mask::Window(40), 1e4, 1.0, scale), (Mask::Causal, 1e6, 0.125, scale));
     let layers = |change: &[(&str, Value)]| layers_of(&with(&spec, change).expect("a good model"));
     let pattern = "attention.sliding_window_pattern";
     assert_eq!(layers(&[]), [local, local, local, local, local, global, local]);
@@ -196,8 +196,8 @@ fn local_layers_of_gemma3_have_their_own_window_and_rope() {
     let numbers = vec![0, 1, 1, 0, 1, 2, 1];
     assert_eq!(layers(&[(pattern, Value::Array(Array::I32(numbers)))]), expected);
     assert_eq!(layers(&[("attention.sliding_window", Value::U32(0))]), [global; 7]);
-    assert_eq!(layers(&[("rope.freq_base_swa", Value::F32(5e3))])[0], (Some(40), 5e3, 1.0, scale));
-    assert_eq!(layers(&[("rope.local.freq_base", Value::F32(2e4))])[0], (Some(40), 2e4, 1.0, scale));
+    assert_eq!(layers(&[("rope.freq_base_swa", Value::F32(5e3))])[0], (Mask::Window(40), 5e3, 1.0, scale));
+    assert_eq!(layers(&[("rope.local.freq_base", Value::F32(2e4))])[0], (Mask::Window(40), 2e4, 1.0, scale));
     assert_eq!(layers(&[("rope.global.freq_base", Value::F32(2e4))])[5], global);
     let mut metadata = spec.metadata();
     metadata.remove("gemma3.rope.freq_base");

@@ -36,8 +36,17 @@ const BIAS_DEVIATION: f32 = 0.25;
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
-const LAST: [&str; 4] =
-    ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight"];
+const LAST: [&str; 6] = [
+    "attn_output.weight",
+    "ffn_down.weight",
+    "ffn_down_exps.weight",
+    "ffn_down_shexp.weight",
+    "ssm_out.weight",
+    "shortconv.out_proj.weight",
+];
+
+/// Mean of the rates at which states decay, times a step of about 0.7: a state has half of a row after three others.
+const DECAY: f32 = -0.3;
 
 /// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
@@ -283,11 +292,14 @@ impl Spec {
                 (Format::F32, Content::Values(self.rope_factors(name)))
             }
             [Role::Vector, ..] if name.ends_with(".bias") => (Format::F32, Content::Normal(BIAS_DEVIATION)),
+            // The taps of a convolution.
+            [Role::Vector, ..] if name.contains("conv") => (Format::F32, Content::Normal(inner)),
             [Role::Vector, ..] => {
                 let mean = match &**name {
                     "output_norm.weight" => logits / (output / deviation(self.hidden)),
                     _ if name.ends_with("ffn_gate_inp.scale") => (self.hidden as f32).sqrt(),
                     _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
+                    _ if name.ends_with("ssm_a") => DECAY,
                     _ => 1.0,
                 };
                 (Format::F32, Content::Even(mean))

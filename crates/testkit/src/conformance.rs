@@ -10,6 +10,7 @@ pub mod known;
 pub mod layers;
 mod net;
 pub mod random;
+pub mod recurrent;
 pub mod rows;
 
 use backend::Backend;
@@ -38,7 +39,8 @@ macro_rules! conformance {
             attention_applies_softmax_to_scaled_scores
             attention_caps_scores
             attention_sinks_take_weight
-            attention_respects_its_window
+            attention_respects_its_mask
+            attention_sees_later_rows
             attention_reads_a_shared_store
             gate_silu
             gate_gelu
@@ -53,6 +55,7 @@ macro_rules! conformance {
         $crate::conformance!(@rows $candidate;
             layer_norm_subtracts_the_mean
             layer_norm_of_a_large_mean
+            l2_norm_divides_by_the_length
             norms_have_no_weight
             norms_of_groups_have_a_weight_per_column
             softcap_is_nearly_linear_then_flat
@@ -68,6 +71,16 @@ macro_rules! conformance {
         $crate::conformance!(@rows $candidate, $oracle;
             head_linear_in_several_formats
             row_wise_operations_in_a_chain
+        );
+        $crate::conformance!(@recurrent $candidate;
+            conv_continues_over_steps
+            linear_attention_of_one_column
+            linear_attention_shares_key_heads
+            a_new_sequence_has_no_state
+        );
+        $crate::conformance!(@recurrent $candidate, $oracle;
+            conv_in_steps_of_several_sequences
+            linear_attention_in_steps_of_several_sequences
         );
         $crate::conformance!(@experts $candidate;
             route_is_the_softmax_of_the_top_logits
@@ -95,7 +108,8 @@ macro_rules! conformance {
             attention_over_several_sequences_and_scattered_pages
             attention_of_many_rows
             attention_with_different_key_and_value_sizes
-            attention_with_windows
+            attention_with_masks
+            attention_without_causality
             attention_with_capped_scores_and_sinks
         );
         $crate::conformance!(@layers $candidate, $oracle;

@@ -244,6 +244,92 @@ const LATENT: [(&str, Key); 7] = [
     ("expert_shared_count", Key::Size(2)),
 ];
 
+/// States of 8 heads of 16 columns.
+const STATE: [(&str, Key); 5] = [
+    ("ssm.conv_kernel", Key::Size(4)),
+    ("ssm.inner_size", Key::Size(128)),
+    ("ssm.state_size", Key::Size(16)),
+    ("ssm.time_step_rank", Key::Size(8)),
+    ("ssm.group_count", Key::Size(2)),
+];
+
+/// Layers without KV heads are recurrent.
+const SOME_KV_HEADS: (&str, Key) = ("attention.head_count_kv", Key::Sizes(&[0, 2, 0, 2]));
+
+const NO_ROPE: [(&str, Key); 2] = [("rope.dimension_count", Key::Absent), ("rope.freq_base", Key::Absent)];
+
+/// A small model of each architecture with recurrent layers of its own kind, by name.
+fn recurrent() -> [(&'static str, Spec); 6] {
+    use Key::{Absent, Number, Size, Sizes};
+    let like = |architecture| Spec { layers: 4, ..like_llama(architecture) };
+    let mamba =
+        |architecture| Spec { biases: &["ssm_conv1d"], optional: &["ssm_norm.weight"], ..like(architecture) };
+    [
+        (
+            "qwen35",
+            Spec {
+                keys: &[
+                    STATE[0],
+                    STATE[1],
+                    STATE[2],
+                    STATE[3],
+                    STATE[4],
+                    ("full_attention_interval", Size(3)),
+                    ("rope.dimension_count", Size(8)),
+                    ("rope.dimension_sections", Sizes(&[2, 1, 1, 0])),
+                ],
+                ..like("qwen35")
+            },
+        ),
+        ("lfm2", Spec { tied: true, keys: &[SOME_KV_HEADS, ("shortconv.l_cache", Size(3))], ..like("lfm2") }),
+        (
+            "mamba2",
+            Spec {
+                keys: &[STATE[0], STATE[1], STATE[2], STATE[3], STATE[4], NO_ROPE[0], NO_ROPE[1]],
+                ..mamba("mamba2")
+            },
+        ),
+        (
+            "granitehybrid",
+            Spec {
+                keys: &[
+                    STATE[0],
+                    STATE[1],
+                    STATE[2],
+                    STATE[3],
+                    STATE[4],
+                    SOME_KV_HEADS,
+                    GRANITE[0],
+                    GRANITE[2],
+                    ("rope.scaling.finetuned", Key::Flag(false)),
+                ],
+                ..mamba("granitehybrid")
+            },
+        ),
+        (
+            "falcon-h1",
+            Spec { keys: &[STATE[0], STATE[1], STATE[2], STATE[3], STATE[4]], ..mamba("falcon-h1") },
+        ),
+        (
+            "nemotron_h",
+            Spec {
+                keys: &[
+                    STATE[0],
+                    STATE[1],
+                    STATE[2],
+                    STATE[3],
+                    STATE[4],
+                    ("attention.head_count_kv", Sizes(&[0, 0, 2, 0])),
+                    ("feed_forward_length", Sizes(&[0, 96, 0, 0])),
+                    ("attention.layer_norm_rms_epsilon", Absent),
+                    ("attention.layer_norm_epsilon", Number(1e-5)),
+                ],
+                ..mamba("nemotron_h")
+            },
+        ),
+    ]
+}
+
 /// Which layers of the models of Gemma 4 are local.
 const LOCAL: [bool; 5] = [true, true, false, true, false];
 
@@ -469,7 +555,7 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-longrope", scaled(RopeScaling::LongRope(128))),
         ("F32-longrope-short", scaled(RopeScaling::LongRope(512))),
     ];
-    let variants = variants_of_llama().into_iter().chain(variants_of_experts());
+    let variants = variants_of_llama().into_iter().chain(variants_of_experts()).chain(recurrent());
     let variants = variants.map(|(name, spec)| (format!("F32-{name}"), spec));
     families.map(|(name, spec)| (name.to_owned(), spec)).into_iter().chain(variants).collect()
 }

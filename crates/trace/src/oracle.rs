@@ -109,7 +109,7 @@ impl<'a> Oracle<'a> {
             return Err(error);
         }
         let y = g.op("y", op);
-        let y = if matches!(op, Op::OutputRows { .. }) { y } else { g.output_rows("outputs", y) };
+        let y = if g.is_of_outputs(y) { y } else { g.output_rows("outputs", y) };
         let graph = g.finish(y);
 
         let tokens = match inputs.first() {

@@ -14,6 +14,8 @@ class Qwen2(Llama):
 class Qwen3(Qwen2):
     """Each head of the queries and keys is normed before RoPE. With experts: Qwen3-MoE."""
 
+    ranks_by_softmax = True
+
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         return super().placed(self.norm(x, f"{name}_norm"), name, i)
 
@@ -199,17 +201,11 @@ class Phi3(Qwen2):
 
     def __init__(self, file: File):
         super().__init__(file)
-        self.weights = dict(self.weights)
         q, kv = self.heads * self.key_length, self.kv_heads * self.key_length
         for i in range(self.layers):
             self.take_apart(f"blk.{i}.attn_qkv", {"attn_q": q, "attn_k": kv, "attn_v": kv})
             width = len(self.weights[f"blk.{i}.ffn_up.weight"]) // 2
             self.take_apart(f"blk.{i}.ffn_up", {"ffn_gate": width, "ffn_up": width})
-
-    def take_apart(self, name: str, rows: dict[str, int]) -> None:
-        if f"{name}.weight" in self.weights:
-            parts = np.split(self.weights.pop(f"{name}.weight"), np.cumsum(list(rows.values()))[:-1])
-            self.weights |= {f"{name.rsplit('.', 1)[0]}.{part}.weight": w for part, w in zip(rows, parts)}
 
 
 class Glm4(Phi3):
@@ -230,7 +226,7 @@ class Grown(Llama):
         self.interval = file.get("attention.temperature_length", self.original_context)
 
     def grown(self, q: np.ndarray) -> np.ndarray:
-        factor = 1 + self.beta * np.log(1 + np.arange(q.shape[1]) // self.interval)
+        factor = 1 + self.beta * np.log(1 + self.positions(q.shape[1]) // self.interval)
         return q * factor[:, None, None]
 
 

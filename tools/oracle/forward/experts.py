@@ -3,7 +3,7 @@
 import numpy as np
 
 from forward.dense import Grown, Qwen2
-from forward.llama import File, gelu, sigmoid, softmax
+from forward.llama import File, Llama, gelu, sigmoid, softmax
 
 
 class Qwen2Moe(Qwen2):
@@ -107,6 +107,45 @@ class HunyuanMoe(Qwen2):
 
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         return self.norm(super().placed(x, name, i), f"{name}_norm")
+
+
+class Llama4(Llama):
+    """Most layers see only their chunk of positions, others have no RoPE. The weights of the experts multiply their input."""
+
+    chunk, interval, beta, first = 8192, 8192, 0.1, 1
+    period = 4
+
+    def __init__(self, file: File):
+        super().__init__(file)
+        local = file.get("attention.sliding_window_pattern", 4)
+        self.local = local if isinstance(local, list) else [(i + 1) % local != 0 for i in range(self.layers)]
+        self.local_theta = file.get("rope.freq_base_swa", self.theta)
+        self.norms_heads = self.experts != 128
+        self.gating, self.norms_routes, self.route_scale = "sigmoid", False, 1.0
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        """Heads are normed after RoPE. Queries without RoPE grow with the position."""
+        if (i + 1) % self.period:
+            x = self.rope(x, self.local_theta if self.local[i] else self.theta, self.position_scale)
+            return self.unweighted(x) if self.norms_heads else x
+        if name.endswith("attn_k"):
+            return x
+        chunks = (self.positions(x.shape[1]) + self.first) // self.interval
+        return x * (1 + self.beta * np.log(1 + chunks))[:, None, None]
+
+    def unweighted(self, x: np.ndarray) -> np.ndarray:
+        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps)
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen & (key // self.chunk == query // self.chunk) if self.local[i] else seen
+
+    def expert_sum(self, x: np.ndarray, chosen: np.ndarray, p: np.ndarray, ffn: str) -> np.ndarray:
+        out = np.zeros_like(x)
+        for e in range(self.experts):
+            rows = chosen[..., e]
+            out[rows] += self.feed_forward(p[rows, e, None] * x[rows], ffn, "_exps", e)
+        return out
 
 
 class Gemma4(Qwen2):

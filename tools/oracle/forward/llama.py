@@ -59,6 +59,11 @@ class Llama:
     activation = staticmethod(silu)
     eps_key = "attention.layer_norm_rms_epsilon"
     ffn_norm = "ffn_norm"
+    output_norm = "output_norm"
+    # Of rerankers: which row their classifier reads, and its functions.
+    ranks_by, ranks_by_softmax = "last", False
+    head_activation = staticmethod(np.tanh)
+    first_position = 0
 
     def __init__(self, file: File):
         self.weights = file.weights
@@ -67,7 +72,7 @@ class Llama:
         self.heads = file.get("attention.head_count")
         self.kv_heads = file.get("attention.head_count_kv", self.heads)
         self.eps = file.get(self.eps_key)
-        self.key_length = file.get("attention.key_length", self.hidden // self.heads)
+        self.key_length = file.get("attention.key_length", self.hidden // max(1, self.heads))
         self.score_scale = 1 / np.sqrt(self.key_length)
 
         self.rotated = file.get("rope.dimension_count", self.key_length)
@@ -91,13 +96,21 @@ class Llama:
         self.groups = file.get("expert_group_count", 0), file.get("expert_group_used_count", 0)
         self.gating, self.norms_routes = "softmax", True
         self.route_scale = file.get("expert_weights_scale", 0.0) or 1.0
+        self.classes = len(file.get("classifier.output_labels", [""]))
 
     def logits(self, tokens: np.ndarray) -> np.ndarray:
+        output = "output" if "output.weight" in self.weights else "token_embd"
+        return self.linear(self.rows(tokens), output)
+
+    def rows(self, tokens: np.ndarray) -> np.ndarray:
+        """What the logits are computed from, [b, n, hidden]."""
         x = self.embedding(tokens)
         for i in range(self.layers):
             x = self.layer(x, i)
-        output = "output" if "output.weight" in self.weights else "token_embd"
-        return self.linear(self.norm(x, "output_norm"), output)
+        return self.norm(x, self.output_norm)
+
+    def positions(self, n: int) -> np.ndarray:
+        return self.first_position + np.arange(n)
 
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         return self.weights["token_embd.weight"][tokens]
@@ -137,10 +150,12 @@ class Llama:
     def attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, i: int) -> np.ndarray:
         """Queries [b, n, h, d], keys and values of a divisor of h heads -> [b, n, h * d of values]."""
         n, share = q.shape[1], q.shape[2] // k.shape[2]
-        visible = self.visible(np.arange(n)[:, None], np.arange(n), i)
+        query, key = self.positions(n)[:, None], self.positions(n)
+        visible = self.visible(query, key, i)
         heads = []
         for h in range(q.shape[2]):
             scores = q[:, :, h] @ k[:, :, h // share].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
+            scores = scores + self.bias(query, key, h)
             if self.score_cap:
                 scores = self.score_cap * np.tanh(scores / self.score_cap)
             scores = np.where(visible, scores, -np.inf)
@@ -176,7 +191,7 @@ class Llama:
         pairs = self.rotated // 2
         frequency = theta ** (-np.arange(pairs) / pairs) / self.frequency_divisors(x.shape[1])
         frequency = frequency * (position_scale + (1 - position_scale) * self.unscaled)
-        angle = np.outer(np.arange(x.shape[1]), frequency)[:, None, :]  # [n, 1, pairs]
+        angle = np.outer(self.positions(x.shape[1]), frequency)[:, None, :]  # [n, 1, pairs]
         first, second = self.columns(pairs)
         z = (x[..., first] + 1j * x[..., second]) * self.magnitude * np.exp(1j * angle)
         out = x.copy()
@@ -193,6 +208,18 @@ class Llama:
     def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
         """Whether a query at one position sees a key at the other, in layer i."""
         return key <= query
+
+    def bias(self, query: np.ndarray, key: np.ndarray, head: int) -> np.ndarray:
+        """What is added to the score of a query at one position and a key at the other."""
+        return np.zeros(())
+
+    def take_apart(self, name: str, rows: dict[str, int]) -> None:
+        """A matrix of several becomes those of these names and numbers of rows, and so does its bias."""
+        for kind in ("weight", "bias"):
+            if f"{name}.{kind}" in self.weights:
+                parts = np.split(self.weights[f"{name}.{kind}"], np.cumsum(list(rows.values()))[:-1])
+                self.weights = {key: w for key, w in self.weights.items() if key != f"{name}.{kind}"}
+                self.weights |= {f"{name.rsplit('.', 1)[0]}.{part}.{kind}": w for part, w in zip(rows, parts)}
 
     def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
         gate = self.linear(x, f"{ffn}_gate{kind}", expert)

@@ -34,8 +34,20 @@ pub(super) fn mean(x: &[f32]) -> f64 {
 #[inline(always)]
 pub(super) fn norm(y: &mut [f32], x: &[f32], mean: f64, w: Option<&[f32]>, eps: f32) {
     let square = mean_of(x, |x| (x - mean) * (x - mean));
-    let scale = (1.0 / (square + f64::from(eps)).sqrt()) as f32;
-    let mean = mean as f32;
+    scaled(y, x, mean as f32, 1.0 / (square + f64::from(eps)).sqrt(), w);
+}
+
+/// `y = x / sqrt(sum(x^2) + eps) * w`; without `w`, not multiplied.
+#[inline(always)]
+pub(super) fn l2_norm(y: &mut [f32], x: &[f32], w: Option<&[f32]>, eps: f32) {
+    let sum = mean_of(x, |x| x * x) * x.len() as f64;
+    scaled(y, x, 0.0, 1.0 / (sum + f64::from(eps)).sqrt(), w);
+}
+
+/// `y = (x - mean) * scale * w`.
+#[inline(always)]
+fn scaled(y: &mut [f32], x: &[f32], mean: f32, scale: f64, w: Option<&[f32]>) {
+    let scale = scale as f32;
     match w {
         None => y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - mean) * scale),
         Some(w) => {
@@ -98,6 +110,30 @@ impl Activate for Sigmoid {
     fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
         let power = exp(lanes, lanes.mul(x, lanes.splat(-1.0)));
         lanes.div(lanes.splat(1.0), lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `ln(1 + e^x)`.
+pub(super) struct Softplus;
+
+impl Activate for Softplus {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        let mut values = [0.0f32; LANES];
+        lanes.store_f32(x, &mut values);
+        // NaN stays NaN; exp does not overflow.
+        let softplus = |x: f32| if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() };
+        lanes.load_f32(&values.map(softplus))
+    }
+}
+
+/// `max(x, 0)`.
+pub(super) struct Relu;
+
+impl Activate for Relu {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        lanes.max(lanes.splat(0.0), x)
     }
 }
 

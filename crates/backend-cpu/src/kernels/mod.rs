@@ -25,6 +25,7 @@ use crate::packed::gemv::multiply;
 use crate::packed::layout::Layout;
 use crate::packed::{Packed, scaled};
 use crate::pool::{Pool, Tile};
+use crate::recurrent::{Convolve, LinearHead};
 pub(crate) use route::{Ranking, route};
 
 /// An instruction set with kernels.
@@ -133,6 +134,8 @@ pub(crate) struct Kernels {
     pub(crate) rope: RopeRow,
     /// Writes K and V: store, its group, K, V, step; see [`Write`].
     pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
+    pub(crate) convolve: fn(Convolve<'_, '_, '_>),
+    pub(crate) linear_head: fn(LinearHead<'_, '_, '_>),
     pub(crate) attend_f16: fn(Attend<'_, '_, Store<f16>>),
     pub(crate) attend_f32: fn(Attend<'_, '_, Store<f32>>),
     pub(crate) attend_packed: fn(Attend<'_, '_, PackedKv>),
@@ -163,6 +166,8 @@ impl Kernels {
                 lanes::<L>().run(Rope { y, x, head_dim, pairing, cos_sin });
             },
             write_kv: |store, group, k, v, step| lanes::<L>().run(Write { store, group, k, v, step }),
+            convolve: |work| lanes::<L>().run(work),
+            linear_head: |work| lanes::<L>().run(work),
             attend_f16: |work| lanes::<L>().run(work),
             attend_f32: |work| lanes::<L>().run(work),
             attend_packed: |work| lanes::<L>().run(work),
@@ -294,6 +299,7 @@ impl WithSimd for Norm<'_> {
         match kind {
             NormKind::Rms => elementwise::norm(y, x, 0.0, weight, eps),
             NormKind::Layer => elementwise::norm(y, x, elementwise::mean(x), weight, eps),
+            NormKind::L2 => elementwise::l2_norm(y, x, weight, eps),
         }
     }
 }
@@ -316,6 +322,14 @@ macro_rules! with_activation {
             }
             Activation::Sigmoid => {
                 type $A = elementwise::Sigmoid;
+                $compute
+            }
+            Activation::Softplus => {
+                type $A = elementwise::Softplus;
+                $compute
+            }
+            Activation::Relu => {
+                type $A = elementwise::Relu;
                 $compute
             }
             Activation::Identity => {

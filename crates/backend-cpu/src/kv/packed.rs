@@ -229,14 +229,14 @@ fn quantize(x: &[f32], d: f32, round: impl Fn(f32) -> i8) -> [i8; BLOCK] {
 #[cfg(test)]
 mod tests {
     use backend::KvFormat;
-    use graph::Store;
+    use graph::{Mask, Store};
 
     use super::*;
     use crate::lanes::scalar::Scalar;
 
     /// Values of both signs, one large, and their round trip at the last position of an entry, as K and as V.
     fn round_trip(kind: KvType, dim: usize, is_keys: bool) -> (Vec<f32>, Vec<f32>) {
-        let store = Store { heads: 1, k_dim: dim, v_dim: dim, window: None };
+        let store = Store { heads: 1, k_dim: dim, v_dim: dim, mask: Mask::Causal };
         let layout = StoreLayout { store, pages: 2, format: KvFormat { k: kind, v: kind } };
         let mut side = Side::new(&layout, is_keys).expect("enough memory");
         let row = |seed: usize| -> Vec<f32> {

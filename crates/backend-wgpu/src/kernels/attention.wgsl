@@ -9,9 +9,10 @@ the blocks. Then a thread accumulates two value columns over a part of the posit
   read from the activations, and the first workgroup of each K/V head writes them to the cache.
 - `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
 - `capped`: scores are capped.
+- `alibi`: scores fall with the distance of the position, by a slope per head.
 - `sinks`: each head has a sink. With `split`, `combine.wgsl` adds it.
-- `windowed`: a row sees the last `window` positions, its own included. Blocks start at the page of the first of
-  these. -#}
+- `masked`: a row sees the positions that `step` says, instead of all up to its own. Blocks start at the page of the
+  first of these. -#}
 {%- from "common.wgsl" import rotation, sinks as read_sinks, softcap -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
@@ -42,9 +43,11 @@ struct Params {
     v: u32,
     // Offset in `step` of the number of splits and the positions per split.
     split: u32,
-    // Window size in positions; cap of scores.
-    window: u32,
+    // Offset in `step` of the visible positions; cap of scores.
+    visible: u32,
     cap: f32,
+    // Largest bias of ALiBi.
+    alibi: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -115,6 +118,15 @@ vec2<f32>({{ value | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, 
 {{ softcap() }}
 {%- endif %}
 
+{%- if alibi %}
+/// The ALiBi slope of a head.
+fn slope(head: u32) -> f32 {
+    let m = 1u << firstLeadingBit(params.heads);
+    let later = f32(2u * (head - min(head, m)) + 1u) / f32(2u * m);
+    return exp2(-params.alibi * select(later, f32(head + 1u) / f32(m), head < m));
+}
+{%- endif %}
+
 {%- if teams > 1 %}
 /// Sums the teams' parts of a score. Positions that the row does not see get the lowest score, or the lowest capped one.
 fn total(head: u32, slot: u32) -> f32 {
@@ -135,13 +147,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let positions = step[params.positions + row] + 1u;
     let table = params.pages + step[params.tables + row];
     let part = step[params.split + 1u];
-    {%- if windowed %}
-    let first_seen = positions - min(positions, params.window);
+    {%- if masked %}
+    let first_seen = step[params.visible + 2u * row];
     let begin = first_seen / 32u * 32u + id.y * part;
+    let end = min(step[params.visible + 2u * row + 1u], begin + part);
     {%- else %}
     let begin = id.y * part;
-    {%- endif %}
     let end = min(positions, begin + part);
+    {%- endif %}
 
     for (var i = thread; i < HEADS * {{ k_elements }}u; i += {{ threads }}u) {
         let col = i % {{ k_elements }}u * 2u;
@@ -201,7 +214,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- for h in range(heads) %}
         var score{{ h }} = {{ "select(0.0, LOWEST, thread < 128u)" if teams > 1 else "LOWEST" }};
         {%- endfor %}
-        if position < end{{ " && position >= first_seen" if windowed }} {
+        if position < end{{ " && position >= first_seen" if masked }} {
             {%- for h in range(heads) %}
             score{{ h }} = 0.0;
             {%- endfor %}
@@ -237,6 +250,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             score{{ h }} *= params.scale;
             {%- if capped and teams == 1 %}
             score{{ h }} = softcap(vec4<f32>(score{{ h }}), params.cap).x;
+            {%- endif %}
+            {%- if alibi %}
+            // Of several teams, the first adds it.
+            let distance{{ h }} = f32(max(position, positions - 1u) - min(position, positions - 1u));
+            score{{ h }} -= select(0.0, slope(first_head + {{ h }}u) * distance{{ h }}, thread < 128u);
             {%- endif %}
             {%- endfor %}
         }
@@ -279,7 +297,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {
         {%- endif %}
             {%- for h in range(heads) %}
-            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end{{ " && position >= first_seen" if windowed }});
+            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end{{ " && position >= first_seen" if masked }});
             {%- endfor %}
         }
         workgroupBarrier();
@@ -290,8 +308,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- endfor %}
         {%- endfor %}
         if slice < {{ slices }}u {
-            {%- if windowed %}
-            // Skip values before the window: a NaN times a weight of 0 would still be NaN.
+            {%- if masked %}
+            // Skip values before the visible ones: a NaN times a weight of 0 would still be NaN.
             for (var j = slice + max(first_seen, block) - block; j < count; j += {{ slices * v_ahead }}u) {
             {%- else %}
             for (var j = slice; j < count; j += {{ slices * v_ahead }}u) {

@@ -54,6 +54,12 @@ fn activation(x: f32) -> f32 {
     return x / (1.0 + exp(-1.702 * x));
     {%- elif act == "sigmoid" %}
     return 1.0 / (1.0 + exp(-x));
+    {%- elif act == "softplus" %}
+    // ln(1 + exp(x)) without overflow, and without cancellation where exp is small.
+    let power = exp(-abs(x));
+    return max(x, 0.0) + select(log(1.0 + power), power - 0.5 * power * power, power < 1e-4);
+    {%- elif act == "relu" %}
+    return max(x, 0.0);
     {%- elif act == "identity" %}
     return x;
     {%- else %}
@@ -149,8 +155,8 @@ struct Params {
     tables: u32,
     pages: u32,
     tiles: u32,
-    // Window size in positions; cap of scores.
-    window: u32,
+    // Offset in `step` of the visible positions; cap of scores.
+    visible: u32,
     cap: f32,
 }
 
@@ -182,23 +188,21 @@ fn own_tile(index: u32) -> Tile {
 
 {#- A non-finite value must not reach rows that do not see its position, even with a weight of 0. It is replaced by 0,
 and the column becomes NaN for rows that do see it. `nonfinite` holds the first such position of each column or, with
-a window, a bit per row of the tile. -#}
-{%- macro nonfinite(columns, windowed) %}
-var<workgroup> nonfinite: array<atomic<u32>, {{ columns * (2 if windowed else 1) }}>;
+a mask, a bit per row of the tile. -#}
+{%- macro nonfinite(columns, masked) %}
+var<workgroup> nonfinite: array<atomic<u32>, {{ columns * (2 if masked else 1) }}>;
 
 fn clear_nonfinite(thread: u32) {
-    for (var i = thread; i < {{ columns * (2 if windowed else 1) }}u; i += 128u) {
-        atomicStore(&nonfinite[i], {{ "0u" if windowed else "NEVER" }});
+    for (var i = thread; i < {{ columns * (2 if masked else 1) }}u; i += 128u) {
+        atomicStore(&nonfinite[i], {{ "0u" if masked else "NEVER" }});
     }
 }
-{%- if windowed %}
+{%- if masked %}
 
-/// Bits of word 0 or 1 for the tile's rows in `first..last`.
-fn rows_between(first: u32, last: u32, word: u32) -> u32 {
-    let from_row = clamp(first, 32u * word, 32u * word + 32u) - 32u * word;
-    let to_row = clamp(last, 32u * word, 32u * word + 32u) - 32u * word;
-    let below = select((1u << (to_row & 31u)) - 1u, NEVER, to_row == 32u);
-    return select(0u, below & (NEVER << (from_row & 31u)), from_row < to_row);
+/// The first position that a row of the tile sees, and the end of these; of rows past the last, those of the last.
+fn visible(tile: Tile, row: u32) -> vec2<u32> {
+    let at = params.visible + 2u * (tile.row + min(row, tile.rows - 1u));
+    return vec2<u32>(step[at], step[at + 1u]);
 }
 {%- endif %}
 
@@ -207,12 +211,12 @@ fn mask_nonfinite(v: vec4<f32>, column: u32, position: u32, tile: Tile) -> vec4<
     var finite = v;
     for (var i = 0u; i < 4u; i++) {
         if !(abs(v[i]) <= F32_MAX) {
-            {%- if windowed %}
-            let first = max(position, tile.position) - tile.position;
-            let last = position + min(params.window, NEVER - position);
-            let end = max(last, tile.position) - tile.position;
-            atomicOr(&nonfinite[2u * (column + i)], rows_between(first, end, 0u));
-            atomicOr(&nonfinite[2u * (column + i) + 1u], rows_between(first, end, 1u));
+            {%- if masked %}
+            for (var row = 0u; row < tile.rows; row++) {
+                let seen = visible(tile, row);
+                let bit = select(0u, 1u, position >= seen.x && position < seen.y);
+                atomicOr(&nonfinite[2u * (column + i) + row / 32u], bit << (row % 32u));
+            }
             {%- else %}
             atomicMin(&nonfinite[column + i], position);
             {%- endif %}
@@ -226,7 +230,7 @@ fn mask_nonfinite(v: vec4<f32>, column: u32, position: u32, tile: Tile) -> vec4<
 fn apply_nonfinite(v: vec4<f32>, column: u32, row: u32, tile: Tile) -> vec4<f32> {
     var result = v;
     for (var i = 0u; i < 4u; i++) {
-        {%- if windowed %}
+        {%- if masked %}
         if (atomicLoad(&nonfinite[2u * (column + i) + row / 32u]) >> (row % 32u) & 1u) == 1u {
         {%- else %}
         if atomicLoad(&nonfinite[column + i]) <= tile.position + row {

@@ -15,7 +15,7 @@ var<workgroup> chunk: array<vec4<f32>, 288>;
 // [row][32 positions, then the rescale factor of earlier results, padded]
 var<workgroup> weights: array<f32, 2304>;
 var<workgroup> partial: array<f32, 128>;
-{{ nonfinite(v_dim, windowed) }}
+{{ nonfinite(v_dim, masked) }}
 {%- if capped %}
 {{ softcap() }}
 {%- endif %}
@@ -53,7 +53,6 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let tile = own_tile(id.z);
     let head = id.x;
     let kv_head = head / (params.heads / params.kv_heads);
-    let end = tile.position + tile.rows;
     let slot = thread % 32u;
     let own_vector = thread / 32u;
     let row4 = thread / 8u * 4u;
@@ -70,11 +69,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let first = thread % 2u * 16u;
     var row_max = LOWEST;
     var sum = 0.0;
-    {%- if windowed %}
-    let first_block = (tile.position + 1u - min(tile.position + 1u, params.window)) / 32u * 32u;
-    let first_seen = tile.position + own_row + 1u - min(tile.position + own_row + 1u, params.window);
+    {%- if masked %}
+    let first_block = visible(tile, 0u).x / 32u * 32u;
+    let end = visible(tile, tile.rows - 1u).y;
+    let first_seen = visible(tile, own_row).x;
+    let seen = visible(tile, own_row).y;
     {%- else %}
     let first_block = 0u;
+    let end = tile.position + tile.rows;
+    let seen = tile.position + own_row + 1u;
     {%- endif %}
     for (var block = first_block; block < end; block += 32u) {
         let cell = step[tile.table + block / 32u] * params.kv_heads + kv_head;
@@ -106,9 +109,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- endfor %}
         workgroupBarrier();
         var new_max = LOWEST;
-        let seen = tile.position + own_row + 1u;
         for (var i = 0u; i < 16u; i++) {
-            if block + first + i < seen{{ " && block + first + i >= first_seen" if windowed }} {
+            if block + first + i < seen{{ " && block + first + i >= first_seen" if masked }} {
                 new_max = max(new_max, weights[36u * own_row + first + i]);
             }
         }
@@ -120,7 +122,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         sum *= factor;
         for (var i = 0u; i < 16u; i++) {
             let at = 36u * own_row + first + i;
-            let weight = select(0.0, exp(weights[at] - new_max), block + first + i < seen{{ " && block + first + i >= first_seen" if windowed }});
+            let weight = select(0.0, exp(weights[at] - new_max), block + first + i < seen{{ " && block + first + i >= first_seen" if masked }});
             weights[at] = weight;
             sum += weight;
         }

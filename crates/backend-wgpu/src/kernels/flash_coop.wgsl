@@ -24,7 +24,7 @@ var<workgroup> scores: array<vec4<f32>, {{ 64 * 17 }}>;
 var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
 // A flag of 16 bytes: cooperative loads need 16-byte alignment, and drivers may place workgroup arrays back to back.
 var<workgroup> has_grown: vec4<u32>;
-{{ nonfinite(v_dim, windowed) }}
+{{ nonfinite(v_dim, masked) }}
 {%- if capped %}
 {{ softcap() }}
 {%- endif %}
@@ -53,18 +53,20 @@ fn main(
     let own = own_tile(id.z);
     let head = id.x;
     let kv_head = head / (params.heads / params.kv_heads);
-    let end = own.position + own.rows;
     clear_nonfinite(thread);
     // The subgroup's rows; two threads share the softmax of a row.
     let first_row = 16u * subgroup;
     let own_row = first_row + lane % 16u;
     let own_half = lane / 16u;
-    let seen = own.position + own_row + 1u;
-    {%- if windowed %}
-    let first_seen = seen - min(seen, params.window);
-    let first_block = (own.position + 1u - min(own.position + 1u, params.window)) / 32u * 32u;
+    {%- if masked %}
+    let first_block = visible(own, 0u).x / 32u * 32u;
+    let end = visible(own, own.rows - 1u).y;
+    let first_seen = visible(own, own_row).x;
+    let seen = visible(own, own_row).y;
     {%- else %}
     let first_block = 0u;
+    let end = own.position + own.rows;
+    let seen = own.position + own_row + 1u;
     {%- endif %}
     var scale = 0.0;
     {%- for i in range(16) %}
@@ -145,7 +147,7 @@ fn main(
             scores[17u * own_row + 8u * own_half + {{ i }}u] * scale,
             {%- endif %}
             {%- set positions = "vec4<u32>(P, P + 1u, P + 2u, P + 3u)" | replace("P", "position" ~ i) %}
-            {{ positions }} < vec4<u32>(seen){% if windowed %} & {{ positions }} >= vec4<u32>(first_seen){% endif %},
+            {{ positions }} < vec4<u32>(seen){% if masked %} & {{ positions }} >= vec4<u32>(first_seen){% endif %},
         );
         new_max = max(new_max, max(max(score{{ i }}.x, score{{ i }}.y), max(score{{ i }}.z, score{{ i }}.w)));
         {%- endfor %}

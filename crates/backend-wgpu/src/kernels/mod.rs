@@ -34,6 +34,8 @@ pub(crate) enum Kernel {
     Attention(Attention),
     Flash(Flash),
     Combine { v_dim: usize, sinks: bool },
+    Conv { taps: usize, biased: bool },
+    LinearAttention(LinearAttention),
     Route(Route),
     Groups { experts: usize, used: usize, tile: usize },
     Mix { addend: bool },
@@ -41,9 +43,11 @@ pub(crate) enum Kernel {
 }
 
 /// The operations of `rows.wgsl`, and whether each reads `b`.
-pub(crate) const ROW_OPERATIONS: [(&str, bool); 15] = [
+pub(crate) const ROW_OPERATIONS: [(&str, bool); 17] = [
     ("rms_norm", false),
     ("layer_norm", false),
+    ("l2_norm", false),
+    ("weighted_l2_norm", true),
     ("weighted_rms_norm", true),
     ("weighted_layer_norm", true),
     ("add", true),
@@ -160,8 +164,9 @@ pub(crate) struct Attention {
     pub(crate) split: bool,
     pub(crate) rope: bool,
     pub(crate) fresh: bool,
-    pub(crate) windowed: bool,
+    pub(crate) masked: bool,
     pub(crate) capped: bool,
+    pub(crate) alibi: bool,
     pub(crate) sinks: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
@@ -172,11 +177,21 @@ pub(crate) struct Flash {
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
     pub(crate) kv_f32: bool,
-    pub(crate) windowed: bool,
+    pub(crate) masked: bool,
     pub(crate) capped: bool,
     pub(crate) sinks: bool,
     /// Whether it uses cooperative matrices.
     pub(crate) coop: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LinearAttention {
+    pub(crate) k_dim: usize,
+    pub(crate) v_dim: usize,
+    pub(crate) delta: bool,
+    pub(crate) tiled: bool,
+    /// Vectors of factors of values.
+    pub(crate) skips: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -192,10 +207,12 @@ pub(crate) struct Route {
     pub(crate) used_groups: usize,
 }
 
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 19] = [
     ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
+    ("conv.wgsl", include_str!("conv.wgsl")),
+    ("linear_attention.wgsl", include_str!("linear_attention.wgsl")),
     ("embed.wgsl", include_str!("embed.wgsl")),
     ("f16_rows.wgsl", include_str!("f16_rows.wgsl")),
     ("flash.wgsl", include_str!("flash.wgsl")),
@@ -235,6 +252,8 @@ impl Kernel {
             Kernel::Flash(Flash { coop: false, .. }) => "flash.wgsl",
             Kernel::Flash(_) => "flash_coop.wgsl",
             Kernel::Combine { .. } => "combine.wgsl",
+            Kernel::Conv { .. } => "conv.wgsl",
+            Kernel::LinearAttention(_) => "linear_attention.wgsl",
             Kernel::Route(_) => "route.wgsl",
             Kernel::Groups { .. } => "groups.wgsl",
             Kernel::Mix { .. } => "mix.wgsl",
@@ -260,6 +279,10 @@ impl Kernel {
         let own = match self {
             Kernel::Embed { .. } | Kernel::ArgMax { .. } | Kernel::Groups { .. } => vec![Write, Read],
             Kernel::Combine { sinks, .. } => [vec![Write, Read], vec![Read; usize::from(*sinks)]].concat(),
+            Kernel::Conv { biased, .. } => {
+                [vec![Write, Read, Write, Read], vec![Read; usize::from(*biased)]].concat()
+            }
+            Kernel::LinearAttention(_) => vec![Write, Read, Read, Read, Read, Read, Write],
             Kernel::Mix { addend } => [vec![Write, Read, Read], vec![Read; usize::from(*addend)]].concat(),
             Kernel::Route(Route { gating: "", .. }) => vec![Write, Read],
             Kernel::Route(route) => {

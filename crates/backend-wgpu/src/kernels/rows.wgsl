@@ -3,7 +3,8 @@
 
 - `rms_norm`: `y = a / sqrt(mean(a^2) + eps)` over the `cols` columns of the workgroup.
 - `layer_norm`: the same of `a - mean(a)`.
-- `weighted_rms_norm`, `weighted_layer_norm`: the same times `b`, whose columns repeat.
+- `l2_norm`: `y = a / sqrt(sum(a^2) + eps)`.
+- `weighted_rms_norm`, `weighted_layer_norm`, `weighted_l2_norm`: the same times `b`, whose columns repeat.
 - `add`: `y = a + b`; a stride of 0 adds one row to all.
 - `mul`: `y = a * b`; the columns of `b` repeat.
 - `gate`: `y = glu(a, b)`.
@@ -14,7 +15,9 @@
 - `softcap`: `y = cap * tanh(a / cap)`.
 - `slice`: some columns of each head of `a`.
 - `join`: each head of `a` followed by a head of `b`; the columns of `b` repeat.
-- `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`. -#}
+- `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`.
+- `first_of_sequence`, `mean_of_sequence`: the first row of the output row's sequence, or the mean of its rows; `b` is the
+  offset in `step` of their first row and number. -#}
 struct Params {
     // Offsets and strides.
     a: vec2<u32>,
@@ -74,6 +77,8 @@ fn main(
     let end = min(first + params.cols, params.y_cols);
     {%- if operation == "output_rows" %}
     let from_row = step[params.b.x + row];
+    {%- elif operation is endingwith "sequence" %}
+    let from_row = step[params.b.x + 2u * row];
     {%- else %}
     let from_row = row;
     {%- endif %}
@@ -95,7 +100,11 @@ fn main(
         let difference = a[a_at + i] - center;
         squares += difference * difference;
     }
+    {%- if operation is endingwith "l2_norm" %}
+    let scale = 1.0 / sqrt(mean(thread, squares) * f32(params.cols) + params.scalar);
+    {%- else %}
     let scale = 1.0 / sqrt(mean(thread, squares) + params.scalar);
+    {%- endif %}
     {%- elif operation == "scale_rows" %}
     let factor = bitcast<f32>(step[params.b.x + row]);
     {%- endif %}
@@ -131,8 +140,15 @@ fn main(
         } else {
             y[y_at + i] = b[b_at + head * params.head.y % params.b_cols + col - params.head.x];
         }
-        {%- elif operation == "output_rows" %}
+        {%- elif operation in ["output_rows", "first_of_sequence"] %}
         y[y_at + i] = a[a_at + i];
+        {%- elif operation == "mean_of_sequence" %}
+        let count = step[params.b.x + 2u * row + 1u];
+        var sum = 0.0;
+        for (var r = 0u; r < count; r++) {
+            sum += a[a_at + r * params.a.y + i];
+        }
+        y[y_at + i] = sum / f32(count);
         {%- else %}
         there is no operation {{ operation }}
         {%- endif %}

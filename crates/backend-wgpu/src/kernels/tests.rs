@@ -45,6 +45,14 @@ fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel::Groups { experts, used, tile: 32 });
     }
     kernels.extend([true, false].map(|addend| Kernel::Mix { addend }));
+    for taps in [1, 2, 4, 512] {
+        kernels.extend([true, false].map(|biased| Kernel::Conv { taps, biased }));
+    }
+    for (k_dim, v_dim, skips) in [(1, 1, 0), (7, 20, 1), (128, 128, 8), (512, 64, 16)] {
+        for (delta, tiled) in [(true, true), (true, false), (false, false)] {
+            kernels.push(Kernel::LinearAttention(LinearAttention { k_dim, v_dim, delta, tiled, skips }));
+        }
+    }
     kernels.push(Kernel::ArgMax { ahead: 8 });
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
     lists.extend(formats.iter().map(|&format| vec![format, "q6_k"]));
@@ -127,10 +135,10 @@ fn kernels() -> Vec<Kernel> {
     ] {
         let heads = policy::heads_per_workgroup(share, k_dim);
         for flags in 0..64 {
-            let [kv_f32, split, rope, fresh, windowed, capped] =
+            let [kv_f32, split, rope, fresh, masked, capped] =
                 [1, 2, 4, 8, 16, 32].map(|flag| flags & flag != 0);
             let sinks = capped != rope && !split;
-            let halves = windowed != split;
+            let halves = masked != split;
             let pairing = if halves { "halves" } else { "interleaved" };
             kernels.push(Kernel::Attention(Attention {
                 heads,
@@ -141,15 +149,16 @@ fn kernels() -> Vec<Kernel> {
                 split,
                 rope,
                 fresh,
-                windowed,
+                masked,
                 capped,
+                alibi: kv_f32 && !capped,
                 sinks,
                 pairing,
             }));
         }
-        for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
-            let (capped, sinks) = (kv_f32 == windowed, windowed);
-            let flash = |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks, coop });
+        for (kv_f32, masked) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (capped, sinks) = (kv_f32 == masked, masked);
+            let flash = |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, masked, capped, sinks, coop });
             match policy::attention(k_dim, v_dim, kv_f32, caps) {
                 policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),

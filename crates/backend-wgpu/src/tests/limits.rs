@@ -6,7 +6,7 @@ use backend::{
     Backend, Bucket, ConvertedWeights, Error, KvFormat, KvLayout, MemoryKind, Remedy, Taps, Weight,
 };
 use backend_reference::Reference;
-use graph::{Builder, Store};
+use graph::{Builder, Mask, Store};
 use quant::Format;
 use testkit::conformance::random::nmse;
 use testkit::conformance::{experts, known, layers, random, rows};
@@ -51,7 +51,8 @@ fn a_minimal_device_computes_every_operation() {
     known::greedy_tokens_and_top_tokens(&on_minimal);
     known::rms_norm_of_heads(&on_minimal);
     experts::route_is_the_softmax_of_the_top_logits(&on_minimal);
-    known::attention_respects_its_window(&on_minimal);
+    known::attention_respects_its_mask(&on_minimal);
+    known::attention_sees_later_rows(&on_minimal);
     experts::experts_of_odd_sizes(&on_minimal, &reference);
     layers::wide_layer(&on_minimal, &reference);
     known::attention_sinks_take_weight(&on_minimal);
@@ -115,7 +116,7 @@ fn a_store_beyond_the_binding_limit_is_refused_with_a_remedy() {
     let mut g = Builder::new();
     let table = g.weight("table", 1, 8 * 128);
     let x = g.embed("x", table);
-    let store = g.store(Store { heads: 8, k_dim: 128, v_dim: 128, window: None });
+    let store = g.store(Store { heads: 8, k_dim: 128, v_dim: 128, mask: Mask::Causal });
     let y = g.attention("y", x, Some([x, x]), store, 8, 1.0);
     let y = g.output_rows("outputs", y);
     let graph = g.finish(y);
@@ -150,7 +151,7 @@ fn oversized_heads_and_batches_are_refused_with_a_remedy() {
         let mut g = Builder::new();
         let [keys, values] = dims.map(|cols| g.weight(format!("table of {cols}"), 1, cols));
         let (k, v) = (g.embed("k", keys), g.embed("v", values));
-        let store = g.store(Store { heads: 1, k_dim: dims[0], v_dim: dims[1], window: None });
+        let store = g.store(Store { heads: 1, k_dim: dims[0], v_dim: dims[1], mask: Mask::Causal });
         let y = g.attention("y", k, Some([k, v]), store, 1, 1.0);
         let y = g.output_rows("outputs", y);
         let graph = g.finish(y);
@@ -183,7 +184,7 @@ fn memory_use_includes_the_padding_of_odd_head_dims() {
     let mut g = Builder::new();
     let [keys, values] = [5, 7].map(|cols| g.weight(format!("table of {cols}"), 1, cols));
     let (k, v) = (g.embed("k", keys), g.embed("v", values));
-    let store = g.store(Store { heads: 1, k_dim: 5, v_dim: 7, window: None });
+    let store = g.store(Store { heads: 1, k_dim: 5, v_dim: 7, mask: Mask::Causal });
     let y = g.attention("y", k, Some([k, v]), store, 1, 1.0);
     let y = g.output_rows("outputs", y);
     let graph = g.finish(y);

@@ -2,7 +2,7 @@
 
 use backend::Backend;
 use backend_reference::Reference;
-use testkit::conformance::{experts, known, layers, random, rows};
+use testkit::conformance::{experts, known, layers, random, recurrent, rows};
 
 use super::{Shared, candidate};
 use crate::device::Settings;
@@ -38,7 +38,8 @@ fn no_index_is_out_of_bounds() {
     random::linear_with_odd_sizes(&bounds_checked, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&bounds_checked, &reference);
     known::attention_is_causal_and_uses_cached_positions(&bounds_checked);
-    known::attention_respects_its_window(&bounds_checked);
+    known::attention_respects_its_mask(&bounds_checked);
+    known::attention_sees_later_rows(&bounds_checked);
     known::attention_reads_a_shared_store(&bounds_checked);
     known::only_output_rows_are_computed(&bounds_checked);
     known::add_bias_broadcasts_one_row(&bounds_checked);
@@ -52,6 +53,8 @@ fn no_index_is_out_of_bounds() {
     rows::row_wise_operations_in_a_chain(&bounds_checked, &reference);
     experts::routers_of_all_kinds(&bounds_checked, &reference);
     experts::experts_with_all_options(&bounds_checked, &reference);
+    recurrent::conv_in_steps_of_several_sequences(&bounds_checked, &reference);
+    recurrent::linear_attention_in_steps_of_several_sequences(&bounds_checked, &reference);
 }
 
 /// The remaining formats and shapes.
@@ -60,6 +63,7 @@ fn no_index_is_out_of_bounds() {
 fn no_index_of_any_kernel_is_out_of_bounds() {
     random::linear_in_every_format(&bounds_checked, &reference);
     random::attention_of_many_rows(&bounds_checked, &reference);
-    random::attention_with_windows(&bounds_checked, &reference);
+    random::attention_with_masks(&bounds_checked, &reference);
+    random::attention_without_causality(&bounds_checked, &reference);
     experts::experts_in_every_format(&bounds_checked, &reference);
 }

@@ -63,7 +63,7 @@ fn poison(device: &Device, buffer: &wgpu::Buffer, index: usize) {
 
 /// Poisons the KV cache of a new model.
 pub(crate) fn poison_stores(model: &Model) {
-    model.stores.iter().flatten().for_each(|store| poison(&model.device, store, STORE));
+    model.stores.iter().flatten().chain(&model.states).for_each(|store| poison(&model.device, store, STORE));
 }
 
 /// # Panics
@@ -84,6 +84,8 @@ pub(crate) struct Sanitizer {
     layouts: Vec<StoreLayout>,
     /// By store: keys and values.
     stores: Vec<[Buffer; 2]>,
+    /// By value: the slots of recurrent operations.
+    states: Vec<Buffer>,
     /// The last submitted step, and the KV cache before it.
     submitted: Option<(Step, Vec<Vec<u32>>)>,
 }
@@ -96,6 +98,7 @@ impl Sanitizer {
             buffers: buffers.to_vec(),
             layouts: model.plan.bound.stores().to_vec(),
             stores: model.stores.clone(),
+            states: model.states.clone(),
             submitted: None,
         }
     }
@@ -109,9 +112,9 @@ impl Sanitizer {
         single.chain(lists.iter().copied())
     }
 
-    /// Keys and values of all stores.
+    /// Keys and values of all stores, then all states.
     fn stores(&self) -> Vec<&wgpu::Buffer> {
-        self.stores.iter().flatten().map(|store| &**store).collect()
+        self.stores.iter().flatten().chain(&self.states).map(|store| &**store).collect()
     }
 
     /// Poisons everything but the KV cache.
@@ -149,7 +152,15 @@ impl Sanitizer {
         });
         let written: Vec<usize> =
             attends.filter(|attend| attend.kv.is_some()).map(|attend| attend.store.index()).collect();
-        for (i, after) in read(device, &self.stores()).into_iter().enumerate() {
+        let (n_stores, mut after) = (2 * self.stores.len(), read(device, &self.stores()));
+        let states = after.split_off(n_stores);
+        for (((id, value), before), after) in bound.graph().values().zip(&before[n_stores..]).zip(&states) {
+            let values = bound.graph().state_of(id);
+            if values > 0 {
+                check_state(&value.name, values, &step, before, after);
+            }
+        }
+        for (i, after) in after.into_iter().enumerate() {
             let (store, which) = (i / 2, i % 2);
             let what = format!("{} of store {store}", ["keys", "values"][which]);
             let mut expected = before[i].clone();
@@ -275,6 +286,19 @@ impl Sanitizer {
                     }
                 }
             }
+        }
+    }
+}
+
+/// The slots that a step names are written in full, and no others.
+fn check_state(name: &str, values: usize, step: &Step, before: &[u32], after: &[u32]) {
+    let written: Vec<u32> = step.sequences().iter().flat_map(|sequence| sequence.slots.written()).collect();
+    for (slot, (before, after)) in before.chunks(values).zip(after.chunks(values)).enumerate() {
+        if written.contains(&(slot as u32)) {
+            let missing = after.iter().position(|&word| word == unwritten(STORE));
+            assert_eq!(missing, None, "state of `{name}`, slot {slot}: word was not written");
+        } else {
+            assert!(before == after, "state of `{name}`: slot {slot} was written");
         }
     }
 }

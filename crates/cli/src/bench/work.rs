@@ -2,7 +2,7 @@
 
 use backend::KvFormat;
 use backend_cpu::Ceilings;
-use graph::{Graph, Rows};
+use graph::{Graph, Mask, Rows};
 use quant::Format;
 
 use super::plan::{Kind, Test};
@@ -19,7 +19,7 @@ struct Attention {
     macs: f64,
     /// Bytes of K and V per position.
     bytes: f64,
-    window: Option<usize>,
+    mask: Mask,
 }
 
 /// The matrix of a linear layer, or those of the experts that a row uses.
@@ -54,7 +54,7 @@ impl Work {
             work.attentions.extend(cost.attention.map(|(store, macs)| {
                 let store = graph.store(store);
                 let bytes = store.heads * kv.row_bytes(store);
-                Attention { macs: macs as f64, bytes: bytes as f64, window: store.window }
+                Attention { macs: macs as f64, bytes: bytes as f64, mask: store.mask }
             }));
         }
         work
@@ -73,7 +73,7 @@ impl Work {
     /// The time of a prompt's multiply-adds. Only its last token is an output row.
     fn prompt_seconds(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
         let mut int8 = 0.0;
-        let mut f32: f64 = self.attentions.iter().map(|layer| layer.macs * visible(test, layer.window)).sum();
+        let mut f32: f64 = self.attentions.iter().map(|layer| layer.macs * visible(test, layer.mask)).sum();
         for linear in &self.linears {
             let macs = linear.macs * if linear.every_token { test.tokens as f64 } else { 1.0 };
             *if linear.is_int8 { &mut int8 } else { &mut f32 } += macs;
@@ -85,14 +85,15 @@ impl Work {
     /// The bytes read to generate: for each token all weights except the embedding, and the visible keys and values.
     fn generation_bytes(&self, test: Test) -> f64 {
         let weights: f64 = self.linears.iter().map(|linear| linear.bytes).sum();
-        let kv: f64 = self.attentions.iter().map(|layer| layer.bytes * visible(test, layer.window)).sum();
+        let kv: f64 = self.attentions.iter().map(|layer| layer.bytes * visible(test, layer.mask)).sum();
         test.tokens as f64 * weights + kv
     }
 }
 
 /// The number of visible positions, summed over the tokens of a test.
-fn visible(test: Test, window: Option<usize>) -> f64 {
-    let seen = (1..=test.tokens).map(|token| (test.depth + token).min(window.unwrap_or(usize::MAX)));
+fn visible(test: Test, mask: Mask) -> f64 {
+    let positions = test.depth..test.depth + test.tokens;
+    let seen = positions.clone().map(|position| mask.visible(position, positions.end).len());
     seen.map(|positions| positions as f64).sum()
 }
 
@@ -104,10 +105,10 @@ mod tests {
 
     /// One layer, as `models` builds it: width 64, 4 heads of 16 over 2, feed-forward 96, 100 tokens.
     fn graph() -> Graph {
-        with_window(None)
+        with_mask(Mask::Causal)
     }
 
-    fn with_window(window: Option<usize>) -> Graph {
+    fn with_mask(mask: Mask) -> Graph {
         let mut g = Builder::new();
         let rope = Rope::new(16, Pairing::Interleaved, 1e4);
         let table = g.weight("table", 100, 64);
@@ -117,7 +118,7 @@ mod tests {
             g.linear(name, x, weight)
         });
         let (q, k) = (g.rope("qr", q, &rope), g.rope("kr", k, &rope));
-        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, window });
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, mask });
         let a = g.attention("a", q, Some([k, v]), store, 4, 0.25);
         let a = g.output_rows("outputs", a);
         let down = g.weight("down", 64, 64);
@@ -172,7 +173,7 @@ mod tests {
     /// By hand: a window of 11 lets the tokens at positions 10, 11 and 12 see 11 positions each.
     #[test]
     fn a_window_is_all_that_is_seen() {
-        let work = Work::of(&with_window(Some(11)), KvFormat::F16, |_| Some(Format::Q8_0));
+        let work = Work::of(&with_mask(Mask::Window(11)), KvFormat::F16, |_| Some(Format::Q8_0));
         let seconds = (8192.0 * 3.0 + 10496.0) / 1e6 + 128.0 * (11.0 + 11.0 + 11.0) / 1e5;
         close(work.ceiling(test(Kind::Prompt, 3, 10), &CEILINGS), 3.0 / seconds);
         let bytes = 292.0 * 68.0 + 128.0 * 11.0;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
 use engine::Model;
 use gguf::{Gguf, UnsupportedTensor};
-use graph::{Graph, Group};
+use graph::{Graph, Group, Mask};
 use indexmap::IndexMap;
 use quant::UnsupportedFormat;
 use runner::Workload;
@@ -149,11 +149,13 @@ struct MemoryNeeded {
     devices: Vec<Fit>,
 }
 
-/// Stores of the KV cache with the same window.
+/// Stores of the KV cache with the same mask.
 #[derive(Serialize)]
 struct KvGroup {
-    /// Positions that a row sees; all if `None`.
+    /// Positions that later rows can see; all if `None`.
     window: Option<usize>,
+    #[serde(skip)]
+    mask: Mask,
     stores: usize,
     /// Positions per store.
     positions: usize,
@@ -274,7 +276,8 @@ fn kv_groups(graph: &Graph, kv_layout: &KvLayout) -> Vec<KvGroup> {
         let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.group_of(*id) == number);
         let bytes: Vec<u64> = stores.map(|(_, layout)| layout.bytes()).collect();
         KvGroup {
-            window: group.window,
+            window: group.mask.span(),
+            mask: group.mask,
             stores: bytes.len(),
             positions: pages.saturating_mul(PAGE),
             bytes: bytes.into_iter().fold(0, u64::saturating_add),

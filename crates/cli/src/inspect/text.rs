@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use graph::Mask;
+
 use super::value::short;
 use super::{Decision, KvGroup, Report, TensorFacts, Token, TokenizerFacts, Total};
 use crate::output::{self, BOLD, abbreviated, columns, counted, pairs, printable, size};
@@ -68,9 +70,11 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
 
 fn of_group(group: &KvGroup) -> String {
     let (stores, bytes) = (counted(group.stores, "store"), size(group.bytes));
-    match group.window {
-        Some(window) => format!("{bytes} in {stores} with a window of {}", counted(window, "position")),
-        None => format!("{bytes} in {stores} without a window"),
+    match group.mask {
+        Mask::Causal => format!("{bytes} in {stores} without a window"),
+        Mask::Window(n) => format!("{bytes} in {stores} with a window of {}", counted(n, "position")),
+        Mask::Chunk(n) => format!("{bytes} in {stores} with chunks of {}", counted(n, "position")),
+        Mask::Full | Mask::Around(_) => format!("{bytes} in {stores} whose rows see {}", group.mask),
     }
 }
 

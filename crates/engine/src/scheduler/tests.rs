@@ -1,11 +1,11 @@
 //! The scheduler against a model of everything around it: random traffic, simulated stores of several
-//! groups, and a simulated language model whose next token depends on every token that the stores give for
+//! groups and slots, and a simulated language model whose next token depends on every token that the stores give for
 //! the sequence.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use backend::{BlockTable, KvFormat, KvLayout, PAGE};
-use graph::{Builder, Graph, Group, Store};
+use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
+use graph::{Builder, Graph, Group, Mask, Store};
 
 use super::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
 use crate::blocks::Pool;
@@ -35,6 +35,13 @@ impl Scheduler {
         let idle = self.blocks.idle.iter().map(|(_, cache)| &*cache.tables);
         self.running.values().map(|request| &*request.tables).chain(idle)
     }
+
+    /// The slots of each running request and idle sequence.
+    fn slots(&self) -> impl Iterator<Item = Vec<u32>> {
+        let idle = self.blocks.idle.iter().map(|(_, cache)| &cache.states);
+        let running = self.running.values().map(|request| &request.states);
+        running.chain(idle).map(|states| states.slots().collect())
+    }
 }
 
 /// SplitMix64, so that a trace is named by its number.
@@ -63,13 +70,13 @@ fn next_token(tokens: impl Iterator<Item = u32>) -> u32 {
     tokens.fold(7u32, |hash, token| hash.wrapping_mul(31).wrapping_add(token + 1)) >> 7 & 3
 }
 
-/// A graph whose stores have these windows, and nothing else.
-fn graph(windows: &[Option<usize>]) -> Graph {
+/// A graph whose stores have these masks, and nothing else.
+fn graph(masks: &[Mask]) -> Graph {
     let mut g = Builder::new();
     let table = g.weight("table", 4, 4);
     let x = g.embed("embd", table);
-    for &window in windows {
-        g.store(Store { heads: 1, k_dim: 256, v_dim: 256, window });
+    for &mask in masks {
+        g.store(Store { heads: 1, k_dim: 256, v_dim: 256, mask });
     }
     let x = g.output_rows("outputs", x);
     g.finish(x)
@@ -77,7 +84,7 @@ fn graph(windows: &[Option<usize>]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { window: None }, limits.pages)])
+    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)], 0)
 }
 
 /// Limits of steps in which only the last rows are output rows.
@@ -118,6 +125,8 @@ struct World {
     has_all_windows: bool,
     /// The token at each position of each page, by group.
     stores: Vec<Vec<Option<u32>>>,
+    /// The tokens up to the state in each slot; no slots for a model without state.
+    slots: Vec<Vec<u32>>,
     alive: BTreeMap<RequestId, Job>,
     /// What each sequence's last request ended with.
     histories: BTreeMap<SequenceId, Vec<u32>>,
@@ -144,27 +153,32 @@ impl World {
             pages,
             logit_rows: 1 + random.below(most_rows),
         };
-        let mut windows = vec![None];
-        windows.extend((0..random.below(3)).map(|_| Some(1 + random.below(90))));
+        let mut windows = vec![Mask::Causal];
+        windows.extend((0..random.below(3)).map(|_| match random.below(3) {
+            0 => Mask::Chunk(1 + random.below(90)),
+            _ => Mask::Window(1 + random.below(90)),
+        }));
         if random.chance(10) {
             windows.remove(0);
         }
         let graph = graph(&windows);
-        let limits = Scheduler::new(limits, &[]).limits();
+        let limits = Scheduler::new(limits, &[], 0).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
             KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
         };
         let has_all_windows = random.chance(50);
-        let of_group = |(group, needed): (&Group, usize)| match group.window {
+        let of_group = |(group, needed): (&Group, usize)| match group.mask.span() {
             None => (*group, pages),
             Some(_) if has_all_windows => (*group, needed),
             Some(_) => (*group, needed.min(pages)),
         };
         let groups: Vec<(Group, usize)> =
             graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
+        let slots = if random.chance(50) { SLOTS * limits.sequences } else { 0 };
         World {
-            scheduler: Scheduler::new(limits, &groups),
+            scheduler: Scheduler::new(limits, &groups, slots),
+            slots: vec![Vec::new(); slots],
             limits,
             random,
             stores: groups.iter().map(|(_, pages)| vec![None; pages * PAGE]).collect(),
@@ -272,6 +286,12 @@ impl World {
             let longest = tables.iter().map(|table| table.pages.len()).max().unwrap_or(0);
             assert!(longest <= self.most_pages[number], "{longest} pages of group {number}");
         }
+        let used: Vec<Vec<u32>> = self.scheduler.slots().collect();
+        assert!(used.iter().all(|slots| slots.len() <= SLOTS), "{used:?}");
+        let all: Vec<u32> = used.into_iter().flatten().collect();
+        let distinct: HashSet<u32> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len(), "a slot is shared");
+        assert_eq!(all.len() + self.scheduler.blocks.slots.free(), self.slots.len(), "a slot leaked");
         let kept = (0..3).map(SequenceId).filter(|&sequence| self.scheduler.kept(sequence) > 0);
         for sequence in kept {
             assert!(self.keepable.contains(&sequence), "a forgotten sequence is kept");
@@ -286,7 +306,7 @@ impl World {
         assert!(outputs <= self.limits.sequences || rows <= self.limits.logit_rows, "{outputs} of {rows}");
         assert!(plan.chunks.is_sorted_by_key(|chunk| !chunk.is_decode()), "decode comes first");
         if !plan.preempted.is_empty() {
-            let is_unbounded = |(group, _): &(Group, usize)| group.window.is_none();
+            let is_unbounded = |(group, _): &(Group, usize)| group.mask.span().is_none();
             let kept: usize = (0..3).map(|sequence| self.scheduler.kept(SequenceId(sequence))).sum();
             // Without windows one page is needed at a time, which every idle sequence has.
             assert!(kept == 0 || !self.groups.iter().all(is_unbounded), "preempted before an idle sequence");
@@ -322,8 +342,40 @@ impl World {
         }
     }
 
+    /// Every chunk reads the state after its past, and writes slots that no other chunk uses.
+    fn run_slots(&mut self, plan: &Plan) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let written: Vec<u32> = plan.chunks.iter().flat_map(|chunk| chunk.slots.written()).collect();
+        let distinct: HashSet<u32> = written.iter().copied().collect();
+        assert_eq!(distinct.len(), written.len(), "a slot is written twice");
+        for chunk in &plan.chunks {
+            let tokens = &self.alive[&chunk.id].tokens;
+            let end = chunk.n_past + chunk.tokens.len();
+            if chunk.n_past > 0 {
+                assert!(!distinct.contains(&chunk.slots.read), "a state that is read is written");
+                let state = &self.slots[chunk.slots.read as usize];
+                assert_eq!(*state, tokens[..chunk.n_past], "the state of the past");
+            }
+            if let Some((rows, slot)) = chunk.slots.checkpoint {
+                assert!((1..chunk.tokens.len()).contains(&rows));
+                self.slots[slot as usize] = tokens[..chunk.n_past + rows].to_vec();
+            }
+            self.slots[chunk.slots.write as usize] = tokens[..end].to_vec();
+        }
+    }
+
     /// Runs the plan on the simulated device and samples.
     fn run(&mut self, plan: &Plan) {
+        self.run_slots(plan);
+        if self.random.chance(2) {
+            // The step is interrupted.
+            for chunk in &plan.chunks {
+                self.events.push(Event::Rewind { id: chunk.id, n_past: chunk.n_past });
+            }
+            return;
+        }
         let mut seen = HashSet::new();
         for chunk in &plan.chunks {
             assert!(seen.insert(chunk.id), "one chunk a request");
@@ -348,7 +400,7 @@ impl World {
                 for (i, &token) in chunk.tokens.iter().enumerate() {
                     store[slot(chunk.n_past + i)] = Some(token);
                 }
-                let first = group.first_visible(chunk.n_past);
+                let first = group.mask.first_visible(chunk.n_past);
                 let seen: Vec<u32> = (first..job.cached).map_while(|at| store[slot(at)]).collect();
                 assert_eq!(seen, job.tokens[first..job.cached], "the stores hold what the rows see");
             }
@@ -506,9 +558,9 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 
 #[test]
 fn pages_that_fell_out_of_a_window_come_back() {
-    let groups = [None, Some(40)].map(|window| Group { window });
+    let groups = [Mask::Causal, Mask::Window(40)].map(|mask| Group { mask });
     let positions = |generated| {
-        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)));
+        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0);
         positions_after(scheduler, 100, generated)
     };
     // Row 64 sees positions from 25 on.
@@ -523,8 +575,8 @@ fn pages_that_fell_out_of_a_window_come_back() {
 
 /// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
 fn reused_with_window(prompt: &[u32]) -> usize {
-    let groups = [None, Some(40)].map(|window| (Group { window }, 32));
-    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups);
+    let groups = [Mask::Causal, Mask::Window(40)].map(|mask| (Group { mask }, 32));
+    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups, 0);
     scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
     reused(scheduler, prompt)
 }
@@ -547,13 +599,14 @@ fn what_is_kept_is_reused_where_the_window_before_it_is_there() {
 /// Gemma 3's 1B: 26 layers of one K/V head of 256, of which every sixth sees all positions and others the last 512.
 #[test]
 fn windows_take_a_fraction_of_the_memory() {
-    let windows: Vec<Option<usize>> = (1..=26).map(|layer| (layer % 6 != 0).then_some(512)).collect();
-    let bytes = |windows: &[Option<usize>]| {
+    let of_layer = |layer| if layer % 6 == 0 { Mask::Causal } else { Mask::Window(512) };
+    let windows: Vec<Mask> = (1..=26).map(of_layer).collect();
+    let bytes = |windows: &[Mask]| {
         let graph = graph(windows);
         KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)
     };
     // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
-    assert_eq!(bytes(&[None; 26]), 26 * 32768 * 1024);
+    assert_eq!(bytes(&[Mask::Causal; 26]), 26 * 32768 * 1024);
     // 512 positions fill 16 pages and those of a step in as many; two more because either may begin within a page,
     // and one is slack.
     assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * PAGE as u64) * 1024);
@@ -562,7 +615,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let graph = graph(&windows);
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
-    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups);
+    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0);
     let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {

@@ -1,14 +1,16 @@
 //! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
-use graph::{Op, Pairing, Rope, Score, Store, ValueId, WeightId};
+use graph::{Activation, Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
-use super::{GraphContext, Linear, Mixer, Scaling, rope};
+use super::{GraphContext, LINEAR_OR_YARN, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
 pub(crate) static ATTN_OUTPUT: Linear =
     Linear { tensor: "attn_output", name: "attn_out", biased: ["attn_out_mm", "attn_out"] };
 
 const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: ["Qcur_mm", "Qcur_pre"] };
+const GATED_QUERIES: Linear =
+    Linear { tensor: "attn_q", name: "Qcur_full", biased: ["Qcur_full_mm", "Qcur_full"] };
 const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: ["Kcur_mm", "Kcur_pre"] };
 const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_mm", "Vcur"] };
 
@@ -30,11 +32,15 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Soft cap of scores.
     pub(crate) cap: Option<f32>,
-    /// Sliding window: visible positions, including the row's own; `None` without one.
-    pub(crate) window: Option<usize>,
+    /// The largest bias of ALiBi.
+    pub(crate) alibi: Option<f32>,
+    /// The visible positions.
+    pub(crate) mask: Mask,
     pub(crate) qk_norm: QkNorm,
     /// Queries grow with the position.
     pub(crate) growth: Option<Growth>,
+    /// The matrix of queries also has a gate for each, whose sigmoid multiplies the result.
+    pub(crate) is_gated: bool,
 }
 
 /// The RMS norm of queries and keys.
@@ -73,11 +79,38 @@ impl Attention {
         pairing: Pairing,
         supported: &[Scaling],
     ) -> Result<Attention, Error> {
-        let hidden = c.embedding_length;
         let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
+        Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
+    }
+
+    /// The same for a family in which layers with 0 KV heads have no attention.
+    pub(crate) fn read_hybrid(
+        c: &Config,
+        keys: &mut Keys<'_>,
+        pairing: Pairing,
+        supported: &[Scaling],
+    ) -> Result<Attention, Error> {
+        let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
+        let kv_heads = keys.counts_per_layer("attention.head_count_kv", heads[0], c.block_count)?;
+        Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
+    }
+
+    /// The same without RoPE, whose parameters a file may have nevertheless.
+    pub(crate) fn read_without_rope(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
+        Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
+    }
+
+    fn of_heads(
+        c: &Config,
+        keys: &mut Keys<'_>,
+        [heads, kv_heads]: [Vec<usize>; 2],
+        pairing: Pairing,
+        supported: &[Scaling],
+    ) -> Result<Attention, Error> {
+        let hidden = c.embedding_length;
         for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
-            if !heads.is_multiple_of(kv_heads) {
+            if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
                 let expected = format!("a divisor of the {heads} query heads");
                 return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
             }
@@ -101,9 +134,11 @@ impl Attention {
             long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
             cap: None,
-            window: None,
+            alibi: None,
+            mask: Mask::Causal,
             qk_norm: QkNorm::None,
             growth: None,
+            is_gated: false,
         })
     }
 }
@@ -115,37 +150,54 @@ impl Mixer for Attention {
 
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
-        let [q, k, v] = self.project(ctx, il, x);
+        let (gate, [q, k, v]) = self.project(ctx, il, x);
         let (k_dim, v_dim) = (self.key_length, self.value_length);
-        let mut q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
+        let mut q =
+            self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur", "Qcur_normed_b"], "attn_q_norm", heads); // [rows, heads * k_dim]
         if let Some(growth) = self.growth {
             q = growth.apply(ctx, il, q);
         }
-        let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
-        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
+        let k =
+            self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur", "Kcur_normed_b"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
+        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, mask: self.mask });
         let sinks = "attn_sinks.weight";
         let sinks = ctx.in_layers(sinks).then(|| ctx.g.weight(format!("blk.{il}.{sinks}"), 1, heads));
-        let score = Score { scale: self.scale, cap: self.cap, sinks };
-        ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score)
+        let score = Score { scale: self.scale, cap: self.cap, sinks, alibi: self.alibi };
+        let Some(gate) = gate else {
+            return ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score);
+        };
+        let y = ctx.g.attention(("attn_pregate", il), q, Some([k, v]), store, heads, score);
+        ctx.g.gate(("attn_gated", il), gate, y, Activation::Sigmoid)
     }
 }
 
 impl Attention {
-    /// Queries, keys and values, each `[rows, heads * columns of a head]`.
-    fn project(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
+    /// The gate if there is one, and queries, keys and values: each `[rows, heads * columns of a head]`.
+    fn project(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> (Option<ValueId>, [ValueId; 3]) {
         let rows = [
             self.heads[il] * self.key_length,
             self.kv_heads[il] * self.key_length,
             self.kv_heads[il] * self.value_length,
         ];
         let linears = [QUERIES, KEYS, VALUES];
+        if self.is_gated {
+            let (heads, width) = (self.heads[il], self.key_length);
+            let both = ctx.project(&GATED_QUERIES, il, x, [ctx.hidden(), 2 * rows[0]]);
+            let q = ctx.g.slice(("Qcur_pre", il), both, heads, 0..width);
+            let gate = ctx.g.slice(("gate", il), both, heads, width..2 * width);
+            let [k, v] = [1, 2].map(|i| ctx.project(&linears[i], il, x, [ctx.hidden(), rows[i]]));
+            return (Some(gate), [q, k, v]);
+        }
+        if ctx.in_layers("attn_qkv.bias") {
+            return (None, fused_with_bias(ctx, il, x, rows));
+        }
         let weights = match ctx.in_layers("attn_qkv.weight") {
             true => fused(ctx, il, rows),
             false => [0, 1, 2].map(|i| {
                 ctx.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], ctx.hidden())
             }),
         };
-        [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i]))
+        (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i])))
     }
 
     fn norm_and_rope(
@@ -153,14 +205,21 @@ impl Attention {
         ctx: &mut GraphContext<'_>,
         il: usize,
         mut x: ValueId,
-        [normed, roped]: [&'static str; 2],
+        [normed, roped, biased]: [&'static str; 3],
         norm: &str,
         heads: usize,
     ) -> ValueId {
         match self.qk_norm {
             QkNorm::None | QkNorm::HeadAfterRope => {}
             QkNorm::Head => x = ctx.head_norm((normed, il), x, norm, self.key_length),
-            QkNorm::Row => x = ctx.head_norm((normed, il), x, norm, heads * self.key_length),
+            QkNorm::Row => {
+                x = ctx.head_norm((normed, il), x, norm, heads * self.key_length);
+                if ctx.in_layers(&format!("{norm}.bias")) {
+                    let bias = format!("blk.{il}.{norm}.bias");
+                    let bias = ctx.g.weight(bias, 1, heads * self.key_length);
+                    x = ctx.g.add_bias((biased, il), x, bias);
+                }
+            }
         }
         if let Some(rope) = &self.rope {
             x = ctx.g.rope((roped, il), x, rope);
@@ -170,6 +229,21 @@ impl Attention {
             QkNorm::None | QkNorm::Head | QkNorm::Row => x,
         }
     }
+}
+
+/// Queries, keys and values of a fused QKV matrix with a bias.
+fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usize; 3]) -> [ValueId; 3] {
+    let (all, cols) = (rows.iter().sum(), ctx.hidden());
+    let [weight, bias] = ["weight", "bias"].map(|part| format!("blk.{il}.attn_qkv.{part}"));
+    let (weight, bias) = (ctx.g.weight(weight, all, cols), ctx.g.weight(bias, 1, all));
+    let x = ctx.linear(("wqkv", il), x, weight);
+    let x = ctx.g.add_bias(("bqkv", il), x, bias); // [rows, all]
+    let mut first = 0;
+    [("Qcur_pre", rows[0]), ("Kcur_pre", rows[1]), ("Vcur", rows[2])].map(|(name, cols)| {
+        let range = first..first + cols;
+        first = range.end;
+        ctx.g.slice((name, il), x, 1, range)
+    })
 }
 
 /// The row ranges of a fused QKV matrix.

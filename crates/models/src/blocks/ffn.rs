@@ -78,6 +78,35 @@ pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, f
     ctx.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
 }
 
+/// `down(max(up(x), 0)^2)` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+pub(crate) fn relu_squared_feed_forward(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+) -> ValueId {
+    relu_squared(ctx, il, x, ffn, [&UP, &DOWN], "ffn_relu_sqr")
+}
+
+/// The same, of the network that every row uses beside its experts.
+pub(crate) fn shared_relu_squared(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
+    relu_squared(ctx, il, x, ffn, [&SHARED[1], &SHARED[2]], "ffn_shexp_relu_sqr")
+}
+
+fn relu_squared(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+    [up, down]: [&Linear; 2],
+    name: &'static str,
+) -> ValueId {
+    let hidden = ctx.hidden();
+    let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
+    let h = ctx.g.gate((name, il), up, up, Activation::Relu);
+    ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
+}
+
 fn gated(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -2,18 +2,27 @@
 
 use std::collections::HashMap;
 
-use graph::{Builder, Graph, NormKind, ValueId, ValueName, WeightId};
+use graph::{Activation, Builder, Graph, Map, NormKind, Op, Pool, ValueId, ValueName, WeightId};
 
+use crate::pooling::Represented;
 use crate::{Config, Tensors};
 
 pub(crate) struct GraphContext<'a> {
     pub(crate) g: Builder,
-    c: &'a Config,
+    pub(super) c: &'a Config,
     norm: (NormKind, f32),
     has: Tensors<'a>,
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
+    /// Tensor of the norm before the logits.
+    pub(crate) output_norm: &'static str,
+    /// What a classifier reads.
+    pub(crate) rank_pool: Pool,
+    /// Scores of a classifier.
+    pub(crate) labels: usize,
+    /// The matrices after pooling, and their rows.
+    pub(crate) dense: Vec<(&'static str, usize)>,
 }
 
 /// Gemma 4 multiplies its router's input with a vector of this name.
@@ -34,7 +43,18 @@ impl<'a> GraphContext<'a> {
     /// A graph with RMS norms.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
         let norm = (NormKind::Rms, eps);
-        GraphContext { g: Builder::new(), c, norm, has, in_layers: HashMap::new(), token_embd: None }
+        GraphContext {
+            g: Builder::new(),
+            c,
+            norm,
+            has,
+            in_layers: HashMap::new(),
+            token_embd: None,
+            output_norm: "output_norm",
+            rank_pool: Pool::First,
+            labels: 1,
+            dense: Vec::new(),
+        }
     }
 
     /// A graph with layer norms.
@@ -78,6 +98,15 @@ impl<'a> GraphContext<'a> {
         }
     }
 
+    /// Norm of rows with weight `{tensor}.weight`, and a bias if the file has one: `[rows, hidden]`.
+    #[track_caller]
+    pub(crate) fn global_norm(&mut self, name: &'static str, x: ValueId, tensor: &str) -> ValueId {
+        match self.has(&format!("{tensor}.bias")) {
+            true => self.biased_norm(name.into(), x, tensor),
+            false => self.named_norm(name, x, &format!("{tensor}.weight"), self.c.embedding_length),
+        }
+    }
+
     #[track_caller]
     fn biased_norm(&mut self, name: ValueName, x: ValueId, tensor: &str) -> ValueId {
         let hidden = self.c.embedding_length;
@@ -86,6 +115,10 @@ impl<'a> GraphContext<'a> {
         let before = match name.0 {
             "attn_norm" => "attn_norm_w",
             "ffn_norm" => "ffn_norm_w",
+            "inp_norm" => "inp_norm_w",
+            "attn_out_norm" => "attn_out_norm_w",
+            "attn_norm_2" => "attn_norm_2_w",
+            "layer_out_norm" => "layer_out_norm_w",
             _ => "result_norm_w",
         };
         let x = self.plain_norm(ValueName(before, name.1), x, weight);
@@ -103,6 +136,17 @@ impl<'a> GraphContext<'a> {
     ) -> ValueId {
         let weight = self.g.weight(tensor, 1, cols);
         self.plain_norm(name.into(), x, weight)
+    }
+
+    /// Norm of rows with a declared weight.
+    #[track_caller]
+    pub(crate) fn norm_by(
+        &mut self,
+        (name, il): (&'static str, usize),
+        x: ValueId,
+        weight: WeightId,
+    ) -> ValueId {
+        self.plain_norm(ValueName(name, Some(il)), x, weight)
     }
 
     #[track_caller]
@@ -179,50 +223,48 @@ impl<'a> GraphContext<'a> {
         (self.keep_output("kqv_out_outputs", il, a), self.keep_output("l_inp_outputs", il, x))
     }
 
-    /// In the last layer, the output rows of `x`.
+    /// In the last layer, the output rows of `x`, unless the whole sequence is pooled.
     #[track_caller]
     pub(crate) fn keep_output(&mut self, name: &'static str, il: usize, x: ValueId) -> ValueId {
-        if il + 1 < self.c.block_count { x } else { self.g.output_rows(name, x) }
+        let is_inner = il + 1 < self.c.block_count || self.represented() != Represented::Outputs;
+        if is_inner { x } else { self.g.output_rows(name, x) }
     }
 
     /// Finishes the graph with the logits, `[outputs, vocab]`, by `output.weight` or by tied embeddings.
     #[track_caller]
-    pub(crate) fn logits(mut self, x: ValueId) -> Graph {
-        let logits = self.unembed("result_output", x);
-        self.g.finish(logits)
+    pub(crate) fn logits(self, x: ValueId) -> Graph {
+        self.finish(x, None)
     }
 
     /// The same, multiplied by `factor`.
     #[track_caller]
-    pub(crate) fn scaled_logits(mut self, x: ValueId, factor: f32) -> Graph {
-        let logits = self.unembed("result_output_mm", x);
-        let logits = self.g.scale("result_output", logits, factor);
-        self.g.finish(logits)
+    pub(crate) fn scaled_logits(self, x: ValueId, factor: f32) -> Graph {
+        self.finish(x, Some(Map::Scale(factor)))
     }
 
     /// The same, between `-cap` and `cap`.
     #[track_caller]
-    pub(crate) fn capped_logits(mut self, x: ValueId, cap: f32) -> Graph {
-        let logits = self.unembed("result_output_mm", x);
-        let logits = self.g.softcap("result_output", logits, cap);
-        self.g.finish(logits)
+    pub(crate) fn capped_logits(self, x: ValueId, cap: f32) -> Graph {
+        self.finish(x, Some(Map::Softcap(cap)))
     }
 
+    /// The final norm and the logits, to which `map` is applied; or the embeddings.
     #[track_caller]
-    fn unembed(&mut self, name: &'static str, x: ValueId) -> ValueId {
+    fn finish(mut self, x: ValueId, map: Option<Map>) -> Graph {
+        let x = self.global_norm("result_norm", x, self.output_norm); // [outputs, hidden]
+        if self.c.pooling.is_some() {
+            return self.embeddings(x, Activation::Identity);
+        }
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);
-        let result_norm = ValueName::from("result_norm");
-        let x = match self.has("output_norm.bias") {
-            true => self.biased_norm(result_norm, x, "output_norm"),
-            false => {
-                let norm = self.g.weight("output_norm.weight", 1, hidden);
-                self.plain_norm(result_norm, x, norm)
-            }
-        }; // [outputs, hidden]
         let output = match self.token_embd {
             Some(table) if !self.has("output.weight") => table,
             _ => self.g.weight("output.weight", vocab, hidden),
         };
-        self.linear(name, x, output) // [outputs, vocab]
+        let name = if map.is_some() { "result_output_mm" } else { "result_output" };
+        let mut logits = self.linear(name, x, output); // [outputs, vocab]
+        if let Some(map) = map {
+            logits = self.g.op("result_output", Op::Map { x: logits, map });
+        }
+        self.g.finish(logits)
     }
 }

@@ -1,7 +1,7 @@
 //! Multi-head latent attention (DeepSeek-AI 2024): keys and values of a row are one short vector, which the matrices of each
 //! head expand.
 
-use graph::{Pairing, Rope, Store, ValueId};
+use graph::{Mask, Pairing, Rope, Store, ValueId};
 
 use super::{ATTN_OUTPUT, GraphContext, Growth, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
@@ -103,14 +103,14 @@ impl Mixer for Latent {
             let keys = ctx.g.weights(tensor("attn_k_b"), [heads, rank, nope]);
             let q = ctx.g.head_linear(("q_nope_absorbed", il), q_nope, keys); // [rows, heads * rank]
             let k = ctx.g.join(("Kcur", il), [latent, k_pe], 1, 1);
-            (q, [k, latent], Store { heads: 1, k_dim: rank + pe, v_dim: rank, window: None })
+            (q, [k, latent], Store { heads: 1, k_dim: rank + pe, v_dim: rank, mask: Mask::Causal })
         } else {
             let expand = ctx.g.weight(tensor("attn_kv_b"), heads * (nope + value), rank);
             let kv = ctx.linear(("kv", il), latent, expand); // [rows, heads * (nope + value)]
             let k = ctx.g.slice(("k_nope", il), kv, heads, 0..nope);
             let v = ctx.g.slice(("Vcur", il), kv, heads, nope..nope + value);
             let k = ctx.g.join(("Kcur", il), [k, k_pe], heads, 1);
-            (q_nope, [k, v], Store { heads, k_dim: nope + pe, v_dim: value, window: None })
+            (q_nope, [k, v], Store { heads, k_dim: nope + pe, v_dim: value, mask: Mask::Causal })
         };
         let mut q = ctx.g.join(("Qcur", il), [q, q_pe], heads, heads);
         if let Some(growth) = self.growth {

@@ -10,6 +10,8 @@ use crate::Error;
 pub(crate) struct Layer {
     /// Norms of the inputs of attention and feed-forward network (Xiong et al. 2020).
     pub(crate) norms_inputs: bool,
+    /// The first layer has a norm of its input, too.
+    pub(crate) norms_first_input: bool,
     /// Norms of their outputs.
     pub(crate) norms_outputs: bool,
     /// The feed-forward network has the input of attention (Wang and Komatsuzaki 2021).
@@ -24,12 +26,25 @@ pub(crate) struct Layer {
 
 pub(crate) const PRE_NORM: Layer = Layer {
     norms_inputs: true,
+    norms_first_input: true,
     norms_outputs: false,
     is_parallel: false,
     residual_scale: 1.0,
     sum: "ffn_inp",
     ffn_norm: "ffn_norm",
 };
+
+/// A layer of one block: `x` plus the projected result of `mixer`: `[rows, hidden]`.
+pub(crate) fn mixer_layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixer: &dyn Mixer) -> ValueId {
+    let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
+    let a = mixer.mix(ctx, il, h); // [rows, cols]
+    let (a, residual) = ctx.keep_outputs(il, a, x);
+    let (output, cols) = mixer.output(il);
+    let a = ctx.project(output, il, a, [cols, ctx.hidden()]); // [rows, hidden]
+    let x = ctx.g.add(("l_out", il), a, residual);
+    ctx.g.end_layer(x);
+    x
+}
 
 /// What mixes the rows of a sequence: attention, or a recurrence.
 pub(crate) trait Mixer {
@@ -51,7 +66,8 @@ impl Layer {
         mixer: &dyn Mixer,
         feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
     ) -> Result<ValueId, Error> {
-        let h = if self.norms_inputs { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
+        let is_normed = self.norms_inputs && (il > 0 || self.norms_first_input);
+        let h = if is_normed { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
         let a = mixer.mix(ctx, il, h); // [rows, cols]
         let (a, residual) = ctx.keep_outputs(il, a, x);
         let h = if self.is_parallel { ctx.keep_output("attn_norm_outputs", il, h) } else { h };

@@ -127,6 +127,21 @@ impl Moe {
         ctx.g.op(("ffn_moe_routes", il), Op::Route { logits, bias, router: self.router })
     }
 
+    /// The mixture of networks without gates, `down(max(up(x), 0)^2)` of `[ffn, cols]` hidden and other columns, for given
+    /// routes: `[rows, cols]`. What an expert's up computes is its own gate.
+    pub(crate) fn ungated_experts(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        il: usize,
+        x: ValueId,
+        routes: ValueId,
+        [ffn, cols]: [usize; 2],
+    ) -> ValueId {
+        let up = ctx.g.weights(format!("blk.{il}.ffn_up_exps.weight"), [self.count, ffn, cols]);
+        let down = ctx.g.weights(format!("blk.{il}.ffn_down_exps.weight"), [self.count, cols, ffn]);
+        ctx.g.experts(("ffn_moe_out", il), x, routes, [up, up, down], self.glu)
+    }
+
     /// The mixture for given routes: `[rows, hidden]`.
     pub(crate) fn experts(
         &self,

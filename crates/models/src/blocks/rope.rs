@@ -54,6 +54,21 @@ pub(super) fn read(
     })
 }
 
+/// Checks that RoPE by several coordinates rotates all pairs: those that belong to no coordinate would not be rotated. For text, all
+/// coordinates are the position.
+pub(crate) fn check_sections(keys: &mut Keys<'_>, attention: &Attention) -> Result<(), Error> {
+    let name = "rope.dimension_sections";
+    let sections = keys.counts(name)?;
+    let pairs = attention.rope.map_or(0, |rope| rope.dims / 2);
+    let of = |pair: usize| sections.get(pair % 3).copied().unwrap_or(0) as usize;
+    match sections.is_empty() || (0..pairs).all(|pair| pair < 3 * of(pair)) {
+        true => Ok(()),
+        false => {
+            Err(keys.bad(name, format!("{sections:?}"), format!("sections that include all {pairs} pairs")))
+        }
+    }
+}
+
 impl Attention {
     /// Adds the file's frequency divisors. LongRoPE requires them.
     pub(crate) fn add_rope_factors(&mut self, ctx: &mut GraphContext<'_>) {

@@ -1,7 +1,7 @@
 //! Attention with two kinds of layers, local and global, whose heads differ in width; the last layers read the store of the last
 //! earlier one of their kind (Gemma Team 2026, Gemma 4).
 
-use graph::{NormKind, Pairing, Rope, Store, StoreId, ValueId};
+use graph::{Mask, NormKind, Pairing, Rope, Store, StoreId, ValueId};
 
 use super::{ATTN_OUTPUT, GraphContext, LINEAR_OR_YARN, Linear, Mixer, rope};
 use crate::{Config, Error, Keys};
@@ -12,7 +12,7 @@ struct Kind {
     /// Columns of a head.
     width: usize,
     rope: Rope,
-    window: Option<usize>,
+    mask: Mask,
 }
 
 #[derive(Clone, Debug)]
@@ -78,9 +78,9 @@ impl SharedAttention {
             local: Kind {
                 width: local,
                 rope: Rope { dims, ..Rope::new(local, pairing, theta) },
-                window: Some(window),
+                mask: Mask::Window(window),
             },
-            global: Kind { width: global, rope: scaled, window: None },
+            global: Kind { width: global, rope: scaled, mask: Mask::Causal },
             first_shared,
             stores: Vec::new(),
             eps: keys.rms_epsilon()?,
@@ -95,8 +95,8 @@ impl SharedAttention {
         for il in 0..self.heads.len() {
             let store = match il.checked_sub(self.first_shared) {
                 None => {
-                    let (Kind { width, window, .. }, heads) = (*self.kind(il), self.kv_heads[il]);
-                    ctx.g.store(Store { heads, k_dim: width, v_dim: width, window })
+                    let (Kind { width, mask, .. }, heads) = (*self.kind(il), self.kv_heads[il]);
+                    ctx.g.store(Store { heads, k_dim: width, v_dim: width, mask })
                 }
                 Some(_) => self.stores[self.first_shared - 1 - usize::from(self.is_local[il])],
             };

@@ -2,7 +2,7 @@
 //! feed-forward network have the same input; norms are layer norms without bias. Cohere 2 has a sliding window in three of
 //! four layers, and RoPE only in these.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Activation, Graph, Mask, Pairing};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, feed_forward};
@@ -20,10 +20,10 @@ fn command_r(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Gr
 
 fn cohere2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let local = Attention::read(c, keys, Pairing::Interleaved, LINEAR_OR_YARN)?;
-    let window = Some(keys.size("attention.sliding_window", "the sliding window")?);
+    let mask = Mask::Window(keys.size("attention.sliding_window", "the sliding window")?);
     let is_local = keys.pattern("attention.sliding_window_pattern", 4, c.block_count)?;
     let global = Attention { rope: None, ..local.clone() };
-    let local = Attention { window, ..local };
+    let local = Attention { mask, ..local };
     graph(c, keys, tensors, |il| if is_local[il] { &local } else { &global })
 }
 

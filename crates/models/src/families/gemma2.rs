@@ -1,7 +1,7 @@
 //! Architecture `gemma2`: Gemma 2 (Gemma Team 2024). Every second layer has a sliding window; scores and logits are capped. The
 //! outputs of attention and feed-forward network are normed before they are added.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Activation, Graph, Mask, Pairing};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, Scaling, feed_forward};
@@ -25,7 +25,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let cap = keys.positive_or("final_logit_softcapping", 30.0)?;
     let window = keys.size_or("attention.sliding_window", 4096)?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 2, c.block_count)?;
-    let local = Attention { window: Some(window), ..global.clone() };
+    let local = Attention { mask: Mask::Window(window), ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]

@@ -2,7 +2,7 @@
 //! base; every sixth layer has global attention. The outputs of attention and feed-forward network are normed before
 //! they are added.
 
-use graph::{Activation, Graph, Pairing, Rope};
+use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, QkNorm, Scaling, feed_forward};
@@ -30,11 +30,53 @@ const LAYER: Layer = Layer { norms_outputs: true, sum: "sa_out", ..PRE_NORM };
 /// Number of layers of the 27B model, which has a different score scale.
 const LAYERS_OF_27B: usize = 62;
 
+/// Architecture `gemma-embedding`: EmbeddingGemma (Google 2025). Rows see later ones too; matrices follow the pooling.
+pub(super) const EMBEDDING: Family =
+    Family { name: "gemma-embedding", harmless: &["attention.causal"], graph: embedding };
+
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let cap = keys.positive_or_zero("final_logit_softcapping")?;
+    let (ctx, x) = layers(c, keys, tensors, [Mask::Causal, Mask::Window(0)])?;
+    Ok(match cap {
+        Some(cap) => ctx.capped_logits(x, cap),
+        None => ctx.logits(x),
+    })
+}
+
+fn embedding(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let mut dense = Vec::new();
+    let names = [
+        ("dense_2", "dense_2_feat_in", "dense_2_feat_out"),
+        ("dense_3", "dense_3_feat_in", "dense_3_feat_out"),
+    ];
+    let mut inputs = c.embedding_length;
+    for (name, from, to) in names.into_iter().filter(|(name, ..)| tensors(&format!("{name}.weight"))) {
+        let found = keys.size_or(from, inputs)?;
+        if found != inputs {
+            return Err(keys.bad(from, found, inputs.to_string()));
+        }
+        inputs = keys.size_or(to, c.embedding_length)?;
+        dense.push((name, inputs));
+    }
+    let (mut ctx, x) = layers(c, keys, tensors, [Mask::Full, Mask::Around(0)])?;
+    ctx.dense = dense;
+    let x = ctx.global_norm("result_norm", x, "output_norm"); // [rows, hidden]
+    Ok(ctx.embeddings(x, Activation::Identity))
+}
+
+/// The rows after the last layer, `[rows, hidden]`. The masks are those of global and local layers, whose size is the file's
+/// window.
+fn layers<'a>(
+    c: &'a Config,
+    keys: &mut Keys<'_>,
+    tensors: Tensors<'a>,
+    [of_global, of_local]: [Mask; 2],
+) -> Result<(GraphContext<'a>, ValueId), Error> {
     let hidden = c.embedding_length;
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let mut global =
         Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
+    global.mask = of_global;
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
@@ -48,8 +90,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         rope.theta = if keys.has("rope.freq_base") { rope.theta } else { theta };
     }
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
-    let local = Attention { window: Some(window), rope, ..global.clone() };
-    let cap = keys.positive_or_zero("final_logit_softcapping")?;
+    let mask = of_local.with_size(window).unwrap_or(of_local);
+    let local = Attention { mask, rope, ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]
@@ -60,8 +102,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             Ok(feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
         })?; // [rows, hidden]
     }
-    Ok(match cap {
-        Some(cap) => ctx.capped_logits(x, cap),
-        None => ctx.logits(x),
-    })
+    Ok((ctx, x))
 }

@@ -1,7 +1,7 @@
 //! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a sliding window; each head has a sink; all matrices,
 //! those of experts included, have biases.
 
-use graph::{Activation, Glu, Graph, Pairing};
+use graph::{Activation, Glu, Graph, Mask, Pairing};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM};
@@ -25,7 +25,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let global = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let window = keys.size("attention.sliding_window", "the window of every second layer")?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 2, c.block_count)?;
-    let local = Attention { window: Some(window), ..global.clone() };
+    let local = Attention { mask: Mask::Window(window), ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

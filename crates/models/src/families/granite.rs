@@ -1,22 +1,26 @@
-//! Architectures `granite` and `granitemoe`: Granite 3 and 4, dense and with experts (IBM 2024). Embeddings, the outputs of
+//! Architectures `granite`, `granitemoe` and `granitehybrid`: Granite 3 and 4, dense, with experts and with layers of Mamba 2
+//! (IBM 2024). Embeddings, the outputs of
 //! attention and feed-forward network, and logits are scaled.
 
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Moe, PRE_NORM, Scaling, feed_forward};
+use crate::blocks::{Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, Scaling, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 pub(super) const GRANITE: Family = Family { name: "granite", harmless: &[], graph };
 pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: &[], graph };
+pub(super) const GRANITEHYBRID: Family = Family { name: "granitehybrid", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let shared = keys.count("expert_shared_feed_forward_length")?;
     let moe = Moe::read(keys)?.map(|moe| Moe { shared, ..moe });
-    let mut attention = Attention::read(c, keys, Pairing::Interleaved, SCALINGS)?;
+    let is_hybrid = c.architecture == GRANITEHYBRID.name;
+    let read = if is_hybrid { Attention::read_hybrid } else { Attention::read };
+    let mut attention = read(c, keys, Pairing::Interleaved, SCALINGS)?;
     attention.scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
     // Granite uses the key as a switch.
     let has_positions = keys.flag_or("rope.scaling.finetuned", true)?;
@@ -25,7 +29,9 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let what = "the divisor of the logits";
     let logit_scale =
         keys.positive_or_zero("logit_scale")?.ok_or_else(|| keys.missing("logit_scale", what))?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let eps = keys.rms_epsilon()?;
+    let mamba = if is_hybrid { Some(Mamba::read(keys, eps)?) } else { None };
+    let mut ctx = GraphContext::new(c, eps, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     if let Some(factor) = embedding_scale {
@@ -36,7 +42,11 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         false => attention.rope = None,
     }
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = layer.build(&mut ctx, il, x, &attention, |ctx, h| match &moe {
+        let mixer: &dyn Mixer = match &mamba {
+            Some(mamba) if attention.kv_heads[il] == 0 => mamba,
+            _ => &attention,
+        };
+        x = layer.build(&mut ctx, il, x, mixer, |ctx, h| match &moe {
             None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
             Some(moe) => moe.mix(ctx, il, h, ffn),
         })?; // [rows, hidden]

@@ -1,7 +1,9 @@
 //! The supported families, one file each.
 
+mod bert;
 mod command_r;
 mod deepseek2;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma4;
@@ -10,13 +12,18 @@ mod glm4moe;
 mod gpt_oss;
 mod granite;
 mod hunyuan_moe;
+mod lfm2;
 mod llama;
+mod mamba2;
 mod minimax_m2;
+mod modern_bert;
+mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod smollm3;
 mod stablelm;
@@ -36,6 +43,9 @@ static FAMILIES: &[Family] = &[
     qwen3::QWEN3,
     qwen3::QWEN3VL,
     qwen3moe::FAMILY,
+    qwen35::QWEN35,
+    qwen35::QWEN35MOE,
+    qwen35::QWEN3NEXT,
     gemma2::FAMILY,
     gemma3::FAMILY,
     gemma4::FAMILY,
@@ -55,7 +65,18 @@ static FAMILIES: &[Family] = &[
     glm4moe::FAMILY,
     minimax_m2::FAMILY,
     hunyuan_moe::FAMILY,
+    lfm2::LFM2,
+    lfm2::LFM2MOE,
+    mamba2::FAMILY,
+    granite::GRANITEHYBRID,
+    falcon_h1::FAMILY,
+    nemotron_h::NEMOTRON_H,
+    nemotron_h::NEMOTRON_H_MOE,
 ];
+
+/// Those whose result is embeddings.
+static ENCODERS: &[Family] =
+    &[bert::BERT, bert::NOMIC_BERT, bert::JINA_BERT_V2, modern_bert::FAMILY, gemma3::EMBEDDING];
 
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]
@@ -65,7 +86,7 @@ pub struct Family {
     /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
     /// computation.
     pub harmless: &'static [&'static str],
-    /// Builds the graph from tokens to logits and reads all keys that it depends on.
+    /// Builds the graph from tokens to logits or embeddings and reads all keys that it depends on.
     pub(crate) graph: Build,
 }
 
@@ -73,8 +94,13 @@ type Build = fn(&Config, &mut Keys<'_>, Tensors<'_>) -> Result<Graph, Error>;
 
 impl Family {
     /// All families.
-    pub fn all() -> impl ExactSizeIterator<Item = &'static Family> {
-        FAMILIES.iter()
+    pub fn all() -> impl Iterator<Item = &'static Family> {
+        FAMILIES.iter().chain(ENCODERS)
+    }
+
+    /// Whether its models compute logits, and not only embeddings.
+    pub fn is_decoder(&self) -> bool {
+        FAMILIES.iter().any(|family| family.name == self.name)
     }
 
     /// The family of an architecture name, if supported.

@@ -2,7 +2,7 @@
 //! preceding them; queries and keys are normed over all heads. OLMo 3 has a sliding window in three of four layers, whose
 //! RoPE is not scaled.
 
-use graph::{Activation, Graph, Pairing, Rope};
+use graph::{Activation, Graph, Mask, Pairing, Rope};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, QkNorm, feed_forward};
@@ -20,7 +20,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let is_local = keys.pattern("attention.sliding_window_pattern", 4, c.block_count)?;
     let theta = keys.positive_or("rope.freq_base_swa", global.rope.map_or(10_000.0, |rope| rope.theta))?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, yarn: None, magnitude: 1.0, ..rope });
-    let local = Attention { window: Some(window), rope, ..global.clone() };
+    let local = Attention { mask: Mask::Window(window), rope, ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

@@ -4,13 +4,13 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, QkNorm, feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, QkNorm, feed_forward, labels};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",
-    // The pooling of embedding models, which comes after everything computed here.
-    harmless: &["pooling_type"],
+    // Pooling and labels of embedding models and rerankers, which come after everything else.
+    harmless: &["pooling_type", "classifier.output_labels"],
     graph,
 };
 
@@ -25,7 +25,9 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let attention =
         Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+    let labels = labels(keys)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    ctx.labels = labels;
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {

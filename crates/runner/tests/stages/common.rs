@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use backend::Weight;
-use graph::{Builder, Graph, Store, StoreId};
+use graph::{Builder, Graph, Mask, Store, StoreId};
 use quant::Format;
 
 pub(crate) const COLS: usize = 8;
@@ -14,8 +14,8 @@ pub(crate) const WINDOW: usize = 20;
 /// The KV store of a layer.
 #[derive(Clone, Copy)]
 pub(crate) enum Kv {
-    /// Its own store, with this window.
-    Own(Option<usize>),
+    /// Its own store, with this mask.
+    Own(Mask),
     /// The store of another layer, read only.
     Of(usize),
 }
@@ -37,7 +37,7 @@ pub(crate) fn model(layers: &[Kv]) -> (Graph, HashMap<String, Weight>) {
             Kv::Of(_) => (None, None),
         };
         let store = match *kv {
-            Kv::Own(window) => g.store(Store { heads: 2, k_dim: 4, v_dim: 4, window }),
+            Kv::Own(mask) => g.store(Store { heads: 2, k_dim: 4, v_dim: 4, mask }),
             Kv::Of(other) => stores[other],
         };
         stores.push(store);
@@ -61,5 +61,5 @@ pub(crate) fn model(layers: &[Kv]) -> (Graph, HashMap<String, Weight>) {
 }
 
 pub(crate) fn dense() -> (Graph, HashMap<String, Weight>) {
-    model(&[Kv::Own(None); LAYERS])
+    model(&[Kv::Own(Mask::Causal); LAYERS])
 }

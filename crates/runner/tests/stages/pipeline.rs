@@ -5,21 +5,21 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
-    Outputs, PAGE, Program, Sequence, Step, Taps, Ticket, Weight, Weights,
+    Outputs, PAGE, Program, Sequence, Slots, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
-use graph::Graph;
+use graph::{Graph, Mask};
 use runner::Pipeline;
 
 use crate::common::{COLS, Kv, LAYERS, VOCAB, WINDOW, dense, model};
 
 fn windowed() -> (Graph, HashMap<String, Weight>) {
     model(&[
-        Kv::Own(Some(WINDOW)),
-        Kv::Own(None),
-        Kv::Own(Some(WINDOW)),
-        Kv::Own(Some(PAGE + 1)),
-        Kv::Own(None),
+        Kv::Own(Mask::Window(WINDOW)),
+        Kv::Own(Mask::Causal),
+        Kv::Own(Mask::Window(WINDOW)),
+        Kv::Own(Mask::Chunk(PAGE + 1)),
+        Kv::Own(Mask::Causal),
     ])
 }
 
@@ -50,7 +50,7 @@ fn run(
         // A window frees pages that no row sees any more; other groups keep theirs.
         let tables = |past: usize, pages: [u32; 3]| {
             let tables = graph.groups().iter().map(|group| {
-                let first = group.first_visible(past) / PAGE;
+                let first = group.mask.first_visible(past) / PAGE;
                 BlockTable { first, pages: pages[first..].to_vec() }
             });
             tables.collect::<Arc<[BlockTable]>>()
@@ -60,6 +60,7 @@ fn run(
             n_past,
             len,
             tables: tables(n_past, pages),
+            slots: Slots::default(),
         });
         let rows = rows_a + rows_b;
         let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32).collect();
@@ -115,7 +116,7 @@ fn only_tapped_values_can_be_read() {
 /// Layer 3 reads the keys and values of layer 1, so they must be in the same stage.
 #[test]
 fn layers_that_share_a_store_stay_together() {
-    let own = Kv::Own(None);
+    let own = Kv::Own(Mask::Causal);
     let (graph, weights) = model(&[own, own, own, Kv::Of(1), own]);
     let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
     for layers in [vec![2, 3], vec![1, 2, 2]] {
@@ -148,7 +149,7 @@ fn stages_must_cover_all_layers() {
 #[test]
 fn memory_is_the_sum_of_all_stages() {
     let (graph, weights) = windowed();
-    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], slots: 0, format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
     let backend = pipeline(&[2, 1, 2], reference);
     let needed =

@@ -1,9 +1,9 @@
 //! Invalid input that backends must refuse, with the right error.
 
 use backend::{
-    BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Step, Taps, Weight,
+    BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Slots, Step, Taps, Weight,
 };
-use graph::Store;
+use graph::{Mask, Store};
 use quant::Format;
 
 use super::Make;
@@ -36,7 +36,8 @@ pub fn steps_must_fit(make: Make<'_>) {
     let mut program = net.compile(y, make()).expect("a good graph");
     let step = |tokens: Vec<u32>, tables: Vec<BlockTable>| {
         let n_past = tables.first().map_or(0, |table| table.positions().start);
-        let sequences = vec![Sequence { n_past, len: tokens.len(), tables: tables.into() }];
+        let sequences =
+            vec![Sequence { n_past, len: tokens.len(), tables: tables.into(), slots: Slots::default() }];
         Step::new(tokens, sequences, vec![OutputRow::logits(0)]).expect("a consistent step")
     };
     for (bad, why) in [
@@ -83,10 +84,10 @@ pub fn the_kv_layout_must_match_the_graph(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 1, &[1.0]);
     let y = net.attention("y", [x, x, x], store(1, 1, 1), 1, 1.0);
-    let y = net.attention("z", [y, x, x], Store { window: Some(3), ..store(1, 1, 1) }, 1, 1.0);
+    let y = net.attention("z", [y, x, x], Store { mask: Mask::Window(3), ..store(1, 1, 1) }, 1, 1.0);
     let y = net.graph.output_rows("outputs", y);
     let graph = net.graph.finish(y);
-    let kv_layout = KvLayout { n_ctx: 64, pages: vec![2], format: KvFormat::F16 };
+    let kv_layout = KvLayout { n_ctx: 64, pages: vec![2], slots: 0, format: KvFormat::F16 };
     let error = make().load(&graph, &net.weights, &kv_layout).err();
     assert_eq!(error, Some(Error::Stores { found: 1, expected: 2 }));
 }

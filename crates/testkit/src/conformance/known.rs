@@ -1,7 +1,7 @@
 //! Hand-computed answers.
 
 use backend::{Bucket, KvFormat, OutputRow, Sequence, Step, Taps};
-use graph::{Activation, LongFactors, Pairing, Rope, Score, Store, Yarn};
+use graph::{Activation, LongFactors, Mask, Pairing, Rope, Score, Store, Yarn};
 
 use super::Make;
 use super::net::{Net, close, rows, sequence, store};
@@ -190,7 +190,7 @@ pub fn attention_caps_scores(make: Make<'_>) {
         let q = net.input("q", 3, &[x(100.0), x(100.0), x(-100.0)].concat());
         let k = net.input("k", 3, &[x(0.0), x(20.0), x(0.0)].concat());
         let v = net.input("v", 3, &[x(4.0), x(8.0), x(4.0)].concat());
-        let score = Score { scale: 0.5, cap: Some(1.0), sinks: None };
+        let score = Score { scale: 0.5, cap: Some(1.0), sinks: None, alibi: None };
         let y = net.attention("y", [q, k, v], store(1, dim, dim), 1, score);
         let found = net.run(y, make(), &[sequence(0, 2), sequence(2, 1)]);
         let e = std::f32::consts::E;
@@ -303,30 +303,52 @@ pub fn scale_multiplies_by_a_factor(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(2)]), &expected, 0.0);
 }
 
-/// Zero queries weigh all visible positions equally, so row `p` is the mean of the values of the last three positions,
-/// in one step and position by position, across page boundaries.
-pub fn attention_respects_its_window(make: Make<'_>) {
+/// Zero queries weigh all visible positions equally, so that row `p` is the mean of the visible values.
+fn means(mask: Mask, format: KvFormat, make: Make<'_>, steps: &[Step]) -> Vec<f32> {
+    let mut net = Net::with_kv(3, format);
+    let zero = net.input("zero", 70, &[0.0; 70]);
+    let values: Vec<f32> = (0..70).map(|i| (3 * i) as f32).collect();
+    let v = net.input("v", 70, &values);
+    let y = net.attention("y", [zero, zero, v], Store { mask, ..store(1, 1, 1) }, 1, 1.0);
+    net.run(y, make(), steps)
+}
+
+/// The last three positions, or chunks of three, in one step and position by position, across page boundaries.
+pub fn attention_respects_its_mask(make: Make<'_>) {
+    // Of the values 3 p of the last three positions, and of those from the last multiple of three on.
+    let window = |p: i32| if p < 2 { 1.5 * p as f32 } else { (3 * p - 3) as f32 };
+    let chunk = |p: i32| (p / 3 * 9) as f32 + 1.5 * (p % 3) as f32;
+    let expected: [(Mask, Vec<f32>); 2] =
+        [(Mask::Window(3), (0..70).map(window).collect()), (Mask::Chunk(3), (0..70).map(chunk).collect())];
+    let steps: [Vec<Step>; 3] = [
+        vec![sequence(0, 64), sequence(64, 6)],
+        (0..70).map(|p| sequence(p, 1)).collect(),
+        vec![sequence(0, 31), sequence(31, 2), sequence(33, 37)],
+    ];
     for format in [KvFormat::F16, KvFormat::F32] {
-        let net = || {
-            let mut net = Net::with_kv(3, format);
-            let zero = net.input("zero", 70, &[0.0; 70]);
-            let values: Vec<f32> = (0..70).map(|i| (3 * i) as f32).collect();
-            let v = net.input("v", 70, &values);
-            let windowed = Store { window: Some(3), ..store(1, 1, 1) };
-            let y = net.attention("y", [zero, zero, v], windowed, 1, 1.0);
-            (net, y)
-        };
-        let expected: Vec<f32> =
-            (0..70).map(|p: i32| if p < 2 { 1.5 * p as f32 } else { (3 * p - 3) as f32 }).collect();
-        let steps: [Vec<Step>; 3] = [
-            vec![sequence(0, 64), sequence(64, 6)],
-            (0..70).map(|p| sequence(p, 1)).collect(),
-            vec![sequence(0, 31), sequence(31, 2), sequence(33, 37)],
-        ];
-        for steps in steps {
-            let (net, y) = net();
-            close(&net.run(y, make(), &steps), &expected, 1e-5);
+        for (mask, expected) in &expected {
+            for steps in &steps {
+                close(&means(*mask, format, make, steps), expected, 1e-5);
+            }
         }
+    }
+}
+
+/// All positions, and one position on both sides.
+pub fn attention_sees_later_rows(make: Make<'_>) {
+    let around = |p| {
+        if p == 0 {
+            1.5
+        } else if p == 69 {
+            205.5
+        } else {
+            (3 * p) as f32
+        }
+    };
+    for format in [KvFormat::F16, KvFormat::F32] {
+        let run = |mask| means(mask, format, make, &[sequence(0, 70)]);
+        close(&run(Mask::Full), &[103.5; 70], 1e-5);
+        close(&run(Mask::Around(3)), &(0..70).map(around).collect::<Vec<f32>>(), 1e-5);
     }
 }
 

@@ -7,7 +7,7 @@ use backend::{
     Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, PAGE, Program, Sequence, Step, Taps,
     Weight,
 };
-use graph::{Builder, Graph, Score, Store, ValueId, WeightId};
+use graph::{Builder, Graph, Mask, Score, Store, ValueId, WeightId};
 use quant::Format;
 use synth::Random;
 
@@ -26,7 +26,7 @@ impl Default for Net {
 }
 
 pub(super) fn store(heads: usize, k_dim: usize, v_dim: usize) -> Store {
-    Store { heads, k_dim, v_dim, window: None }
+    Store { heads, k_dim, v_dim, mask: Mask::Causal }
 }
 
 /// A step of one sequence, for a graph without stores: token `i` in row `i`, all rows are outputs.

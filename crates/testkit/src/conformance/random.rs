@@ -1,7 +1,7 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
-use graph::{Score, Store};
+use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Slots, Step};
+use graph::{Mask, Score, Store};
 use quant::Format;
 
 use super::Make;
@@ -134,25 +134,25 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
 
 /// Capped scores and sinks, with and without a window, in tiles, row by row and split over positions.
 pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) {
-    let steps = windowed_steps(130);
-    for (dims, window, format, cap, has_sinks) in [
-        (64, Some(130), KvFormat::F16, None, true),
-        (64, None, KvFormat::F16, Some(0.8), true),
-        (48, Some(130), KvFormat::F32, Some(0.8), false),
-        (10, None, KvFormat::F32, Some(0.8), true),
+    let steps = masked_steps(Mask::Window(130));
+    for (dims, mask, format, cap, has_sinks) in [
+        (64, Mask::Window(130), KvFormat::F16, None, true),
+        (64, Mask::Causal, KvFormat::F16, Some(0.8), true),
+        (48, Mask::Window(130), KvFormat::F32, Some(0.8), false),
+        (10, Mask::Causal, KvFormat::F32, Some(0.8), true),
     ] {
-        let store = Store { window, ..store(2, dims, dims) };
+        let store = Store { mask, ..store(2, dims, dims) };
         let score = |net: &mut Net| {
             let sinks = has_sinks.then(|| net.matrix("sinks", 1, &normal(SEED, "sinks", HEADS)));
-            Score { scale: 0.5, cap, sinks }
+            Score { scale: 0.5, cap, sinks, alibi: None }
         };
-        attention_by(make, oracle, store, format, score, &full_steps(window, &steps));
+        attention_by(make, oracle, store, format, score, &full_steps(mask, &steps));
     }
 }
 
-/// The steps as they are for stores with a window; otherwise two sequences that keep all pages.
-fn full_steps(window: Option<usize>, steps: &[Step]) -> Vec<Step> {
-    if window.is_some() {
+/// The steps as they are for stores that drop pages; otherwise two sequences that keep all pages.
+fn full_steps(mask: Mask, steps: &[Step]) -> Vec<Step> {
+    if mask.span().is_some() {
         return steps.to_vec();
     }
     let page = |i: u32| i * 7 % PAGES as u32;
@@ -165,38 +165,71 @@ fn full_steps(window: Option<usize>, steps: &[Step]) -> Vec<Step> {
     ]
 }
 
-/// Windows shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of
+/// Windows and chunks shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of
 /// the same steps.
-pub fn attention_with_windows(make: Make<'_>, oracle: Make<'_>) {
-    for (window, dims, format) in [
-        (1, 32, KvFormat::F32),
-        (24, 64, KvFormat::F16),
-        (130, 64, KvFormat::F16),
-        (600, 48, KvFormat::F16),
-        (2000, 32, KvFormat::F16),
+pub fn attention_with_masks(make: Make<'_>, oracle: Make<'_>) {
+    for (mask, dims, format) in [
+        (Mask::Window(1), 32, KvFormat::F32),
+        (Mask::Window(24), 64, KvFormat::F16),
+        (Mask::Window(130), 64, KvFormat::F16),
+        (Mask::Window(600), 48, KvFormat::F16),
+        (Mask::Window(2000), 32, KvFormat::F16),
+        (Mask::Chunk(1), 32, KvFormat::F32),
+        (Mask::Chunk(23), 64, KvFormat::F16),
+        (Mask::Chunk(128), 64, KvFormat::F16),
+        (Mask::Chunk(515), 10, KvFormat::F32),
     ] {
-        let windowed = Store { window: Some(window), ..store(2, dims, dims) };
-        attention_of(make, oracle, windowed, format, &windowed_steps(window));
+        let masked = Store { mask, ..store(2, dims, dims) };
+        attention_of(make, oracle, masked, format, &masked_steps(mask));
     }
 }
 
-/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages outside the window, which are
+/// Rows that see later ones: all rows of a sequence are in one step. Sequences of few and of many rows, over several
+/// chunks of positions.
+pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
+    let page = |i: u32| i * 7 % PAGES as u32;
+    let part = |len, pages: std::ops::Range<u32>| Sequence::uniform(0, len, 1, pages.map(page));
+    let steps = [
+        all_rows(vec![part(1, 0..1), part(560, 1..19), part(65, 24..27), part(40, 28..30)]),
+        all_rows(vec![part(1, 3..4), part(1, 0..1)]),
+        all_rows(vec![part(5, 7..8), part(2, 0..1)]),
+        all_rows(vec![part(600, 0..19)]),
+    ];
+    for (mask, dims, format) in [
+        (Mask::Full, 64, KvFormat::F32),
+        (Mask::Full, 10, KvFormat::F16),
+        (Mask::Full, 48, KvFormat::F16),
+        (Mask::Around(1), 32, KvFormat::F32),
+        (Mask::Around(8), 64, KvFormat::F16),
+        (Mask::Around(129), 32, KvFormat::F32),
+        (Mask::Around(2000), 10, KvFormat::F16),
+    ] {
+        attention_of(make, oracle, Store { mask, ..store(2, dims, dims) }, format, &steps);
+    }
+}
+
+/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages that no later row sees, which are
 /// reused at once.
-fn windowed_steps(window: usize) -> Vec<Step> {
+fn masked_steps(mask: Mask) -> Vec<Step> {
     let mut free: Vec<u32> = (0..PAGES as u32).rev().collect();
     let mut tables = [BlockTable::default(), BlockTable::default()];
     let (mut n_past, mut steps) = ([0, 0], Vec::new());
     for lens in [[64, 3], [97, 130], [1, 1], [190, 64], [33, 1], [200, 190], [1, 1], [1, 190], [64, 70]] {
         let mut sequences = Vec::new();
         for ((table, n_past), len) in tables.iter_mut().zip(&mut n_past).zip(lens) {
-            let first = (*n_past + 1usize).saturating_sub(window) / PAGE;
+            let first = mask.first_visible(*n_past) / PAGE;
             let gone = (first - table.first).min(table.pages.len());
             free.extend(table.pages.drain(..gone));
             table.first = first;
             while table.positions().end < *n_past + len {
                 table.pages.push(free.pop().expect("a free page"));
             }
-            sequences.push(Sequence { n_past: *n_past, len, tables: vec![table.clone()].into() });
+            sequences.push(Sequence {
+                n_past: *n_past,
+                len,
+                tables: vec![table.clone()].into(),
+                slots: Slots::default(),
+            });
             *n_past += len;
         }
         steps.push(all_rows(sequences));
@@ -204,10 +237,11 @@ fn windowed_steps(window: usize) -> Vec<Step> {
     steps
 }
 
-/// A step with all rows as outputs; its tokens are 0, 1, ….
+/// A step with all rows as outputs; its tokens are 0, 1, …, from `TOKENS` on again.
 fn all_rows(sequences: Vec<Sequence>) -> Step {
     let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
-    Step::new((0..rows).collect(), sequences, OutputRow::all(0..rows)).expect("a good step")
+    let tokens = (0..rows).map(|row| row % TOKENS as u32).collect();
+    Step::new(tokens, sequences, OutputRow::all(0..rows)).expect("a good step")
 }
 
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {

@@ -11,6 +11,7 @@ fn norm(make: Make<'_>, kind: NormKind, weight: Option<&[f32]>, expected: &[f32]
     let (x, eps) = match kind {
         NormKind::Rms => ([3.0, 4.0, 0.0, 5.0], 3.5),
         NormKind::Layer => ([1.0, 3.0, 4.0, 4.0], 3.0),
+        NormKind::L2 => ([3.0, 4.0, 0.0, 5.0], 11.0),
     };
     let mut net = Net::default();
     let x = net.input("x", 2, &[x, x].concat());
@@ -22,6 +23,12 @@ fn norm(make: Make<'_>, kind: NormKind, weight: Option<&[f32]>, expected: &[f32]
 /// Mean and variance per group; the weight repeats.
 pub fn layer_norm_subtracts_the_mean(make: Make<'_>) {
     norm(make, NormKind::Layer, Some(&[2.0, 4.0]), &[-1.0, 2.0, 0.0, 0.0]);
+}
+
+/// Both squared lengths of 25 plus 11 are 36.
+pub fn l2_norm_divides_by_the_length(make: Make<'_>) {
+    norm(make, NormKind::L2, None, &[0.5, 4.0 / 6.0, 0.0, 5.0 / 6.0]);
+    norm(make, NormKind::L2, Some(&[6.0, 3.0]), &[3.0, 2.0, 0.0, 2.5]);
 }
 
 /// Norms without a weight.
@@ -61,6 +68,9 @@ pub fn activations(make: Make<'_>) {
         (Activation::GeluTanh, [0.841_192, -0.045_402_3, 0.0, 200.0, 0.0]),
         (Activation::GeluSigmoid, [0.845_795_8, -0.064_341_4, 0.0, 200.0, 0.0]),
         (Activation::Sigmoid, [0.731_058_6, 0.119_202_9, 0.5, 1.0, 0.0]),
+        // ln(1 + e), ln(1 + e^-2), ln 2.
+        (Activation::Softplus, [1.313_261_7, 0.126_928, 0.693_147_2, 200.0, 0.0]),
+        (Activation::Relu, [1.0, 0.0, 0.0, 200.0, 0.0]),
         (Activation::Identity, [1.0, -2.0, 0.0, 200.0, -200.0]),
     ] {
         let x = [1.0, -2.0, 0.0, 200.0, -200.0];

@@ -1,13 +1,13 @@
 //! Rows are computed at other positions, or from other rows than those before them.
 
-use graph::Store;
+use graph::{Mask, Store};
 
 use super::Candidate;
 use super::diagnosis::{Diagnosis, Rank};
 use crate::oracle::Call;
 use crate::{Error, Matrix};
 
-/// The largest offset of positions and windows that is tried.
+/// The largest offset of positions and sizes of masks that is tried.
 const FAR: usize = 8;
 
 /// Positions up to which lost rows are tried.
@@ -41,7 +41,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     }
     if let Some((store, _)) = s.call.op.store() {
         let store = *s.oracle.graph.store(store);
-        windows(diagnosis, store, first);
+        masks(diagnosis, store, first);
         heads(diagnosis, store);
         stored_rows(diagnosis, first);
     }
@@ -75,24 +75,22 @@ fn restarted(s: &Candidate<'_>, first: usize, again: bool) -> Result<Matrix, Err
     Ok(Matrix::new(s.found.cols, data))
 }
 
-/// Another window. Without one, the first wrong row shows how far rows see.
-fn windows(diagnosis: &mut Diagnosis<'_>, store: Store, first: usize) {
+/// Another mask, or another size of it. Without a size, the first wrong row shows how far rows see.
+fn masks(diagnosis: &mut Diagnosis<'_>, store: Store, first: usize) {
     let s = diagnosis.candidate;
-    let others = match store.window {
-        None => vec![(Rank::Estimated, Some(first).filter(|&first| first > 0))],
+    let mut others = vec![(Rank::Known, Mask::Causal), (Rank::Known, Mask::Full)];
+    match store.mask.size() {
+        None => others.push((Rank::Estimated, Mask::Window(first.max(1)))),
         Some(own) => {
-            let near = (own.saturating_sub(FAR).max(1)..=own + FAR).filter(|&window| window != own);
-            let near = near.map(|window| (Rank::Estimated, Some(window)));
-            [(Rank::Known, None)].into_iter().chain(near).collect()
+            let kinds = [Mask::Window(own), Mask::Chunk(own), Mask::Around(own)];
+            others.extend(kinds.map(|mask| (Rank::Known, mask)));
+            let near = (own.saturating_sub(FAR).max(1)..=own + FAR).filter_map(|n| store.mask.with_size(n));
+            others.extend(near.map(|mask| (Rank::Estimated, mask)));
         }
-    };
-    for (rank, window) in others {
-        let call = Call { store: Some(Store { window, ..store }), ..s.call.clone() };
-        let [seen, expected] = [window, store.window].map(|window| match window {
-            Some(window) => format!("a window of {window}"),
-            None => "all positions up to their own".to_owned(),
-        });
-        diagnosis.try_call("wrong-window", rank, format!("rows see {seen}, not {expected}"), &call);
+    }
+    for (rank, mask) in others.into_iter().filter(|(_, mask)| *mask != store.mask) {
+        let call = Call { store: Some(Store { mask, ..store }), ..s.call.clone() };
+        diagnosis.try_call("wrong-mask", rank, format!("rows see {mask}, not {}", store.mask), &call);
     }
 }
 

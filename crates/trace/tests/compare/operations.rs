@@ -4,7 +4,7 @@
 
 use backend_reference::Reference;
 use gguf::{Metadata, Tensor};
-use graph::{Activation, Builder, Graph, Pairing, Rope, Store, ValueId};
+use graph::{Activation, Builder, Graph, Mask, Pairing, Rope, Store, ValueId};
 use quant::Format;
 use trace::{First, Matrix, Verdict};
 
@@ -21,7 +21,7 @@ const EXPERT_FFN: usize = 32;
 /// What a model may get wrong.
 #[derive(Clone, Copy)]
 struct Model {
-    window: Option<usize>,
+    mask: Mask,
     q_norm: bool,
     embedding_scale: f32,
     gate: Activation,
@@ -31,7 +31,7 @@ struct Model {
 
 /// The model as it should be.
 const RIGHT: Model = Model {
-    window: Some(7),
+    mask: Mask::Window(7),
     q_norm: true,
     embedding_scale: 8.0,
     gate: Activation::GeluTanh,
@@ -45,7 +45,7 @@ impl Model {
         let table = g.weight("table", 512, HIDDEN);
         let x = g.embed("embd", table);
         let x = g.scale("inp_scaled", x, self.embedding_scale);
-        let store = Store { heads: KV_HEADS, k_dim: HEAD, v_dim: HEAD, window: self.window };
+        let store = Store { heads: KV_HEADS, k_dim: HEAD, v_dim: HEAD, mask: self.mask };
         let store = g.store(store);
         let norm = g.weight("attn_norm", 1, HIDDEN);
         let y = g.rms_norm("attn_norm", x, norm, 1e-5);
@@ -179,16 +179,19 @@ fn experts_may_round_their_inputs() {
 }
 
 #[test]
-fn windows_are_measured() {
+fn masks_are_measured() {
     let bench = bench(Format::F32);
-    let with = |window| first(&bench, Model { window, ..RIGHT });
-    let wider = with(Some(8));
-    is(&wider, "kqv_out-0", "wrong-window", "a window of 8, not a window of 7");
+    let with = |mask| first(&bench, Model { mask, ..RIGHT });
+    let wider = with(Mask::Window(8));
+    is(&wider, "kqv_out-0", "wrong-mask", "a window of 8, not a window of 7");
     assert_eq!(wider.position, 7);
-    is(&with(Some(6)), "kqv_out-0", "wrong-window", "a window of 6, not a window of 7");
-    is(&with(None), "kqv_out-0", "wrong-window", "up to their own, not a window of 7");
-    is(&with(Some(12)), "kqv_out-0", "wrong-window", "a window of 12");
-    is(&with(Some(3)), "kqv_out-0", "wrong-window", "a window of 3");
+    is(&with(Mask::Window(6)), "kqv_out-0", "wrong-mask", "a window of 6, not a window of 7");
+    is(&with(Mask::Causal), "kqv_out-0", "wrong-mask", "up to their own, not a window of 7");
+    is(&with(Mask::Window(12)), "kqv_out-0", "wrong-mask", "a window of 12");
+    is(&with(Mask::Window(3)), "kqv_out-0", "wrong-mask", "a window of 3");
+    is(&with(Mask::Chunk(7)), "kqv_out-0", "wrong-mask", "chunks of 7, not a window of 7");
+    is(&with(Mask::Full), "kqv_out-0", "wrong-mask", "all positions, not a window of 7");
+    is(&with(Mask::Around(7)), "kqv_out-0", "wrong-mask", "3 positions on both sides, not a window of 7");
 }
 
 /// Attention over a store that another has written reads what that one wrote.
@@ -203,7 +206,7 @@ fn a_store_that_is_read_again_is_replayed() {
         Some(if name == "kqv_out-1" { Matrix::from_fn(x.rows, x.cols, of) } else { x })
     };
     let first = bench.compare(&bench.changed(&cpu, own), &reference).first.expect("a mistake");
-    is(&first, "kqv_out-1", "wrong-window", "a window of 1");
+    is(&first, "kqv_out-1", "wrong-mask", "a window of 1");
 }
 
 #[test]

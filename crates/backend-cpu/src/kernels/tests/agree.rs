@@ -2,12 +2,10 @@
 //! GEMM, `lanes/mod.rs` the vector operations.
 
 use backend::KvFormat;
-
-use super::calls::{MIXED, QUANTISED};
-use graph::{Activation, Glu, Map, NormKind, Pairing};
+use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
-use super::calls::{Attention, Calls};
+use super::calls::{Attention, Calls, MIXED, QUANTISED};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
 
@@ -123,9 +121,16 @@ fn attention_agrees() {
     for format in [KvFormat::F16, KvFormat::F32, MIXED, QUANTISED] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
             for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
-                for (window, cap) in [(None, None), (Some(5), Some(2.0)), (Some(300), None)] {
+                for (mask, cap) in [
+                    (Mask::Causal, None),
+                    (Mask::Window(5), Some(2.0)),
+                    (Mask::Window(300), None),
+                    (Mask::Chunk(70), None),
+                    (Mask::Full, Some(2.0)),
+                    (Mask::Around(40), None),
+                ] {
                     let shape =
-                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
+                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap };
                     alike(&format!("{shape:?}"), |calls| calls.attend(shape));
                 }
             }
@@ -141,10 +146,12 @@ fn attention_matches_its_formula() {
         Calls { kernels, side: Side::End(0) }.attend_exactly(shape)
     };
     for (rows, positions) in [(1, 1), (1, 545), (9, 530), (64, 1100), (100, 100)] {
-        for window in [None, Some(1), Some(2), Some(31), Some(32), Some(33), Some(513), Some(5000)] {
+        let windows = [1, 2, 31, 32, 33, 513, 5000];
+        let masks = windows.into_iter().flat_map(|n| [Mask::Window(n), Mask::Chunk(n), Mask::Around(n)]);
+        for mask in masks.chain([Mask::Causal, Mask::Full]) {
             for (heads, kv_heads, cap) in [(8, 2, None), (3, 3, Some(5.0)), (5, 1, None)] {
                 let (k_dim, v_dim, format) = (24, 20, KvFormat::F32);
-                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap };
                 beside_exact(&exact(shape), &format!("{shape:?}"), |calls| calls.attend(shape));
             }
         }

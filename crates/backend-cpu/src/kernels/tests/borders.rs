@@ -2,12 +2,10 @@
 //! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
-
-use super::calls::{MIXED, QUANTISED};
-use graph::{Activation, Glu, Map, NormKind, Pairing};
+use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
-use super::calls::{Attention, Calls};
+use super::calls::{Attention, Calls, MIXED, QUANTISED};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
 
@@ -77,19 +75,26 @@ fn attention(isa: Isa) {
             for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
                 for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {
                     let (k_dim, v_dim) = (71 - dim, dim);
-                    let (window, cap) = [(None, Some(9.0)), (Some(dim), None)][dim % 2];
+                    let (mask, cap) = [(Mask::Causal, Some(9.0)), (Mask::Window(dim), None)][dim % 2];
                     let shape =
-                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
+                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap };
                     everywhere(isa, dim == 19, |calls| calls.attend(shape));
                 }
             }
         }
         // Crosses the end of a chunk of positions.
         for (rows, positions) in [(1, 512), (5, 515), (2, 1100)] {
-            for window in [None, Some(40), Some(520)] {
+            for mask in [
+                Mask::Causal,
+                Mask::Window(40),
+                Mask::Window(520),
+                Mask::Chunk(90),
+                Mask::Full,
+                Mask::Around(70),
+            ] {
                 let (heads, kv_heads, k_dim, v_dim) = (4, 2, 24, 40);
                 let cap = None;
-                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap };
                 everywhere(isa, false, |calls| calls.attend(shape));
             }
         }

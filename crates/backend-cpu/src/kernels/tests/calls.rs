@@ -1,8 +1,8 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Sequence, Step, StoreLayout};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Sequence, Slots, Step, StoreLayout};
 use bytes::Bytes;
-use graph::{Glu, Group, Map, NormKind, Pairing, Score};
+use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
 
 use super::super::Kernels;
@@ -35,8 +35,8 @@ pub(super) struct Attention {
     pub(super) kv_heads: usize,
     pub(super) k_dim: usize,
     pub(super) v_dim: usize,
-    /// The sliding window, in positions.
-    pub(super) window: Option<usize>,
+    /// The visible positions.
+    pub(super) mask: Mask,
     /// Soft cap of scores.
     pub(super) cap: Option<f32>,
 }
@@ -128,9 +128,9 @@ impl Calls {
 
     /// `[rows, heads * v_dim]`. Pages that no row sees are freed and overwritten first.
     pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
-        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap } = shape;
-        let (pages, group) = (positions.div_ceil(PAGE), Group { window });
-        let store = graph::Store { heads: kv_heads, k_dim, v_dim, window };
+        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap } = shape;
+        let (pages, group) = (positions.div_ceil(PAGE), Group { mask });
+        let store = graph::Store { heads: kv_heads, k_dim, v_dim, mask };
         let layout = StoreLayout { store, pages, format };
         let mut store = guard::at(self.side, || Kv::new(&layout)).expect("enough memory");
         let k = self.values(positions * kv_heads * k_dim, 1);
@@ -142,18 +142,19 @@ impl Calls {
             (self.kernels.write_kv)(&mut store, 0, k, v, &step);
         };
         write(positions, &k, &v);
-        let first = group.first_visible(positions - rows) / PAGE;
+        let first = group.mask.first_visible(positions - rows) / PAGE;
         if first > 0 {
             let [k, v] = [k_dim, v_dim].map(|dim| vec![f32::NAN; first * PAGE * kv_heads * dim]);
             write(first * PAGE, &k, &v);
         }
         let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
-        let sequence = Sequence { n_past: positions - rows, len: rows, tables: [table].into() };
+        let tables = [table].into();
+        let sequence = Sequence { n_past: positions - rows, len: rows, tables, slots: Slots::default() };
         let step = Step::new(vec![0; rows], vec![sequence], Vec::new()).expect("a good step");
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
-        let score = Score { scale: 3.0, cap, sinks: None };
+        let score = Score { scale: 3.0, cap, sinks: None, alibi: None };
         let sinks = None;
         self.label(format_args!("{shape:?}"));
         Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| match &store {
@@ -175,7 +176,7 @@ impl Calls {
 
     /// The same attention by its formula in f64, with K and V in f32.
     pub(super) fn attend_exactly(&self, shape: Attention) -> Vec<f64> {
-        let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap } = shape;
+        let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap } = shape;
         let k = values(positions * kv_heads * k_dim, 1);
         let v = values(positions * kv_heads * v_dim, 2);
         let q = values(rows * heads * k_dim, 3);
@@ -184,7 +185,7 @@ impl Calls {
             for head in 0..heads {
                 let q = &q[(row * heads + head) * k_dim..][..k_dim];
                 let at = |p: usize| p * kv_heads + head * kv_heads / heads;
-                let seen = (0..=position).filter(|p| window.is_none_or(|window| position - p < window));
+                let seen = mask.visible(position, positions);
                 let powers: Vec<(usize, f64)> = seen
                     .map(|p| {
                         let dot =

@@ -1,13 +1,13 @@
-//! Sequences with windows, scheduled together on few pages, against each sequence alone with all its pages: the numbers
+//! Sequences with windows or states, scheduled together on few pages, against each sequence alone with all its pages: the numbers
 //! come from the reference backend both times, so every token must be the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Slots, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
-use graph::{Builder, Graph, Store};
+use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
 use quant::Format;
 use runner::ModelRunner;
 
@@ -15,22 +15,58 @@ use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
 
 const WIDTH: usize = 32;
 const VOCAB: usize = 40;
-const WINDOWS: [Option<usize>; 4] = [Some(40), None, Some(7), Some(40)];
+const WINDOWS: [Mask; 4] = [Mask::Window(40), Mask::Causal, Mask::Window(7), Mask::Chunk(40)];
 
-/// Layers of attention with these windows.
+/// Layers of attention with these masks.
 fn graph() -> Graph {
     let mut g = Builder::new();
     let table = g.weight("table", VOCAB, WIDTH);
     let norm = g.weight("norm", 1, WIDTH);
     let mut x = g.embed("embd", table);
-    for (layer, window) in WINDOWS.into_iter().enumerate() {
+    for (layer, mask) in WINDOWS.into_iter().enumerate() {
         let y = g.rms_norm(("norm", layer), x, norm, 1e-5);
         let [q, k, v] = ["q", "k", "v"].map(|name| {
             let weight = g.weight(format!("{name}{layer}"), WIDTH, WIDTH);
             g.linear((name, layer), y, weight)
         });
-        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, window });
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, mask });
         let a = g.attention(("a", layer), q, Some([k, v]), store, 2, 1.0);
+        x = g.add(("out", layer), a, x);
+        g.end_layer(x);
+    }
+    let x = g.output_rows("outputs", x);
+    let x = g.rms_norm("last", x, norm, 1e-5);
+    let logits = g.linear("logits", x, table);
+    g.finish(logits)
+}
+
+/// Layers of a convolution, linear attention and attention.
+fn recurrent() -> Graph {
+    let mut g = Builder::new();
+    let table = g.weight("table", VOCAB, WIDTH);
+    let norm = g.weight("norm", 1, WIDTH);
+    let mut x = g.embed("embd", table);
+    for layer in 0..2 {
+        let y = g.rms_norm(("norm", layer), x, norm, 1e-5);
+        let taps = g.weight(format!("taps{layer}"), WIDTH, 4);
+        let y = g.conv(("conv", layer), y, taps, None);
+        let [q, k, v] = ["q", "k", "v"].map(|name| {
+            let weight = g.weight(format!("{name}{layer}"), WIDTH, WIDTH);
+            g.linear((name, layer), y, weight)
+        });
+        let k = g.norm(("k_norm", layer), k, NormKind::L2, 16, None, 1e-5);
+        let [decay, beta] =
+            [("decay", Activation::Softplus), ("beta", Activation::Sigmoid)].map(|(name, act)| {
+                let weight = g.weight(format!("{name}{layer}"), 2, WIDTH);
+                let y = g.linear((if act == Activation::Sigmoid { "b" } else { "d" }, layer), y, weight);
+                g.act((name, layer), y, act)
+            });
+        let decay = g.scale(("log_decay", layer), decay, -0.2);
+        let heads = LinearHeads { heads: 2, k_heads: 2, is_tiled: false, scale: 1.0, is_delta: layer == 0 };
+        let a = g.op(("mixed", layer), Op::LinearAttention { q, k, v, decay, beta, skip: None, heads });
+        x = g.add(("sum", layer), a, x);
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, mask: Mask::Causal });
+        let a = g.attention(("a", layer), x, Some([x, x]), store, 2, 0.1);
         x = g.add(("out", layer), a, x);
         g.end_layer(x);
     }
@@ -52,9 +88,10 @@ fn file(graph: &Graph) -> Gguf {
     Gguf::from_bytes(bytes.into()).expect("a valid file")
 }
 
-/// The model with so many pages of each group, for steps of any rows.
-fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
-    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, format: KvFormat::F32 };
+/// The model with so many pages of each group and slots, for steps of any rows.
+fn runner(graph: &Graph, file: &Gguf, (pages, slots): (Vec<usize>, usize), rows: usize) -> ModelRunner {
+    let slots = if graph.state_values() > 0 { slots } else { 0 };
+    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, slots, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
     ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }
@@ -63,9 +100,9 @@ fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRu
 fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
     let pages = tokens.len().div_ceil(PAGE);
     let groups = graph.groups().len();
-    let mut runner = runner(graph, file, vec![pages; groups], tokens.len());
+    let mut runner = runner(graph, file, (vec![pages; groups], 1), tokens.len());
     let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
-    let sequence = Sequence { n_past: 0, len: tokens.len(), tables };
+    let sequence = Sequence { n_past: 0, len: tokens.len(), tables, slots: Slots::default() };
     let outputs = OutputRow::all(0..tokens.len() as u32);
     let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
     runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).filter_map(arg_max).collect()
@@ -88,9 +125,10 @@ fn together(
     jobs: &[Job],
 ) -> (Vec<Vec<u32>>, usize, usize) {
     let groups: Vec<_> = graph.groups().iter().copied().zip(pages.iter().copied()).collect();
-    let mut scheduler = Scheduler::new(limits, &groups);
+    let slots = KvLayout::new(graph, limits.n_ctx, limits.sequences, limits.n_batch, KvFormat::F32).slots;
+    let mut scheduler = Scheduler::new(limits, &groups, slots);
     let limits = scheduler.limits();
-    let mut runner = runner(graph, file, pages, limits.n_batch);
+    let mut runner = runner(graph, file, (pages, slots), limits.n_batch);
     let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
     let (mut events, mut preempted, mut reused) = (Vec::new(), 0, 0);
     for (number, job) in jobs.iter().enumerate() {
@@ -110,7 +148,7 @@ fn together(
         for chunk in plan.chunks {
             step_tokens.extend_from_slice(&chunk.tokens);
             let (n_past, len, tables) = (chunk.n_past, chunk.tokens.len(), chunk.tables);
-            sequences.push(Sequence { n_past, len, tables });
+            sequences.push(Sequence { n_past, len, tables, slots: chunk.slots });
             if chunk.is_last {
                 outputs.push(OutputRow::greedy(step_tokens.len() as u32 - 1));
                 last.push(chunk.id);
@@ -133,8 +171,21 @@ fn together(
 
 #[test]
 fn windows_change_no_token() {
-    let graph = graph();
-    let file = file(&graph);
+    // 198 tokens are kept of the second turn, and of the window of 7 positions from 160 on: enough before row 166, not
+    // before row 165.
+    no_token_changes(&graph(), 159 + 166);
+}
+
+/// The state after 159 tokens is the current one of the first turn. The third and fourth turn begin at the checkpoints of
+/// the prompts of 130 and of 167 tokens.
+#[test]
+fn states_change_no_token() {
+    no_token_changes(&recurrent(), 159 + 96 + 128);
+}
+
+/// Whether jobs on `graph` have the same tokens alone and together, and as turns of a chat that reuse so many tokens.
+fn no_token_changes(graph: &Graph, expected: usize) {
+    let file = file(graph);
     let prompt =
         |seed: u32, len: u32| (0..len).map(|i| (i * (seed + 3) + seed) % VOCAB as u32).collect::<Vec<_>>();
     // Continued by whole passes over all pages.
@@ -145,7 +196,7 @@ fn windows_change_no_token() {
             let prompt = tokens.len();
             let goal = prompt + 70;
             while tokens.len() < goal {
-                tokens.push(*alone(&graph, &file, &tokens).last().expect("one a token"));
+                tokens.push(*alone(graph, &file, &tokens).last().expect("one a token"));
             }
             Job { tokens, goal, prompt, sequence: None }
         })
@@ -155,9 +206,9 @@ fn windows_change_no_token() {
     assert!(distinct.len() > 5, "the model always says the same");
     for (sequences, n_batch, most) in [(4, 512, 100), (4, 20, 100), (2, 64, 100), (3, 33, 8)] {
         let limits = Limits { n_ctx: 200, sequences, n_batch, pages: most.min(28), logit_rows: n_batch };
-        let needed = KvLayout::new(&graph, 200, sequences, n_batch, KvFormat::F32);
+        let needed = KvLayout::new(graph, 200, sequences, n_batch, KvFormat::F32);
         let pages = needed.pages.into_iter().map(|pages| pages.min(most)).collect();
-        let (found, preempted, _) = together(&graph, &file, limits, pages, &jobs);
+        let (found, preempted, _) = together(graph, &file, limits, pages, &jobs);
         assert_eq!(preempted > 0, most == 8, "{preempted} were preempted");
         for (found, job) in found.iter().zip(&jobs) {
             assert_eq!(found, &job.tokens, "{sequences} sequences, {n_batch} rows");
@@ -168,12 +219,10 @@ fn windows_change_no_token() {
         |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt, sequence: Some(SequenceId(0)) };
     let turns = [turn(130, 160), turn(160, 199), turn(167, 199), turn(166, 180)];
     let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, pages: 7, logit_rows: 50 };
-    let pages = KvLayout::new(&graph, 200, 1, 50, KvFormat::F32).pages;
-    let turns_tokens = together(&graph, &file, limits, pages, &turns);
+    let pages = KvLayout::new(graph, 200, 1, 50, KvFormat::F32).pages;
+    let turns_tokens = together(graph, &file, limits, pages, &turns);
     for (found, turn) in turns_tokens.0.iter().zip(&turns) {
         assert_eq!(found, &jobs[1].tokens[..turn.goal]);
     }
-    // 198 tokens are kept of the second turn, and of the window of 7 positions from 160 on: enough before row 166, not
-    // before row 165.
-    assert_eq!(turns_tokens.2, 159 + 166);
+    assert_eq!(turns_tokens.2, expected);
 }

@@ -1,0 +1,54 @@
+//! Architecture `modern-bert`: ModernBERT (Warner et al. 2024). Norms have no biases and precede the blocks; the first of
+//! every three layers attends to the whole sequence, the others to a symmetric window, with a RoPE base of their own.
+
+use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, fused_feed_forward, labels};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const FAMILY: Family = Family { name: "modern-bert", harmless: &[], graph };
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let is_causal = keys.flag_or("attention.causal", true)?;
+    if is_causal {
+        return Err(keys.bad("attention.causal", "true, or no such key", "false"));
+    }
+    let global = Attention { mask: Mask::Full, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+    let window = keys.count("attention.sliding_window")?;
+    let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3, c.block_count)?;
+    let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
+    let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
+    let local = Attention { mask: Mask::Around(window), rope, ..global.clone() };
+    let act = activation(keys)?;
+    let rank_pool = match keys.count_or("classifier.pooling_type", 1)? {
+        1 => Pool::Mean,
+        _ => Pool::First,
+    };
+    let labels = labels(keys)?;
+    let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
+    (ctx.labels, ctx.rank_pool) = (labels, rank_pool);
+    let layer = Layer { norms_first_input: ctx.has("blk.0.attn_norm.weight"), ..PRE_NORM };
+
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let mut x = ctx.global_norm("inp_norm", x, "token_embd_norm");
+    for (il, ffn) in widths.into_iter().enumerate() {
+        let attention = if window > 0 && is_local[il] { &local } else { &global };
+        x = layer.build(&mut ctx, il, x, attention, |ctx, h| Ok(fused_feed_forward(ctx, il, h, ffn, act)))?;
+    } // [rows, hidden]
+    let x = ctx.global_norm("result_norm", x, "output_norm");
+    Ok(ctx.embeddings(x, Activation::GeluTanh))
+}
+
+/// The activation of the gate; llama.cpp takes names that it does not know as GELU, which are refused here.
+fn activation(keys: &mut Keys<'_>) -> Result<Activation, Error> {
+    let name = keys.string("hidden_activation")?.unwrap_or("gelu");
+    let act = match name {
+        "gelu" | "geglu" => Activation::GeluTanh,
+        "silu" | "swish" | "swiglu" => Activation::Silu,
+        _ => return Err(keys.bad("hidden_activation", name, "gelu, geglu, silu, swish or swiglu")),
+    };
+    keys.mark("hidden_activation", name);
+    Ok(act)
+}

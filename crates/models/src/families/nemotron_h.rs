@@ -1,0 +1,91 @@
+//! Architectures `nemotron_h` and `nemotron_h_moe`: Nemotron-H and Nemotron 3, dense and with experts (NVIDIA 2025). Each layer is
+//! Mamba 2, attention without positions, or a feed-forward network without gate.
+
+use graph::{Activation, Gating, Graph, ValueId};
+
+use super::Family;
+use crate::blocks::{
+    Attention, GraphContext, Mamba, Mixer, Moe, mixer_layer, relu_squared_feed_forward, shared_relu_squared,
+};
+use crate::{Config, Error, Keys, Tensors};
+
+const HARMLESS: &[&str] = &["rope.dimension_count", "rope.freq_base", "rope.scaling.finetuned"];
+
+pub(super) const NEMOTRON_H: Family = Family { name: "nemotron_h", harmless: HARMLESS, graph };
+pub(super) const NEMOTRON_H_MOE: Family = Family { name: "nemotron_h_moe", harmless: HARMLESS, graph };
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let layers = c.block_count;
+    let widths = keys.counts_per_layer("feed_forward_length", 0, layers)?;
+    let attention = Attention::read_without_rope(c, keys)?;
+    let moe = experts(keys)?;
+    let latent = keys.count("moe_latent_size")?;
+    let expert_widths = match &moe {
+        Some(moe) if !keys.has("expert_feed_forward_length") => {
+            widths.iter().map(|width| width / moe.router.used).collect()
+        }
+        _ => keys.counts_per_layer("expert_feed_forward_length", 0, layers)?,
+    };
+    let shared = keys.count("expert_shared_feed_forward_length")?;
+    let eps = keys.layer_norm_epsilon()?;
+    let eps = keys.positive_or("attention.layer_norm_rms_epsilon", eps)?;
+    let mamba = Mamba::read(keys, eps)?;
+    let mut ctx = GraphContext::new(c, eps, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for il in 0..layers {
+        let mixer: &dyn Mixer = if attention.kv_heads[il] == 0 { &mamba } else { &attention };
+        if widths[il] == 0 {
+            x = mixer_layer(&mut ctx, il, x, mixer); // [rows, hidden]
+            continue;
+        }
+        let residual = ctx.keep_output("l_inp_outputs", il, x);
+        let h = ctx.norm(("attn_norm", il), residual, "attn_norm"); // [rows, hidden]
+        let h = match &moe {
+            None => relu_squared_feed_forward(&mut ctx, il, h, widths[il]),
+            Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent])?,
+        };
+        x = ctx.g.add(("l_out", il), h, residual);
+        ctx.g.end_layer(x);
+    }
+    Ok(ctx.logits(x))
+}
+
+/// Experts of `width` hidden columns, on rows of `latent` columns if not 0, beside a network of `shared` hidden columns.
+fn mix(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    moe: &Moe,
+    [width, shared, latent]: [usize; 3],
+) -> Result<ValueId, Error> {
+    let hidden = ctx.hidden();
+    let logits = moe.logits(ctx, il, x);
+    let routes = moe.route(ctx, il, logits);
+    let through =
+        |ctx: &mut GraphContext<'_>, [name, tensor]: [&'static str; 2], x, [rows, cols]: [usize; 2]| {
+            if latent == 0 {
+                return x;
+            }
+            let weight = ctx.g.weight(format!("blk.{il}.{tensor}.weight"), rows, cols);
+            ctx.linear((name, il), x, weight)
+        };
+    let h = through(ctx, ["ffn_latent", "ffn_latent_down"], x, [latent, hidden]);
+    let h = moe.ungated_experts(ctx, il, h, routes, [width, if latent > 0 { latent } else { hidden }]);
+    let h = through(ctx, ["ffn_latent_out", "ffn_latent_up"], h, [hidden, latent]);
+    if shared == 0 {
+        return Ok(h);
+    }
+    let shared = shared_relu_squared(ctx, il, x, shared);
+    Ok(ctx.g.add(("ffn_out", il), h, shared))
+}
+
+fn experts(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
+    let Some(mut moe) = Moe::read(keys)? else { return Ok(None) };
+    moe.router.gating = Gating::Sigmoid;
+    moe.glu = Activation::Relu.into();
+    moe.read_norm(keys)?;
+    moe.read_scale(keys)?;
+    moe.read_groups(keys)?;
+    Ok(Some(moe))
+}

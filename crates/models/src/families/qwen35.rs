@@ -1,0 +1,86 @@
+//! Architectures `qwen35` and `qwen35moe`: Qwen 3.5 and 3.6, dense and with experts, and `qwen3next`: Qwen3-Next (Qwen Team
+//! 2025). Most layers are gated delta nets; the others have gated attention.
+
+use graph::{Activation, Gating, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{
+    Attention, DeltaNet, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM, QkNorm, check_sections,
+    feed_forward,
+};
+use crate::{Config, Error, Keys, Tensors};
+
+/// The size of a dense feed-forward network, which no layer has.
+const DENSE: &[&str] = &["feed_forward_length"];
+
+pub(super) const QWEN35: Family = Family { name: "qwen35", harmless: &[], graph: qwen35 };
+pub(super) const QWEN35MOE: Family = Family { name: "qwen35moe", harmless: DENSE, graph: qwen35 };
+pub(super) const QWEN3NEXT: Family = Family { name: "qwen3next", harmless: DENSE, graph: qwen3next };
+
+const LAYER: Layer = Layer { ffn_norm: "post_attention_norm", ..PRE_NORM };
+
+fn qwen35(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let attention = attention(c, keys)?;
+    check_sections(keys, &attention)?;
+    graph(c, keys, tensors, &attention, true)
+}
+
+fn qwen3next(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let attention = attention(c, keys)?;
+    graph(c, keys, tensors, &attention, false)
+}
+
+fn attention(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
+    let attention = Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    Ok(Attention { qk_norm: QkNorm::Head, is_gated: true, ..attention })
+}
+
+fn graph(
+    c: &Config,
+    keys: &mut Keys<'_>,
+    tensors: Tensors<'_>,
+    attention: &Attention,
+    is_tiled: bool,
+) -> Result<Graph, Error> {
+    let delta_net = DeltaNet::read(keys, is_tiled)?;
+    let by_interval = keys.pattern("full_attention_interval", 4, c.block_count)?;
+    let is_recurrent = match keys.has("attention.recurrent_layers") {
+        true => keys.pattern("attention.recurrent_layers", 0, c.block_count)?,
+        false => by_interval,
+    };
+    if let Some(il) = (0..c.block_count).find(|&il| !is_recurrent[il] && attention.kv_heads[il] == 0) {
+        return Err(keys.bad(
+            "attention.head_count_kv",
+            0,
+            format!("KV heads for layer {il}, which has attention"),
+        ));
+    }
+    let moe = experts(keys)?;
+    let widths = match &moe {
+        Some(moe) => moe.widths(keys, c.block_count)?,
+        None => keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?,
+    };
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for (il, ffn) in widths.into_iter().enumerate() {
+        let mixer: &dyn Mixer = if is_recurrent[il] { &delta_net } else { attention };
+        x = LAYER.build(&mut ctx, il, x, mixer, |ctx, h| match &moe {
+            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
+            Some(moe) => moe.mix(ctx, il, h, ffn),
+        })?; // [rows, hidden]
+    }
+    Ok(ctx.logits(x))
+}
+
+/// Experts beside a network that every row uses; their weights are renormalised probabilities.
+fn experts(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
+    let Some(mut moe) = Moe::read(keys)? else { return Ok(None) };
+    moe.router.gating = Gating::Softmax;
+    moe.router.renormalises = true;
+    moe.shared = match keys.count("expert_shared_feed_forward_length")? {
+        0 => keys.size("feed_forward_length", "the hidden size of the shared expert")?,
+        shared => shared,
+    };
+    Ok(Some(moe))
+}
