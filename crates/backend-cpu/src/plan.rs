@@ -227,12 +227,13 @@ impl Plan {
             }
             // The weights of a convolution and the rows before, or the state of two vectors of columns.
             Kind::Recurrent => {
-                let words = phase.items.iter().map(|&item| match bound.value(value_of(item)).op {
-                    Op::Conv { weight, .. } => bound.weight(weight).cols.saturating_mul(2 * CONV_COLUMNS),
-                    op => {
-                        let widest = op.inputs().map(|input| bound.value(input).cols).max();
-                        widest.unwrap_or(0).saturating_mul(2 * LANES)
+                let words = phase.items.iter().map(|&item| {
+                    let op = bound.value(value_of(item)).op;
+                    if let Op::Conv { weight, .. } = op {
+                        return bound.weight(weight).cols.saturating_mul(2 * CONV_COLUMNS);
                     }
+                    let widest = op.inputs().map(|input| bound.value(input).cols).max();
+                    widest.unwrap_or(0).saturating_mul(2 * LANES)
                 });
                 words.max().unwrap_or(0)
             }

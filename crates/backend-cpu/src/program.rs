@@ -385,28 +385,25 @@ impl CpuProgram {
             values: self.bound.graph().state_of(id),
             step,
         };
-        match self.bound.value(id).op {
-            Op::Conv { x, weight, bias } => {
-                let (weight, bias) =
-                    (self.weights.vector(weight), bias.map(|bias| self.weights.vector(bias)));
-                let x = self.result(x);
-                slots.by_columns(out, cols, CONV_COLUMNS.min(cols), |rows, tile, state| {
-                    let x = &x[rows.start * cols..rows.end * cols];
-                    (self.kernels.convolve)(Convolve { x, cols, weight, bias, tile, state });
-                });
-            }
-            Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
-                let inputs = [q, k, v, decay, beta].map(|x| (self.result(x), self.bound.value(x).cols));
-                let skip = skip.map(|skip| self.weights.vector(skip));
-                let (k_dim, v_dim) = (inputs[1].1 / heads.k_heads, cols / heads.heads);
-                slots.by_columns(out, cols, v_dim, |rows, tile, state| {
-                    let inputs = inputs.map(|(x, cols)| &x[rows.start * cols..rows.end * cols]);
-                    let skip = skip.map_or(0.0, |skip| skip[tile.cols().start / v_dim]);
-                    (self.kernels.linear_head)(LinearHead { inputs, skip, heads, k_dim, tile, state });
-                });
-            }
-            _ => unreachable!("a recurrent operation"),
+        let op = self.bound.value(id).op;
+        if let Op::Conv { x, weight, bias } = op {
+            let [weight, bias] = [Some(weight), bias].map(|weight| weight.map(|id| self.weights.vector(id)));
+            let (x, weight) = (self.result(x), weight.unwrap_or_default());
+            slots.by_columns(out, cols, CONV_COLUMNS.min(cols), |rows, tile, state| {
+                let x = &x[rows.start * cols..rows.end * cols];
+                (self.kernels.convolve)(Convolve { x, cols, weight, bias, tile, state });
+            });
+            return;
         }
+        let Op::LinearAttention { q, k, v, decay, beta, skip, heads } = op else { unreachable!("recurrent") };
+        let inputs = [q, k, v, decay, beta].map(|x| (self.result(x), self.bound.value(x).cols));
+        let skip = skip.map(|skip| self.weights.vector(skip));
+        let (k_dim, v_dim) = (inputs[1].1 / heads.k_heads, cols / heads.heads);
+        slots.by_columns(out, cols, v_dim, |rows, tile, state| {
+            let inputs = inputs.map(|(x, cols)| &x[rows.start * cols..rows.end * cols]);
+            let skip = skip.map_or(0.0, |skip| skip[tile.cols().start / v_dim]);
+            (self.kernels.linear_head)(LinearHead { inputs, skip, heads, k_dim, tile, state });
+        });
     }
 
     fn multiply(&self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {

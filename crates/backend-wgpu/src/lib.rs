@@ -79,6 +79,7 @@ impl Gpu {
         let format = kv_layout.format;
         if ![KvFormat::F16, KvFormat::F32].contains(&format) {
             let device = self.device.describe().device;
+            let format = format.to_string();
             return Err(Error::KvFormat { device, format, supported: "f16 or f32 for both K and V" });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;

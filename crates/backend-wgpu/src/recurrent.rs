@@ -1,7 +1,7 @@
 //! Passes of recurrent operations: convolution and linear attention, with their state.
 
 use backend::{Error, Remedy};
-use graph::{LinearHeads, Op, ValueId};
+use graph::{LinearHeads, Op, ValueId, WeightId};
 
 use crate::compile::Compiler;
 use crate::device::out_of_memory;
@@ -15,63 +15,73 @@ const LINEAR_COLS: usize = 32;
 /// Most elements per column of the state that a workgroup holds: four threads have up to 128 each.
 const MAX_STATE: usize = 512;
 
+/// A kernel with its parameters and buffers, and workgroups per sequence.
+type KernelCall = (Kernel, Vec<u32>, Vec<BufferId>, usize);
+
 impl Compiler<'_> {
     /// A convolution or a linear attention with result `y`.
     pub(crate) fn recurrent(&mut self, op: Op, y: ValueId) -> Result<(), Error> {
-        let (cols, state) = (self.cols(y), BufferId::State(y));
-        let values = self.bound.graph().state_of(y);
-        let sequences = self.inputs.sequences as u32;
-        let (kernel, params, buffers, groups) = match op {
-            Op::Conv { x, weight, bias } => {
-                let taps = self.bound.weight(weight).cols;
-                if taps > MAX_STATE {
-                    let what = "the taps of a convolution, which must fit in registers";
-                    return Err(out_of_memory(what, (taps * F32) as u64, Remedy::UseCpu));
-                }
-                let mut buffers = vec![self.slot(y), self.slot(x), state, self.vector(weight)?];
-                buffers.extend(bias.map(|bias| self.vector(bias)).transpose()?);
-                let mut params = [self.at(x), self.at(y)].as_flattened().to_vec();
-                params.extend([cols as u32, sequences, 0, 0]);
-                (Kernel::Conv { taps, biased: bias.is_some() }, params, buffers, cols.div_ceil(CONV_COLS))
-            }
-            Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
-                let LinearHeads { heads: n_heads, k_heads, is_tiled, scale, is_delta } = heads;
-                let (k_dim, v_dim) = (self.cols(k) / k_heads, cols / n_heads);
-                if k_dim > MAX_STATE {
-                    let what = "a column of the state of linear attention, which must fit in registers";
-                    return Err(out_of_memory(what, (k_dim * F32) as u64, Remedy::UseCpu));
-                }
-                let inputs = [q, k, v, decay, beta];
-                let mut params: Vec<u32> = inputs.iter().chain([&y]).flat_map(|&x| self.at(x)).collect();
-                params.extend([n_heads as u32, k_heads as u32, scale.to_bits(), sequences]);
-                let mut buffers = vec![self.slot(y)];
-                buffers.extend(inputs.map(|x| self.slot(x)));
-                buffers.push(state);
-                let skip = skip.map_or_else(Vec::new, |skip| self.bound.weight(skip).vector());
-                params.extend(skip.iter().map(|factor| factor.to_bits()));
-                params.resize(params.len().next_multiple_of(4), 0);
-                let kernel = kernels::LinearAttention {
-                    k_dim,
-                    v_dim,
-                    delta: is_delta,
-                    tiled: is_tiled,
-                    skips: skip.len().div_ceil(4),
-                };
-                (Kernel::LinearAttention(kernel), params, buffers, n_heads * v_dim.div_ceil(LINEAR_COLS))
-            }
-            _ => unreachable!("a recurrent operation"),
+        let (kernel, params, buffers, groups) = if let Op::Conv { x, weight, bias } = op {
+            self.conv(x, weight, bias, y)?
+        } else {
+            self.linear_attention(op, y)?
         };
-        // Each sequence reads and writes its state; at least one row has one.
-        let inputs: usize = op.inputs().map(|x| self.cols(x)).sum();
+        // Each sequence reads and writes its state; there is at least one.
+        let values = self.bound.graph().state_of(y);
+        let cols: usize = op.inputs().chain([y]).map(|x| self.cols(x)).sum();
         let cost = Cost {
             what: op.name().to_owned(),
             bytes: (2 * values * F32) as u64,
-            row_bytes: ((inputs + cols) * F32) as u64,
+            row_bytes: (cols * F32) as u64,
             row_multiply_adds: (3 * values) as u64,
             ..Cost::default()
         };
         let launch = self.launch(kernel, params, buffers, Grid { groups, each: Each::Sequence }, cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
         Ok(())
+    }
+
+    fn conv(
+        &mut self,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        y: ValueId,
+    ) -> Result<KernelCall, Error> {
+        let (taps, cols) = (self.bound.weight(weight).cols, self.cols(y));
+        if taps > MAX_STATE {
+            let what = "the taps of a convolution, which must fit in registers";
+            return Err(out_of_memory(what, (taps * F32) as u64, Remedy::UseCpu));
+        }
+        let mut buffers = vec![self.slot(y), self.slot(x), BufferId::State(y), self.vector(weight)?];
+        buffers.extend(bias.map(|bias| self.vector(bias)).transpose()?);
+        let mut params = [self.at(x), self.at(y)].as_flattened().to_vec();
+        params.extend([cols as u32, self.inputs.sequences as u32, 0, 0]);
+        let kernel = Kernel::Conv { taps, biased: bias.is_some() };
+        Ok((kernel, params, buffers, cols.div_ceil(CONV_COLS)))
+    }
+
+    fn linear_attention(&mut self, op: Op, y: ValueId) -> Result<KernelCall, Error> {
+        let Op::LinearAttention { q, k, v, decay, beta, skip, heads } = op else {
+            unreachable!("a recurrent operation")
+        };
+        let LinearHeads { heads, k_heads, is_tiled, scale, is_delta } = heads;
+        let (k_dim, v_dim) = (self.cols(k) / k_heads, self.cols(y) / heads);
+        if k_dim > MAX_STATE {
+            let what = "a column of the state of linear attention, which must fit in registers";
+            return Err(out_of_memory(what, (k_dim * F32) as u64, Remedy::UseCpu));
+        }
+        let inputs = [q, k, v, decay, beta];
+        let mut params: Vec<u32> = inputs.iter().chain([&y]).flat_map(|&x| self.at(x)).collect();
+        params.extend([heads as u32, k_heads as u32, scale.to_bits(), self.inputs.sequences as u32]);
+        let skip = skip.map_or_else(Vec::new, |skip| self.bound.weight(skip).vector());
+        params.extend(skip.iter().map(|factor| factor.to_bits()));
+        params.resize(params.len().next_multiple_of(4), 0);
+        let mut buffers = vec![self.slot(y)];
+        buffers.extend(inputs.map(|x| self.slot(x)));
+        buffers.push(BufferId::State(y));
+        let skips = skip.len().div_ceil(4);
+        let kernel = kernels::LinearAttention { k_dim, v_dim, delta: is_delta, tiled: is_tiled, skips };
+        Ok((Kernel::LinearAttention(kernel), params, buffers, heads * v_dim.div_ceil(LINEAR_COLS)))
     }
 }

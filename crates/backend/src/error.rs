@@ -1,7 +1,5 @@
 //! Errors of backends.
 
-use crate::KvFormat;
-
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -27,7 +25,7 @@ pub enum Error {
     Cut { layers: usize, at: usize, why: &'static str },
     /// A device has no kernels for the type of the KV cache.
     #[error("{device} has no KV cache of type {format}: use {supported}, or the CPU, which has every type")]
-    KvFormat { device: String, format: KvFormat, supported: &'static str },
+    KvFormat { device: String, format: String, supported: &'static str },
     /// An invalid step.
     #[error("step: {0}")]
     Step(String),

@@ -7,6 +7,7 @@
 //! ([`Rows::Output`]), and a number of columns fixed by the model. The graph also declares the state of sequences:
 //! KV [`Store`]s, in [`Group`]s that share a block table, and the state of recurrent operations ([`Graph::state_of`]).
 
+mod activation;
 mod builder;
 mod cost;
 mod cut;
@@ -22,13 +23,12 @@ mod vary;
 
 use std::collections::HashMap;
 
+pub use activation::{Activation, Glu};
 pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{
-    Activation, Gating, Glu, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score,
-};
+pub use op::{Gating, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
 pub use store::{Group, Mask, Store};
 pub use value::{Rows, Value, Weight};

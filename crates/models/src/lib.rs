@@ -74,19 +74,19 @@ impl Model {
             let block = name.strip_prefix("blk.").and_then(|name| name.split('.').next()?.parse().ok());
             block.is_some_and(|block: usize| (block_count..block_count + prediction_blocks).contains(&block))
         };
-        // The head that another task needs.
-        let is_of_head = |name: &str| {
-            model.config.pooling.is_some() && ["cls.", "output."].iter().any(|head| name.starts_with(head))
-                || family.name == "nomic-bert" && UNUSED.iter().any(|bias| name.ends_with(bias))
-                || name == "cls.output.weight" && family.is_decoder()
-        };
         // Scales of 4-bit activations, which no backend has.
         let is_of_input = |name: &str| {
             name.strip_suffix(".input_scale").is_some_and(|name| used.contains(&*format!("{name}.weight")))
         };
-        let is_unused = |name: &str| {
-            !used.contains(name) && !is_of_prediction(name) && !is_of_head(name) && !is_of_input(name)
+        // The head that another task needs.
+        let is_of_head = |name: &str| {
+            model.config.pooling.is_some() && ["cls.", "output."].iter().any(|head| name.starts_with(head))
+                || name == "cls.output.weight" && family.is_decoder()
         };
+        let is_known = |name: &str| {
+            used.contains(name) || is_of_prediction(name) || is_of_input(name) || is_of_head(name)
+        };
+        let is_unused = |name: &str| !is_known(name);
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
             Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),
@@ -108,9 +108,6 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     let found = || Value::String(name.to_owned()).to_string();
     Family::from_name(name).ok_or_else(|| Error::Architecture { found: found(), supported: Family::names() })
 }
-
-/// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.
-const UNUSED: [&str; 2] = ["ffn_up.bias", "ffn_down.bias"];
 
 /// What a graph computes.
 #[derive(Clone, Copy, Debug)]

@@ -241,7 +241,7 @@ fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usi
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let [weight, bias] = ["weight", "bias"].map(|part| format!("blk.{il}.attn_qkv.{part}"));
     let (weight, bias) = (ctx.g.weight(weight, all, cols), ctx.g.weight(bias, 1, all));
-    let x = ctx.g.linear(("wqkv", il), x, weight);
+    let x = ctx.linear(("wqkv", il), x, weight);
     let x = ctx.g.add_bias(("bqkv", il), x, bias); // [rows, all]
     let mut first = 0;
     [("Qcur_pre", rows[0]), ("Kcur_pre", rows[1]), ("Vcur", rows[2])].map(|(name, cols)| {

@@ -63,7 +63,7 @@ impl DeltaNet {
         }
         // By key head: its query, its key, its value heads and their gates.
         let weight = ctx.g.weight(fused, 2 * (k_cols + v_cols), hidden);
-        let all = ctx.g.linear(("mixed_qkvz", il), x, weight);
+        let all = ctx.linear(("mixed_qkvz", il), x, weight);
         let (width, values) = (self.width, v_cols / self.k_heads);
         let [q, k, v, z] = [
             ("query_mixed", 0, width),
@@ -83,7 +83,7 @@ impl DeltaNet {
             return [BETA, ALPHA].map(|linear| ctx.project(&linear, il, x, [hidden, heads]));
         }
         let weight = ctx.g.weight(format!("blk.{il}.ssm_ba.weight"), 2 * heads, hidden);
-        let both = ctx.g.linear(("mixed_ba", il), x, weight);
+        let both = ctx.linear(("mixed_ba", il), x, weight);
         let share = heads / self.k_heads;
         [("beta", 0), ("alpha", share)]
             .map(|(name, first)| ctx.g.slice((name, il), both, self.k_heads, first..first + share))

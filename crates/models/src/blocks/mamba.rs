@@ -54,7 +54,7 @@ impl Mixer for Mamba {
         let [z, xbc, dt] = [("z", 0..inner), ("xBC", inner..inner + mixed), ("dt_raw", inner + mixed..all)]
             .map(|(name, rows)| {
                 let weight = ctx.g.weight_rows(format!("blk.{il}.ssm_in.weight"), all, rows, hidden);
-                ctx.g.linear((name, il), x, weight)
+                ctx.linear((name, il), x, weight)
             });
         let kernel = ctx.g.weight(format!("blk.{il}.ssm_conv1d.weight"), mixed, taps);
         let bias = ctx.in_layers("ssm_conv1d.bias");

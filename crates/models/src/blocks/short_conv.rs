@@ -34,7 +34,7 @@ impl Mixer for ShortConv {
                 };
             let tensor = format!("blk.{il}.shortconv.in_proj.weight");
             let weight = ctx.g.weight_rows(tensor, 3 * hidden, first..first + hidden, hidden);
-            ctx.g.linear((name, il), x, weight)
+            ctx.linear((name, il), x, weight)
         });
         let bx = ctx.g.gate(("shortconv_bx", il), b, x, Activation::Identity);
         let kernel = ctx.g.weight(format!("blk.{il}.shortconv.conv.weight"), hidden, taps);

@@ -66,7 +66,7 @@ fn mix(
                 return x;
             }
             let weight = ctx.g.weight(format!("blk.{il}.{tensor}.weight"), rows, cols);
-            ctx.g.linear((name, il), x, weight)
+            ctx.linear((name, il), x, weight)
         };
     let h = through(ctx, ["ffn_latent", "ffn_latent_down"], x, [latent, hidden]);
     let h = moe.ungated_experts(ctx, il, h, routes, [width, if latent > 0 { latent } else { hidden }]);

@@ -2,12 +2,10 @@
 //! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
-
-use super::calls::{MIXED, QUANTISED};
 use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
-use super::calls::{Attention, Calls};
+use super::calls::{Attention, Calls, MIXED, QUANTISED};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
 
