@@ -21,7 +21,7 @@ SCALE_FIELDS = {
     Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208],
     Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0],
     Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.IQ1_S: [0], Type.IQ1_M: [], Type.TQ1_0: [52], Type.TQ2_0: [64],
-    Type.MXFP4: [],
+    Type.MXFP4: [], Type.NVFP4: [],
 }  # fmt: skip
 
 # F16 bits: ordinary numbers of either sign, and every extreme.
@@ -52,6 +52,10 @@ def block_bytes(kind: Type, rng: np.random.Generator) -> np.ndarray:
         # Every exponent.
         blocks = np.resize(blocks, (256, blocks.shape[1]))
         blocks[:, 0] = np.arange(256)
+    if kind == Type.NVFP4:
+        # Every scale.
+        blocks = np.resize(blocks, (64, blocks.shape[1]))
+        blocks[:, :4] = np.arange(256).reshape(64, 4)
     for field, offset in enumerate(SCALE_FIELDS[kind]):
         scales = np.roll(np.array(SCALES, dtype="<u2"), 5 * field)
         blocks[:, offset : offset + 2] = scales[:, None].view(np.uint8)

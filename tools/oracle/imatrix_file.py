@@ -10,15 +10,21 @@ CHUNKS, DATASET = 4, "made.txt"
 
 
 def write_gguf(path: Path, importance: dict[str, np.ndarray]) -> None:
+    one = lambda weights: ((weights * np.float32(CHUNKS))[None], np.full(1, CHUNKS))  # noqa: E731
+    write_sums(path, {name: one(weights) for name, weights in importance.items()}, CHUNKS, 512, DATASET)
+
+
+def write_sums(path: Path, sums: dict[str, tuple[np.ndarray, np.ndarray]], chunks: int, size: int, text: str) -> None:
+    """Sums of squares [matrices, columns] and counts [matrices] of each tensor."""
     writer = gguf.GGUFWriter(str(path), "")
     writer.kv_data[0].pop("general.architecture", None)
     writer.add_string("general.type", "imatrix")
-    writer.add_array("imatrix.datasets", [DATASET])
-    writer.add_uint32("imatrix.chunk_count", CHUNKS)
-    writer.add_uint32("imatrix.chunk_size", 512)
-    for name, weights in importance.items():
-        writer.add_tensor(f"{name}.in_sum2", (weights * np.float32(CHUNKS))[None])
-        writer.add_tensor(f"{name}.counts", np.full((1, 1), CHUNKS, np.float32))
+    writer.add_array("imatrix.datasets", [text])
+    writer.add_uint32("imatrix.chunk_count", chunks)
+    writer.add_uint32("imatrix.chunk_size", size)
+    for name, (squares, counts) in sums.items():
+        writer.add_tensor(f"{name}.in_sum2", squares.astype(np.float32))
+        writer.add_tensor(f"{name}.counts", counts.astype(np.float32)[:, None])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

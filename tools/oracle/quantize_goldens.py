@@ -19,7 +19,7 @@ from squared_error import FLOATS, squared_errors
 ROWS, COLUMNS = 64, 1024
 NAMES = (
     "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS "
-    "MXFP4 IQ3_XXS IQ3_S IQ2_XXS IQ2_XS IQ2_S IQ1_S IQ1_M TQ1_0 TQ2_0"
+    "MXFP4 IQ3_XXS IQ3_S IQ2_XXS IQ2_XS IQ2_S IQ1_S IQ1_M TQ1_0 TQ2_0 NVFP4"
 ).split()
 # llama.cpp refuses to quantise to them without an imatrix.
 NEEDS_IMPORTANCE = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"}

@@ -3,7 +3,7 @@
 import numpy as np
 
 FLOATS = {"F32", "F16", "BF16"}
-UNWEIGHTED = {"MXFP4", "TQ1_0", "TQ2_0"}
+UNWEIGHTED = {"MXFP4", "NVFP4", "TQ1_0", "TQ2_0"}
 SMALL = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"}
 
 

@@ -20,7 +20,7 @@ use backend::{BlockTable, PAGE, Sequence};
 use bytemuck::Zeroable;
 use graph::{Group, Score};
 
-use crate::kv::{Store, Stored};
+use crate::kv::{Pages, Stored};
 use crate::lanes::{LANES, Lanes, WithSimd, exp, softcap};
 use crate::memory::Line;
 use crate::pool::Tile;
@@ -38,8 +38,8 @@ thread_local! {
 
 /// The operands of one attention.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heads<'a, T> {
-    pub(crate) store: &'a Store<T>,
+pub(crate) struct Heads<'a, S> {
+    pub(crate) store: &'a S,
     /// The store's group and the group's index.
     pub(crate) group: (Group, usize),
     /// Sequence and position of each row.
@@ -54,12 +54,12 @@ pub(crate) struct Heads<'a, T> {
 }
 
 /// Computes a tile of the result: some rows, and all heads of one K/V head.
-pub(crate) struct Attend<'a, 't, T> {
-    pub(crate) heads: Heads<'a, T>,
+pub(crate) struct Attend<'a, 't, S> {
+    pub(crate) heads: Heads<'a, S>,
     pub(crate) tile: Tile<'t, f32>,
 }
 
-impl<T: Stored> WithSimd for Attend<'_, '_, T> {
+impl<S: Pages> WithSimd for Attend<'_, '_, S> {
     #[inline(always)]
     fn with_simd<L: Lanes>(mut self, lanes: L) {
         let share = self.heads.heads / self.heads.kv_heads;
@@ -129,15 +129,15 @@ struct Query {
 }
 
 /// Queries of one sequence and K/V head, in row order: `first` and `end` never decrease.
-struct Queries<'a, T> {
-    heads: &'a Heads<'a, T>,
+struct Queries<'a, S> {
+    heads: &'a Heads<'a, S>,
     table: &'a BlockTable,
     kv_head: usize,
     v_dim: usize,
     queries: &'a [Query],
 }
 
-impl<T: Stored> Queries<'_, T> {
+impl<S: Pages> Queries<'_, S> {
     #[inline(always)]
     fn attend<L: Lanes>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) {
         let (n, k_dim) = (self.queries.len(), self.k_dim());
@@ -235,29 +235,29 @@ impl<T: Stored> Queries<'_, T> {
         }
     }
 
-    /// Whether several tiles read a page, so that converting it once pays off.
+    /// Whether pages are packed, or several tiles read one, so that converting it once pays off.
     #[inline(always)]
     fn converts_pages<L: Lanes>(&self) -> bool {
-        size_of::<T>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
+        S::IS_PACKED || size_of::<S::Item>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
     }
 
     /// QK of the chunk at `chunk`: for each query, at least its visible positions.
     #[inline(always)]
     fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], converted: &mut [f32]) {
-        let keys = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).0.as_flattened();
-        let pages = self.pages(chunk);
+        let (store, pages) = (self.heads.store, self.pages(chunk));
+        let entry = |start| store.entry(self.table, self.kv_head, chunk + start);
         for start in pages.clone().step_by(PAGE) {
-            let data = keys(start);
+            let at = entry(start);
             // Prefetches the next page of K; during the last one, the first page of V.
             let ahead = match start + PAGE {
-                next if next < pages.end => bytes_of(keys(next)),
-                _ => bytes_of(self.heads.store.page(self.table, self.kv_head, chunk + pages.start).1),
+                next if next < pages.end => store.bytes(entry(next))[0],
+                _ => store.bytes(entry(pages.start))[1],
             };
             if self.converts_pages::<L>() {
-                let data = convert(lanes, data, ahead, converted);
+                let data = store.convert_keys(lanes, at, ahead, converted);
                 self.qk_page(lanes, &Page { data, start, chunk, ahead: None }, scores);
             } else {
-                self.qk_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores);
+                self.qk_page(lanes, &Page { data: store.keys(at), start, chunk, ahead: Some(ahead) }, scores);
             }
         }
     }
@@ -327,15 +327,16 @@ impl<T: Stored> Queries<'_, T> {
         converted: &mut [f32],
         pv_sums: &mut [f32],
     ) {
-        let values = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).1;
-        let pages = self.pages(chunk);
+        let (store, pages) = (self.heads.store, self.pages(chunk));
+        let entry = |start| store.entry(self.table, self.kv_head, chunk + start);
         for start in pages.clone().step_by(PAGE) {
-            let data = values(start);
-            let ahead = bytes_of(if start + PAGE < pages.end { values(start + PAGE) } else { data });
+            let at = entry(start);
+            let ahead = store.bytes(if start + PAGE < pages.end { entry(start + PAGE) } else { at })[1];
             if self.converts_pages::<L>() {
-                let data = convert(lanes, data, ahead, converted);
+                let data = store.convert_values(lanes, at, ahead, converted);
                 self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, pv_sums);
             } else {
+                let data = store.values(at);
                 self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, pv_sums);
             }
         }
@@ -425,24 +426,6 @@ impl<T: Stored> Queries<'_, T> {
 /// Grows to at least `len` elements.
 fn grow<E: Zeroable + Clone>(elements: &mut Vec<E>, len: usize) {
     elements.resize(len.max(elements.len()), E::zeroed());
-}
-
-/// Converts a page to f32 and prefetches as many values at `ahead`.
-#[inline(always)]
-fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
-    let converted = &mut to[..page.len()];
-    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, converted.as_chunks_mut::<{ 2 * LANES }>().0);
-    for (i, (from, to)) in from.iter().zip(to).enumerate() {
-        lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
-        let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
-        lanes.store_f32(T::widen(lanes, &from[0]), &mut to[0]);
-        lanes.store_f32(T::widen(lanes, &from[1]), &mut to[1]);
-    }
-    converted
-}
-
-fn bytes_of<T>(data: &[T]) -> *const u8 {
-    data.as_ptr().cast()
 }
 
 /// PV of `16 * R` columns from `col` on; prefetches the same columns at `ahead`.

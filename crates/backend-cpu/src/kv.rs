@@ -3,12 +3,15 @@
 //! K is transposed, `[dim][position in page]`, so that one vector holds the scores of neighbouring positions. V is
 //! `[position in page][dim]`.
 
+mod packed;
+
 use backend::{BlockTable, Error, KvFormat, PAGE, Step, StoreLayout};
 use half::f16;
 use quant::F16Le;
 use zerocopy::FromBytes;
 
 use crate::lanes::{LANES, Lanes, WithSimd};
+use packed::Side;
 
 #[cfg(not(all(test, unix)))]
 type Buffer<T> = Vec<T>;
@@ -21,6 +24,15 @@ type Buffer<T> = crate::tests::guard::Guarded<T>;
 pub(crate) enum Kv {
     F16(Store<f16>),
     F32(Store<f32>),
+    Packed(Packed),
+}
+
+/// K and V of types that attention converts first.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    keys: Side,
+    values: Side,
+    heads: usize,
 }
 
 /// K and V in type `T`: `[page][head]`, each entry one page of one head.
@@ -73,6 +85,11 @@ impl Kv {
         Ok(match layout.format {
             KvFormat::F16 => Kv::F16(Store::new(layout)?),
             KvFormat::F32 => Kv::F32(Store::new(layout)?),
+            _ => Kv::Packed(Packed {
+                keys: Side::new(layout, true)?,
+                values: Side::new(layout, false)?,
+                heads: layout.store.heads,
+            }),
         })
     }
 }
@@ -93,8 +110,169 @@ impl WithSimd for Write<'_> {
         match store {
             Kv::F16(store) => store.write(lanes, group, k, v, step),
             Kv::F32(store) => store.write(lanes, group, k, v, step),
+            Kv::Packed(store) => store.write(group, k, v, step),
         }
     }
+}
+
+/// Where attention finds pages of K and V. An entry is one page of one head.
+pub(crate) trait Pages: Sync {
+    type Item: Stored;
+
+    /// Whether pages have to be converted before they are read.
+    const IS_PACKED: bool;
+
+    /// The entry of `head` that holds `position`.
+    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize;
+
+    /// The first bytes of an entry of K and of V.
+    fn bytes(&self, entry: usize) -> [*const u8; 2];
+
+    /// K of an entry, `[dim][PAGE]`.
+    fn keys(&self, entry: usize) -> &[Self::Item];
+
+    /// V of an entry, `[PAGE][dim]`.
+    fn values(&self, entry: usize) -> &[Self::Item];
+
+    /// Converts K of an entry to f32; prefetches as much from `ahead` on.
+    fn convert_keys<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32];
+
+    /// The same of V.
+    fn convert_values<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32];
+}
+
+impl<T: Stored> Pages for Store<T> {
+    type Item = T;
+    const IS_PACKED: bool = false;
+
+    #[inline(always)]
+    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize {
+        table.slot(position).0 * self.heads + head
+    }
+
+    #[inline(always)]
+    fn bytes(&self, entry: usize) -> [*const u8; 2] {
+        [self.keys(entry).as_ptr().cast(), self.values(entry).as_ptr().cast()]
+    }
+
+    #[inline(always)]
+    fn keys(&self, entry: usize) -> &[T] {
+        &self.keys[entry * PAGE * self.k_dim..][..PAGE * self.k_dim]
+    }
+
+    #[inline(always)]
+    fn values(&self, entry: usize) -> &[T] {
+        &self.values[entry * PAGE * self.v_dim..][..PAGE * self.v_dim]
+    }
+
+    #[inline(always)]
+    fn convert_keys<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32] {
+        convert(lanes, self.keys(entry), ahead, to)
+    }
+
+    #[inline(always)]
+    fn convert_values<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32] {
+        convert(lanes, self.values(entry), ahead, to)
+    }
+}
+
+impl Packed {
+    #[inline(always)]
+    fn write(&mut self, group: usize, k: &[f32], v: &[f32], step: &Step) {
+        let rows = step.rows().count().max(1);
+        let [k_dim, v_dim] = [k, v].map(|x| x.len() / rows / self.heads);
+        for (row, (sequence, position)) in step.rows().enumerate() {
+            let (page, offset) = sequence.tables[group].slot(position);
+            for head in 0..self.heads {
+                let (entry, at) = (page * self.heads + head, row * self.heads + head);
+                self.keys.write(entry, offset, &k[at * k_dim..][..k_dim]);
+                self.values.write(entry, offset, &v[at * v_dim..][..v_dim]);
+            }
+        }
+    }
+}
+
+impl Pages for Packed {
+    type Item = f32;
+    const IS_PACKED: bool = true;
+
+    #[inline(always)]
+    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize {
+        table.slot(position).0 * self.heads + head
+    }
+
+    #[inline(always)]
+    fn bytes(&self, entry: usize) -> [*const u8; 2] {
+        [self.keys.bytes(entry), self.values.bytes(entry)]
+    }
+
+    fn keys(&self, _: usize) -> &[f32] {
+        unreachable!("packed pages are converted")
+    }
+
+    fn values(&self, _: usize) -> &[f32] {
+        unreachable!("packed pages are converted")
+    }
+
+    #[inline(always)]
+    fn convert_keys<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32] {
+        self.keys.unpack(lanes, entry, ahead, to)
+    }
+
+    #[inline(always)]
+    fn convert_values<'a, L: Lanes>(
+        &self,
+        lanes: L,
+        entry: usize,
+        ahead: *const u8,
+        to: &'a mut [f32],
+    ) -> &'a [f32] {
+        self.values.unpack(lanes, entry, ahead, to)
+    }
+}
+
+/// Converts a page to f32 and prefetches as many values at `ahead`.
+#[inline(always)]
+fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
+    let converted = &mut to[..page.len()];
+    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, converted.as_chunks_mut::<{ 2 * LANES }>().0);
+    for (i, (from, to)) in from.iter().zip(to).enumerate() {
+        lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
+        let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
+        lanes.store_f32(T::widen(lanes, &from[0]), &mut to[0]);
+        lanes.store_f32(T::widen(lanes, &from[1]), &mut to[1]);
+    }
+    converted
 }
 
 impl<T: Stored> Store<T> {
@@ -128,15 +306,6 @@ impl<T: Stored> Store<T> {
                 }
             }
         }
-    }
-
-    /// The page of `head` that holds `position`: K `[dim][PAGE]` and V `[PAGE][dim]`.
-    #[inline(always)]
-    pub(crate) fn page(&self, table: &BlockTable, head: usize, position: usize) -> (&[[T; PAGE]], &[T]) {
-        let (page, _) = table.slot(position);
-        let first = (page * self.heads + head) * PAGE;
-        let keys = &self.keys[first * self.k_dim..][..PAGE * self.k_dim];
-        (keys.as_chunks().0, &self.values[first * self.v_dim..][..PAGE * self.v_dim])
     }
 }
 

@@ -369,6 +369,10 @@ impl CpuProgram {
                 let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
+            Kv::Packed(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
+                (self.kernels.attend_packed)(Attend { heads, tile });
+            }
         });
     }
 

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Program, Sequence, Slots, Step, Taps,
-    Weight, first_needed_page,
+    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Program, Sequence, Slots, Step,
+    Taps, Weight, first_needed_page,
 };
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
@@ -215,8 +215,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(isa: Isa, format: Format, net: Net) -> Subject {
-        let kv = if format == Format::F32 { KvFormat::F32 } else { KvFormat::F16 };
+    fn new(isa: Isa, kv: KvFormat, net: Net) -> Subject {
         let mut subject = Subject { isa, net, kv, expected: Vec::new() };
         let (mut alone, groups) = (subject.compile(1), subject.groups().len());
         let logits = |s| {
@@ -339,18 +338,25 @@ fn run(
 
 /// `cases` random schedules of the graph `net` in each of `formats`.
 fn check(isa: Isa, formats: &[Format], net: fn(Format) -> Net, cases: u32) {
+    let kv = |format| if format == Format::F32 { KvFormat::F32 } else { KvFormat::F16 };
+    let formats: Vec<_> = formats.iter().map(|&format| (format, kv(format))).collect();
+    check_all(isa, &formats, net, cases);
+}
+
+/// The same with types of K and V.
+fn check_all(isa: Isa, formats: &[(Format, KvFormat)], net: fn(Format) -> Net, cases: u32) {
     if !isa.is_available() {
         let is_required = isa == Isa::Avx2 && std::env::var_os("RUSTORCH_REQUIRE_AVX2").is_some();
         assert!(!is_required, "this CPU has no {}", isa.name());
         eprintln!("skipped: this CPU has no {}", isa.name());
         return;
     }
-    for &format in formats {
-        let subject = Subject::new(isa, format, net(format));
+    for &(format, kv) in formats {
+        let subject = Subject::new(isa, kv, net(format));
         let config =
             Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() };
         let checked = TestRunner::new(config).run(&runs(), |plan| subject.check(&plan));
-        checked.unwrap_or_else(|wrong| panic!("{} {format}: {wrong}", isa.name()));
+        checked.unwrap_or_else(|wrong| panic!("{} {format} {kv}: {wrong}", isa.name()));
     }
 }
 
@@ -388,6 +394,17 @@ fn avx2_with_recurrent_layers() {
 #[test]
 fn avx2_with_windows_and_experts() {
     check(Isa::Avx2, &KINDS, newer, 4);
+}
+
+#[test]
+fn every_type_of_keys_and_values() {
+    use KvType::{BF16, F16, F32, Q4_0, Q8_0};
+    let pairs = [[F32, F16], [F16, BF16], [BF16, F32], [Q8_0, Q8_0], [Q4_0, Q4_0], [Q8_0, F16], [F16, Q4_0]];
+    let formats = pairs.map(|[k, v]| (Format::F32, KvFormat { k, v }));
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        check_all(isa, &formats, newer, 2);
+    }
+    check_all(Isa::Scalar, &formats[4..5], newer, 1);
 }
 
 /// Scalar code is slow.

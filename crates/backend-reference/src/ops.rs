@@ -89,7 +89,7 @@ pub(crate) fn compute(
             let of_column = value.cols / bound.value(gate).cols;
             let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, of_column));
             for ((y, gate), &up) in out.iter_mut().zip(gates).zip(result(up)) {
-                *y = gated(glu, f64::from(gate), f64::from(up)) as f32;
+                *y = glu.of(f64::from(gate), f64::from(up)) as f32;
             }
         }
         Op::Route { logits, bias, router } => {
@@ -111,7 +111,7 @@ pub(crate) fn compute(
                 *y = match map {
                     Map::Scale(factor) => factor * x,
                     Map::Softcap(cap) => softcap(f64::from(x), cap) as f32,
-                    Map::Act(act) => activation(act, f64::from(x)) as f32,
+                    Map::Act(act) => act.of(f64::from(x)) as f32,
                 };
             }
         }
@@ -192,45 +192,6 @@ pub(crate) fn compute(
     out
 }
 
-fn activation(act: Activation, x: f64) -> f64 {
-    match act {
-        Activation::Silu => x / (1.0 + (-x).exp()),
-        Activation::GeluTanh => {
-            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-            0.5 * x * (1.0 + inner.tanh())
-        }
-        Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
-        Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        // exp(x) overflows where the result is x.
-        Activation::Softplus => {
-            if x > 40.0 {
-                x
-            } else {
-                x.exp().ln_1p()
-            }
-        }
-        Activation::Relu => {
-            if x < 0.0 {
-                0.0
-            } else {
-                x
-            }
-        }
-        Activation::Identity => x,
-    }
-}
-
-fn gated(glu: Glu, gate: f64, up: f64) -> f64 {
-    match glu.limit.map(f64::from) {
-        None => activation(glu.act, gate) * up,
-        // NaN stays NaN.
-        Some(limit) => {
-            let gate = if gate > limit { limit } else { gate };
-            activation(glu.act, gate) * (up.clamp(-limit, limit) + 1.0)
-        }
-    }
-}
-
 /// The weights of the chosen experts; 0 for the others.
 fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     let x = f64s(logits);
@@ -244,7 +205,7 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     let weights = match router.gating {
         Gating::ChosenSoftmax => x.clone(),
         Gating::Softmax => softmax_over(&all),
-        Gating::Sigmoid => x.iter().map(|&x| activation(Activation::Sigmoid, x)).collect(),
+        Gating::Sigmoid => x.iter().map(|&x| Activation::Sigmoid.of(x)).collect(),
     };
     // NaN of either sign ranks highest. The sorts are stable, so the lower index of equal weights ranks first.
     let ranked = |rank: f64| if rank.is_nan() { f64::NAN } else { rank };
@@ -315,7 +276,7 @@ impl Experts<'_> {
             let mut gates = product(0, &x, gate.part(gate_of));
             let ups = product(1, &x, up.part(up_of));
             for (gate, &up) in gates.iter_mut().zip(&ups) {
-                *gate = gated(self.glu, f64::from(*gate), f64::from(up)) as f32;
+                *gate = self.glu.of(f64::from(*gate), f64::from(up)) as f32;
             }
             let downs = product(2, &gates, down.part(expert));
             for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {

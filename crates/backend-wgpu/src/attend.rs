@@ -151,7 +151,7 @@ impl Compiler<'_> {
         let cost = |what: &str| Cost {
             what: format!("{what} {heads} heads of {k_dim}, {kv_heads} of K/V"),
             row_bytes: (values_of_row * F32) as u64,
-            position_bytes: (kv_heads * (k_dim + v_dim) * layout.format.bytes()) as u64,
+            position_bytes: (kv_heads * layout.format.row_bytes(&layout.store)) as u64,
             pair_multiply_adds: values_of_row as u64,
             mask,
             ..Cost::default()

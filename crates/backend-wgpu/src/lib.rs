@@ -31,7 +31,7 @@ mod weights;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
     OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
@@ -76,6 +76,11 @@ impl Gpu {
     }
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
+        let format = kv_layout.format;
+        if ![KvFormat::F16, KvFormat::F32].contains(&format) {
+            let device = self.device.describe().device;
+            return Err(Error::KvFormat { device, format, supported: "f16 or f32 for both K and V" });
+        }
         let bound = BoundModel::new(graph, weights, kv_layout)?;
         ModelPlan::new(&self.device, bound, &mut lock(&self.formats))
     }

@@ -120,7 +120,7 @@ impl ModelPlan {
 /// Size in bytes of a store's keys (`dim` = `k_dim`) or values (`v_dim`), in the layout of `kernels/rope.wgsl`.
 fn store_bytes(layout: &StoreLayout, dim: usize) -> u64 {
     let values = [layout.pages, PAGE, layout.store.heads, dim.next_multiple_of(2)];
-    let bytes = layout.format.bytes() as u64;
+    let bytes = if is_kv_f32(layout) { 4 } else { 2 };
     values.iter().fold(bytes, |all, &factor| all.saturating_mul(factor as u64))
 }
 

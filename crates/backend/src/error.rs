@@ -1,5 +1,7 @@
 //! Errors of backends.
 
+use crate::KvFormat;
+
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -23,6 +25,9 @@ pub enum Error {
     /// The model cannot be split into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
     Cut { layers: usize, at: usize, why: &'static str },
+    /// A device has no kernels for the type of the KV cache.
+    #[error("{device} has no KV cache of type {format}: use {supported}, or the CPU, which has every type")]
+    KvFormat { device: String, format: KvFormat, supported: &'static str },
     /// An invalid step.
     #[error("step: {0}")]
     Step(String),

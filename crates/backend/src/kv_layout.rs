@@ -8,22 +8,92 @@ use crate::{Error, MemoryKind, Remedy};
 /// Positions per page.
 pub const PAGE: usize = 32;
 
-/// Storage format of keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// Storage type of keys or of values. Q8_0 and Q4_0 have a scale for each 32 columns of a head, or for fewer in the last
+/// block of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum KvFormat {
-    #[default]
-    F16,
+pub enum KvType {
     F32,
+    F16,
+    BF16,
+    Q8_0,
+    Q4_0,
+}
+
+impl KvType {
+    /// All types.
+    pub const ALL: [KvType; 5] = [KvType::F32, KvType::F16, KvType::BF16, KvType::Q8_0, KvType::Q4_0];
+
+    /// The name, such as `q8_0`.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F32 => "f32",
+            KvType::F16 => "f16",
+            KvType::BF16 => "bf16",
+            KvType::Q8_0 => "q8_0",
+            KvType::Q4_0 => "q4_0",
+        }
+    }
+
+    /// Bytes of `dim` columns of one position and head, saturating.
+    pub fn row_bytes(self, dim: usize) -> usize {
+        match self {
+            KvType::F32 => dim.saturating_mul(4),
+            KvType::F16 | KvType::BF16 => dim.saturating_mul(2),
+            KvType::Q8_0 => dim.div_ceil(32).saturating_mul(34),
+            KvType::Q4_0 => dim.div_ceil(32).saturating_mul(18),
+        }
+    }
+}
+
+/// Storage types of keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct KvFormat {
+    pub k: KvType,
+    pub v: KvType,
 }
 
 impl KvFormat {
-    /// Bytes per value.
-    pub fn bytes(self) -> usize {
-        match self {
-            KvFormat::F16 => 2,
-            KvFormat::F32 => 4,
-        }
+    /// Both in F16.
+    pub const F16: KvFormat = KvFormat { k: KvType::F16, v: KvType::F16 };
+
+    /// Both in F32.
+    pub const F32: KvFormat = KvFormat { k: KvType::F32, v: KvType::F32 };
+
+    /// Bytes of one position and head of `store`, saturating.
+    pub fn row_bytes(self, store: &Store) -> usize {
+        self.k.row_bytes(store.k_dim).saturating_add(self.v.row_bytes(store.v_dim))
+    }
+}
+
+impl Default for KvFormat {
+    fn default() -> KvFormat {
+        KvFormat::F16
+    }
+}
+
+impl std::fmt::Display for KvFormat {
+    /// Such as `f16`, or `q8_0/f16` for K and V of two types.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let KvFormat { k, v } = *self;
+        if k == v { f.write_str(k.name()) } else { write!(f, "{}/{}", k.name(), v.name()) }
+    }
+}
+
+/// Text that names no K/V types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected one of f32, f16, bf16, q8_0 and q4_0, or two of them as in q8_0/f16")]
+pub struct UnknownKvFormat;
+
+impl std::str::FromStr for KvFormat {
+    type Err = UnknownKvFormat;
+
+    /// The inverse of [`Display`](std::fmt::Display).
+    fn from_str(text: &str) -> Result<KvFormat, UnknownKvFormat> {
+        let (k, v) = text.split_once('/').unwrap_or((text, text));
+        let named = |name| KvType::ALL.into_iter().find(|kind| kind.name() == name).ok_or(UnknownKvFormat);
+        Ok(KvFormat { k: named(k)?, v: named(v)? })
     }
 }
 
@@ -114,12 +184,11 @@ pub struct StoreLayout {
 impl StoreLayout {
     /// Size in bytes, saturating.
     pub fn bytes(&self) -> u64 {
-        let Store { heads, k_dim, v_dim, mask: _ } = self.store;
-        let factors = [heads, k_dim.saturating_add(v_dim), self.pages, PAGE];
-        factors.iter().fold(self.format.bytes() as u64, |bytes, &factor| bytes.saturating_mul(factor as u64))
+        let factors = [self.store.heads, self.format.row_bytes(&self.store), self.pages, PAGE];
+        factors.iter().fold(1, |bytes: u64, &factor| bytes.saturating_mul(factor as u64))
     }
 
-    /// Allocates zeroed keys (`dim` = `k_dim`) or values (`dim` = `v_dim`); the system commits memory on first write.
+    /// Allocates zeroed keys or values, `dim` elements for each position and head; the system commits memory on first write.
     ///
     /// # Errors
     /// If the allocation fails.

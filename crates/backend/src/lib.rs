@@ -22,7 +22,9 @@ pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
 pub use error::{Error, MemoryKind, Remedy, readable_size};
 pub use host::{HostBudget, host_memory};
-pub use kv_layout::{KvFormat, KvLayout, PAGE, SLOTS, StoreLayout, first_needed_page};
+pub use kv_layout::{
+    KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat, first_needed_page,
+};
 pub use outputs::{
     Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
 };

@@ -14,7 +14,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(fault) = fault(error) {
         return of_fault(fault).map(str::to_owned);
     }
-    if let Some(eval::Error::NotFinite { .. }) = error.downcast_ref() {
+    if let Some(eval::Error::NotFinite { .. } | eval::Error::Input { .. }) = error.downcast_ref() {
         return Some("`rustorch verify` checks weights and kernels".to_owned());
     }
     if error.chain().any(lacks_pre_tokenizer) {

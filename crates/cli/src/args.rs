@@ -4,9 +4,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use backend::KvType;
 use backend_cpu::Isa;
 use clap::ValueEnum;
-use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValuesParser};
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
 use gguf::Gguf;
@@ -123,25 +124,27 @@ pub(crate) struct ContextArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CacheArgs {
-    /// Format of the KV cache: f16 takes half the memory; the reference backend always uses f32
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
-    #[arg(aliases = ["cache-type-k", "cache-type-v", "ctk", "ctv"], env)]
-    pub(crate) cache_type: CacheType,
+    /// Type of the KV cache; the reference backend always uses f32, GPUs have f16 and f32
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type(), env)]
+    pub(crate) cache_type: KvType,
+    /// Type of the K cache [default: that of --cache-type] [short: -ctk]
+    #[arg(long, value_name = "TYPE", alias = "ctk", value_parser = kv_type(), env, hide_short_help = true)]
+    pub(crate) cache_type_k: Option<KvType>,
+    /// Type of the V cache [default: that of --cache-type] [short: -ctv]
+    #[arg(long, value_name = "TYPE", alias = "ctv", value_parser = kv_type(), env, hide_short_help = true)]
+    pub(crate) cache_type_v: Option<KvType>,
+}
+
+fn kv_type() -> impl TypedValueParser<Value = KvType> {
+    let named = |name: String| KvType::ALL.into_iter().find(|kind| kind.name() == name).ok_or("no type");
+    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(named)
 }
 
 impl CacheArgs {
     pub(crate) fn format(&self) -> KvFormat {
-        match self.cache_type {
-            CacheType::F16 => KvFormat::F16,
-            CacheType::F32 => KvFormat::F32,
-        }
+        let [k, v] = [self.cache_type_k, self.cache_type_v].map(|own| own.unwrap_or(self.cache_type));
+        KvFormat { k, v }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CacheType {
-    F16,
-    F32,
 }
 
 /// The options that a chat can change.

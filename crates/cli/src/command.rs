@@ -8,7 +8,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::note;
 use crate::{
-    argv, bench, chat, compare, completions, devices, embed, inspect, llama_cpp, logits, mistakes,
+    argv, bench, chat, compare, completions, devices, embed, imatrix, inspect, llama_cpp, logits, mistakes,
     perplexity, quantize, rerank, run, settings, synth, template, tokenize, trace, verify,
 };
 
@@ -70,6 +70,9 @@ pub(crate) enum Command {
     /// Score a text: perplexity, and KL divergence from a base
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),
+    /// Compute the importance matrix of a text, for `quantize --imatrix`
+    #[command(mut_args(imatrix::in_chunks))]
+    Imatrix(imatrix::Args),
     /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
     /// Check a model on this machine: file, tokenizer, kernels, backends

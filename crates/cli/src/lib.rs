@@ -14,6 +14,7 @@ mod embed;
 mod files;
 mod folders;
 mod generate;
+mod imatrix;
 mod inspect;
 mod interrupt;
 mod llama_cpp;
@@ -76,6 +77,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Embed(args) => embed::run(args),
         Command::Rerank(args) => rerank::run(args),
         Command::Perplexity(args) => perplexity::run(args),
+        Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),

@@ -44,12 +44,21 @@ pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<Unsupported
     })
 }
 
-/// Notes on stderr that the embedded model is used, and how to use another, and that an option changes nothing.
+/// Notes on stderr that the embedded model is used, and how to use another, and that an option changes nothing, and that blocks are
+/// left out.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
     if args.pre_tokenizer.is_some() && !is_bpe {
         output::note(format_args!(
             "warning: --pre-tokenizer changes nothing: only byte-level BPE has a choice of pre-tokenizers"
+        ));
+    }
+    let architecture = file.metadata().str("general.architecture").ok().flatten().unwrap_or_default();
+    let blocks = file.metadata().u32(&format!("{architecture}.nextn_predict_layers")).ok().flatten();
+    if let Some(blocks) = blocks.filter(|&blocks| blocks > 0) {
+        output::note(format_args!(
+            "rustorch: {} for multi-token prediction, which would only speed up generation: not used",
+            output::counted(blocks, "block"),
         ));
     }
     if args.model.is_none() {

@@ -9,11 +9,11 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use backend::KvType;
 use clap::{Arg, Command};
 use runner::placement::Layers;
 use toml::de::{DeTable, DeValue};
 
-use crate::args::CacheType;
 use crate::folders;
 use crate::mistakes::is_near;
 use crate::registry::BackendName;
@@ -127,7 +127,7 @@ fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
     } else if is(TypeId::of::<String>())
         || is(TypeId::of::<PathBuf>())
         || is(TypeId::of::<BackendName>())
-        || is(TypeId::of::<CacheType>())
+        || is(TypeId::of::<KvType>())
     {
         "a string"
     } else if is(TypeId::of::<Layers>()) || is(TypeId::of::<Size>()) {

@@ -59,6 +59,8 @@ impl RequestState {
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);
         }
+        let suppressed = tokenizer.special_ids().suppressed.iter();
+        sampling.logit_bias.extend(suppressed.map(|&id| (id, f32::NEG_INFINITY)));
         if ignore_eog {
             let ends = tokenizer.special_ids().end_of_generation.iter();
             sampling.logit_bias.extend(ends.map(|&id| (id, f32::NEG_INFINITY)));

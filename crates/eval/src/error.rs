@@ -24,6 +24,12 @@ pub enum Error {
     #[error("window {window}, position {position}: the logit of token {token} is {logit}")]
     #[expect(missing_docs, reason = "the message says it")]
     NotFinite { window: usize, position: usize, token: usize, logit: f32 },
+    /// The inputs of a matrix are not finite, or too large.
+    #[error(
+        "column {column} of the inputs of \"{tensor}\" has sum of squares {sum}, expected a finite number"
+    )]
+    #[expect(missing_docs, reason = "the message says it")]
+    Input { tensor: String, column: usize, sum: f32 },
     /// The base of this name cannot be read, is damaged, or is of another model or text.
     #[error("base {name}: {why}")]
     #[expect(missing_docs, reason = "the message says it")]

@@ -121,6 +121,11 @@ impl Builder {
         self.weight_of(id).cols
     }
 
+    /// The tensor of a weight.
+    pub fn weight_tensor(&self, id: WeightId) -> &str {
+        &self.weight_of(id).tensor
+    }
+
     /// Declares a KV store: one attention operation writes it, others may read it.
     #[track_caller]
     pub fn store(&mut self, store: Store) -> StoreId {
@@ -156,6 +161,24 @@ impl Builder {
     #[track_caller]
     pub fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         self.op(name, Op::Linear { x, weight })
+    }
+
+    /// The same, times the only number of `scale`. The product alone is `name`, followed by `_unscaled`.
+    #[track_caller]
+    pub fn scaled_linear(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        scale: WeightId,
+    ) -> ValueId {
+        let name = name.into();
+        let unscaled = match name.1 {
+            Some(layer) => format!("{}_unscaled-{layer}", name.0),
+            None => format!("{}_unscaled", name.0),
+        };
+        let x = self.named(unscaled, Op::Linear { x, weight });
+        self.mul_weight(name, x, scale)
     }
 
     /// RMS norm over groups of `weight.cols` columns: `[rows, cols]`.
@@ -331,8 +354,12 @@ impl Builder {
     /// Adds any operation whose operands belong to this builder, such as one copied from another graph.
     #[track_caller]
     pub fn op(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
+        self.named(name.into().to_string(), op)
+    }
+
+    #[track_caller]
+    fn named(&mut self, name: String, op: Op) -> ValueId {
         let (rows, cols) = op.shape(self);
-        let name = name.into().to_string();
         let id = ValueId(self.values.len() as u32);
         let taken = self.by_name.insert(name.clone(), id);
         assert!(taken.is_none(), "the name `{name}` is already used");

@@ -40,9 +40,26 @@ impl Activation {
             Activation::Identity => "identity",
         }
     }
-}
 
-impl Activation {
+    /// The function of `x`.
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            Activation::Silu => x / (1.0 + (-x).exp()),
+            Activation::GeluTanh => {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+            Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            // exp(x) overflows where the result is x.
+            Activation::Softplus if x > 40.0 => x,
+            Activation::Softplus => x.exp().ln_1p(),
+            // NaN stays NaN.
+            Activation::Relu if x < 0.0 => 0.0,
+            Activation::Relu | Activation::Identity => x,
+        }
+    }
+
     /// All activation functions.
     pub const ALL: [Activation; 7] = [
         Activation::Silu,
@@ -62,6 +79,20 @@ pub struct Glu {
     pub act: Activation,
     /// With a limit `c`: `act(min(gate, c)) * (clamp(up, -c, c) + 1)` (OpenAI 2025, gpt-oss).
     pub limit: Option<f32>,
+}
+
+impl Glu {
+    /// The value for one gate and one up.
+    pub fn of(self, gate: f64, up: f64) -> f64 {
+        match self.limit.map(f64::from) {
+            None => self.act.of(gate) * up,
+            // NaN stays NaN.
+            Some(limit) => {
+                let gate = if gate > limit { limit } else { gate };
+                self.act.of(gate) * (up.clamp(-limit, limit) + 1.0)
+            }
+        }
+    }
 }
 
 impl From<Activation> for Glu {

@@ -80,7 +80,13 @@ impl Model {
                 || family.name == "nomic-bert" && UNUSED.iter().any(|bias| name.ends_with(bias))
                 || name == "cls.output.weight" && family.is_decoder()
         };
-        let is_unused = |name: &str| !used.contains(name) && !is_of_prediction(name) && !is_of_head(name);
+        // Scales of 4-bit activations, which no backend has.
+        let is_of_input = |name: &str| {
+            name.strip_suffix(".input_scale").is_some_and(|name| used.contains(&*format!("{name}.weight")))
+        };
+        let is_unused = |name: &str| {
+            !used.contains(name) && !is_of_prediction(name) && !is_of_head(name) && !is_of_input(name)
+        };
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
             Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),

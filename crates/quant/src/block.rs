@@ -60,6 +60,7 @@ impl Format {
             Format::IQ4_NL => dequantize::<BlockIQ4_NL, _>(bytes, out),
             Format::IQ4_XS => dequantize::<BlockIQ4_XS, _>(bytes, out),
             Format::MXFP4 => dequantize::<BlockMXFP4, _>(bytes, out),
+            Format::NVFP4 => dequantize::<BlockNVFP4, _>(bytes, out),
             Format::IQ3_XXS => dequantize::<BlockIQ3_XXS, _>(bytes, out),
             Format::IQ3_S => dequantize::<BlockIQ3_S, _>(bytes, out),
             Format::IQ2_XXS => dequantize::<BlockIQ2_XXS, _>(bytes, out),

@@ -134,7 +134,9 @@ impl Format {
             Format::IQ2_XXS | Format::IQ2_XS => {
                 (Unweighted::SquarePlusHalfMean, Weighted::BlockMeanSquare(1.0))
             }
-            Format::MXFP4 | Format::TQ1_0 | Format::TQ2_0 => (Unweighted::Uniform, Weighted::Uniform),
+            Format::MXFP4 | Format::NVFP4 | Format::TQ1_0 | Format::TQ2_0 => {
+                (Unweighted::Uniform, Weighted::Uniform)
+            }
         };
         ErrorWeights { unweighted, weighted }
     }
@@ -187,6 +189,7 @@ impl Format {
             Format::IQ4_NL => quantize::<BlockIQ4_NL, _>(x, importance, out),
             Format::IQ4_XS => quantize::<BlockIQ4_XS, _>(x, importance, out),
             Format::MXFP4 => quantize::<BlockMXFP4, _>(x, importance, out),
+            Format::NVFP4 => quantize::<BlockNVFP4, _>(x, importance, out),
             Format::IQ3_XXS => quantize::<BlockIQ3_XXS, _>(x, importance, out),
             Format::IQ3_S => quantize::<BlockIQ3_S, _>(x, importance, out),
             Format::IQ2_XXS => quantize::<BlockIQ2_XXS, _>(x, importance, out),

@@ -23,6 +23,7 @@ pub enum Format {
     IQ4_NL,
     IQ4_XS,
     MXFP4,
+    NVFP4,
     IQ3_XXS,
     IQ3_S,
     IQ2_XXS,
@@ -54,7 +55,7 @@ impl fmt::Display for Format {
 }
 
 /// Per format: GGUF type id, name, values per block, bytes per block.
-const TABLE: [(Format, u32, &str, usize, usize); 25] = [
+const TABLE: [(Format, u32, &str, usize, usize); 26] = [
     (Format::F32, 0, "F32", 1, 4),
     (Format::F16, 1, "F16", 1, 2),
     (Format::BF16, 30, "BF16", 1, 2),
@@ -71,6 +72,7 @@ const TABLE: [(Format, u32, &str, usize, usize); 25] = [
     (Format::IQ4_NL, 20, "IQ4_NL", 32, 18),
     (Format::IQ4_XS, 23, "IQ4_XS", 256, 136),
     (Format::MXFP4, 39, "MXFP4", 32, 17),
+    (Format::NVFP4, 40, "NVFP4", 64, 36),
     (Format::IQ3_XXS, 18, "IQ3_XXS", 256, 98),
     (Format::IQ3_S, 21, "IQ3_S", 256, 110),
     (Format::IQ2_XXS, 16, "IQ2_XXS", 256, 66),
@@ -84,10 +86,10 @@ const TABLE: [(Format, u32, &str, usize, usize); 25] = [
 
 impl Format {
     /// Every format, in the order of the enum.
-    pub const ALL: [Format; 25] = {
-        let mut all = [Format::F32; 25];
+    pub const ALL: [Format; 26] = {
+        let mut all = [Format::F32; 26];
         let mut i = 0;
-        while i < 25 {
+        while i < 26 {
             all[i] = TABLE[i].0;
             i += 1;
         }
@@ -140,7 +142,6 @@ fn unsupported_name(id: u32) -> Option<&'static str> {
         26 => "I32",
         27 => "I64",
         28 => "F64",
-        40 => "NVFP4",
         _ => return None,
     })
 }

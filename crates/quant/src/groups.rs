@@ -30,7 +30,7 @@ pub trait Groups<const G: usize>: Copy + FromBytes + IntoBytes + Immutable + Kno
 }
 
 /// Dequantises a block; `N` is `32 * G`.
-fn dequantize<B: Groups<G>, const N: usize, const G: usize>(block: &B) -> [f32; N] {
+pub(crate) fn dequantize<B: Groups<G>, const N: usize, const G: usize>(block: &B) -> [f32; N] {
     let (scales, offsets) = block.factors(F16Le::to_f32);
     let quants = block.quants();
     let mut values = [0.0; N];

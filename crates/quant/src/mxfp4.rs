@@ -50,7 +50,7 @@ impl Groups<1> for BlockMXFP4 {
 
 /// The code of the value nearest to `v`.
 #[inline(always)]
-fn nearest(v: f32) -> u8 {
+pub(crate) fn nearest(v: f32) -> u8 {
     const MIDPOINTS: [f32; 7] = [0.5, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0];
     let magnitude: u8 = MIDPOINTS.iter().map(|&midpoint| u8::from(v.abs() > midpoint)).sum();
     if v < 0.0 && magnitude > 0 { magnitude | 8 } else { magnitude }

@@ -64,7 +64,7 @@ fn error(x: &[f32], y: &[f32], is_counted: impl Fn(usize) -> bool) -> f64 {
 /// Error weights of llama.cpp's quantisers, as in `tools/oracle/squared_error.py`.
 fn weights(format: Format, row: &[f32], importance: Option<&[f32]>) -> Vec<f64> {
     use Format::*;
-    if matches!(format, MXFP4 | TQ1_0 | TQ2_0) {
+    if matches!(format, MXFP4 | NVFP4 | TQ1_0 | TQ2_0) {
         return vec![1.0; row.len()];
     }
     let spread = |group: usize, factor: f64| -> Vec<f64> {
@@ -182,8 +182,12 @@ fn constant_blocks_are_preserved() {
     for format in quantized() {
         for value in [1.0, -1.0, 0.3, -0.07, 1234.5] {
             for (i, y) in round_trip(format, &[value; 256], None).into_iter().enumerate() {
-                // With a power of two as its scale.
-                let most = if format == Format::MXFP4 { 0.2 } else { 1.5e-3 };
+                let most = match format {
+                    // A power of two as its scale; one of three bits.
+                    Format::MXFP4 => 0.2,
+                    Format::NVFP4 => 0.0625,
+                    _ => 1.5e-3,
+                };
                 assert!((y / value - 1.0).abs() <= most, "{format}: value {i} of {value} became {y}");
             }
         }
@@ -318,7 +322,9 @@ fn values_beyond_f16_scales_saturate() {
         for (value, y) in
             [f32::MAX, f32::MIN].into_iter().map(|x| (x, round_trip(format, &[x; 256], None)[0]))
         {
-            assert!(y.is_finite() && y * value.signum() > 65000.0, "{format}: {value:e} became {y:e}");
+            // The scales of NVFP4 are smaller floats.
+            let least = if format == Format::NVFP4 { 2687.0 } else { 65000.0 };
+            assert!(y.is_finite() && y * value.signum() > least, "{format}: {value:e} became {y:e}");
         }
     }
 }

@@ -7,6 +7,8 @@
 //! then, unless the file ends, the number of chunks of the text, the length of its name, and the name. All numbers
 //! except the sums are i32.
 
+mod write;
+
 use std::path::Path;
 
 use gguf::{Gguf, Tensor, WrongType, quoted};
@@ -14,6 +16,7 @@ use indexmap::IndexMap;
 use quant::Format;
 
 use crate::Error;
+pub use write::{Calibration, InputSums};
 
 /// Importance by tensor.
 #[derive(Debug, Default)]

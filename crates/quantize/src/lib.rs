@@ -11,6 +11,6 @@ mod plan;
 
 pub use convert::scan;
 pub use error::{Error, NotFinite, Warning};
-pub use imatrix::Imatrix;
+pub use imatrix::{Calibration, Imatrix, InputSums};
 pub use mix::{Facts, Mix, choose};
 pub use plan::{Override, Plan, Planned, Recipe};

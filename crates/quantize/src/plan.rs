@@ -160,7 +160,7 @@ impl<'a> Plan<'a> {
         for planned @ Planned { tensor, format, .. } in &self.tensors {
             let largest = scan(tensor, threads, progress)?;
             self.file.release(&tensor.data);
-            let has_f16 = !matches!(format, Format::F32 | Format::BF16 | Format::MXFP4);
+            let has_f16 = !matches!(format, Format::F32 | Format::BF16 | Format::MXFP4 | Format::NVFP4);
             if largest > LARGEST_F16 && !planned.is_copied() && has_f16 {
                 warnings.push(Warning::BeyondF16 { tensor: tensor.name.clone(), largest, format: *format });
             }

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use quant::Format;
+use quant::{BlockNVFP4, Format};
 
 use crate::random::Random;
 
@@ -18,6 +18,8 @@ enum Place {
     Nibbles(usize),
     /// The exponent of a power of two at this offset, biased by 128.
     Exponent(usize),
+    /// The four scales of NVFP4 at this offset.
+    E4M3(usize),
 }
 
 /// The scales in a block of random bytes.
@@ -48,6 +50,7 @@ fn scales(format: Format) -> Option<Scales> {
         Format::IQ4_NL => (Place::F16(0), 67.44, None),
         Format::IQ4_XS => (Place::F16(0), 1246.0, None),
         Format::MXFP4 => (Place::Exponent(0), 5.853, None),
+        Format::NVFP4 => (Place::E4M3(0), 5.853, None),
         Format::IQ3_XXS => (Place::F16(0), 143.5, None),
         Format::IQ3_S => (Place::F16(0), 140.0, None),
         Format::IQ2_XXS => (Place::F16(0), 53.49, None),
@@ -115,7 +118,7 @@ pub fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> 
 impl Place {
     /// Two random bytes in the scale's place.
     fn random(self, block: &[u8]) -> [u8; 2] {
-        let (Place::F16(at) | Place::Nibbles(at) | Place::Exponent(at)) = self;
+        let (Place::F16(at) | Place::Nibbles(at) | Place::Exponent(at) | Place::E4M3(at)) = self;
         [block[at], block[at + 1]]
     }
 
@@ -128,6 +131,7 @@ impl Place {
                     word[1] = word[1] & 15 | ((scale.to_bits() >> (4 * i)) as u8) << 4;
                 }
             }
+            Place::E4M3(at) => block[at] = BlockNVFP4::nearest_scale(scale.to_f32().abs()),
             Place::Exponent(at) => block[at] = (scale.to_f32().abs().log2() as i32 + 128) as u8,
         }
     }
@@ -146,6 +150,12 @@ impl Scales {
             let exponent = scale.log2().floor();
             let share = ((scale / exponent.exp2()).powi(2) - 1.0) / 3.0;
             block[at] = (exponent as i32 + 128) as u8 + u8::from(f32::from(random[0]) < share * 256.0);
+            return;
+        }
+        if let Place::E4M3(at) = d {
+            for d in &mut block[at..at + 4] {
+                *d = BlockNVFP4::nearest_scale(deviation / rms * (0.75 + f32::from(*d) / 512.0));
+            }
             return;
         }
         let spread = (0.75 + f32::from(random[0]) / 512.0) * if random[1] < 128 { 1.0 } else { -1.0 };

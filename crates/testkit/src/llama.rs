@@ -11,6 +11,10 @@ const QKV: [&str; 3] = ["attn_q", "attn_k", "attn_v"];
 const ALL_LINEARS: [&str; 7] =
     ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 
+/// Factors of linear layers, as files in NVFP4 have them.
+const DENSE_SCALES: [&str; 5] =
+    ["attn_q.scale", "attn_v.scale", "attn_output.scale", "ffn_gate.scale", "ffn_down.scale"];
+
 /// A model small enough that the goldens of `crates/trace` have all its values.
 pub fn small() -> Spec {
     Spec {
@@ -549,6 +553,15 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-mixtral", mixtral(Format::F32)),
         ("F32-gemma3", gemma3(Format::F32)),
         ("F32-llama-biases", Spec { biases: &ALL_LINEARS, ..small() }),
+        ("F32-llama-scales", Spec { optional: &DENSE_SCALES, ..small() }),
+        (
+            "F32-mixtral-scales",
+            Spec {
+                optional: &["ffn_up_exps.scale", "ffn_down_exps.scale"],
+                seed: 30,
+                ..mixtral(Format::F32)
+            },
+        ),
         ("F32-qwen2-no-biases", Spec { biases: &[], ..small_qwen2() }),
         ("F32-llama-yarn", scaled(RopeScaling::Yarn(8.0, 64))),
         ("F32-qwen2-yarn", Spec { heads: 2, ..qwen2(scaled(RopeScaling::Yarn(4.0, 2048))) }),

@@ -17,6 +17,8 @@ pub struct SpecialIds {
     pub roles: BTreeMap<&'static str, u32>,
     /// Tokens that end generation.
     pub end_of_generation: BTreeSet<u32>,
+    /// Tokens that the model must never generate, such as Gemma 4's ends of images.
+    pub suppressed: BTreeSet<u32>,
 }
 
 const END_OF_TURN: &str = "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <EOT> _<EOT> \
@@ -114,6 +116,15 @@ impl SpecialIds {
         ids.end_of_generation =
             known.into_iter().flat_map(|texts| texts.split(' ')).filter_map(find).collect();
         ids.end_of_generation.extend(ENDING.iter().filter_map(|role| ids.roles.get(role)));
+        let key = "tokenizer.ggml.suppress_tokens";
+        for &id in metadata.i32s(key)?.unwrap_or_default() {
+            match u32::try_from(id).ok().filter(|&id| (id as usize) < n_tokens) {
+                Some(id) => drop(ids.suppressed.insert(id)),
+                None => tracing::warn!(
+                    "`{key}` has {id}, outside the vocabulary of {n_tokens} tokens; it is ignored"
+                ),
+            }
+        }
         ids.leave_out(vocab);
         Ok(ids)
     }

@@ -17,7 +17,7 @@ mod slice;
 
 use std::ops::Range;
 
-use backend::KvFormat;
+use backend::{KvFormat, KvType};
 use graph::{Op, Role};
 
 use crate::metrics::{Measure, Metrics, difference, ratio};
@@ -58,8 +58,19 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     });
     match kv {
         _ if is_quantized => QUANTIZED,
-        KvFormat::F16 if op.store().is_some() => ATTENTION_F16,
-        KvFormat::F16 | KvFormat::F32 => FLOAT,
+        KvFormat { k, v } if op.store().is_some() => of_cache(k).max(of_cache(v)),
+        KvFormat { .. } => FLOAT,
+    }
+}
+
+/// The limit of attention with K or V of this type. The replay rounds to F16 only.
+fn of_cache(kind: KvType) -> f64 {
+    match kind {
+        KvType::F32 => FLOAT,
+        KvType::F16 => ATTENTION_F16,
+        KvType::BF16 => 1e-4,
+        KvType::Q8_0 => QUANTIZED,
+        KvType::Q4_0 => 100.0 * QUANTIZED,
     }
 }
 

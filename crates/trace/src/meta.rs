@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backend::KvFormat;
+use backend::{KvFormat, UnknownKvFormat};
 
 const FORMAT: &str = "rustorch-trace";
 const VERSION: &str = "1";
@@ -25,7 +25,7 @@ pub struct Meta {
     pub n_layer: usize,
     /// Formats of the weights with the number of tensors in each, such as `F32 7, Q4_K 21`.
     pub types: String,
-    /// The format of the KV cache: `f16` or `f32`.
+    /// The format of the KV cache, such as `f16`.
     pub kv: KvFormat,
     /// The ids at positions 0, 1, …, such as `1,15043`.
     pub tokens: Vec<u32>,
@@ -34,10 +34,6 @@ pub struct Meta {
 impl Meta {
     pub(crate) fn to_map(&self) -> BTreeMap<&'static str, String> {
         let tokens: Vec<String> = self.tokens.iter().map(u32::to_string).collect();
-        let kv = match self.kv {
-            KvFormat::F16 => "f16",
-            KvFormat::F32 => "f32",
-        };
         let entries = [
             ("format", FORMAT.to_owned()),
             ("version", VERSION.to_owned()),
@@ -47,7 +43,7 @@ impl Meta {
             ("model", self.model.clone()),
             ("n_layer", self.n_layer.to_string()),
             ("types", self.types.clone()),
-            ("kv", kv.to_owned()),
+            ("kv", self.kv.to_string()),
             ("tokens", tokens.join(",")),
         ];
         let digest = self.model_digest.clone().map(|digest| ("model_digest", digest));
@@ -76,11 +72,7 @@ impl Meta {
             model_digest: map.get("model_digest").cloned(),
             n_layer: n_layer.parse().map_err(|_| wrong("n_layer", n_layer, "a number"))?,
             types: get("types")?.clone(),
-            kv: match kv.as_str() {
-                "f16" => KvFormat::F16,
-                "f32" => KvFormat::F32,
-                other => return Err(wrong("kv", other, "\"f16\" or \"f32\"")),
-            },
+            kv: kv.parse().map_err(|error: UnknownKvFormat| wrong("kv", kv, &error.to_string()))?,
             tokens: ids
                 .collect::<Result<_, _>>()
                 .map_err(|_| wrong("tokens", tokens, "ids such as 1,15043"))?,

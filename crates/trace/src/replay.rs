@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backend::KvFormat;
+use backend::{KvFormat, KvType};
 use graph::{Op, ValueId};
 use half::f16;
 
@@ -54,7 +54,8 @@ impl Replay<'_> {
 
     /// An input as `op` reads it: keys and values rounded as the store rounds them.
     fn as_read(&self, op: &Op, slot: usize, input: Matrix) -> Matrix {
-        match op.store().is_some() && slot > 0 && self.trace.meta().kv == KvFormat::F16 {
+        let KvFormat { k, v } = self.trace.meta().kv;
+        match op.store().is_some() && slot > 0 && [k, v][slot - 1] == KvType::F16 {
             true => input.map(|x| f16::from_f32(x).to_f32()),
             false => input,
         }

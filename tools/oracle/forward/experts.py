@@ -214,8 +214,7 @@ class Gemma4(Qwen2):
         y = self.feed_forward(self.norm(a, f"{blk}.ffn_norm"), f"{blk}.ffn")
         if f"{blk}.ffn_gate_inp.weight" in self.weights:
             h = self.unweighted(a) / np.sqrt(self.hidden) * self.weights[f"{blk}.ffn_gate_inp.scale"]
-            chosen, p = self.routes(self.linear(h, f"{blk}.ffn_gate_inp"), f"{blk}.ffn")
-            p = p * self.weights.get(f"{blk}.ffn_down_exps.scale", 1)
+            chosen, p = self.routes(h @ self.weights[f"{blk}.ffn_gate_inp.weight"].T, f"{blk}.ffn")
             experts = self.expert_sum(self.norm(a, f"{blk}.pre_ffw_norm_2"), chosen, p, f"{blk}.ffn")
             y = self.norm(y, f"{blk}.post_ffw_norm_1") + self.norm(experts, f"{blk}.post_ffw_norm_2")
         x = a + self.norm(y, f"{blk}.post_ffw_norm")

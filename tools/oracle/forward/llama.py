@@ -129,9 +129,11 @@ class Llama:
         return self.norm(x, name) if f"{name}.weight" in self.weights else x
 
     def linear(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
-        """A weight is [outputs, inputs]; each output is its row's dot product with x, plus its bias if any."""
+        """A weight is [outputs, inputs]; each output is its row's dot product with x, times its scale, plus its bias if any."""
         w = self.weights[f"{name}.weight"]
         y = x @ np.atleast_2d(w if expert is ... else w[expert]).T
+        scale = self.weights.get(f"{name}.scale", np.ones(1))
+        y = y * (scale if expert is ... else np.broadcast_to(scale, self.experts)[expert])
         return y + self.weights[f"{name}.bias"][expert] if f"{name}.bias" in self.weights else y
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:

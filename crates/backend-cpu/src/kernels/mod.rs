@@ -16,7 +16,7 @@ use half::f16;
 use quant::*;
 
 use crate::attention::Attend;
-use crate::kv::{Kv, Write};
+use crate::kv::{Kv, Packed as PackedKv, Store, Write};
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{self, Lanes, WithSimd};
 use crate::packed::activations::{Activations, Form, pack};
@@ -136,8 +136,9 @@ pub(crate) struct Kernels {
     pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
     pub(crate) convolve: fn(Convolve<'_, '_, '_>),
     pub(crate) linear_head: fn(LinearHead<'_, '_, '_>),
-    pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
-    pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
+    pub(crate) attend_f16: fn(Attend<'_, '_, Store<f16>>),
+    pub(crate) attend_f32: fn(Attend<'_, '_, Store<f32>>),
+    pub(crate) attend_packed: fn(Attend<'_, '_, PackedKv>),
 }
 
 impl Kernels {
@@ -169,6 +170,7 @@ impl Kernels {
             linear_head: |work| lanes::<L>().run(work),
             attend_f16: |work| lanes::<L>().run(work),
             attend_f32: |work| lanes::<L>().run(work),
+            attend_packed: |work| lanes::<L>().run(work),
         }
     }
 
@@ -199,6 +201,7 @@ fn linear<L: Lanes>(format: Format) -> Linear {
         Format::IQ4_NL => quantized::<L, BlockIQ4_NL, 1>(),
         Format::IQ4_XS => quantized::<L, BlockIQ4_XS, 8>(),
         Format::MXFP4 => quantized::<L, BlockMXFP4, 1>(),
+        Format::NVFP4 => quantized::<L, BlockNVFP4, 2>(),
         Format::IQ3_XXS => quantized::<L, BlockIQ3_XXS, 8>(),
         Format::IQ3_S => quantized::<L, BlockIQ3_S, 8>(),
         Format::IQ2_XXS => quantized::<L, BlockIQ2_XXS, 8>(),

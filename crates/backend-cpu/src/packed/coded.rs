@@ -1,4 +1,4 @@
-//! The packed layout of formats whose file stores no planes: grids, ternary values and MXFP4.
+//! The packed layout of formats whose file stores no planes: grids, ternary values, MXFP4 and NVFP4.
 //!
 //! A grid's vectors are looked up when a weight is packed; each value becomes a code of 3 or 4 bits, sign included. GEMV would
 //! otherwise gather them from tables of up to 16 KB. Packed weights are larger than the file's: 3.1 to 3.3 bits per weight
@@ -149,5 +149,43 @@ impl Layout<1> for BlockMXFP4 {
     #[inline(always)]
     fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
         lanes.store_f32(lanes.exponents_to_f32(sixteen(from, 0)), &mut out.scales[0]);
+    }
+}
+
+/// Headers are the codes of the scales of 16 rows, group by group.
+impl Layout<2> for BlockNVFP4 {
+    type Kind = Simple16;
+    const LOW: u32 = 4;
+    const HIGH: u32 = 0;
+    const ZERO: u8 = 12;
+    const TABLE: Option<[u8; 16]> = Some(table(MXFP4_VALUES, 12));
+    const FACTORS: usize = 4 * LANES;
+
+    #[inline(always)]
+    fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+        pack_codes::<L, Self, 2>(lanes, &of_each!(rows, row => row.codes()), out);
+    }
+
+    #[inline(always)]
+    fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
+        for r in 0..LANES {
+            for g in 0..4 {
+                out[g * LANES + r] = if rows[r].d[g] == 0x7F { 0 } else { rows[r].d[g] };
+            }
+        }
+    }
+
+    /// The bits of E4M3, seven places up, are an F16 of `2^-8` times its value.
+    #[inline(always)]
+    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+        for g in 0..4 {
+            let codes = sixteen(from, g);
+            let mut halves = [F16Le([0; 2]); LANES];
+            for r in 0..LANES {
+                halves[r] = F16Le((u16::from(codes[r] & 0x7F) << 7).to_le_bytes());
+            }
+            let scales = lanes.mul(lanes.load_f16(&halves), lanes.splat(128.0));
+            lanes.store_f32(scales, &mut out.scales[g]);
+        }
     }
 }

@@ -88,7 +88,7 @@ impl Slab {
         at: usize,
         cols: Range<usize>,
     ) {
-        let (groups, steps) = (B::Kind::GROUPS, 8 * G);
+        let (groups, steps) = (B::Kind::GROUPS * B::BLOCKS, 8 * G);
         let blocks = cols.start / (32 * G)..cols.end / (32 * G);
         let (count, mut scratch) = (blocks.len(), Scratch::take());
         let (headers, planes) = weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch);

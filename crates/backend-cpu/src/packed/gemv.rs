@@ -49,10 +49,11 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     }
 }
 
-/// A block of a packed strip and its factors.
+/// The groups of a packed block, from `first` on, that share a block of activations.
 struct PackedBlock<'a, B, const G: usize> {
     planes: &'a [[u8; BYTES]],
     factors: &'a Factors,
+    first: usize,
     format: PhantomData<B>,
 }
 
@@ -74,7 +75,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
         group: usize,
         x: &[[i8; 4]],
     ) -> [[L::Ints; 1]; C] {
-        let steps = B::Kind::GROUP / 4;
+        let (steps, group) = (B::Kind::GROUP / 4, self.first + group);
         let mut sums = [[lanes.acc_zero(); 2]; C];
         let mut joined = [[lanes.acc_zero(); 1]; C];
         for c in 0..C {
@@ -107,7 +108,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
 
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
-        let groups = B::Kind::GROUPS;
+        let (groups, group) = (B::Kind::GROUPS * B::BLOCKS, self.first + group);
         for line in group * B::PLANES / groups..(group + 1) * B::PLANES / groups {
             lanes.prefetch(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[0]).cast());
             lanes.prefetch_near(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[1]).cast());
@@ -133,8 +134,11 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     for b in 0..cols / (32 * G) {
         B::factors_of(lanes, &headers[b * B::FACTORS..][..B::FACTORS], &mut factors);
         let planes = &planes[b * B::PLANES..][..B::PLANES];
-        let source = PackedBlock::<B, G> { planes, factors: &factors, format: PhantomData };
-        block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
+        for part in 0..B::BLOCKS {
+            let first = part * B::Kind::GROUPS;
+            let source = PackedBlock::<B, G> { planes, factors: &factors, first, format: PhantomData };
+            block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b * B::BLOCKS + part);
+        }
     }
     store(lanes, sums, rows.start, tile, std::array::from_ref(out));
 }

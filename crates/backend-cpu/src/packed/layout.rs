@@ -27,7 +27,7 @@ impl Factors {
 pub(crate) trait Kind: 'static {
     /// Values per scale.
     const GROUP: usize;
-    /// Groups per block.
+    /// Groups per block of activations.
     const GROUPS: usize;
     /// Whether groups have minimums; otherwise quants have a zero point.
     const MINS: bool;
@@ -51,6 +51,7 @@ macro_rules! kinds {
 
 kinds! {
     Simple: 1 of 32, mins false, signed false;
+    Simple16: 2 of 16, mins false, signed false;
     Simple256: 1 of 256, mins false, signed false;
     SimpleSigned: 1 of 32, mins false, signed true;
     SimpleMins: 1 of 32, mins true, signed false;
@@ -74,6 +75,8 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     const TABLE: Option<[u8; 16]> = None;
     /// Bytes of the scales and minimums of 16 rows.
     const FACTORS: usize;
+    /// Blocks of activations per block.
+    const BLOCKS: usize = 32 * G / (Self::Kind::GROUP * Self::Kind::GROUPS);
 
     /// Bytes of a run of low bits in the file. The first values of a run use the lowest bits of its bytes, the next values
     /// the next bits, and so on. Formats with their own [`Layout::pack_planes`] need neither runs nor fields.

@@ -234,7 +234,8 @@ fn shape<B: Layout<G>, const G: usize>(cols: usize) -> (usize, usize, usize) {
 
 /// The activation layout that weights of a quantised format need.
 pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Q8Layout {
-    Q8Layout { block: 32 * G, group: B::Kind::GROUP, zero: if B::Kind::MINS { None } else { Some(B::ZERO) } }
+    let zero = if B::Kind::MINS { None } else { Some(B::ZERO) };
+    Q8Layout { block: 32 * G / B::BLOCKS, group: B::Kind::GROUP, zero }
 }
 
 #[cfg(test)]

@@ -258,10 +258,7 @@ fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {
         processor: Cpu::new(NonZero::new(1)).describe().device,
         isa: isa.name(),
         batch_size: args.batch_size.get(),
-        cache_type: match args.cache.format() {
-            engine::KvFormat::F16 => "f16",
-            engine::KvFormat::F32 => "f32",
-        },
+        cache_type: args.cache.format().to_string(),
         no_repack: args.weights.no_repack,
         version: env!("CARGO_PKG_VERSION"),
     }

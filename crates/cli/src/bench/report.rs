@@ -23,7 +23,7 @@ pub(super) struct Subject {
     pub(super) processor: String,
     pub(super) isa: &'static str,
     pub(super) batch_size: usize,
-    pub(super) cache_type: &'static str,
+    pub(super) cache_type: String,
     pub(super) no_repack: bool,
     pub(super) version: &'static str,
 }
@@ -252,7 +252,7 @@ mod tests {
             processor: "a processor".into(),
             isa: "avx512",
             batch_size: 128,
-            cache_type: "f16",
+            cache_type: "f16".into(),
             no_repack: false,
             version: "0.1.0",
         }

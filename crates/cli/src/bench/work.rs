@@ -53,8 +53,8 @@ impl Work {
             }
             work.attentions.extend(cost.attention.map(|(store, macs)| {
                 let store = graph.store(store);
-                let values = store.heads * (store.k_dim + store.v_dim);
-                Attention { macs: macs as f64, bytes: (values * kv.bytes()) as f64, mask: store.mask }
+                let bytes = store.heads * kv.row_bytes(store);
+                Attention { macs: macs as f64, bytes: bytes as f64, mask: store.mask }
             }));
         }
         work

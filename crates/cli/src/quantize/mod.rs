@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Type, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M, COPY changes nothing
     #[arg(value_name = "TYPE", value_parser = mix_or_copy(), ignore_case = true)]
     mix: MixOrCopy,
-    /// Importance matrix of llama-imatrix: a GGUF file or the older .dat
+    /// Importance matrix, as `rustorch imatrix` and llama-imatrix write it: a GGUF file or the older .dat
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
     /// Format for matrices whose names match a regular expression, such as attn_v=Q8_0; the first match counts

@@ -1,6 +1,7 @@
 //! `inspect`, `devices` and `completions`.
 
 use gguf::{Metadata, Value};
+use quant::Format;
 use testkit::llama::Spec;
 
 use crate::common::{Home, write};
@@ -164,5 +165,17 @@ fn completions_know_the_commands() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(home.run(&format!("completions {shell}")).quiet().contains("detokenize"), "{shell}");
+    }
+}
+
+/// Blocks of multi-token prediction are left out, which commands say once.
+#[test]
+fn blocks_that_are_left_out_are_reported() {
+    let keys = &[("nextn_predict_layers", synth::Key::Size(1))];
+    let home = Home::with(&Spec { layers: 2, keys, ..Spec::new(Format::F32) });
+    let said = "1 block for multi-token prediction, which would only speed up generation: not used";
+    for command in ["inspect MODEL", "run -m MODEL --raw -p a -n 1"] {
+        let ran = home.run(command);
+        assert_eq!(ran.stderr.matches(said).count(), 1, "{ran:?}");
     }
 }

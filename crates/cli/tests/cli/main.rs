@@ -9,6 +9,7 @@ mod fuzzed;
 mod gpu;
 mod help;
 mod imatrix;
+mod imatrix_sums;
 mod inspect;
 mod known;
 mod limits;

@@ -35,7 +35,7 @@ fn values_of_options_are_checked() {
         run -m MODEL -p a -l 5+nan
         run -m MODEL -p a -b 99999999999999
         run -m MODEL -e -p \\xff
-        run -m MODEL -p a --cache-type q8_0
+        run -m MODEL -p a --cache-type int4
         run -m MODEL -p a -ngl most
         -m MODEL --gpu-memory 2QB
         bench -p x
@@ -75,9 +75,9 @@ fn values_of_options_are_checked() {
     error: invalid value '99999999999999' for '--batch-size <N>': expected a number from 1 to 65536
     $ run -m MODEL -e -p \xff
     error: the \x escapes in "\\xff" are not UTF-8
-    $ run -m MODEL -p a --cache-type q8_0
-    error: invalid value 'q8_0' for '--cache-type <TYPE>'
-      [possible values: f16, f32]
+    $ run -m MODEL -p a --cache-type int4
+    error: invalid value 'int4' for '--cache-type <TYPE>'
+      [possible values: f32, f16, bf16, q8_0, q4_0]
     $ run -m MODEL -p a -ngl most
     error: invalid value 'most' for '--gpu-layers <N>': expected a number, auto or all
     $ -m MODEL --gpu-memory 2QB

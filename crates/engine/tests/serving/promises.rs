@@ -242,6 +242,19 @@ fn every_way_to_stop() {
     assert!(!answer.tokens.contains(&2));
 }
 
+/// Tokens that the file says must never be generated are not, however likely; ids outside the vocabulary are ignored.
+#[test]
+fn suppressed_tokens_are_not_generated() {
+    let free =
+        run(&mut serve(&model(Format::F32), 1, Options::default()), [greedy(prompt(1, 9), 1)]).remove(0);
+    let mut metadata = spec(Format::F32).metadata();
+    let suppressed = gguf::Array::I32(vec![free.tokens[0] as i32, -1, 100_000]);
+    metadata.insert("tokenizer.ggml.suppress_tokens", gguf::Value::Array(suppressed));
+    let mut engine = serve(&model_with(&metadata), 1, Options::default());
+    let answer = run(&mut engine, [greedy(prompt(1, 9), 20)]).remove(0);
+    assert!(!answer.tokens.contains(&free.tokens[0]), "{:?}", answer.tokens);
+}
+
 /// The text of generated tokens.
 fn model_text(model: &Model, tokens: &[u32]) -> String {
     let mut detokenizer = tokenizer::Detokenizer::continuing(model.tokenizer().clone());

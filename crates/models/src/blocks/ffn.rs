@@ -87,7 +87,7 @@ pub(crate) fn fused_feed_forward(
     let [gate, up] = halves.map(|(name, first)| {
         let tensor = format!("blk.{il}.ffn_up.weight");
         let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
-        ctx.g.linear((name, il), x, weight) // [rows, ffn]
+        ctx.linear((name, il), x, weight) // [rows, ffn]
     });
     let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
@@ -101,7 +101,7 @@ pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, f
         return y;
     }
     let router = ctx.g.weight(format!("blk.{il}.ffn_gate_inp_shexp.weight"), 1, ctx.hidden());
-    let gate = ctx.g.linear(("shared_expert_gate", il), x, router); // [rows, 1]
+    let gate = ctx.linear(("shared_expert_gate", il), x, router); // [rows, 1]
     ctx.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
 }
 

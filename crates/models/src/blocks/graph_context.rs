@@ -25,6 +25,9 @@ pub(crate) struct GraphContext<'a> {
     pub(crate) dense: Vec<(&'static str, usize)>,
 }
 
+/// Gemma 4 multiplies its router's input with a vector of this name.
+const ROUTER_SCALE: &str = ".ffn_gate_inp.scale";
+
 /// A linear layer, with a bias if the file has one.
 #[derive(Debug)]
 pub(crate) struct Linear {
@@ -178,6 +181,20 @@ impl<'a> GraphContext<'a> {
         self.plain_norm(ValueName(name, Some(il)), x, weight)
     }
 
+    /// `x` times the transpose of `weight`, and times the number in its tensor `.scale` if the file has one, as files in NVFP4
+    /// do: `[rows, weight.rows]`.
+    #[track_caller]
+    pub(crate) fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
+        let scale = self.g.weight_tensor(weight).strip_suffix(".weight").map(|name| format!("{name}.scale"));
+        match scale.filter(|scale| !scale.ends_with(ROUTER_SCALE) && self.has(scale)) {
+            Some(scale) => {
+                let scale = self.g.weight(scale, 1, 1);
+                self.g.scaled_linear(name, x, weight, scale)
+            }
+            None => self.g.linear(name, x, weight),
+        }
+    }
+
     /// Linear layer with a matrix `[outputs, inputs]`, and a bias if the file has one: `[rows, outputs]`.
     #[track_caller]
     pub(crate) fn project(
@@ -203,11 +220,11 @@ impl<'a> GraphContext<'a> {
     ) -> ValueId {
         let bias = format!("{}.bias", linear.tensor);
         if !self.in_layers(&bias) {
-            return self.g.linear((linear.name, il), x, weight);
+            return self.linear((linear.name, il), x, weight);
         }
         let [matmul, sum] = linear.biased;
         let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, outputs);
-        let x = self.g.linear((matmul, il), x, weight);
+        let x = self.linear((matmul, il), x, weight);
         self.g.add_bias((sum, il), x, bias)
     }
 
@@ -256,7 +273,7 @@ impl<'a> GraphContext<'a> {
             _ => self.g.weight("output.weight", vocab, hidden),
         };
         let name = if map.is_some() { "result_output_mm" } else { "result_output" };
-        let mut logits = self.g.linear(name, x, output); // [outputs, vocab]
+        let mut logits = self.linear(name, x, output); // [outputs, vocab]
         if let Some(map) = map {
             logits = self.g.op("result_output", Op::Map { x: logits, map });
         }

@@ -69,13 +69,13 @@ impl Latent {
         let tensor = |name: &str| format!("blk.{il}.{name}.weight");
         if self.query_rank == 0 || ctx.in_layers("attn_q.weight") {
             let weight = ctx.g.weight(tensor("attn_q"), cols, hidden);
-            return ctx.g.linear(("q", il), x, weight);
+            return ctx.linear(("q", il), x, weight);
         }
         let weight = ctx.g.weight(tensor("attn_q_a"), self.query_rank, hidden);
-        let q = ctx.g.linear(("q_a", il), x, weight); // [rows, query_rank]
+        let q = ctx.linear(("q_a", il), x, weight); // [rows, query_rank]
         let q = ctx.head_norm(("q_a_normed", il), q, "attn_q_a_norm", self.query_rank);
         let weight = ctx.g.weight(tensor("attn_q_b"), cols, self.query_rank);
-        ctx.g.linear(("q", il), q, weight)
+        ctx.linear(("q", il), q, weight)
     }
 }
 
@@ -95,7 +95,7 @@ impl Mixer for Latent {
         let [latent, k_pe] =
             [("kv_cmpr_pre", 0..rank), ("k_pe_unroped", rank..rank + pe)].map(|(name, range)| {
                 let weight = ctx.g.weight_rows(tensor("attn_kv_a_mqa"), rank + pe, range, hidden);
-                ctx.g.linear((name, il), x, weight)
+                ctx.linear((name, il), x, weight)
             }); // [rows, rank], [rows, pe]
         let k_pe = ctx.g.rope(("k_pe", il), k_pe, &self.rope);
         let latent = ctx.head_norm(("kv_cmpr", il), latent, "attn_kv_a_norm", rank);
@@ -106,7 +106,7 @@ impl Mixer for Latent {
             (q, [k, latent], Store { heads: 1, k_dim: rank + pe, v_dim: rank, mask: Mask::Causal })
         } else {
             let expand = ctx.g.weight(tensor("attn_kv_b"), heads * (nope + value), rank);
-            let kv = ctx.g.linear(("kv", il), latent, expand); // [rows, heads * (nope + value)]
+            let kv = ctx.linear(("kv", il), latent, expand); // [rows, heads * (nope + value)]
             let k = ctx.g.slice(("k_nope", il), kv, heads, 0..nope);
             let v = ctx.g.slice(("Vcur", il), kv, heads, nope..nope + value);
             let k = ctx.g.join(("Kcur", il), [k, k_pe], heads, 1);

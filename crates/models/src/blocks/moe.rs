@@ -169,6 +169,18 @@ impl Moe {
             names.map(|(name, cols)| ctx.g.weight(format!("blk.{il}.{name}.bias"), count, cols))
         });
         let Moe { glu, weighs_inputs, .. } = *self;
+        let mut routes = routes;
+        // A factor of the outputs of each expert is one of its routes. A limited gate is not linear in the products of up.
+        let is_linear = biases.is_none() && !weighs_inputs;
+        for (factor, name, is_factor) in [
+            ("ffn_down_exps.scale", "ffn_moe_routes_scaled", is_linear),
+            ("ffn_up_exps.scale", "ffn_moe_routes_up_scaled", is_linear && glu.limit.is_none()),
+        ] {
+            if is_factor && ctx.in_layers(factor) {
+                let scale = ctx.g.weight(format!("blk.{il}.{factor}"), 1, count);
+                routes = ctx.g.mul_weight((name, il), routes, scale);
+            }
+        }
         let experts = Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs };
         Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
     }

@@ -118,7 +118,7 @@ impl Mixer for SharedAttention {
         let (Kind { width, rope, .. }, hidden) = (self.kind(il), ctx.hidden());
         let project = |ctx: &mut GraphContext<'_>, [tensor, name]: [&'static str; 2], heads: usize| {
             let weight = ctx.g.weight(format!("blk.{il}.{tensor}.weight"), heads * width, hidden);
-            ctx.g.linear((name, il), x, weight) // [rows, heads * width]
+            ctx.linear((name, il), x, weight) // [rows, heads * width]
         };
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
         let q = project(ctx, ["attn_q", "Qcur_pre"], heads);

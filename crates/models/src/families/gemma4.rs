@@ -70,7 +70,7 @@ fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize)
     let own = ctx.g.embed("inp_per_layer_embd", table);
     let own = ctx.g.scale("inp_per_layer_selected", own, (cols as f32).sqrt());
     let weight = ctx.g.weight("per_layer_model_proj.weight", all, hidden);
-    let shared = ctx.g.linear("per_layer_proj_mm", x, weight); // [rows, layers * cols]
+    let shared = ctx.linear("per_layer_proj_mm", x, weight); // [rows, layers * cols]
     let shared = ctx.g.scale("per_layer_proj_scaled", shared, 1.0 / (hidden as f32).sqrt());
     let shared = ctx.named_norm("per_layer_proj", shared, "per_layer_proj_norm.weight", cols);
     let sum = ctx.g.add("inp_per_layer_sum", own, shared);
@@ -111,11 +111,7 @@ fn beside_experts(
     let scale = ctx.g.weight(format!("blk.{il}.ffn_gate_inp.scale"), 1, hidden);
     let h = ctx.g.mul_weight(("ffn_moe_inp", il), h, scale);
     let logits = moe.logits(ctx, il, h); // [rows, experts]
-    let mut routes = moe.route(ctx, il, logits);
-    if ctx.in_layers("ffn_down_exps.scale") {
-        let scale = ctx.g.weight(format!("blk.{il}.ffn_down_exps.scale"), 1, moe.count);
-        routes = ctx.g.mul_weight(("ffn_moe_routes_scaled", il), routes, scale);
-    }
+    let routes = moe.route(ctx, il, logits);
     let h = ctx.norm(("ffn_norm_2", il), a, "pre_ffw_norm_2");
     let experts = moe.experts(ctx, il, h, routes, ffn)?; // [rows, hidden]
     let experts = ctx.norm(("ffn_moe", il), experts, "post_ffw_norm_2");

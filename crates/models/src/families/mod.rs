@@ -3,7 +3,6 @@
 mod bert;
 mod command_r;
 mod deepseek2;
-mod ernie4_5;
 mod falcon_h1;
 mod gemma2;
 mod gemma3;
@@ -52,7 +51,7 @@ static FAMILIES: &[Family] = &[
     gemma2::FAMILY,
     gemma3::FAMILY,
     gemma4::FAMILY,
-    ernie4_5::FAMILY,
+    qwen2::ERNIE_4_5,
     glm4::FAMILY,
     granite::GRANITE,
     granite::GRANITEMOE,

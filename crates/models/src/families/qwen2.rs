@@ -1,4 +1,5 @@
-//! Architecture `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024). Queries, keys and values usually have biases.
+//! Architectures `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024), whose queries, keys and values usually have biases;
+//! and `ernie4_5`: ERNIE 4.5, dense (Baidu 2025), which pairs neighbouring columns.
 
 use graph::{Activation, Graph, Pairing};
 
@@ -6,11 +7,21 @@ use super::Family;
 use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
-pub(super) const FAMILY: Family = Family { name: "qwen2", harmless: &[], graph };
+pub(super) const FAMILY: Family = Family {
+    name: "qwen2",
+    harmless: &[],
+    graph: |c, keys, tensors| graph(c, keys, tensors, Pairing::Halves),
+};
 
-fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+pub(super) const ERNIE_4_5: Family = Family {
+    name: "ernie4_5",
+    harmless: &[],
+    graph: |c, keys, tensors| graph(c, keys, tensors, Pairing::Interleaved),
+};
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>, pairing: Pairing) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

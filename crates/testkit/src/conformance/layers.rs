@@ -78,7 +78,7 @@ impl Layer {
         match self.kv {
             _ if self.format.block_len() > 1 => QUANTIZED,
             KvFormat::F32 => FLOAT,
-            KvFormat::F16 => 10.0 * FLOAT,
+            _ => 10.0 * FLOAT,
         }
     }
 

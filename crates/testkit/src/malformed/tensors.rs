@@ -110,7 +110,7 @@ pub(super) fn cases() -> Vec<Malformed> {
         ("type 31, removed from ggml", one(&[32], 31, 0), &["type 31"]),
         ("tensor type Q8_1", one(&[32], 9, 0), &["type 9 (Q8_1)"]),
         ("tensor type Q8_K", one(&[256], 15, 0), &["type 15 (Q8_K)"]),
-        ("tensor type NVFP4", one(&[64], 40, 0), &["NVFP4", "quantise"]),
+        ("tensor type Q8_1", one(&[32], 9, 0), &["Q8_1", "quantise"]),
         ("tensor type I32", one(&[8], 26, 0), &["I32"]),
         ("tensor type F64", one(&[8], 28, 0), &["F64"]),
         ("tensor type 255", one(&[32], 255, 0), &["0x18", "type 255"]),

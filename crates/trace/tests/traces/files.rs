@@ -152,7 +152,7 @@ fn damaged_files_are_refused() {
         (file(r#"{"__metadata__":{"format":"pt"}}"#, 0), "`format` is \"pt\", expected \"rustorch-trace\""),
         (file(&whole.replace(r#""version":"1""#, r#""version":"2""#), 8), "`version` is \"2\""),
         (file(&whole.replace(r#""n_layer":"1""#, r#""n_layer":"-1""#), 8), "`n_layer` is \"-1\""),
-        (file(&whole.replace(r#""kv":"f16""#, r#""kv":"q8_0""#), 8), "`kv` is \"q8_0\""),
+        (file(&whole.replace(r#""kv":"f16""#, r#""kv":"q5_0""#), 8), "`kv` is \"q5_0\""),
         (file(&whole.replace(r#""tokens":"1""#, r#""tokens":"1,x""#), 8), "`tokens` is \"1,x\""),
         (file(&whole.replace(r#""types":"","#, ""), 8), "lack the key `types`"),
         (file(&header(r#"{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}"#), 8), "F16 [2, 2]"),

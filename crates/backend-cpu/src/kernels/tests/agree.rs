@@ -2,6 +2,8 @@
 //! GEMM, `lanes/mod.rs` the vector operations.
 
 use backend::KvFormat;
+
+use super::calls::{MIXED, QUANTISED};
 use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
@@ -118,7 +120,7 @@ fn gelu_matches_its_formula() {
 
 #[test]
 fn attention_agrees() {
-    for format in [KvFormat::F16, KvFormat::F32] {
+    for format in [KvFormat::F16, KvFormat::F32, MIXED, QUANTISED] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
             for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
                 for (mask, cap) in [

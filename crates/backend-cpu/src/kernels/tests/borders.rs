@@ -2,6 +2,8 @@
 //! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
+
+use super::calls::{MIXED, QUANTISED};
 use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
@@ -70,7 +72,7 @@ fn rows_of_numbers(isa: Isa) {
 }
 
 fn attention(isa: Isa) {
-    for format in [KvFormat::F16, KvFormat::F32] {
+    for format in [KvFormat::F16, KvFormat::F32, MIXED, QUANTISED] {
         for dim in LENGTHS {
             for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
                 for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {

@@ -1,6 +1,6 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, PAGE, Sequence, Slots, Step, StoreLayout};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Sequence, Slots, Step, StoreLayout};
 use bytes::Bytes;
 use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
@@ -12,6 +12,10 @@ use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Pool;
 use crate::tests::guard::{self, Guarded, Side};
+
+/// K and V of types that are converted first.
+pub(super) const MIXED: KvFormat = KvFormat { k: KvType::Q8_0, v: KvType::BF16 };
+pub(super) const QUANTISED: KvFormat = KvFormat { k: KvType::Q4_0, v: KvType::Q8_0 };
 
 /// Calls kernels with all buffers on one side of a guard page.
 #[derive(Clone, Copy)]
@@ -161,6 +165,10 @@ impl Calls {
             Kv::F32(store) => {
                 let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f32)(Attend { heads, tile });
+            }
+            Kv::Packed(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
+                (self.kernels.attend_packed)(Attend { heads, tile });
             }
         });
         y.to_vec()

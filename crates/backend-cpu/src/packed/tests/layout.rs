@@ -99,8 +99,9 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                         B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
                         for (r, block) in of_rows.iter().enumerate() {
                             let (scales, mins) = block.factors(F16Le::to_f32);
-                            let halves = 2 * G / B::Kind::GROUPS;
-                            for g in 0..B::Kind::GROUPS {
+                            let groups = B::Kind::GROUPS * B::BLOCKS;
+                            let halves = 2 * G / groups;
+                            for g in 0..groups {
                                 let found = (factors.scales[g][r], factors.mins[g][r]);
                                 let expected = (
                                     scales.as_flattened()[g * halves],
@@ -179,6 +180,7 @@ fn strips_hold_the_values_of_their_rows() {
     each(Quantized::<BlockIQ4_NL, 1>(PhantomData));
     each(Quantized::<BlockIQ4_XS, 8>(PhantomData));
     each(Quantized::<BlockMXFP4, 1>(PhantomData));
+    each(Quantized::<BlockNVFP4, 2>(PhantomData));
     each(Quantized::<BlockIQ3_XXS, 8>(PhantomData));
     each(Quantized::<BlockIQ3_S, 8>(PhantomData));
     each(Quantized::<BlockIQ2_XXS, 8>(PhantomData));

@@ -1,0 +1,188 @@
+//! `rustorch imatrix`: sums the inputs of a model's matrices, as `llama-imatrix` does.
+
+use std::io::{BufWriter, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use backend::Taps;
+use clap::{Arg, ValueEnum};
+use engine::Model;
+use eval::imatrix::Inputs;
+use eval::{Error, Windows};
+use indicatif::ProgressBar;
+use quantize::{Calibration, Imatrix};
+use runner::{FileWeights, Workload};
+use serde::Serialize;
+
+use crate::args::{BackendArgs, ContextArgs, ModelArgs};
+use crate::output::{self, Usage, counted, note};
+use crate::placement::{BackendChoice, Placement};
+use crate::run::{TextFile, without_newline};
+use crate::values::from_1_to;
+use crate::{files, load};
+
+const N_CTX: usize = 512;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The text is cut into chunks of -c tokens. `quantize --imatrix` of this program and llama-quantize read
+the result. Of mixtures of experts, each expert has its own columns; an expert that the text never
+uses has none, which the command says.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// File with the text, without a final newline; - is stdin
+    #[arg(short, long, value_name = "TEXT", help_heading = "Text")]
+    file: PathBuf,
+    /// Encode special tokens in the text
+    #[arg(long, help_heading = "Text")]
+    parse_special: bool,
+    /// Maximum number of chunks to compute [default: all]
+    #[arg(long, value_name = "N", value_parser = from_1_to::<0x7fff_ffff>, help_heading = "Text")]
+    chunks: Option<NonZero<usize>>,
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "imatrix.gguf", help_heading = "Output")]
+    #[arg(alias = "output-file")]
+    output: PathBuf,
+    /// File format: gguf, or the dat of older programs
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = FileFormat::Gguf)]
+    #[arg(help_heading = "Output")]
+    output_format: FileFormat,
+    /// Include output.weight, which most quantisation types store in more bits
+    #[arg(long, help_heading = "Output")]
+    process_output: bool,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    #[command(flatten)]
+    backend: BackendArgs,
+    #[command(flatten)]
+    context: ContextArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FileFormat {
+    Gguf,
+    Dat,
+}
+
+/// Here the context is a chunk, which no setting of chats changes.
+pub(crate) fn in_chunks(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "ctx_size" => {
+            arg.env(None).help(format!("Tokens per chunk; 0 is the training context [default: {N_CTX}]"))
+        }
+        _ => arg,
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
+    let mut read = files::of(&file);
+    read.push(&args.file);
+    let is_imatrix = |path: &Path| Imatrix::open(path).is_ok();
+    let target = files::target("-o", &args.output, &read, "imatrix", is_imatrix)?;
+    let model = Model::new(file)?;
+    let n_ctx = match args.context.ctx_size {
+        Some(0) => model.config().context_length,
+        given => given.unwrap_or(N_CTX),
+    };
+    let text = TextFile::open(&args.file)?.whole().map(without_newline)?;
+    let tokens = model.encode_prompt(&text, args.parse_special);
+    let windows =
+        Windows::new(tokens, n_ctx, model.tokenizer().vocab_size()).map_err(|error| match error {
+            Error::Window(_) => Usage(error.to_string()).into(),
+            error => anyhow::Error::from(error),
+        })?;
+    let windows = windows.limited(args.chunks.map_or(usize::MAX, NonZero::get));
+    let inputs = Inputs {
+        file: model.file(),
+        graph: model.graph(),
+        windows: &windows,
+        bos: model.tokenizer().bos_to_add(),
+        kv: args.context.cache.format(),
+        rows: args.backend.batch_size.get(),
+        output: args.process_output,
+        threads: load::threads(args.backend.cpu.threads),
+    };
+    let mut sums = compute(&inputs, BackendChoice::from(&args.backend))?;
+    sums.dataset = args.file.display().to_string();
+
+    let unused = |name: &str, counts: &[u64]| {
+        let (unused, all) = (counts.iter().filter(|&&count| count == 0).count(), counts.len());
+        if unused > 0 {
+            note(format_args!(
+                "warning: {}: the text uses none of {unused} of {all} experts; a longer one may",
+                output::printable(name, "")
+            ));
+        }
+    };
+    sums.tensors.iter().for_each(|(name, inputs)| unused(name, &inputs.counts));
+    let mut out = BufWriter::with_capacity(1 << 20, target.create()?);
+    match args.output_format {
+        FileFormat::Gguf => sums.write_gguf(&mut out).context("cannot write the imatrix")?,
+        FileFormat::Dat => sums.write_dat(&mut out).context("cannot write the imatrix")?,
+    }
+    out.flush().context("cannot write the imatrix")?;
+    out.into_inner().map_err(|error| error.into_error()).context("cannot write the imatrix")?.finish()?;
+    report(&model, &args, &sums)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compute(inputs: &Inputs<'_>, choice: BackendChoice) -> anyhow::Result<Calibration> {
+    let (weights, taps) = (FileWeights(inputs.file), inputs.taps());
+    let workload = Workload {
+        weights: &weights,
+        graph: inputs.graph,
+        kv_layout: inputs.kv_layout(),
+        buckets: vec![inputs.bucket()],
+        taps: Taps::Names(&taps),
+    };
+    let bar = ProgressBar::new(inputs.windows.tokens().len() as u64);
+    let bar = output::show(bar, "computing {bar:20} {pos}/{len} tokens, {eta} left");
+    let sums = Placement::new(choice, &workload)?
+        .with(|backend, _| Ok(inputs.sum(backend, &mut |tokens| bar.set_position(tokens as u64))?));
+    bar.finish_and_clear();
+    sums
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    model: &'a str,
+    output: String,
+    chunks: u32,
+    chunk_size: u32,
+    tensors: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    columns: usize,
+    counts: &'a [u64],
+}
+
+fn report(model: &Model, args: &Args, sums: &Calibration) -> anyhow::Result<()> {
+    let output = args.output.display().to_string();
+    let Calibration { tensors, chunks, chunk_size, .. } = sums;
+    if args.json {
+        let tensors = tensors.iter().map(|(name, inputs)| Row {
+            name,
+            columns: inputs.sums.len() / inputs.counts.len(),
+            counts: &inputs.counts,
+        });
+        return output::json(&Report {
+            model: model.file().file(),
+            output,
+            chunks: *chunks,
+            chunk_size: *chunk_size,
+            tensors: tensors.collect(),
+        });
+    }
+    let (entries, chunks) = (counted(tensors.len() as u64, "tensor"), counted(u64::from(*chunks), "chunk"));
+    note(format_args!("{}: {entries}, {chunks} of {chunk_size} tokens", output::printable(&output, "")));
+    Ok(())
+}
