@@ -9,7 +9,8 @@ use testkit::llama::{self, Spec};
 /// Small models of all families.
 fn specs() -> Vec<Spec> {
     let small = [llama::small(), llama::small_qwen2()];
-    small.into_iter().chain(llama::families().into_iter().map(|(_, spec)| spec)).collect()
+    let models = llama::families().into_iter().chain(testkit::encoders::models());
+    small.into_iter().chain(models.map(|(_, spec)| spec)).collect()
 }
 
 fn opened(metadata: &Metadata, tensors: &[Tensor]) -> Result<Model, Error> {
@@ -76,7 +77,19 @@ fn keys_of_other_families_are_refused_unless_neutral() {
         refused(spec, "expert_count", Value::U32(8));
         assert!(with(spec, &[("expert_count", Value::U32(0))]).is_ok());
     }
-    let have_windows = ["cohere2", "gemma2", "gemma3", "gemma4", "gpt-oss", "lfm2", "olmo2", "phi3"];
+    let have_windows = [
+        "cohere2",
+        "gemma-embedding",
+        "gemma2",
+        "gemma3",
+        "gemma4",
+        "gpt-oss",
+        "lfm2",
+        "llama4",
+        "modern-bert",
+        "olmo2",
+        "phi3",
+    ];
     for spec in specs().iter().filter(|spec| !have_windows.contains(&spec.architecture)) {
         refused(spec, "attention.sliding_window", Value::U32(4096));
         assert!(with(spec, &[("attention.sliding_window", Value::U32(0))]).is_ok());

@@ -424,7 +424,7 @@ fn gemma4() -> Spec {
 }
 
 /// A small model of each architecture with a router or with stores of its own, by name.
-fn variants_of_experts() -> [(&'static str, Spec); 10] {
+fn variants_of_experts() -> [(&'static str, Spec); 11] {
     use Key::{Flag, Number, Size};
     let experts = Some([8, 3]);
     [
@@ -437,6 +437,20 @@ fn variants_of_experts() -> [(&'static str, Spec); 10] {
                 optional: &["ffn_gate_inp_shexp.weight"],
                 seed: 14,
                 ..like_llama("qwen2moe")
+            },
+        ),
+        (
+            "llama4",
+            Spec {
+                layers: 5,
+                experts: Some([8, 1]),
+                keys: &[
+                    LATENT[5],
+                    ("interleave_moe_layer_step", Size(2)),
+                    ("attention.sliding_window", Size(8192)),
+                ],
+                seed: 21,
+                ..like_llama("llama4")
             },
         ),
         (

@@ -9,8 +9,8 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",
-    // Pooling and labels of embedding models and rerankers, which come after everything else.
-    harmless: &["pooling_type", "classifier.output_labels"],
+    // The pooling of embedding models, which comes after everything else.
+    harmless: &["pooling_type"],
     graph,
 };
 
