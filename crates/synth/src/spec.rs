@@ -274,7 +274,7 @@ impl Spec {
     pub(crate) fn plan(&self) -> Vec<Planned> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
-        let logits = LOGIT_DEVIATION / logit_scale(&graph);
+        let logits = (last_norm(&graph), LOGIT_DEVIATION / logit_scale(&graph));
         let mut tensors = HashSet::new();
         // Several weights may be rows of one tensor.
         let weights = graph.weights().zip(graph.roles());
@@ -283,8 +283,14 @@ impl Spec {
     }
 
     /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding, `logits`
-    /// that of the output matrix's results.
-    fn planned(&self, weight: &Weight, roles: &[Role], embedding: f32, logits: f32) -> Planned {
+    /// that of the output matrix's results, which `last_norm` sets.
+    fn planned(
+        &self,
+        weight: &Weight,
+        roles: &[Role],
+        embedding: f32,
+        (last_norm, logits): (&str, f32),
+    ) -> Planned {
         let name = &weight.tensor;
         let base = name.strip_suffix(".weight").unwrap_or(name);
         let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
@@ -299,7 +305,7 @@ impl Spec {
             [Role::Vector, ..] if name.contains("conv") => (Format::F32, Content::Normal(inner)),
             [Role::Vector, ..] => {
                 let mean = match &**name {
-                    "output_norm.weight" => logits / (output / deviation(self.hidden)),
+                    name if name == last_norm => logits / (output / deviation(self.hidden)),
                     _ if name.ends_with("ffn_gate_inp.scale") => (self.hidden as f32).sqrt(),
                     _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
                     _ if name.ends_with("ssm_a") => DECAY,
@@ -413,6 +419,13 @@ fn embedding_scale(graph: &Graph) -> f32 {
         is_embedding(x).then_some(factor)
     };
     graph.values().find_map(|(_, value)| factor(value.op)).unwrap_or(1.0)
+}
+
+/// The tensor of the norm before the logits; empty if there is none.
+fn last_norm(graph: &Graph) -> &str {
+    let norm = ["result_norm_w", "result_norm"].into_iter().find_map(|name| graph.find(name));
+    let weight = norm.and_then(|norm| graph.value(norm).op.weights().next());
+    weight.map_or("", |(weight, _)| &graph.weight(weight).tensor)
 }
 
 /// The factor that the graph applies to logits.

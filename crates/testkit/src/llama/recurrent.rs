@@ -23,7 +23,8 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
     use Key::{Absent, Flag, Number, Size, Sizes};
     let like = |architecture| Spec { layers: 4, ..like_llama(architecture) };
     let delta_net = |architecture| Spec {
-        experts: Some([8, 3]),
+        layers: 3,
+        experts: Some([4, 2]),
         optional: &["ffn_gate_inp_shexp.weight"],
         ..like(architecture)
     };
@@ -55,9 +56,11 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
                     STATE[2],
                     STATE[3],
                     STATE[4],
+                    ("full_attention_interval", Size(3)),
                     ("rope.dimension_sections", Sizes(&[3, 3, 2, 0])),
                     ("expert_shared_feed_forward_length", Size(64)),
                 ],
+                seed: 26,
                 ..delta_net("qwen35moe")
             },
         ),
@@ -70,9 +73,11 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
                     STATE[2],
                     STATE[3],
                     STATE[4],
+                    ("full_attention_interval", Size(3)),
                     ("rope.dimension_count", Size(8)),
                     ("expert_shared_feed_forward_length", Size(64)),
                 ],
+                seed: 14,
                 ..delta_net("qwen3next")
             },
         ),
@@ -80,7 +85,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
             "lfm2moe",
             Spec {
                 tied: true,
-                experts: Some([8, 3]),
+                experts: Some([4, 2]),
                 biases: &["exp_probs_b"],
                 keys: &[
                     SOME_KV_HEADS,
@@ -89,6 +94,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
                     ("shortconv.l_cache", Size(3)),
                     ("expert_gating_func", Size(2)),
                 ],
+                seed: 42,
                 ..like("lfm2moe")
             },
         ),
@@ -112,6 +118,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
                     ("moe_latent_size", Size(40)),
                 ],
                 biases: &["ssm_conv1d", "exp_probs_b"],
+                seed: 4,
                 ..mamba("nemotron_h_moe")
             },
         ),
