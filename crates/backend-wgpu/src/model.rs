@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
 use bytes::Bytes;
-use graph::{Op, Role};
+use graph::{Op, Role, Value};
 
-use crate::device::{Buffer, Device, Purpose, STORAGE};
+use crate::device::{Buffer, Device, Purpose, STORAGE, allocated_size};
 use crate::formats::DeviceFormat;
 use crate::weights::{Matrix, MatrixLayout};
 
@@ -38,8 +38,8 @@ pub(crate) struct ModelPlan {
     matrices: Vec<Option<MatrixLayout>>,
     /// By store: sizes of keys and values in bytes.
     stores: Vec<[u64; 2]>,
-    /// By value: the size of its slots in bytes, if it has a state.
-    states: Vec<u64>,
+    /// By value: the size of the slots of a recurrent operation in bytes.
+    states: Vec<Option<u64>>,
 }
 
 impl ModelPlan {
@@ -72,10 +72,13 @@ impl ModelPlan {
             Ok(bytes)
         };
         let stores = bound.stores().iter().map(store).collect::<Result<_, Error>>()?;
-        let state = |(id, _)| {
+        let state = |(id, value): (_, &Value)| {
+            if !matches!(value.op, Op::Conv { .. } | Op::LinearAttention { .. }) {
+                return Ok(None);
+            }
             let values = bound.slots().saturating_mul(bound.graph().state_of(id));
-            let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
-            device.check_size(Purpose::Store, bytes, STORAGE).map(|()| bytes)
+            let bytes = allocated_size((values as u64).saturating_mul(size_of::<f32>() as u64));
+            device.check_size(Purpose::Store, bytes, STORAGE).map(|()| Some(bytes))
         };
         let states = bound.graph().values().map(state).collect::<Result<_, Error>>()?;
         Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
@@ -110,7 +113,7 @@ impl ModelPlan {
                 .stores
                 .iter()
                 .flatten()
-                .chain(&self.states)
+                .chain(self.states.iter().flatten())
                 .fold(0, |all, bytes| all.saturating_add(*bytes)),
             activations,
         }
@@ -137,7 +140,7 @@ pub(crate) struct Model {
     /// By store: keys and values.
     pub(crate) stores: Vec<[Buffer; 2]>,
     /// By value: the slots of recurrent operations.
-    pub(crate) states: Vec<Buffer>,
+    pub(crate) states: Vec<Option<Buffer>>,
     pub(crate) state: Mutex<State>,
     /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
@@ -162,7 +165,9 @@ impl Model {
         };
         let matrices = plan.matrices.iter().map(matrix).collect::<Result<_, Error>>()?;
         let stores = plan.stores.iter().map(store).collect::<Result<_, Error>>()?;
-        let state = |&bytes: &u64| device.buffer(Purpose::Store, bytes, STORAGE);
+        let state = |bytes: &Option<u64>| {
+            bytes.map(|bytes| device.buffer(Purpose::Store, bytes, STORAGE)).transpose()
+        };
         let states = plan.states.iter().map(state).collect::<Result<_, Error>>()?;
         Ok(Model {
             device,

@@ -100,7 +100,7 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
             &model.matrices[weight.index()].as_ref().expect("weights of matmuls are matrices").buffers[shard]
         }
         BufferId::Store(store, which) => &model.stores[store.index()][which],
-        BufferId::State(id) => &model.states[id.index()],
+        BufferId::State(id) => model.states[id.index()].as_ref().expect("recurrent operations have states"),
     });
     let all = [&params, inputs].into_iter().chain(bound);
     let (layout, _) = device.layouts(&kernel.bindings());

@@ -22,8 +22,10 @@ fn base_files_of_the_cases_are_valid() {
 #[test]
 fn names_and_contents_are_unique() {
     let cases = cases();
-    let names: HashSet<&str> = cases.iter().map(|case| case.name).collect();
-    assert_eq!(names.len(), cases.len());
+    let mut names = HashSet::new();
+    for case in &cases {
+        assert!(names.insert(case.name), "{:?} is the name of two cases", case.name);
+    }
     let mut contents = HashMap::new();
     for case in &cases {
         if let Some(other) = contents.insert(case.bytes.as_slice(), case.name) {

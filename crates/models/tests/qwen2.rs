@@ -77,7 +77,7 @@ fn the_architecture_key_decides() {
     for name in ["qwen2vl", "qwen"] {
         let text = opened(&Spec { architecture: name, ..qwen2.clone() }, &qwen2.tensors());
         let text = text.expect_err("not supported").to_string();
-        assert!(text.contains(name) && text.contains("supported: llama, mistral3, qwen2,"), "{text}");
+        assert!(text.contains(name) && text.contains("supported: llama, mistral3, "), "{text}");
     }
 }
 

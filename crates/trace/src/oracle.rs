@@ -117,7 +117,7 @@ impl<'a> Oracle<'a> {
             None => call.tokens.clone(),
         };
         let rows = tokens.len();
-        let first = if op.store().is_some() { 0 } else { call.first };
+        let first = if op.reads_earlier_rows() { 0 } else { call.first };
         let pages = (first + rows).div_ceil(PAGE);
         let kv_layout = KvLayout { n_ctx: self.n_ctx, ..KvLayout::uniform(&graph, pages, KvFormat::F32) };
         let mut loaded = (self.make)().load(&graph, &weights, &kv_layout)?;

@@ -81,7 +81,7 @@ impl Replay<'_> {
     /// `rows` of a value, computed again, and the largest limit of the replayed operations.
     fn again(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<(Matrix, f64), Error> {
         // An operation that reads a store needs all rows before.
-        let from = if self.oracle.op(id).store().is_some() { 0 } else { rows.start };
+        let from = if self.oracle.op(id).reads_earlier_rows() { 0 } else { rows.start };
         let (inputs, limit) = self.inputs(id, &(from..rows.end), depth)?;
         let call = self.call(id, &(from..rows.end));
         // Selecting rows has no error.

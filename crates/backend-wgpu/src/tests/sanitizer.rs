@@ -63,7 +63,12 @@ fn poison(device: &Device, buffer: &wgpu::Buffer, index: usize) {
 
 /// Poisons the KV cache of a new model.
 pub(crate) fn poison_stores(model: &Model) {
-    model.stores.iter().flatten().chain(&model.states).for_each(|store| poison(&model.device, store, STORE));
+    model
+        .stores
+        .iter()
+        .flatten()
+        .chain(model.states.iter().flatten())
+        .for_each(|store| poison(&model.device, store, STORE));
 }
 
 /// # Panics
@@ -85,7 +90,7 @@ pub(crate) struct Sanitizer {
     /// By store: keys and values.
     stores: Vec<[Buffer; 2]>,
     /// By value: the slots of recurrent operations.
-    states: Vec<Buffer>,
+    states: Vec<Option<Buffer>>,
     /// The last submitted step, and the KV cache before it.
     submitted: Option<(Step, Vec<Vec<u32>>)>,
 }
@@ -114,7 +119,7 @@ impl Sanitizer {
 
     /// Keys and values of all stores, then all states.
     fn stores(&self) -> Vec<&wgpu::Buffer> {
-        self.stores.iter().flatten().chain(&self.states).map(|store| &**store).collect()
+        self.stores.iter().flatten().chain(self.states.iter().flatten()).map(|store| &**store).collect()
     }
 
     /// Poisons everything but the KV cache.
@@ -154,7 +159,8 @@ impl Sanitizer {
             attends.filter(|attend| attend.kv.is_some()).map(|attend| attend.store.index()).collect();
         let (n_stores, mut after) = (2 * self.stores.len(), read(device, &self.stores()));
         let states = after.split_off(n_stores);
-        for (((id, value), before), after) in bound.graph().values().zip(&before[n_stores..]).zip(&states) {
+        let recurrent = bound.graph().values().filter(|(id, _)| self.states[id.index()].is_some());
+        for (((id, value), before), after) in recurrent.zip(&before[n_stores..]).zip(&states) {
             let values = bound.graph().state_of(id);
             if values > 0 {
                 check_state(&value.name, values, &step, before, after);

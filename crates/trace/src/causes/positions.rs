@@ -16,6 +16,9 @@ const MOST_ROWS: usize = 512;
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let Some(&first) = s.region.rows.first() else { return };
+    if let Some((store, _)) = s.call.op.store() {
+        masks(diagnosis, *s.oracle.graph.store(store), first);
+    }
     // Positions may begin again at the first wrong row, or at every so many rows.
     if first > 1 {
         for (again, place) in
@@ -41,7 +44,6 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     }
     if let Some((store, _)) = s.call.op.store() {
         let store = *s.oracle.graph.store(store);
-        masks(diagnosis, store, first);
         heads(diagnosis, store);
         stored_rows(diagnosis, first);
     }
