@@ -26,7 +26,7 @@ pub struct Recording<'a> {
     pub tokens: &'a [u32],
     /// The requested format of the KV cache; a backend may support only one.
     pub kv: KvFormat,
-    /// The most tokens per step; fewer when their values are too large.
+    /// The most tokens per step; fewer when their values are too large, all if a row sees later ones.
     pub rows: usize,
     /// Selects values by name.
     pub select: &'a dyn Fn(&str) -> bool,
@@ -51,6 +51,10 @@ impl Recording<'_> {
 
     /// The size of its steps.
     pub fn bucket(&self) -> Bucket {
+        if self.graph.groups().iter().any(|group| !group.mask.is_causal()) {
+            let rows = self.tokens.len().max(1);
+            return Bucket { rows, outputs: rows };
+        }
         // The output is recorded twice.
         let cols =
             |(id, value): (ValueId, &Value)| value.cols * if id == self.graph.output() { 2 } else { 1 };

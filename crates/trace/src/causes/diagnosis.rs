@@ -111,10 +111,13 @@ impl<'a> Diagnosis<'a> {
         self.try_both(kind, rank, text, call, &self.candidate.inputs);
     }
 
-    /// First in a few rows, and in all where these support it. What cannot be computed is no hypothesis.
+    /// First in a few rows, unless rows depend on later ones, and in all where these support it. What cannot be computed is no hypothesis.
     fn try_both(&mut self, kind: &'static str, rank: Rank, text: String, call: &Call, inputs: &[Matrix]) {
         let few = Few::new(self.candidate);
-        if few.rows.len() * 2 < self.candidate.found.rows
+        let store = || call.op.store().map(|(store, _)| *self.candidate.oracle.graph.store(store));
+        let is_causal = call.store.or_else(store).is_none_or(|store| store.mask.is_causal());
+        if is_causal
+            && few.rows.len() * 2 < self.candidate.found.rows
             && few.error(call, inputs).is_none_or(|error| error > 0.5 * few.expected())
         {
             return;
