@@ -21,7 +21,7 @@ use crate::{files, load, npy, output};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Texts
-    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(value_name = "TEXT")]
     texts: Vec<String>,
     /// File with one text per line; - is stdin
     #[arg(short, long, value_name = "FILE", conflicts_with = "texts")]

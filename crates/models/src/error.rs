@@ -22,6 +22,11 @@ pub enum Error {
     #[error("metadata key `{key}` is {found}: {what} is not supported for architecture {architecture}")]
     Unsupported { key: String, found: String, what: &'static str, architecture: &'static str },
     #[error(
+        "the file has no classifier, which scores need: neither tensor `cls.weight` nor `cls.output.weight`; use the file of a \
+         reranker, or another pooling"
+    )]
+    NoClassifier,
+    #[error(
         "tensor `{name}` of shape {expected:?} is missing; the file is incomplete; convert or download it again"
     )]
     MissingTensor { name: String, expected: Vec<usize> },

@@ -129,6 +129,9 @@ fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>, task: T
             Some(requested.unwrap_or(own))
         }
     };
+    if config.pooling == Some(Pooling::Rank) && !has("cls.weight") && !has("cls.output.weight") {
+        return Err(Error::NoClassifier);
+    }
     let graph = (family.graph)(&config, &mut keys, has)?;
     config.hyper_parameters = keys.finish()?;
     Ok(Model { config, graph })

@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod common;
 mod compare;
+mod embed;
 mod embedded;
 mod fuzzed;
 mod gpu;
