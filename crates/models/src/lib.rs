@@ -81,6 +81,7 @@ impl Model {
         // The head that another task needs.
         let is_of_head = |name: &str| {
             model.config.pooling.is_some() && ["cls.", "output."].iter().any(|head| name.starts_with(head))
+                || family.name == "nomic-bert" && UNUSED.iter().any(|bias| name.ends_with(bias))
                 || name == "cls.output.weight" && family.is_decoder()
         };
         let is_known = |name: &str| {
@@ -108,6 +109,9 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     let found = || Value::String(name.to_owned()).to_string();
     Family::from_name(name).ok_or_else(|| Error::Architecture { found: found(), supported: Family::names() })
 }
+
+/// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.
+const UNUSED: [&str; 2] = ["ffn_up.bias", "ffn_down.bias"];
 
 /// What a graph computes.
 #[derive(Clone, Copy, Debug)]
