@@ -210,3 +210,16 @@ fn the_command_line_is_checked() {
     let ran = home.run_with("verify -m", &[&spaced.display().to_string()]);
     assert!(ran.stdout.contains(r"a model'\''s.gguf'"), "{ran:?}");
 }
+
+/// Layers with states, and rows that see later ones.
+#[test]
+fn recurrent_models_and_encoders_are_checked() {
+    let recurrent = testkit::llama::families().into_iter().find(|(name, _)| name == "F32-qwen35");
+    let encoder = testkit::encoders::models().into_iter().find(|(name, _)| name == "F32-bert");
+    for (spec, skipped) in [(recurrent, false), (encoder, true)] {
+        let (name, spec) = spec.expect("a model of this name");
+        let checks = checks(&Home::with(&spec), "--backend cpu", 0);
+        let steps = named(&checks, "skipped").iter().any(|check| check.ends_with("steps"));
+        assert_eq!(steps, skipped, "{name}: {checks:?}");
+    }
+}

@@ -261,7 +261,7 @@ impl Runner {
         let sequences = parts.iter().map(|part| {
             let first = part.sequence * self.pages;
             let pages = (first..first + self.pages).map(|page| page as u32);
-            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages)
+            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages).in_slot(part.sequence as u32)
         });
         let tokens = parts.iter().flat_map(|part| part.tokens).copied().collect();
         let step = Step::new(tokens, sequences.collect(), OutputRow::all(outputs))?;
