@@ -76,8 +76,7 @@ impl Inputs {
         let pools = outputs + bucket.outputs;
         let tiles = pools + 2 * bucket.outputs;
         let sequences = tiles + 2 * policy::max_tiles(bucket.rows);
-        let recurs = |op: &Op| matches!(op, Op::Conv { .. } | Op::LinearAttention { .. });
-        let is_recurrent = bound.graph().values().any(|(_, value)| recurs(&value.op));
+        let is_recurrent = bound.graph().values().any(|(_, value)| value.op.is_recurrent());
         let mut end = sequences + if is_recurrent { SEQUENCE * bucket.rows } else { 0 };
         let mut rope_tables = Vec::<RopeTable>::new();
         for (_, value) in bound.graph().values() {

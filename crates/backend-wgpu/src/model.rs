@@ -73,7 +73,7 @@ impl ModelPlan {
         };
         let stores = bound.stores().iter().map(store).collect::<Result<_, Error>>()?;
         let state = |(id, value): (_, &Value)| {
-            if !matches!(value.op, Op::Conv { .. } | Op::LinearAttention { .. }) {
+            if !value.op.is_recurrent() {
                 return Ok(None);
             }
             let values = bound.slots().saturating_mul(bound.graph().state_of(id));

@@ -59,7 +59,7 @@ const TOOL: &str = "tool";
 
 type Turns = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
 
-/// Names, beginning, turns by role, and the beginning of an answer. In turns, `⟦x⟧` is the Jinja expression
+/// Names, prefix, messages by role, and the prefix of an answer. In messages, `⟦x⟧` is the Jinja expression
 /// `{{ x }}`. The first role that matches counts; other messages are left out.
 const TURNS: &[Turns] = &[
     ("chatml", "", &[(ANY, "<|im_start|>⟦m.role⟧\n⟦m.content⟧<|im_end|>\n")], "<|im_start|>assistant\n"),

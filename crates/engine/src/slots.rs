@@ -1,8 +1,8 @@
 //! Slots for the state of recurrent layers, which is not kept for every position as keys and values are.
 //!
 //! A step reads the state before its first row from one slot and writes the state after its last row to another, so that
-//! it can be repeated. A prompt leaves a checkpoint shortly before its end, from where a prompt that ends otherwise, such
-//! as the next turn of a chat, can continue.
+//! it can be repeated. A prompt leaves a checkpoint shortly before its end. A later prompt with the same beginning, such as
+//! that of the next chat message, reuses it.
 
 use std::ops::Range;
 

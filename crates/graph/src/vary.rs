@@ -149,7 +149,12 @@ impl Op {
 
     /// Whether a row's result depends on the rows before it.
     pub fn reads_earlier_rows(&self) -> bool {
-        matches!(self, Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. })
+        matches!(self, Op::Attention { .. }) || self.is_recurrent()
+    }
+
+    /// Whether it carries a state from row to row ([`Graph::state_of`]).
+    pub fn is_recurrent(&self) -> bool {
+        matches!(self, Op::Conv { .. } | Op::LinearAttention { .. })
     }
 
     /// Whether a row's result depends on its position or on the rows before it.

@@ -13,6 +13,13 @@ const STATE: [(&str, Key); 5] = [
     ("ssm.group_count", Key::Size(2)),
 ];
 
+/// The keys of [`STATE`] and further ones.
+macro_rules! with_state {
+    ($($key:expr),* $(,)?) => {
+        &[STATE[0], STATE[1], STATE[2], STATE[3], STATE[4], $($key),*]
+    };
+}
+
 /// Layers without KV heads are recurrent.
 const SOME_KV_HEADS: (&str, Key) = ("attention.head_count_kv", Key::Sizes(&[0, 2, 0, 2]));
 
@@ -34,12 +41,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
         (
             "qwen35",
             Spec {
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     ("full_attention_interval", Size(3)),
                     ("rope.dimension_count", Size(8)),
                     ("rope.dimension_sections", Sizes(&[2, 1, 1, 0])),
@@ -50,12 +52,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
         (
             "qwen35moe",
             Spec {
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     ("full_attention_interval", Size(3)),
                     ("rope.dimension_sections", Sizes(&[3, 3, 2, 0])),
                     ("expert_shared_feed_forward_length", Size(64)),
@@ -67,12 +64,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
         (
             "qwen3next",
             Spec {
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     ("full_attention_interval", Size(3)),
                     ("rope.dimension_count", Size(8)),
                     ("expert_shared_feed_forward_length", Size(64)),
@@ -102,12 +94,7 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
             "nemotron_h_moe",
             Spec {
                 experts: Some([8, 3]),
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     LATENT[5],
                     ("attention.head_count_kv", Sizes(&[0, 0, 2, 0])),
                     ("feed_forward_length", Sizes(&[0, 96, 0, 96])),
@@ -123,22 +110,11 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
             },
         ),
         ("lfm2", Spec { tied: true, keys: &[SOME_KV_HEADS, ("shortconv.l_cache", Size(3))], ..like("lfm2") }),
-        (
-            "mamba2",
-            Spec {
-                keys: &[STATE[0], STATE[1], STATE[2], STATE[3], STATE[4], NO_ROPE[0], NO_ROPE[1]],
-                ..mamba("mamba2")
-            },
-        ),
+        ("mamba2", Spec { keys: with_state![NO_ROPE[0], NO_ROPE[1]], ..mamba("mamba2") }),
         (
             "granitehybrid",
             Spec {
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     SOME_KV_HEADS,
                     GRANITE[0],
                     GRANITE[2],
@@ -147,19 +123,11 @@ pub(super) fn recurrent() -> [(&'static str, Spec); 10] {
                 ..mamba("granitehybrid")
             },
         ),
-        (
-            "falcon-h1",
-            Spec { keys: &[STATE[0], STATE[1], STATE[2], STATE[3], STATE[4]], ..mamba("falcon-h1") },
-        ),
+        ("falcon-h1", Spec { keys: with_state![], ..mamba("falcon-h1") }),
         (
             "nemotron_h",
             Spec {
-                keys: &[
-                    STATE[0],
-                    STATE[1],
-                    STATE[2],
-                    STATE[3],
-                    STATE[4],
+                keys: with_state![
                     ("attention.head_count_kv", Sizes(&[0, 0, 2, 0])),
                     ("feed_forward_length", Sizes(&[0, 96, 0, 0])),
                     ("attention.layer_norm_rms_epsilon", Absent),

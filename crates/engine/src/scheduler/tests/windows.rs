@@ -183,7 +183,7 @@ fn states_change_no_token() {
     no_token_changes(&recurrent(), 159 + 96 + 128);
 }
 
-/// Whether jobs on `graph` have the same tokens alone and together, and as turns of a chat that reuse so many tokens.
+/// Checks that jobs on `graph` have the same tokens alone, in one batch, and as messages of a chat that reuse `expected` tokens.
 fn no_token_changes(graph: &Graph, expected: usize) {
     let file = file(graph);
     let prompt =
