@@ -4,6 +4,7 @@
 //! tokenizer for any text are real.
 
 use std::io::BufWriter;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -19,9 +20,9 @@ use crate::quantize::mix;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The file has exactly the parameters of the model of that name, in the formats that `rustorch
-quantize` chooses. Its weights are random: it is as fast and as large as the real model, but writes
-nonsense.")]
+The file has exactly the parameters of the model of that name, or of its first layers, in the
+formats that `rustorch quantize` chooses. Its weights are random: it is as fast and as large as the
+real model, but writes nonsense.")]
 pub(crate) struct Args {
     #[arg(value_name = "SHAPE", value_parser = <&Shape>::from_str, help = format!("Shape: {}", Shape::names()))]
     shape: &'static Shape,
@@ -31,10 +32,13 @@ pub(crate) struct Args {
     /// Type, such as Q4_K_M
     #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
     mix: Mix,
+    /// Number of layers, where fewer fit into memory [default: the model's]
+    #[arg(long, value_name = "N")]
+    layers: Option<NonZeroU32>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let synth = Synth { shape: args.shape, mix: args.mix };
+    let synth = Synth { shape: args.shape, layers: args.layers, mix: args.mix };
     let is_random = |path: &Path| Gguf::open(path).is_ok_and(|file| Synth::wrote(&file));
     let target = files::target("OUT", &args.output, &[], "GGUF file of random weights", is_random)?;
     let mut out = BufWriter::with_capacity(1 << 20, target.create()?);

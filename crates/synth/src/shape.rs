@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use gguf::{Gguf, Metadata, WriteError};
@@ -9,7 +10,7 @@ use models::Family;
 use quant::Format;
 use quantize::{Facts, Mix};
 
-use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
+use crate::spec::{Key, Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
 
 const RANDOM: &str = ", random weights";
@@ -22,7 +23,7 @@ pub struct Shape {
     spec: Spec,
 }
 
-static SHAPES: [Shape; 12] = [
+static SHAPES: [Shape; 14] = [
     shape("stories260k", Spec { vocab: 512, tied: true, ..LLAMA_2 }, [5, 64, 172, 8, 4, 8, 512]),
     shape("stories15m", Spec { tied: true, ..LLAMA_2 }, [6, 288, 768, 6, 6, 48, 256]),
     shape("qwen2.5-0.5b", QWEN_2_5, [24, 896, 4864, 14, 2, 64, 32768]),
@@ -42,6 +43,12 @@ static SHAPES: [Shape; 12] = [
         "qwen3-30b-a3b",
         Spec { architecture: "qwen3moe", experts: Some([128, 8]), tied: false, ..QWEN_3 },
         [48, 2048, 768, 32, 4, 128, 40960],
+    ),
+    shape("gpt-oss-20b", GPT_OSS, [24, 2880, 2880, 64, 8, 64, 131_072]),
+    shape(
+        "mixtral-8x7b",
+        Spec { experts: Some([8, 2]), rope_base: 1e6, ..LLAMA_2 },
+        [32, 4096, 14336, 32, 8, 128, 32768],
     ),
 ];
 
@@ -88,6 +95,21 @@ const GEMMA_3: Spec = Spec {
     ..QWEN_2_5
 };
 
+/// gpt-oss (OpenAI 2025).
+const GPT_OSS: Spec = Spec {
+    architecture: "gpt-oss",
+    experts: Some([32, 4]),
+    vocab: 201_088,
+    rope_base: 150_000.0,
+    rope_scaling: Some(RopeScaling::Yarn(32.0, 4096)),
+    window: Some(128),
+    biases: &["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps"],
+    optional: &["attn_sinks.weight"],
+    keys: &[("expert_feed_forward_length", Key::Size(2880))],
+    vocabulary: Vocabulary::GptOss,
+    ..Spec::new(Format::F32)
+};
+
 const ALIASES: [(&str, &str); 3] =
     [("llama-8b", "llama-3-8b"), ("llama-7b", "llama-2-7b"), ("tinyllama", "tinyllama-1.1b")];
 
@@ -114,13 +136,16 @@ impl FromStr for &'static Shape {
 pub struct Synth {
     /// The shape.
     pub shape: &'static Shape,
+    /// Number of layers; the shape's if `None`.
+    pub layers: Option<NonZeroU32>,
     /// The formats of its tensors.
     pub mix: Mix,
 }
 
 impl fmt::Display for Synth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.shape.name, self.mix)
+        write!(f, "{}:{}", self.shape.name, self.mix)?;
+        self.layers.map_or(Ok(()), |layers| write!(f, " of {layers} layers"))
     }
 }
 
@@ -130,14 +155,19 @@ impl FromStr for Synth {
     fn from_str(text: &str) -> Result<Synth, String> {
         let example = "such as llama-3.2-1b:Q8_0";
         let (shape, mix) = text.split_once(':').ok_or_else(|| format!("expected SHAPE:TYPE, {example}"))?;
-        Ok(Synth { mix: mix.parse()?, shape: shape.parse()? })
+        Ok(Synth { mix: mix.parse()?, layers: None, shape: shape.parse()? })
     }
 }
 
 impl Synth {
+    fn spec(&self) -> Spec {
+        let spec = &self.shape.spec;
+        Spec { layers: self.layers.map_or(spec.layers, NonZeroU32::get), ..spec.clone() }
+    }
+
     /// The number of parameters, as in the names of models.
     pub fn parameters(&self) -> usize {
-        let tensors = self.shape.spec.plan().into_iter().filter(|tensor| tensor.name != ROPE_FREQS);
+        let tensors = self.spec().plan().into_iter().filter(|tensor| tensor.name != ROPE_FREQS);
         tensors.map(|tensor| tensor.values()).sum()
     }
 
@@ -154,7 +184,7 @@ impl Synth {
 
     /// The tensors in the order of the file.
     fn tensors(&self) -> Vec<Planned> {
-        let spec = &self.shape.spec;
+        let spec = self.spec();
         let facts = Facts {
             architecture: Family::from_name(spec.architecture).expect("a supported family"),
             layers: spec.layers as usize,
@@ -174,7 +204,7 @@ impl Synth {
     }
 
     fn metadata(&self) -> Metadata {
-        let mut metadata = self.shape.spec.metadata();
+        let mut metadata = self.spec().metadata();
         metadata.insert("general.name", format!("{}{RANDOM}", self.shape.name));
         metadata.insert("general.file_type", self.mix.file_type());
         metadata
@@ -191,7 +221,7 @@ mod tests {
     }
 
     fn synth(name: &str, mix: Mix) -> Synth {
-        Synth { shape: shape(name), mix }
+        Synth { shape: shape(name), layers: None, mix }
     }
 
     /// From the model cards; for `stories` from karpathy/llama2.c's checkpoints; of Gemma 3 4B without vision.
@@ -208,6 +238,8 @@ mod tests {
             ("llama-3-8b", 8_030_261_248),
             ("qwen3-0.6b", 596_049_920),
             ("qwen3-30b-a3b", 30_532_122_624),
+            ("mixtral-8x7b", 46_702_792_704),
+            ("gpt-oss-20b", 20_914_757_184),
             ("gemma-3-1b", 999_885_952),
             ("gemma-3-4b", 3_880_099_328),
         ] {

@@ -17,6 +17,8 @@ pub enum Vocabulary {
     Llama3,
     /// Byte-level BPE; the last 293 tokens are special or padding, so that their number is that of the embedding's rows.
     Qwen2,
+    /// Byte-level BPE; the last 1090 tokens are special.
+    GptOss,
 }
 
 /// Size of [`Vocabulary::Small`].
@@ -66,6 +68,11 @@ const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + me
     message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}\
     {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+/// Harmony without channels.
+const TEMPLATE_HARMONY: &str = "{% for message in messages %}{{ '<|start|>' + message['role'] + '<|message|>' + \
+    message['content'] + '<|end|>' }}{% endfor %}{% if add_generation_prompt %}\
+    {{ '<|start|>assistant<|message|>' }}{% endif %}";
+
 impl Vocabulary {
     /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
     pub(crate) fn describe(self, size: usize, metadata: &mut Metadata) {
@@ -86,6 +93,7 @@ impl Vocabulary {
             }
             Vocabulary::Llama3 => byte_pairs(size, &LLAMA_3, metadata),
             Vocabulary::Qwen2 => byte_pairs(size, &QWEN_2, metadata),
+            Vocabulary::GptOss => byte_pairs(size, &GPT_OSS, metadata),
         }
     }
 }
@@ -166,6 +174,27 @@ const QWEN_2: BytePairs = BytePairs {
     template: TEMPLATE_QWEN,
 };
 
+const GPT_OSS: BytePairs = BytePairs {
+    pre: "gpt-4o",
+    special: 1090,
+    name: |number| {
+        let name = match number {
+            0 => "<|startoftext|>".to_owned(),
+            1 => "<|endoftext|>".to_owned(),
+            4 => "<|return|>".to_owned(),
+            8 => "<|start|>".to_owned(),
+            9 => "<|end|>".to_owned(),
+            10 => "<|message|>".to_owned(),
+            reserved => format!("<|reserved_{}|>", 199_998 + reserved),
+        };
+        (name, CONTROL)
+    },
+    bos: 0,
+    eos: 4,
+    add_bos: false,
+    template: TEMPLATE_HARMONY,
+};
+
 /// The bytes, merged pieces, and special tokens.
 fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let text = size.saturating_sub(family.special);
@@ -242,6 +271,7 @@ mod tests {
             (Vocabulary::Llama2, 262_144, 1),
             (Vocabulary::Llama3, 128_256, 128_000),
             (Vocabulary::Qwen2, 151_936, 151_643),
+            (Vocabulary::GptOss, 201_088, 199_998),
         ] {
             let mut metadata = Metadata::default();
             vocabulary.describe(size, &mut metadata);
