@@ -14,16 +14,19 @@ RATIOS = {
     "F16": (1.5, None),
     "BF16": (1.5, None),
 }
-AVX2_RATIO = 1.2
+# Of the other parts: prompt, generation.
+PART_RATIOS = {"avx2": (1.2, 1.2), "experts": (2.0, 1.5), "formats": (None, None)}
 # Formats without minimums take fewer instructions.
 WITHOUT_MINIMUMS = ("Q4_0", "Q8_0", "Q6_K")
 
 
 def ratio_target(part: str, kind: str, test: str) -> float | None:
-    return AVX2_RATIO if part == "avx2" else RATIOS[kind][0 if test.startswith("pp") else 1]
+    return PART_RATIOS.get(part, RATIOS.get(kind))[0 if test.startswith("pp") else 1]
 
 
-def share_target(kind: str, test: str) -> float:
+def share_target(kind: str, test: str) -> float | None:
+    if kind not in RATIOS:
+        return None
     if test.startswith("tg"):
         return 0.85
     return 0.6 if kind in WITHOUT_MINIMUMS else 0.55
@@ -137,7 +140,7 @@ def machine_of(lines: list[dict]) -> list[str]:
     commits = sorted({machine["commit"] for machine in machines})
     rates = defaultdict(float)
     for line in lines:
-        for row in line.get("rows", []) if line.get("part") in ("versus", "depth") else []:
+        for row in line.get("rows", []) if line.get("part") != "avx2" else []:
             for name, rate in (row.get("machine") or {}).items():
                 rates[row["threads"], name] = max(rates[row["threads"], name], rate or 0.0)
     facts = [
@@ -174,20 +177,48 @@ measurement is a fresh process. The programs alternate, and the order is reverse
   measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
 """
 
+FORMATS = """The other formats, in the same shape. A name such as `IQ2_XS` is that of llama.cpp's mix, which has some tensors in
+other formats.
+"""
 
-def document(lines: list[dict], types, notes: str) -> str:
-    shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
+EXPERTS = """SHAPE/LAYERS:TYPE: models cut to so many layers. The peak of generation is that of reading the chosen experts and the
+other weights once per token.
+"""
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """The text below each heading; the beginning has the heading ``."""
+    parts = ("\n" + page).split("\n## ")
+    return {"": parts[0].strip()} | {part.split("\n", 1)[0]: part.split("\n", 1)[1].strip() for part in parts[1:]}
+
+
+def document(lines: list[dict], types, old: str, notes: str) -> str:
+    """The page. Sections of which `lines` has nothing are those of the page `old`."""
     head = ["format", "test", "threads"]
     ratio = [*head, "RusTorch, t/s", "llama.cpp, t/s", "repacked", "ratio", "95 %", "rounds", "target", "met"]
     share = [*head, "t/s", "peak, t/s", "share", "target", "met"]
     load = ["format", "parameters", "tensors", "load time", "peak memory"]
-    parts = [INTRODUCTION.format(shape=shape).rstrip(), "", *machine_of(lines), "", "    cargo build --release"]
-    parts += ["    python tools/bench/versus.py     # --help: formats, rounds, resuming", ""]
-    parts += ["## RusTorch and llama.cpp", "", *table(ratio, ratio_rows(lines, "versus", types)), ""]
-    parts += ["## Share of the peak", "", *table(share, share_rows(lines, "versus", types)), ""]
-    parts += ["With tokens in the cache:", "", *table(share, share_rows(lines, "depth", types)), ""]
-    parts += ["## With AVX2", "", *table(ratio, ratio_rows(lines, "avx2", types)), ""]
-    parts += ["## Loading", "", *table(load, load_rows(lines, types)), ""]
+    kinds = lambda part: list(dict.fromkeys(line["type"] for line in lines if line.get("part") == part))  # noqa: E731
+    tables = lambda part: [*table(ratio, ratio_rows(lines, part, kinds(part))), "", *table(share, share_rows(lines, part, kinds(part)))]  # noqa: E731
+    measured = {}
+    if kinds("versus"):
+        shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
+        measured[""] = [INTRODUCTION.format(shape=shape).rstrip(), "", *machine_of(lines), "", "    cargo build --release"]
+        measured[""] += ["    python tools/bench/versus.py     # --help: formats, rounds, resuming"]
+        measured["RusTorch and llama.cpp"] = table(ratio, ratio_rows(lines, "versus", types))
+        measured["Share of the peak"] = table(share, share_rows(lines, "versus", types))
+        measured["Loading"] = table(load, load_rows(lines, types))
+    if kinds("depth"):
+        measured["Share of the peak with tokens in the cache"] = table(share, share_rows(lines, "depth", types))
+    if kinds("avx2"):
+        measured["With AVX2"] = table(ratio, ratio_rows(lines, "avx2", types))
+    for part, heading, text in (("formats", "Formats", FORMATS), ("experts", "Experts", EXPERTS)):
+        if kinds(part):
+            measured[heading] = [text, *machine_of(lines), "", *tables(part)]
     if notes.strip():
-        parts += ["## Limits and experiments", "", notes.strip(), ""]
-    return "\n".join(parts)
+        measured["Limits and experiments"] = [notes.strip()]
+    order = ["", "RusTorch and llama.cpp", "Share of the peak", "Share of the peak with tokens in the cache", "With AVX2"]
+    order += ["Experts", "Formats", "Loading", "Limits and experiments"]
+    sections = sections_of(old) | {heading: "\n".join(text).strip() for heading, text in measured.items()}
+    texts = [f"## {heading}\n\n{sections[heading]}\n" if heading else sections[""] + "\n" for heading in order if heading in sections]
+    return "\n".join(texts)

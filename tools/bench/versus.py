@@ -3,14 +3,21 @@
     cargo build --release
     python versus.py                              # all of it; --help lists the options
     python versus.py --types Q8_0 --resume        # one format, what is missing of it
+    python versus.py --parts experts --rounds 5   # one section of the page
     python versus.py --render                     # only the document, from what was measured before
 
 A round runs each program once on each format, in a process of its own: RusTorch first, then the other way
 round (ABBA). llama.cpp runs with and without repacked weights in the first three rounds; the better setting
 of each test is what RusTorch is held against, and runs alone in the rounds after. Each run is a line of
 the file of results, so that a run that was broken off goes on with --resume. Ceilings are measured beside
-RusTorch's first and last round. Then RusTorch runs alone with tokens before. With --avx2-python, an
-interpreter whose llama.cpp was built without AVX-512, that is measured, too, beside `--isa avx2`.
+RusTorch's first and last round.
+
+--parts chooses what is measured; the page keeps the sections of the others:
+- versus: the formats of --types, every number of threads.
+- depth: RusTorch alone, with tokens before.
+- avx2: beside `--isa avx2`, where --avx2-python names an interpreter whose llama.cpp was built without AVX-512.
+- formats: the other formats, on the most threads.
+- experts: mixtures of experts, SHAPE/LAYERS:TYPE, on the most threads.
 
 Models that are not there are made by `rustorch synth`. Needs the packages of ../oracle/requirements.txt.
 """
@@ -31,40 +38,49 @@ ROOT = HERE.parents[1]
 RUSTORCH = ROOT / "target/release/rustorch"
 FLOATS = ("F16", "BF16")
 TYPES = ("Q4_K_M", "Q8_0", "Q4_0", "Q5_K_M", "Q6_K", *FLOATS)
+FORMATS = ("IQ4_XS", "IQ4_NL", "IQ3_S", "IQ3_XXS", "IQ2_M", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S", "TQ2_0", "TQ1_0")
+EXPERTS = ("qwen3-30b-a3b/12:Q4_K_M", "gpt-oss-20b/12:MXFP4", "mixtral-8x7b/8:Q4_K_M")
+PARTS = ("versus", "depth", "avx2", "formats", "experts")
 # Rounds in which llama.cpp runs both ways.
 BOTH_WAYS = 3
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = lambda text: [name.strip().upper() for name in text.split(",")]  # noqa: E731
+    names = lambda text: [name.strip() for name in text.split(",")]  # noqa: E731
+    upper = lambda text: names(text.upper())  # noqa: E731
     numbers = lambda text: [int(number) for number in text.split(",")]  # noqa: E731
     add = parser.add_argument
-    add("--types", type=names, default=list(TYPES), help="formats, such as Q8_0,F16 [default: all]")
-    add("--shape", default="tinyllama-1.1b", help="of the models, as `rustorch synth` names it")
+    add("--parts", type=names, default=list(PARTS), help="what to measure, such as depth,experts [default: all]")
+    add("--types", type=upper, default=list(TYPES), help="formats, such as Q8_0,F16 [default: all]")
+    add("--formats", type=upper, default=list(FORMATS), help="of the part of this name [default: all]")
+    add("--experts", type=names, default=list(EXPERTS), help="models of the part of this name [default: all]")
+    add("--shape", default="tinyllama-1.1b", help="of the models without experts, as `rustorch synth` names it")
     add("--models", default=str(ROOT / "target/bench/{shape}-{type}.gguf"), help="path of the model files")
     add("--threads", type=numbers, default=[1, 2])
     add("--prompt", type=int, default=512, help="tokens of a prompt")
     add("--new", type=int, default=64, help="tokens to generate")
     add("--rounds", type=int, default=10)
-    add("--depth", type=int, default=4096, help="tokens before, where RusTorch runs alone; 0 leaves that out")
+    add("--depth", type=int, default=4096, help="tokens before, where RusTorch runs alone")
     add("--depth-rounds", type=int, default=2)
     add("--avx2-python", help="interpreter with a llama.cpp without AVX-512")
-    add("--avx2-types", type=names, default=["Q4_K_M", "Q8_0"])
+    add("--avx2-types", type=upper, default=["Q4_K_M", "Q8_0"])
     add("--results", type=Path, default=ROOT / "target/bench/versus.jsonl", help="a line for each run")
     add("--resume", action="store_true", help="keep what is in the file of results")
     add("--render", action="store_true", help="measure nothing")
     add("--doc", type=Path, default=ROOT / "docs/benchmarks.md")
     add("--notes", type=Path, default=ROOT / "docs/benchmarks.notes.md", help="text that the document ends with")
     args = parser.parse_args()
-    if unknown := sorted({*args.types, *args.avx2_types} - set(TYPES)):
-        parser.error(f"no such format: {', '.join(unknown)}; there are {', '.join(TYPES)}")
+    for given, known in ((args.parts, PARTS), ([*args.types, *args.avx2_types], TYPES), (args.formats, FORMATS)):
+        if unknown := sorted(set(given) - set(known)):
+            parser.error(f"{', '.join(unknown)}: there are {', '.join(known)}")
     return args
 
 
 @dataclass(frozen=True)
 class Run:
-    """One process. `repack` is llama.cpp's setting; None is RusTorch."""
+    """One process. `type` names the model: its format, or SHAPE/LAYERS:TYPE. `repack` is llama.cpp's setting; None is
+    RusTorch."""
 
     part: str
     type: str
@@ -98,9 +114,9 @@ def output(command: list) -> str:
     return ran.stdout
 
 
-def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
+def ours(args, model: Path, *, threads: list[int], new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
     command = [RUSTORCH, "bench", "-m", model, "-p", args.prompt, "-n", new, "-d", depth, "-r", rounds, "-o", "json"]
-    command += ["--backend", "cpu", "-t", ",".join(map(str, args.threads))]
+    command += ["--backend", "cpu", "-t", ",".join(map(str, threads))]
     command += [] if ceilings else ["--no-ceilings"]
     command += ["--isa", isa] if isa else []
     rows = json.loads(output(command))
@@ -115,11 +131,14 @@ def theirs(python: str, model: Path, tests: list[str], repack: bool) -> dict:
 
 
 def model_of(args, kind: str) -> Path:
-    path = Path(args.models.format(shape=args.shape, type=kind.lower()))
+    """The file of a format, or of SHAPE/LAYERS:TYPE."""
+    shape, _, kind = kind.rpartition(":")
+    name, _, layers = (shape or args.shape).partition("/")
+    path = Path(args.models.format(shape=f"{name}-{layers}" if layers else name, type=kind.lower()))
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         print(f"making {path}", file=sys.stderr)
-        output([RUSTORCH, "synth", args.shape, path, kind])
+        output([RUSTORCH, "synth", name, path, kind, *(["--layers", layers] if layers else [])])
     return path
 
 
@@ -128,7 +147,8 @@ def side_by_side(args, results: Results, part: str, kind: str, python: str, isa:
     model = model_of(args, kind)
     new = 0 if kind in FLOATS else args.new
     names = [f"pp{args.prompt}"] + [f"tg{new}"] * bool(new)
-    tests = [f"{threads}:{name}" for threads in args.threads for name in names]
+    threads = [max(args.threads)] if part in ("formats", "experts") else args.threads
+    tests = [f"{count}:{name}" for count in threads for name in names]
     for number in range(args.rounds):
         ways = {False: tests, True: tests}
         if number >= BOTH_WAYS:
@@ -142,7 +162,7 @@ def side_by_side(args, results: Results, part: str, kind: str, python: str, isa:
             start = time.monotonic()
             if way is None:
                 ceilings = number in (0, args.rounds - 1)
-                line = ours(args, model, new=new, ceilings=ceilings, isa=isa)
+                line = ours(args, model, threads=threads, new=new, ceilings=ceilings, isa=isa)
             else:
                 line = theirs(python, model, ways[way], way)
             seconds = time.monotonic() - start
@@ -155,10 +175,10 @@ def side_by_side(args, results: Results, part: str, kind: str, python: str, isa:
 def deep(args, results: Results, kind: str) -> None:
     """RusTorch alone, after tokens that are there already."""
     run = Run("depth", kind, 0, None)
-    if args.depth == 0 or run in results.runs():
+    if run in results.runs():
         return
-    new = 0 if kind in FLOATS else args.new
-    line = ours(args, model_of(args, kind), new=new, depth=args.depth, rounds=args.depth_rounds, ceilings=True, isa=None)
+    sizes = {"threads": args.threads, "new": 0 if kind in FLOATS else args.new, "depth": args.depth}
+    line = ours(args, model_of(args, kind), **sizes, rounds=args.depth_rounds, ceilings=True, isa=None)
     results.add({**vars(run), **line})
     speeds = " ".join(f"{row['tokens_per_second']:.1f}" for row in line["rows"])
     print(f"depth {args.depth} {kind}: {speeds}", file=sys.stderr)
@@ -207,14 +227,17 @@ def main() -> None:
         if any(line["machine"]["sizes"] != sizes(args) for line in results.lines if "machine" in line):
             raise SystemExit(f"{args.results} is of other sizes or models; leave out --resume or name another file")
         results.add({"machine": machine(args)})
-        for kind in args.types:
-            side_by_side(args, results, "versus", kind, sys.executable, None)
-        for kind in args.types:
-            deep(args, results, kind)
-        if args.avx2_python:
-            for kind in args.avx2_types:
-                side_by_side(args, results, "avx2", kind, args.avx2_python, "avx2")
-    text = render.document(results.lines, TYPES, args.notes.read_text() if args.notes.exists() else "")
+        here = sys.executable
+        kinds = {"versus": args.types, "formats": args.formats, "experts": args.experts}
+        for part in args.parts:
+            for kind in kinds.get(part, []):
+                side_by_side(args, results, part, kind, here, None)
+            for kind in args.types if part == "depth" else []:
+                deep(args, results, kind)
+            for kind in args.avx2_types if part == "avx2" and args.avx2_python else []:
+                side_by_side(args, results, part, kind, args.avx2_python, "avx2")
+    old = args.doc.read_text() if args.doc.exists() else ""
+    text = render.document(results.lines, TYPES, old, args.notes.read_text() if args.notes.exists() else "")
     args.doc.write_text(text)
     print(text)
 

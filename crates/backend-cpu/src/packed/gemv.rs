@@ -76,12 +76,12 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
         x: &[[i8; 4]],
     ) -> [[L::Ints; 1]; C] {
         let (steps, group) = (B::Kind::GROUP / 4, self.first + group);
-        let mut sums = [[lanes.acc_zero(); 2]; C];
         let mut joined = [[lanes.acc_zero(); 1]; C];
-        for c in 0..C {
-            sums[c][0] = starts[c];
-        }
         if B::LOW == 4 && B::HIGH == 0 && B::TABLE.is_none() {
+            let mut sums = [[lanes.acc_zero(); 2]; C];
+            for c in 0..C {
+                sums[c][0] = starts[c];
+            }
             let halves = &self.planes[group * steps / 2..][..steps / 2];
             for k in 0..steps / 2 {
                 let halves = lanes.load_u8(&halves[k]);
@@ -93,14 +93,22 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
                 joined[c] = [lanes.acc_merge(sums[c])];
             }
         } else {
+            // Enough sums that the latency of a product hides behind others.
+            let chains = if steps > 8 { 4 } else { 2 };
+            let mut sums = [[lanes.acc_zero(); 4]; C];
+            for c in 0..C {
+                sums[c][0] = starts[c];
+            }
             for k in 0..steps {
                 let weights = B::step(lanes, self.planes, group * steps + k);
                 for c in 0..C {
-                    sums[c][k % 2] = lanes.dot::<SIGNED>(sums[c][k % 2], weights, x[k * C + c]);
+                    let sum = &mut sums[c][k % chains];
+                    *sum = lanes.dot::<SIGNED>(*sum, weights, x[k * C + c]);
                 }
             }
             for c in 0..C {
-                joined[c] = [lanes.add_i32(sums[c][0], sums[c][1])];
+                let [s0, s1, s2, s3] = sums[c];
+                joined[c] = [lanes.add_i32(lanes.add_i32(s0, s1), lanes.add_i32(s2, s3))];
             }
         }
         joined
@@ -108,8 +116,13 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
 
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
-        let (groups, group) = (B::Kind::GROUPS * B::BLOCKS, self.first + group);
-        for line in group * B::PLANES / groups..(group + 1) * B::PLANES / groups {
+        let group = self.first + group;
+        let (lines, first) = if B::Kind::GROUP < 32 {
+            if group.is_multiple_of(2) { (B::PLANES / G, group / 2) } else { (0, 0) }
+        } else {
+            (B::PLANES / G * B::Kind::GROUP / 32, group)
+        };
+        for line in first * lines..(first + 1) * lines {
             lanes.prefetch(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[0]).cast());
             lanes.prefetch_near(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[1]).cast());
         }

@@ -33,6 +33,8 @@ pub(crate) trait Kind: 'static {
     const MINS: bool;
     /// Whether the zero point is 128.
     const SIGNED: bool;
+    /// Groups of 32 values, which have whole vectors in every plane.
+    const UNROLL: usize = if Self::GROUP < 32 { 32 / Self::GROUP } else { 1 };
 }
 
 macro_rules! kinds {
