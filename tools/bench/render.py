@@ -181,7 +181,7 @@ FORMATS = """The other formats, in the same shape. A name such as `IQ2_XS` is th
 other formats.
 """
 
-EXPERTS = """SHAPE/LAYERS:TYPE: models cut to so many layers. The peak of generation is that of reading the chosen experts and the
+EXPERTS = """SHAPE/LAYERS:TYPE: shapes of `rustorch synth`, of so many layers. The peak of generation is that of reading the chosen experts and the
 other weights once per token.
 """
 
@@ -199,7 +199,8 @@ def document(lines: list[dict], types, old: str, notes: str) -> str:
     share = [*head, "t/s", "peak, t/s", "share", "target", "met"]
     load = ["format", "parameters", "tensors", "load time", "peak memory"]
     kinds = lambda part: list(dict.fromkeys(line["type"] for line in lines if line.get("part") == part))  # noqa: E731
-    tables = lambda part: [*table(ratio, ratio_rows(lines, part, kinds(part))), "", *table(share, share_rows(lines, part, kinds(part)))]  # noqa: E731
+    models = lambda heading: ["model", *heading[1:]]  # noqa: E731
+    tables = lambda part: [*table(models(ratio), ratio_rows(lines, part, kinds(part))), "", *table(models(share), share_rows(lines, part, kinds(part)))]  # noqa: E731
     measured = {}
     if kinds("versus"):
         shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
