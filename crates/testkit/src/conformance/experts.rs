@@ -138,16 +138,16 @@ pub fn every_router_reports_invalid_logits(make: Make<'_>) {
     }
 }
 
-/// Experts of one column with biases: expert `e` computes `2 (x + 1) (10^e x + 3) + 5`, with the identity as activation.
+/// Experts of one column with biases: expert `e` computes `2 (x + 1) (10^e x + 3 + e) + 5 + e`, with the identity as activation.
 pub fn experts_add_biases(make: Make<'_>) {
     for network in [Network::Gated, Network::Fused] {
         for (weighs_inputs, expected) in [
             (
                 false,
-                [0.25 * (2.0 * 2.0 * 4.0 + 5.0) + 0.75 * (2.0 * 2.0 * 103.0 + 5.0), 2.0 * 3.0 * 23.0 + 5.0],
+                [0.25 * (2.0 * 2.0 * 4.0 + 5.0) + 0.75 * (2.0 * 2.0 * 105.0 + 7.0), 2.0 * 3.0 * 24.0 + 6.0],
             ),
             // Inputs of 1/4 and 3/4.
-            (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 78.0 + 5.0, 2.0 * 3.0 * 23.0 + 5.0]),
+            (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 80.0 + 7.0, 2.0 * 3.0 * 24.0 + 6.0]),
         ] {
             let network = network(Activation::Identity.into());
             Mixture { network, has_biases: true, weighs_inputs }.check_one_column(make, &expected);
@@ -155,14 +155,14 @@ pub fn experts_add_biases(make: Make<'_>) {
     }
 }
 
-/// Without a gate, expert `e` computes `2 max(10^e x, 0)^2`, with biases `2 max(10^e x + 3, 0)^2 + 5`.
+/// Without a gate, expert `e` computes `2 max(10^e x, 0)^2`, with biases `2 max(10^e x + 3 + e, 0)^2 + 5 + e`.
 pub fn experts_without_gates(make: Make<'_>) {
     let square = |x: f32| 2.0 * x * x;
     for (has_biases, weighs_inputs, expected) in [
         (false, false, [0.25 * square(1.0) + 0.75 * square(100.0), square(20.0)]),
         (false, true, [square(0.25) + square(75.0), square(20.0)]),
-        (true, false, [0.25 * (square(4.0) + 5.0) + 0.75 * (square(103.0) + 5.0), square(23.0) + 5.0]),
-        (true, true, [square(3.25) + 5.0 + square(78.0) + 5.0, square(23.0) + 5.0]),
+        (true, false, [0.25 * (square(4.0) + 5.0) + 0.75 * (square(105.0) + 7.0), square(24.0) + 6.0]),
+        (true, true, [square(3.25) + 5.0 + square(80.0) + 7.0, square(24.0) + 6.0]),
     ] {
         let network = Network::Plain(Activation::ReluSquared);
         Mixture { network, has_biases, weighs_inputs }.check_one_column(make, &expected);
@@ -195,8 +195,9 @@ struct Mixture {
 }
 
 impl Mixture {
-    /// Three experts with gates of 1, ups of 1, 10 and 100 and downs of 2, biases of 1, 3 and 5, for inputs of 1 and 2. Row 1
-    /// uses experts 0 and 2 with weights 1/4 and 3/4, row 2 expert 1 alone.
+    /// Three experts with gates of 1, ups of 1, 10 and 100 and downs of 2, for inputs of 1 and 2. Biases of gates are
+    /// 1, those of expert `e` of ups `3 + e` and of downs `5 + e`. Row 1 uses experts 0 and 2 with weights 1/4 and 3/4, row 2
+    /// expert 1 alone.
     fn check_one_column(self, make: Make<'_>, expected: &[f32]) {
         let mut net = Net::default();
         let x = net.input("x", 2, &[1.0, 2.0]);
@@ -208,8 +209,8 @@ impl Mixture {
                 "gate_up" => &[1.0, 1.0, 1.0, 10.0, 1.0, 100.0],
                 "down" => &[2.0; 3],
                 "gate.bias" => return net.matrix(name, 3, &[1.0; 3]),
-                "up.bias" => return net.matrix(name, 3, &[3.0; 3]),
-                _ => return net.matrix(name, 3, &[5.0; 3]),
+                "up.bias" => return net.matrix(name, 3, &[3.0, 4.0, 5.0]),
+                _ => return net.matrix(name, 3, &[5.0, 6.0, 7.0]),
             };
             let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             net.weights(name, Format::F32, [values.len(), 1, 1], bytes)
