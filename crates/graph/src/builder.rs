@@ -269,7 +269,7 @@ impl Builder {
         [gate, up, down]: [WeightId; 3],
         glu: impl Into<Glu>,
     ) -> ValueId {
-        let hidden = Hidden::Gated { weights: [gate, up], biases: None, glu: glu.into() };
+        let hidden = Hidden::Gated { weights: [gate, up], biases: None, glu: glu.into(), is_fused: false };
         self.op(name, Op::Experts { x, routes, hidden, down, bias: None, weighs_inputs: false })
     }
 

@@ -8,9 +8,9 @@ use crate::{Activation, Glu, WeightId};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the formulas explain the fields")]
 pub enum Hidden {
-    /// `glu(gate x, up x)` of the weights gate and up. If both are the same weight, it has two matrices per expert, the
-    /// gate's first.
-    Gated { weights: [WeightId; 2], biases: Option<[WeightId; 2]>, glu: Glu },
+    /// `glu(gate x, up x)` of the weights gate and up. If they are fused, both are one weight, which has two matrices per
+    /// expert, the gate's first.
+    Gated { weights: [WeightId; 2], biases: Option<[WeightId; 2]>, glu: Glu, is_fused: bool },
     /// `act(up x)` of the weight up.
     Plain { weight: WeightId, bias: Option<WeightId>, act: Activation },
 }
@@ -45,7 +45,9 @@ impl Hidden {
     /// The same without biases.
     pub(crate) fn without_biases(self) -> Hidden {
         match self {
-            Hidden::Gated { weights, glu, .. } => Hidden::Gated { weights, biases: None, glu },
+            Hidden::Gated { weights, glu, is_fused, .. } => {
+                Hidden::Gated { weights, biases: None, glu, is_fused }
+            }
             Hidden::Plain { weight, act, .. } => Hidden::Plain { weight, bias: None, act },
         }
     }
@@ -53,8 +55,8 @@ impl Hidden {
     /// Matrices per expert of a weight.
     pub fn matrices_per_expert(&self) -> usize {
         match self {
-            Hidden::Gated { weights: [gate, up], .. } if gate == up => 2,
-            Hidden::Gated { .. } | Hidden::Plain { .. } => 1,
+            Hidden::Gated { is_fused: true, .. } => 2,
+            Hidden::Gated { is_fused: false, .. } | Hidden::Plain { .. } => 1,
         }
     }
 

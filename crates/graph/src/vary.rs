@@ -209,8 +209,8 @@ fn other_glus(glu: Glu) -> Vec<Glu> {
 
 fn other_hiddens(hidden: Hidden) -> Vec<Hidden> {
     match hidden {
-        Hidden::Gated { weights, biases, glu } => {
-            other_glus(glu).into_iter().map(|glu| Hidden::Gated { weights, biases, glu }).collect()
+        Hidden::Gated { weights, biases, glu, is_fused } => {
+            other_glus(glu).into_iter().map(|glu| Hidden::Gated { weights, biases, glu, is_fused }).collect()
         }
         Hidden::Plain { weight, bias, act } => vec![Hidden::Plain { weight, bias, act: other(act) }],
     }

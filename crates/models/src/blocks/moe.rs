@@ -160,7 +160,8 @@ impl Moe {
         if ctx.has(&split) {
             return Err(Error::SplitExperts { name: split });
         }
-        let weights = match ctx.has(&tensor("ffn_gate_up_exps")) {
+        let is_fused = ctx.has(&tensor("ffn_gate_up_exps"));
+        let weights = match is_fused {
             true => [ctx.g.weight_halves(tensor("ffn_gate_up_exps"), [count, ffn, hidden]); 2],
             false => {
                 ["ffn_gate_exps", "ffn_up_exps"].map(|name| ctx.g.weights(tensor(name), [count, ffn, hidden]))
@@ -184,7 +185,7 @@ impl Moe {
                 routes = ctx.g.mul_weight((name, il), routes, scale);
             }
         }
-        let hidden = Hidden::Gated { weights, biases, glu };
+        let hidden = Hidden::Gated { weights, biases, glu, is_fused };
         let experts = Op::Experts { x, routes, hidden, down, bias, weighs_inputs };
         Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
     }

@@ -231,6 +231,7 @@ impl Mixture {
             weights,
             biases: has_biases.then(|| ["gate.bias", "up.bias"].map(|name| weight(net, name))),
             glu,
+            is_fused: matches!(network, Network::Fused(_)),
         };
         let hidden = match network {
             Network::Gated(glu) => {
