@@ -2,7 +2,7 @@
 
     python families.py DIR        # makes the models in DIR, and prints two tables for README.md; half a minute
     python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
-    python families.py DIR --rustorch PROGRAM    # writes RusTorch's distances into docs/parity.md; a minute
+    python families.py DIR --rustorch PROGRAM    # writes RusTorch's distances into docs/parity.md; ten minutes
 
 llama.cpp has K and V in F32 and no flash attention; it takes all tokens at once, and one by one.
 Embeddings are compared by every pooling, with all tokens at once. llama.cpp's GELU is a table of F16
@@ -13,7 +13,9 @@ beyond the table, where GELU is x or 0.
 """
 
 import argparse
+import json
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -82,8 +84,7 @@ def show_distances_of_embeddings(path: Path, name: str, tokens: np.ndarray) -> N
         llama.close()
         exact = model.embedding(tokens, pooling)[0]
         found[pooling] = nmse(exact, theirs)
-        lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(theirs, axis=-1)
-        farthest = max(farthest, float(np.max(1 - np.sum(exact * theirs, axis=-1) / lengths)))
+        farthest = max(farthest, angle(exact, theirs))
         if model.family.activation is gelu:
             corrected[pooling] = nmse(looked_up.embedding(tokens, pooling)[0], theirs)
     cells = [*(found.get(pooling) for pooling in POOLINGS), farthest, max(corrected.values(), default=None)]
@@ -123,64 +124,149 @@ RUNS = [
 ]
 # Encoders take all tokens in one step.
 RUNS_OF_ENCODERS = [run for run in RUNS if "-b" not in run[1]]
+# The run that is compared with llama.cpp, the tokens that it generates, and the largest 1 - cosine of its embeddings.
+CPU, GENERATED, LARGEST_ANGLE = 1, 64, 1e-6
 PAGE = Path(__file__).parents[2] / "docs/parity.md"
 HEADING = "## Families"
 
 
-def ours(program: Path, path: Path, tokens: np.ndarray) -> list[float] | None:
-    """The NMSE of each run's logits; none if the model is refused."""
-    ids = ",".join(str(token) for token in tokens[0])
-    run = [program, "logits", "-m", path, "--tokens", ids, "--cache-type", "f32", "-c", str(POSITIONS)]
-    return distances(run, Model(str(path)).logits(tokens)[0], path, RUNS)
+@dataclass(frozen=True)
+class Row:
+    """A line of a table; `cells` is empty if the model is refused. `notes` say what differs from llama.cpp, and why."""
+
+    name: str
+    cells: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def our_embeddings(program: Path, path: Path, tokens: np.ndarray) -> list[float] | None:
-    """The largest NMSE of each run's embeddings by all poolings."""
-    model, found = Model(str(path)), []
-    ids = ",".join(str(token) for token in tokens[0])
+def in_ids(tokens: np.ndarray | list[int]) -> str:
+    return ",".join(str(token) for token in tokens)
+
+
+def of_logits(program: Path, name: str, path: Path, tokens: np.ndarray) -> Row:
+    """The NMSE of each run's logits, and how much greedy text is llama.cpp's."""
+    run = [program, "logits", "-m", path, "--tokens", in_ids(tokens[0]), "--cache-type", "f32", "-c", str(POSITIONS)]
+    exact = Model(str(path)).logits(tokens)[0]
+    found = results(run, exact.shape, path, RUNS)
+    if not found:
+        return Row(name)
+    text, notes = greedy(program, name, path, tokens[0])
+    cell = f"{GENERATED - len(notes)} of {GENERATED}, {len(set(text))}"
+    return Row(name, [*distances(name, exact, found, RUNS), cell], notes)
+
+
+def greedy(program: Path, name: str, path: Path, prompt: np.ndarray) -> tuple[list[int], list[str]]:
+    """The tokens after a prompt, and which are not llama.cpp's. Where they are not, RusTorch's must be the exact pass's, which
+    is then part of the prompt of both."""
+    llama = Llama(str(path), POSITIONS + GENERATED, threads=1, f32=True, batch=POSITIONS)
+    text, notes = [int(token) for token in prompt], []
+    while (rest := POSITIONS + GENERATED - len(text)) > 0:
+        run = [program, "run", "-m", path, "--tokens", in_ids(text), "--temperature", "0", "--ignore-eos", "--json", "-n", str(rest),
+               "-c", str(POSITIONS + GENERATED), "--cache-type", "f32", *RUNS[CPU][1]]  # fmt: skip
+        ours = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)["ids"]
+        theirs = llama.greedy(text, rest)
+        assert len(ours) == len(theirs) == rest
+        same = next((i for i in range(rest) if ours[i] != theirs[i]), rest)
+        text += ours[:same]
+        if same < rest:
+            notes.append(parting(name, path, text, llama, ours[same], theirs[same]))
+            text.append(ours[same])
+    llama.close()
+    return text[POSITIONS:], notes
+
+
+def parting(name: str, path: Path, text: list[int], llama: Llama, ours: int, theirs: int) -> str:
+    """Says how near two tokens come, of which RusTorch's must be the exact pass's."""
+    exact = Model(str(path)).logits(np.array([text]))[0, -1]
+    last = llama.sequence(np.array(text), 0)[-1].astype(np.float64)
+    gap, error = exact[ours] - exact[theirs], np.abs(last - exact).max()
+    what = (f"{name}: token {len(text) - POSITIONS + 1} is {ours}, llama.cpp's {theirs}. Their exact logits are {gap:.1e} apart, "
+            f"llama.cpp's error is up to {error:.1e}")  # fmt: skip
+    exact[llama.ends] = -np.inf
+    if exact.argmax() != ours or gap > 2 * error:
+        raise SystemExit(f"{what}; the exact pass has {exact.argmax()}")
+    return what + "."
+
+
+def of_embeddings(program: Path, name: str, path: Path, tokens: np.ndarray) -> Row:
+    """The largest NMSE of each run's embeddings by all poolings, and the largest 1 - cosine to llama.cpp's."""
+    model, largest, angles, notes = Model(str(path)), [], [], []
     for pooling in poolings(model.family):
-        run = [program, "embed", "-m", path, "--tokens", ids, "--pooling", pooling, "--normalize", "-1"]
-        row = distances(run, model.embedding(tokens, pooling)[0], path, RUNS_OF_ENCODERS)
-        if row is None:
-            return None
-        found.append(row)
-    return [max(column) for column in zip(*found)]
+        run = [program, "embed", "-m", path, "--tokens", in_ids(tokens[0]), "--pooling", pooling, "--normalize", "-1"]
+        exact = model.embedding(tokens, pooling)[0]
+        found = results(run, exact.shape, path, RUNS_OF_ENCODERS)
+        if not found:
+            return Row(name)
+        largest.append([nmse(exact, values) for values in found])
+        distances(name, exact, found, RUNS_OF_ENCODERS)
+        llama = Llama(str(path), POSITIONS, threads=1, f32=True, pooling=pooling)
+        theirs = llama.embedding(tokens[0]).astype(np.float64)
+        llama.close()
+        angles.append(angle(found[CPU], theirs))
+        if angles[-1] > LARGEST_ANGLE:
+            looked_up = with_its_gelu(Model(str(path))).embedding(tokens, pooling)[0]
+            notes.append(f"{name}, {pooling}: 1 − cosine is {angles[-1]:.1e}, and {angle(exact, theirs):.1e} to the exact pass. "
+                         f"It is {angle(looked_up, theirs):.1e} to an exact pass with llama.cpp's GELU.")  # fmt: skip
+            if angle(looked_up, theirs) > LARGEST_ANGLE or model.family.activation is not gelu:
+                raise SystemExit(notes[-1])
+    return Row(name, [*(f"{max(column):.1e}" for column in zip(*largest)), f"{max(angles):.1e}"], notes)
 
 
-def distances(run: list, exact: np.ndarray, path: Path, runs: list) -> list[float] | None:
+def angle(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest 1 - cosine of two rows."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return float(np.max(1 - np.sum(a * b, axis=-1) / lengths))
+
+
+def results(run: list, shape: tuple[int, ...], path: Path, runs: list) -> list[np.ndarray]:
+    """What each run computes; nothing if the model is refused."""
     out, found = path.with_suffix(".npy"), []
-    for column, options, limit in runs:
+    for _, options, _ in runs:
         ran = subprocess.run([*run, *options, "-o", out], capture_output=True, text=True)
         if ran.returncode:
             if "is not supported" not in ran.stderr:
                 raise SystemExit(ran.stderr)
             print(ran.stderr.strip())
-            return None
-        found.append(nmse(exact, np.load(out).reshape(exact.shape)))
-        if found[-1] > limit:
-            raise SystemExit(f"{path.stem}, {column}: NMSE {found[-1]:.2e}, the limit is {limit:.0e}")
+            return []
+        found.append(np.load(out).reshape(shape))
     return found
 
 
-def table(runs: list, rows: list[tuple[str, list[float]]]) -> str:
-    columns = [column for column, _, _ in runs]
+def distances(name: str, exact: np.ndarray, found: list[np.ndarray], runs: list) -> list[str]:
+    """The NMSE of each run, none of which may exceed its limit."""
+    far = [nmse(exact, values) for values in found]
+    for value, (column, _, limit) in zip(far, runs):
+        if value > limit:
+            raise SystemExit(f"{name}, {column}: NMSE {value:.2e}, the limit is {limit:.0e}")
+    return [f"{value:.1e}" for value in far]
+
+
+def table(columns: list[str], rows: list[Row]) -> str:
     lines = [["model", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[name, *([f"{value:.1e}" for value in found] or ["refused"] * len(columns))] for name, found in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    lines += [[row.name, *(row.cells or ["refused"] * len(columns))] for row in rows]
+    notes = "".join(f"- {note}\n" for row in rows for note in row.notes)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + (f"\n{notes}" if notes else "")
 
 
-def write_page(rows: list[tuple[str, list[float]]], embeddings: list[tuple[str, list[float]]]) -> None:
+def write_page(rows: list[Row], embeddings: list[Row]) -> None:
     """The tables of all families, which are the end of the page."""
     limits = ", ".join(f"{limit:.0e} for {column}" for column, _, limit in RUNS)
     text = f"""{HEADING}
 
 Generated by `tools/oracle/families.py DIR --rustorch PROGRAM`: NMSE of the logits against an exact pass in float64, on
 small random F32 models, over {POSITIONS} tokens, with K and V in F32. The limits are {limits}.
+*Greedy* is how many of {GENERATED} tokens after these, each the most probable one that does not end the text, are llama.cpp's,
+and how many different ones there are. Where
+llama.cpp parts from the exact pass, because of two tokens that are equally probable to its precision, a note says so; both
+programs continue with the exact pass's token. RusTorch may not part from the exact pass.
 
-{table(RUNS, rows)}
-The same for embeddings: the largest NMSE of all poolings (none, mean, first, last, and rank where the model can).
+{table([*(column for column, _, _ in RUNS), "greedy"], rows)}
+The same for embeddings: the largest NMSE of all poolings (none, mean, first, last, and rank where the model can). *1 − cosine*
+is the largest one between RusTorch's embeddings or scores on the CPU and llama.cpp's, with a limit of {LARGEST_ANGLE:.0e}. Where it is
+larger because of llama.cpp's GELU, a table in F16, a note says so.
 
-{table(RUNS_OF_ENCODERS, embeddings)}"""
+{table([*(column for column, _, _ in RUNS_OF_ENCODERS), "1 − cosine"], embeddings)}"""
     PAGE.write_text(PAGE.read_text(encoding="utf-8").split(HEADING)[0].rstrip() + "\n\n" + text, encoding="utf-8")
 
 
@@ -203,7 +289,7 @@ def main() -> None:
     models, encoders = made(args.folder, MODELS), made(args.folder, ENCODERS, 1000)
     if args.rustorch:  # whose command begins at position 0
         models = ((name, path) for name, path in models if not MODELS[name].first_position)
-        write_page(*(of_all(args.rustorch, found, tokens, run) for found, run in ((models, ours), (encoders, our_embeddings))))
+        write_page(*(of_all(args.rustorch, found, tokens, run) for found, run in ((models, of_logits), (encoders, of_embeddings))))
         return
     if not args.mistakes:
         print("| model | standard deviation of the logits | NMSE, all tokens at once | one by one | with llama.cpp's GELU |")
@@ -217,11 +303,11 @@ def main() -> None:
         (show_mistakes_of_embeddings if args.mistakes else show_distances_of_embeddings)(path, name, tokens)
 
 
-def of_all(program: Path, models, tokens: np.ndarray, run) -> list[tuple[str, list[float]]]:
+def of_all(program: Path, models, tokens: np.ndarray, measure) -> list[Row]:
     rows = []
     for name, path in models:
-        rows.append((name, run(program, path, tokens) or []))
-        print(f"{name:32} " + "  ".join(f"{value:.2e}" for value in rows[-1][1]), flush=True)
+        rows.append(measure(program, name, path, tokens))
+        print(f"{name:32} " + "  ".join(rows[-1].cells), *rows[-1].notes, sep="\n    ", flush=True)
     return rows
 
 

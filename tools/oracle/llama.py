@@ -33,7 +33,9 @@ class Llama:
         self.model = lib.llama_model_load_from_file(path.encode(), model_params)
         if not self.model:
             raise SystemExit(f"llama.cpp refuses {path}")
-        self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
+        vocab = lib.llama_model_get_vocab(self.model)
+        self.vocab = lib.llama_vocab_n_tokens(vocab)
+        self.ends = [token for token in range(self.vocab) if lib.llama_vocab_is_eog(vocab, token)]
         params = lib.llama_context_default_params()
         params.n_ctx = positions
         params.n_batch = params.n_ubatch = self.size = batch or positions
@@ -57,6 +59,16 @@ class Llama:
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
         starts = range(0, len(tokens), self.size)
         return np.concatenate([self.decode(tokens[start : start + self.size], first_position + start) for start in starts])
+
+    def greedy(self, prompt: list[int], count: int) -> list[int]:
+        """The `count` tokens with the largest logits after a prompt, but none that ends the text."""
+        tokens, row = [], self.sequence(np.array(prompt), 0)[-1]
+        while len(tokens) < count:
+            row[self.ends] = -np.inf
+            tokens.append(int(row.argmax()))
+            if len(tokens) < count:
+                row = self.decode(np.array(tokens[-1:]), len(prompt) + len(tokens) - 1)[0]
+        return tokens
 
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         """tokens [positions], as one batch -> float32 [positions, hidden], or pooled as the context was made for."""

@@ -88,4 +88,5 @@ ENCODERS = {
     "gemma-embedding, no projections": gemma({}, pooling_type=1, rope__freq_base_swa=3e3),
     "qwen3, embedding": qwen3({}, pooling_type=3),
     "qwen3, reranker": qwen3({"cls.output.weight": (2, 80)}, pooling_type=4, classifier__output_labels=["yes", "no"]),
+    "modern-bert, ReLU": modern({}, hidden_activation="reglu"),
 }  # fmt: skip

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use graph::Glu;
+use graph::{Hidden, Map};
 
 use crate::kernels::Kernels;
 use crate::lanes::LANES;
@@ -35,15 +35,26 @@ struct Term {
     weight: f32,
 }
 
-/// What is computed of the products of gate and up: their biases are added first, `[experts, cols]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gated<'a> {
-    pub(crate) glu: Glu,
-    /// Gates and ups, `[entries, cols]`.
-    pub(crate) hiddens: [&'a [f32]; 2],
-    pub(crate) biases: Option<[&'a [f32]; 2]>,
+/// What hidden values are computed from.
+#[derive(Clone, Debug)]
+pub(crate) struct Products<'a> {
+    pub(crate) hidden: Hidden,
+    /// Of each weight, `[entries, cols]`.
+    pub(crate) products: Vec<&'a [f32]>,
+    /// Added to each product, `[experts, cols]`, or none.
+    pub(crate) biases: Vec<&'a [f32]>,
     /// The products are multiplied by the weight of the expert, as if its input had been.
     pub(crate) weighs_inputs: bool,
+}
+
+impl Products<'_> {
+    /// The hidden values of one entry.
+    fn hidden(&self, kernels: &Kernels, y: &mut [f32], products: [&[f32]; 2]) {
+        match self.hidden {
+            Hidden::Gated { glu, .. } => (kernels.gate)(glu, y, products[0], products[1]),
+            Hidden::Plain { act, .. } => (kernels.map)(Map::Act(act), y, products[0]),
+        }
+    }
 }
 
 impl Routing {
@@ -104,12 +115,12 @@ impl Routing {
         });
     }
 
-    /// Packs `glu(gates, ups)`, `[entries, cols]`, into `to`, in panels per expert.
-    pub(crate) fn gate(
+    /// Packs the hidden values, `[entries, cols]`, into `to`, in panels per expert.
+    pub(crate) fn pack_hidden(
         &self,
         pool: &mut Pool,
         kernels: &Kernels,
-        gated: Gated<'_>,
+        of: &Products<'_>,
         (form, cols): (Form, usize),
         to: &mut [u32],
     ) {
@@ -118,26 +129,27 @@ impl Routing {
             let panel = &panels[number];
             let (len, mut scratch) = (panel.len() * cols, Scratch::take());
             let mut lines = scratch.lines(len.div_ceil(LANES) + 2 * cols.div_ceil(LANES));
-            let [y, mut gate, mut up] = [len, cols, cols].map(|len| {
+            let [y, first, second] = [len, cols, cols].map(|len| {
                 let lines = lines.split_off_mut(..len.div_ceil(LANES)).expect("as many as asked for");
                 &mut bytemuck::cast_slice_mut::<_, f32>(lines)[..len]
             });
             for (entry, y) in panel.clone().zip(y.chunks_exact_mut(cols)) {
-                let hiddens = gated.hiddens.map(|hiddens| &hiddens[entry * cols..][..cols]);
-                if gated.biases.is_none() && !gated.weighs_inputs {
-                    (kernels.gate)(gated.glu, y, hiddens[0], hiddens[1]);
+                let product = |number: usize| {
+                    of.products.get(number).map_or(&[][..], |products| &products[entry * cols..][..cols])
+                };
+                if of.biases.is_empty() && !of.weighs_inputs {
+                    of.hidden(kernels, y, [product(0), product(1)]);
                     continue;
                 }
                 let expert = self.expert_of(entry);
-                let weight = if gated.weighs_inputs { self.rows[entry].1 } else { 1.0 };
-                for (number, to) in [&mut gate, &mut up].into_iter().enumerate() {
-                    to.iter_mut().zip(hiddens[number]).for_each(|(to, &x)| *to = weight * x);
-                    if let Some(biases) = gated.biases {
-                        let bias = &biases[number][expert * cols..];
-                        to.iter_mut().zip(bias).for_each(|(to, &bias)| *to += bias);
+                let weight = if of.weighs_inputs { self.rows[entry].1 } else { 1.0 };
+                for (number, to) in [&mut *first, &mut *second].into_iter().enumerate() {
+                    to.iter_mut().zip(product(number)).for_each(|(to, &x)| *to = weight * x);
+                    if let Some(bias) = of.biases.get(number) {
+                        to.iter_mut().zip(&bias[expert * cols..]).for_each(|(to, &bias)| *to += bias);
                     }
                 }
-                (kernels.gate)(gated.glu, y, gate, up);
+                of.hidden(kernels, y, [first, second]);
             }
             (kernels.pack)(y, panel.len(), kernels.tile, form, tile.row(0));
         });

@@ -27,13 +27,11 @@ pub(crate) enum Item {
 pub(crate) enum Stage {
     /// The input rows of each expert, packed.
     Gathered(Form),
-    /// `gate x`.
-    Gates,
-    /// `up x`.
-    Ups,
-    /// `act(gate x) * up x`, packed.
-    Gated(Form),
-    /// `down (act(gate x) * up x)`.
+    /// The products of the input and this weight of the hidden values.
+    Product(usize),
+    /// The hidden values, packed.
+    Hidden(Form),
+    /// The products of the hidden values and `down`.
     Downs,
     /// The input of each head, packed.
     Heads(Form),
@@ -120,16 +118,15 @@ impl Plan {
                     );
                     order.put(&[item], rows, &[Item::Stage(id, Stage::Products)], None);
                 }
-                Op::Experts { x, routes, gate, up, down, .. } => {
-                    let [of_gate, of_up, of_down] = [gate, up, down].map(&form);
-                    let mut inputs = vec![order.pack(bound, x, of_gate), order.pack(bound, x, of_up)];
-                    let mut stages = vec![Stage::Gathered(of_gate), Stage::Gathered(of_up)];
-                    if of_gate == of_up {
-                        inputs.pop();
-                        stages.pop();
-                    }
+                Op::Experts { x, routes, hidden, down, .. } => {
+                    let mut forms: Vec<Form> = hidden.weights().iter().map(|&id| form(id)).collect();
+                    forms.dedup();
+                    let mut inputs: Vec<Item> =
+                        forms.iter().map(|&form| order.pack(bound, x, form)).collect();
                     inputs.push(Item::Value(routes));
-                    stages.extend([Stage::Gates, Stage::Ups, Stage::Gated(of_down), Stage::Downs]);
+                    let mut stages: Vec<Stage> = forms.into_iter().map(Stage::Gathered).collect();
+                    stages.extend((0..hidden.weights().len()).map(Stage::Product));
+                    stages.extend([Stage::Hidden(form(down)), Stage::Downs]);
                     let stages: Vec<Item> = stages.into_iter().map(|stage| Item::Stage(id, stage)).collect();
                     order.put(&stages, Kind::Experts, &inputs, None);
                     order.put(&[item], rows, &[Item::Stage(id, Stage::Downs)], None);
@@ -269,14 +266,14 @@ pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
                     if let Stage::Heads(form) = stage { form.words(weight.cols) } else { weight.rows };
                 return words.saturating_mul(weight.count);
             }
-            let Op::Experts { routes, gate, down, .. } = op else {
+            let Op::Experts { x, routes, down, .. } = op else {
                 unreachable!("only experts and heads have stages")
             };
-            let (gate, down) = (bound.weight(gate), bound.weight(down));
+            let down = bound.weight(down);
             let words = match stage {
-                Stage::Gathered(form) => form.words(gate.cols),
-                Stage::Gates | Stage::Ups => gate.rows,
-                Stage::Gated(form) => form.words(down.cols),
+                Stage::Gathered(form) => form.words(bound.value(x).cols),
+                Stage::Product(_) => down.cols,
+                Stage::Hidden(form) => form.words(down.cols),
                 Stage::Downs => down.rows,
                 Stage::Heads(_) | Stage::Products => unreachable!("a stage of heads"),
             };
@@ -398,7 +395,7 @@ mod tests {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
-            Item::Stage(id, Stage::Gathered(_) | Stage::Gated(_)) => format!("[{}]", bound.value(id).name),
+            Item::Stage(id, Stage::Gathered(_) | Stage::Hidden(_)) => format!("[{}]", bound.value(id).name),
             Item::Stage(id, stage) => format!("{} {stage:?}", bound.value(id).name),
         };
         let phase = |phase: &Phase| phase.items.iter().map(name).collect::<Vec<_>>().join(" ");
@@ -429,20 +426,29 @@ mod tests {
     fn experts_have_a_phase_and_a_store_is_read_after_it_is_written() {
         let graph = newer();
         let bound = bound(&graph, Taps::None);
-        let expected =
-            ["x", "a", "b", "h [h]", "logits", "p", "[e] e Gates e Ups [e] e Downs", "e sum", "outputs"];
+        let expected = [
+            "x",
+            "a",
+            "b",
+            "h [h]",
+            "logits",
+            "p",
+            "[e] e Product(0) e Product(1) [e] e Downs",
+            "e sum",
+            "outputs",
+        ];
         assert_eq!(phases_of(&bound, &Plan::new(&bound, |_| FORM)), expected);
         // `up` weights with another activation layout get their own rows.
         let bytes = Form::Q8(Q8Layout { block: 32, group: 32, zero: None });
         let up = graph.weights().find(|(_, weight)| weight.name == "ups").expect("it is there").0;
         let other = Plan::new(&bound, |weight| if weight == up { bytes } else { FORM });
         assert_eq!(phases_of(&bound, &other)[3], "h [h] [h]");
-        assert_eq!(phases_of(&bound, &other)[6], "[e] [e] e Gates e Ups [e] e Downs");
+        assert_eq!(phases_of(&bound, &other)[6], "[e] [e] e Product(0) e Product(1) [e] e Downs");
         // Two experts per row.
         let id = graph.find("e").expect("it is there");
         let words = |stage| words_of(&bound, Item::Stage(id, stage));
         assert_eq!(words(Stage::Gathered(bytes)), 2 * (8 + 1 + 1));
-        assert_eq!((words(Stage::Ups), words(Stage::Gated(FORM)), words(Stage::Downs)), (96, 96, 64));
+        assert_eq!((words(Stage::Product(1)), words(Stage::Hidden(FORM)), words(Stage::Downs)), (96, 96, 64));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy
 use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
-use crate::experts::{Gated, Routing, cut};
+use crate::experts::{Products, Routing, cut};
 use crate::kernels::{Kernels, Ranking, route};
 use crate::kv::Kv;
 use crate::lanes::LANES;
@@ -255,9 +255,9 @@ impl CpuProgram {
                     route(y, &logits[row * cols..][..cols], bias, router, &mut ranking);
                 });
             }
-            Op::Experts { biases, weighs_inputs, .. } => {
+            Op::Experts { bias, weighs_inputs, .. } => {
                 let (routing, downs) = (&self.routings[&id], self.values(Item::Stage(id, Stage::Downs)));
-                let bias = biases.map(|[_, _, down]| self.weights.vector(down));
+                let bias = bias.map(|bias| self.weights.vector(bias));
                 by_rows(out, cols, |row, y| {
                     routing.sum(part.rows.start + row, downs, bias, !weighs_inputs, y);
                 });
@@ -433,18 +433,16 @@ impl CpuProgram {
         state: &mut State,
         out: &mut [(usize, Buffer)],
     ) {
-        let Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } = self.bound.value(id).op
-        else {
+        let Op::Experts { x, routes, hidden, down, weighs_inputs, bias: _ } = self.bound.value(id).op else {
             unreachable!("experts")
         };
         let (pool, tile) = (&mut state.pool, self.kernels.tile);
         let experts = self.bound.weight(down).count;
-        let is_fused = self.bound.weight(gate).count != experts;
         let routes = self.result(routes);
         routing.fill(routes, experts);
-        let n_gathered = out.len() - 4;
+        let n_gathered = out.len() - hidden.weights().len() - 2;
         let (gathered, rest) = out.split_at_mut(n_gathered);
-        let [(_, gates), (_, ups), (_, gated), (_, downs)] = rest else { unreachable!("four stages") };
+        let [products @ .., (_, hiddens), (_, downs)] = rest else { unreachable!("two stages at least") };
         let mut gathered = gathered.iter_mut();
         // All experts of a single row share its packed form; otherwise rows are gathered per expert.
         let is_single = routes.len() == experts;
@@ -461,37 +459,41 @@ impl CpuProgram {
             };
             inputs.push((form, words));
         }
-        let cols = self.bound.weight(gate).cols;
+        let cols = self.bound.value(x).cols;
         let input = |weight: WeightId, entries: &Range<usize>| {
             let form = self.weights.form(weight);
             let words = inputs.iter().find(|input| input.0 == form).expect("it has been packed").1;
             let entries = if is_single { 0..1 } else { entries.clone() };
             of_entries(words, entries, (form, cols), tile)
         };
-        let hidden = self.bound.weight(gate).rows;
-        let (mut of_gates, mut of_ups) = (gates.values_mut(), ups.values_mut());
-        let mut products = Vec::new();
+        let inner = self.bound.weight(down).cols;
+        let mut outs: Vec<&mut [f32]> =
+            products.iter_mut().map(|(_, product)| product.values_mut()).collect();
+        let mut matmuls = Vec::new();
         for (expert, entries) in routing.chosen() {
-            let [gate_of, up_of] = Op::gate_and_up(is_fused, expert);
-            for (weight, matrix, out) in [(gate, gate_of, &mut of_gates), (up, up_of, &mut of_ups)] {
-                let out = out.split_off_mut(..entries.len() * hidden).expect("a row for every entry");
+            for (number, (&weight, out)) in hidden.weights().iter().zip(&mut outs).enumerate() {
+                let out = out.split_off_mut(..entries.len() * inner).expect("a row for every entry");
                 let x = input(weight, &entries);
                 let linear = &self.weights.matrix(weight).linear;
-                products.push(Product { linear, weight: &self.packed(weight)[matrix], x, out });
+                let weight = &self.packed(weight)[hidden.matrix(number, expert)];
+                matmuls.push(Product { linear, weight, x, out });
             }
         }
-        multiply(pool, products);
+        multiply(pool, matmuls);
         let form = self.weights.form(down);
-        let words: &mut [u32] = bytemuck::cast_slice_mut(gated.values_mut());
-        let hiddens = [gates.values(), ups.values()];
-        let biases = biases.map(|[gate, up, _]| [gate, up].map(|bias| self.weights.vector(bias)));
-        let gated = Gated { glu, hiddens, biases, weighs_inputs };
-        routing.gate(pool, &self.kernels, gated, (form, hidden), words);
+        let words: &mut [u32] = bytemuck::cast_slice_mut(hiddens.values_mut());
+        let of = Products {
+            hidden,
+            products: products.iter().map(|(_, product)| product.values()).collect(),
+            biases: hidden.biases().iter().map(|&bias| self.weights.vector(bias)).collect(),
+            weighs_inputs,
+        };
+        routing.pack_hidden(pool, &self.kernels, &of, (form, inner), words);
         let mut of_downs = downs.values_mut();
         let product = |(expert, entries): (usize, Range<usize>)| {
             let len = entries.len() * self.bound.weight(down).rows;
             let out = of_downs.split_off_mut(..len).expect("a row for every entry");
-            let x = of_entries(words, entries, (form, hidden), tile);
+            let x = of_entries(words, entries, (form, inner), tile);
             let linear = &self.weights.matrix(down).linear;
             Product { linear, weight: &self.packed(down)[expert], x, out }
         };

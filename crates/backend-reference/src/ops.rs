@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::{iter, thread};
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Gating, Glu, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId};
+use graph::{Activation, Gating, Hidden, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId};
 
 use crate::State;
 use crate::attention;
@@ -98,12 +98,15 @@ pub(crate) fn compute(
                 route(y, logits, &bias, router);
             }
         }
-        Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } => {
-            let weights = [gate, up, down].map(|id| bound.weight(id));
-            let biases = biases.map(|biases| biases.map(|id| bound.weight(id).vector()));
-            let is_fused = weights[0].count != weights[2].count;
-            let matrices = |expert| Op::gate_and_up(is_fused, expert);
-            let experts = Experts { weights, biases, matrices: &matrices, glu, weighs_inputs };
+        Op::Experts { x, routes, hidden, down, bias, weighs_inputs } => {
+            let experts = Experts {
+                weights: hidden.weights().iter().map(|&id| bound.weight(id)).collect(),
+                biases: hidden.biases().iter().map(|&id| bound.weight(id).vector()).collect(),
+                hidden,
+                down: bound.weight(down),
+                bias: bias.map(|id| bound.weight(id).vector()),
+                weighs_inputs,
+            };
             experts.mix(&mut out, result(x), result(routes));
         }
         Op::Map { x, map } => {
@@ -240,45 +243,44 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
 
 /// The operands of a mixture of experts.
 struct Experts<'a> {
-    /// Gate, up and down.
-    weights: [&'a Weight; 3],
-    biases: Option<[Vec<f32>; 3]>,
-    /// The matrices of gate and up of an expert.
-    matrices: &'a dyn Fn(usize) -> [usize; 2],
-    glu: Glu,
+    hidden: Hidden,
+    /// Those of the hidden values.
+    weights: Vec<&'a Weight>,
+    biases: Vec<Vec<f32>>,
+    down: &'a Weight,
+    bias: Option<Vec<f32>>,
     weighs_inputs: bool,
 }
 
 impl Experts<'_> {
     /// One expert at a time for all rows that chose it.
     fn mix(&self, out: &mut [f32], x: &[f32], routes: &[f32]) {
-        let [gate, up, down] = self.weights;
-        let mut sums = vec![0.0; out.len()];
+        let Experts { weights, biases, down, .. } = self;
+        let (mut sums, cols) = (vec![0.0; out.len()], weights[0].cols);
         for expert in 0..down.count {
             let weight_of = |row: usize| routes[row * down.count + expert];
-            let rows: Vec<usize> = (0..x.len() / gate.cols).filter(|&row| weight_of(row) != 0.0).collect();
+            let rows: Vec<usize> = (0..x.len() / cols).filter(|&row| weight_of(row) != 0.0).collect();
             let input = |row: usize| {
                 let weight = if self.weighs_inputs { weight_of(row) } else { 1.0 };
-                x[row * gate.cols..][..gate.cols].iter().map(move |x| weight * x)
+                x[row * cols..][..cols].iter().map(move |x| weight * x)
             };
             let x: Vec<f32> = rows.iter().copied().flat_map(input).collect();
-            let product = |number: usize, x: &[f32], w: Weight| {
+            let product = |x: &[f32], w: Weight, bias: Option<&Vec<f32>>| {
                 let mut y = vec![0.0; rows.len() * w.rows];
                 linear(&mut y, x, &w);
-                if let Some(biases) = &self.biases {
-                    let bias = &biases[number][expert * w.rows..][..w.rows];
+                if let Some(bias) = bias {
+                    let bias = &bias[expert * w.rows..][..w.rows];
                     y.chunks_exact_mut(w.rows)
                         .for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
                 }
                 y
             };
-            let [gate_of, up_of] = (self.matrices)(expert);
-            let mut gates = product(0, &x, gate.part(gate_of));
-            let ups = product(1, &x, up.part(up_of));
-            for (gate, &up) in gates.iter_mut().zip(&ups) {
-                *gate = self.glu.of(f64::from(*gate), f64::from(up)) as f32;
-            }
-            let downs = product(2, &gates, down.part(expert));
+            let products: Vec<Vec<f32>> = (weights.iter().enumerate())
+                .map(|(at, w)| product(&x, w.part(self.hidden.matrix(at, expert)), biases.get(at)))
+                .collect();
+            let hidden_at = |i: usize| self.hidden.of(|at| f64::from(products[at][i])) as f32;
+            let hiddens: Vec<f32> = (0..products[0].len()).map(hidden_at).collect();
+            let downs = product(&hiddens, down.part(expert), self.bias.as_ref());
             for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {
                 let weight = if self.weighs_inputs { 1.0 } else { weight_of(row) };
                 for (sum, &y) in sums[row * down.rows..].iter_mut().zip(downs) {

@@ -1,7 +1,7 @@
 //! Passes of mixture-of-experts layers: routing, then a GEMV per row and expert or a GEMM over the rows of each expert.
 
 use backend::{Error, Remedy};
-use graph::{Gating, Op, Router, ValueId, WeightId};
+use graph::{Gating, Hidden, Router, ValueId, WeightId};
 
 use crate::compile::Compiler;
 use crate::device::{Purpose, STORAGE, out_of_memory};
@@ -10,7 +10,7 @@ use crate::kernels::{self, Kernel, Matrices};
 use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
 use crate::plan::Experts;
 use crate::policy::{self, Algorithm, MatmulShape};
-use crate::weights::Shard;
+use crate::weights::{MatrixLayout, Shard};
 
 /// How an experts pass is computed.
 #[derive(Clone, Copy)]
@@ -26,13 +26,13 @@ enum Method {
 struct Shared<'a> {
     pass: &'a Experts,
     used: usize,
-    /// Outputs of an expert's gate and up projection, and the same padded to whole chunks.
+    /// Hidden values of an expert, and the same padded to whole chunks.
     inner: usize,
     padded: usize,
     hidden: BufferId,
     chosen: BufferId,
-    /// Gates' biases, then ups', and downs'.
-    biases: Option<[BufferId; 2]>,
+    /// Those of the hidden values, one weight after another, and those of the outputs.
+    biases: [Option<BufferId>; 2],
     /// Weight of a fused norm.
     scales: Option<BufferId>,
 }
@@ -97,20 +97,16 @@ impl Compiler<'_> {
 
     /// Gate and up projections of each selected expert, then down projections summed over experts.
     pub(crate) fn experts(&mut self, pass: &Experts) -> Result<(), Error> {
-        let Experts { norm, routes, list, gate, biases, y, .. } = *pass;
+        let Experts { norm, routes, list, down, bias, y, .. } = *pass;
         let used = self.plan.lists[list].used;
-        let inner = self.model.matrix(gate).rows;
+        let inner = self.bound.weight(down).cols;
         let padded = inner.next_multiple_of(CHUNK);
         let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
         let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes)?;
-        let biases = match biases {
-            Some([gate, up, down]) => {
-                let values = [gate, up].map(|id| self.bound.weight(id).vector()).concat();
-                let both = self.constants(values.iter().map(|x| x.to_bits()).collect())?;
-                Some([both, self.vector(down)?])
-            }
-            None => None,
-        };
+        let values = pass.hidden.biases().iter().flat_map(|&id| self.bound.weight(id).vector());
+        let values: Vec<u32> = values.map(f32::to_bits).collect();
+        let of_hidden = if values.is_empty() { None } else { Some(self.constants(values)?) };
+        let biases = [of_hidden, bias.map(|bias| self.vector(bias)).transpose()?];
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let chosen = BufferId::Own(self.scratch.lists[list]);
         let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, scales };
@@ -118,7 +114,7 @@ impl Compiler<'_> {
         let groups = self.groups(&shared)?;
 
         let mut launches: Vec<LaunchPlan> = list.clone().into_iter().collect();
-        launches.extend(self.gate_and_up(shared, Method::Rows));
+        launches.extend(self.hidden(shared, Method::Rows));
         launches.extend(self.down(shared, Method::Rows));
         let Some((sort, method)) = groups else {
             self.dispatch(y, vec![Variant::always(launches)]);
@@ -128,7 +124,7 @@ impl Compiler<'_> {
         let max_rows = policy::min_grouped_rows(experts, used) - 1;
         let rows = Variant { max_rows, launches, ..Variant::default() };
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
-        launches.extend(self.gate_and_up(shared, method));
+        launches.extend(self.hidden(shared, method));
         launches.extend(self.down(shared, method));
         launches.push(self.mix(shared, method));
         self.dispatch(y, vec![rows, Variant::always(launches)]);
@@ -161,52 +157,57 @@ impl Compiler<'_> {
         Ok(Some((launch, Method::Groups { groups, entries, downs })))
     }
 
-    fn gate_and_up(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
+    fn hidden(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
         let Shared { pass, used, inner, padded, hidden, .. } = shared;
-        let Experts { x, norm, gate, up, glu, y, .. } = *pass;
-        let [gates, ups] = [gate, up].map(|id| self.model.matrix(id));
-        // Matrices per expert in each weight, and which one is up.
-        let is_fused = self.bound.weight(gate).count != self.bound.weight(pass.down).count;
-        let [[first_gate, first_up], [next, _]] = [0, 1].map(|expert| Op::gate_and_up(is_fused, expert));
-        let (per_expert, cols) = (next - first_gate, self.cols(x));
-        let experts = self.bound.weight(pass.down).count;
+        let Experts { x, norm, y, .. } = *pass;
+        let ids = pass.hidden.weights();
+        let weights: Vec<&MatrixLayout> = ids.iter().map(|&id| self.model.matrix(id)).collect();
+        let (per_expert, first_up) = (pass.hidden.matrices_per_expert(), pass.hidden.matrix(1, 0));
+        let (act, limit) = match pass.hidden {
+            Hidden::Gated { glu, .. } => (glu.act, glu.limit),
+            Hidden::Plain { act, .. } => (act, None),
+        };
+        let (cols, experts) = (self.cols(x), self.bound.weight(pass.down).count);
         let [x_at, x_stride] = self.at(x);
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
         let entries = if let Method::Groups { entries, .. } = method { entries } else { 0 };
-        let launch = |(index, (gate_shard, up_shard)): (usize, (&Shard, &Shard))| {
-            let [first, count] = matrices_of(gate_shard, inner).map(|n| (n / per_expert) as u32);
+        // Weights of equal shapes have equal shards.
+        let launch = |index: usize| {
+            let shards: Vec<&Shard> = weights.iter().map(|weight| &weight.shards[index]).collect();
+            let [first, count] = matrices_of(shards[0], inner).map(|n| (n / per_expert) as u32);
             let params = [
-                gate_shard.layout.params(),
-                up_shard.layout.params(),
+                shards[0].layout.params(),
+                shards.get(1).map_or([0; 4], |up| up.layout.params()),
                 [used as u32, padded as u32, first, count],
                 [inner as u32, inner as u32, per_expert as u32, first_up as u32],
                 [0, 0, 0, padded as u32],
                 [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)],
-                [entries, (experts * inner) as u32, eps, glu.limit.map_or(0, f32::to_bits)],
+                [entries, (experts * inner) as u32, eps, limit.map_or(0, f32::to_bits)],
             ];
             let mut buffers = vec![self.slot(x), hidden];
-            buffers.extend([gate, up].map(|id| BufferId::Weight(id, index)));
+            buffers.extend(ids.iter().map(|&id| BufferId::Weight(id, index)));
             buffers.extend(shared.scales);
             let matmul = kernels::Matmul {
-                parts: [gate_shard, up_shard].map(|shard| shard.layout.format.name()).to_vec(),
+                parts: shards.iter().map(|shard| shard.layout.format.name()).collect(),
                 norm: norm.is_some(),
-                glu: true,
-                act: glu.act.name(),
-                limited: glu.limit.is_some(),
+                glu: matches!(pass.hidden, Hidden::Gated { .. }),
+                act: act.name(),
+                limited: limit.is_some(),
                 addend: false,
                 ragged: !cols.is_multiple_of(CHUNK),
             };
-            let cost = self.cost(&[gate, up], used, [cols, 2 * inner], "experts in", &matmul.parts);
+            let outputs = ids.len() * inner;
+            let cost = self.cost(ids, used, [cols, outputs], "experts in", &matmul.parts);
             let matrices = Matrices {
                 experts: "in",
                 weighs_inputs: pass.weighs_inputs,
-                biases: shared.biases.is_some(),
+                biases: shared.biases[0].is_some(),
                 ..Matrices::default()
             };
-            let biases = shared.biases.map(|[both, _]| both);
+            let biases = shared.biases[0];
             self.projection(shared, method, matmul, matrices, params, (buffers, biases), padded, cost)
         };
-        gates.shards.iter().zip(&ups.shards).enumerate().map(launch).collect()
+        (0..weights[0].shards.len()).map(launch).collect()
     }
 
     fn down(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
@@ -225,7 +226,7 @@ impl Compiler<'_> {
                 Method::Groups { downs: to, .. } => (to, [0, downs.rows as u32], padded, None, true),
             };
             let addend = addend.map(|id| (self.slot(id), self.at(id)));
-            let biases = shared.biases.filter(|_| has_biases).map(|[_, down]| down);
+            let biases = shared.biases[1].filter(|_| has_biases);
             let [r_at, r_stride] = match method {
                 Method::Rows => addend.map_or([0, 0], |(_, at)| at),
                 Method::Groups { entries, .. } => [entries, 0],

@@ -48,8 +48,9 @@ impl ModelPlan {
         // Weights that hold both gate and up of each expert, which stay together.
         let mut has_pairs = vec![false; roles.len()];
         for (_, value) in bound.graph().values() {
-            if let Op::Experts { gate, down, .. } = value.op {
-                has_pairs[gate.index()] |= bound.weight(gate).count != bound.weight(down).count;
+            if let Op::Experts { hidden, .. } = value.op {
+                let is_pairs = hidden.matrices_per_expert() == 2;
+                hidden.weights().iter().for_each(|weight| has_pairs[weight.index()] |= is_pairs);
             }
         }
         let matrix = |((weight, roles), &has_pairs): ((&Weight, &Vec<Role>), &bool)| {

@@ -6,7 +6,7 @@
 
 use backend::BoundProgram;
 use graph::{
-    Glu, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId,
+    Glu, Hidden, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId,
     assign_buffers,
 };
 
@@ -52,11 +52,9 @@ pub(crate) struct Experts {
     /// The list of experts per row. The pass builds it itself if the routing weights do not come from a `Route`.
     pub(crate) list: usize,
     pub(crate) makes_list: bool,
-    pub(crate) gate: WeightId,
-    pub(crate) up: WeightId,
+    pub(crate) hidden: Hidden,
     pub(crate) down: WeightId,
-    pub(crate) biases: Option<[WeightId; 3]>,
-    pub(crate) glu: Glu,
+    pub(crate) bias: Option<WeightId>,
     pub(crate) weighs_inputs: bool,
     pub(crate) residual: Option<ValueId>,
     pub(crate) y: ValueId,
@@ -379,8 +377,7 @@ impl<'a> Fusion<'a> {
 
     /// The experts pass that computes `value`, plus `residual`, as `y`.
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
-        let Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } = *self.op(value.index())
-        else {
+        let Op::Experts { x, routes, hidden, down, bias, weighs_inputs } = *self.op(value.index()) else {
             return None;
         };
         let (x, norm) = self.rows(x);
@@ -391,11 +388,9 @@ impl<'a> Fusion<'a> {
             routes,
             list,
             makes_list,
-            gate,
-            up,
+            hidden,
             down,
-            biases,
-            glu,
+            bias,
             weighs_inputs,
             residual,
             y,

@@ -15,8 +15,10 @@ pub enum Activation {
     Sigmoid,
     /// `ln(1 + exp(x))`.
     Softplus,
-    /// `max(x, 0)`; as the gate of its input `max(x, 0)^2` (So et al. 2021).
+    /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)^2` (So et al. 2021).
+    ReluSquared,
     /// `x`.
     Identity,
 }
@@ -31,6 +33,7 @@ impl Activation {
             Activation::Sigmoid => "sigmoid",
             Activation::Softplus => "softplus",
             Activation::Relu => "relu",
+            Activation::ReluSquared => "relu_squared",
             Activation::Identity => "identity",
         }
     }
@@ -53,6 +56,7 @@ impl Activation {
                     x.exp().ln_1p()
                 }
             }
+            // NaN stays NaN.
             Activation::Relu => {
                 if x < 0.0 {
                     0.0
@@ -60,18 +64,20 @@ impl Activation {
                     x
                 }
             }
+            Activation::ReluSquared => Activation::Relu.of(x).powi(2),
             Activation::Identity => x,
         }
     }
 
     /// All activation functions.
-    pub const ALL: [Activation; 7] = [
+    pub const ALL: [Activation; 8] = [
         Activation::Silu,
         Activation::GeluTanh,
         Activation::GeluSigmoid,
         Activation::Sigmoid,
         Activation::Softplus,
         Activation::Relu,
+        Activation::ReluSquared,
         Activation::Identity,
     ];
 }

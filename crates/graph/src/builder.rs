@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::{
-    Activation, Glu, Graph, Group, Index, Map, NormKind, Op, Operand, Pool, Rope, Router, Rows, Score, Store,
-    StoreId, Value, ValueId, Weight, WeightId,
+    Activation, Glu, Graph, Group, Hidden, Index, Map, NormKind, Op, Operand, Pool, Rope, Router, Rows,
+    Score, Store, StoreId, Value, ValueId, Weight, WeightId,
 };
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
@@ -269,8 +269,8 @@ impl Builder {
         [gate, up, down]: [WeightId; 3],
         glu: impl Into<Glu>,
     ) -> ValueId {
-        let (biases, glu, weighs_inputs) = (None, glu.into(), false);
-        self.op(name, Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs })
+        let hidden = Hidden::Gated { weights: [gate, up], biases: None, glu: glu.into(), is_fused: false };
+        self.op(name, Op::Experts { x, routes, hidden, down, bias: None, weighs_inputs: false })
     }
 
     /// `factor * x`: `[rows, cols]`.

@@ -16,9 +16,9 @@ impl Graph {
     pub fn cost(&self, id: ValueId) -> Cost {
         match self.value(id).op {
             Op::Linear { weight, .. } => Cost { matmuls: vec![(weight, 1)], attention: None },
-            Op::Experts { routes, gate, up, down, .. } => {
-                let used = self.experts_used(routes);
-                Cost { matmuls: [gate, up, down].map(|weight| (weight, used)).to_vec(), attention: None }
+            Op::Experts { routes, hidden, down, .. } => {
+                let (used, weights) = (self.experts_used(routes), hidden.weights().iter().chain([&down]));
+                Cost { matmuls: weights.map(|&weight| (weight, used)).collect(), attention: None }
             }
             Op::HeadLinear { weight, .. } => {
                 Cost { matmuls: vec![(weight, self.weight(weight).count)], attention: None }

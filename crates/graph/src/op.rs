@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::{Activation, Glu, Rope, StoreId, ValueId, WeightId};
+use crate::{Activation, Glu, Hidden, Rope, StoreId, ValueId, WeightId};
 
 /// What a router makes of its logits before it chooses experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -268,18 +268,15 @@ pub enum Op {
     /// choice only. NaN of either sign ranks above all; if the largest logit is NaN or infinite, the weights of all chosen
     /// experts are NaN.
     Route { logits: ValueId, bias: Option<WeightId>, router: Router },
-    /// `y[r] = sum_e p[r][e] * down_e glu(gate_e x[r], up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
-    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert. A weight with
-    /// two per expert has those of gate and up, the gate's first.
+    /// `y[r] = sum_e p[r][e] * (down_e h_e(x[r]) + bias_e)` with the hidden values `h_e`, over the experts `e` whose
+    /// `p[r][e]` is not 0: `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert,
+    /// the bias one row.
     Experts {
         x: ValueId,
         routes: ValueId,
-        gate: WeightId,
-        up: WeightId,
+        hidden: Hidden,
         down: WeightId,
-        /// Added to the products of gate, up and down: one row per expert.
-        biases: Option<[WeightId; 3]>,
-        glu: Glu,
+        bias: Option<WeightId>,
         /// The routes multiply the experts' inputs in place of their outputs (Meta 2025, Llama 4).
         weighs_inputs: bool,
     },
@@ -331,11 +328,6 @@ pub enum Operand<'a> {
 }
 
 impl Op {
-    /// The matrices of gate and up of expert `expert` within their weights; `is_fused` if one weight has both.
-    pub fn gate_and_up(is_fused: bool, expert: usize) -> [usize; 2] {
-        if is_fused { [2 * expert, 2 * expert + 1] } else { [expert; 2] }
-    }
-
     /// Calls `each` for every operand, in the order of printing.
     pub fn operands(&mut self, mut each: impl FnMut(Operand<'_>)) {
         use Operand::{Store, Value, Weight};
@@ -385,11 +377,12 @@ impl Op {
                 each(Value(logits));
                 bias.iter_mut().for_each(|bias| each(Weight(bias, Role::Vector)));
             }
-            Op::Experts { x, routes, gate, up, down, biases, glu: _, weighs_inputs: _ } => {
+            Op::Experts { x, routes, hidden, down, bias, weighs_inputs: _ } => {
                 each(Value(x));
                 each(Value(routes));
-                [gate, up, down].into_iter().for_each(|weight| each(Weight(weight, Role::Experts)));
-                biases.iter_mut().flatten().for_each(|bias| each(Weight(bias, Role::Vector)));
+                let [weights, biases] = hidden.operands();
+                weights.iter_mut().chain([down]).for_each(|weight| each(Weight(weight, Role::Experts)));
+                biases.iter_mut().chain(bias).for_each(|bias| each(Weight(bias, Role::Vector)));
             }
             Op::Map { x, map: _ }
             | Op::ScaleByPosition { x, .. }
@@ -478,8 +471,9 @@ impl Op {
                 Some(format!("{heads} heads, scale {scale}{cap}{alibi}"))
             }
             Op::LinearAttention { heads, .. } => Some(heads.to_string()),
-            Op::Gate { glu, .. } | Op::Experts { glu, weighs_inputs: false, .. } => Some(glu.to_string()),
-            Op::Experts { glu, weighs_inputs: true, .. } => Some(format!("{glu}, weighs inputs")),
+            Op::Gate { glu, .. } => Some(glu.to_string()),
+            Op::Experts { hidden, weighs_inputs: false, .. } => Some(hidden.to_string()),
+            Op::Experts { hidden, weighs_inputs: true, .. } => Some(format!("{hidden}, weighs inputs")),
             Op::Route { router, .. } => Some(router.to_string()),
             Op::ScaleByPosition { beta, offset, interval, .. } => {
                 Some(format!("beta {beta}, offset {offset}, interval {interval}"))

@@ -109,19 +109,18 @@ impl Op {
                 }
                 (rows, experts)
             }
-            Op::Experts { x, routes, gate, up, down, biases, glu: _, weighs_inputs: _ } => {
-                let ((rows, cols), routes) = (g.shape_of(x), g.shape_of(routes));
-                let [gate, up, down] = [gate, up, down].map(|id| g.weight_of(id));
+            Op::Experts { x, routes, hidden, down, bias, weighs_inputs: _ } => {
+                let ((rows, cols), routes, down) = (g.shape_of(x), g.shape_of(routes), g.weight_of(down));
                 assert_eq!(routes, (rows, down.count), "routes and experts of `{}`", down.name);
-                let is_fused = gate.name == up.name && gate.count == 2 * down.count;
-                let matrices = if is_fused { 2 * down.count } else { down.count };
-                let shape = |w: &crate::Weight| (w.count, w.rows, w.cols);
-                assert_eq!(gate.cols, cols, "input of experts and columns of `{}`", gate.name);
-                assert_eq!(shape(gate), shape(up), "gates and ups of experts");
-                assert_eq!((gate.count, gate.rows), (matrices, down.cols), "`{}`", down.name);
-                for (bias, of) in biases.into_iter().flatten().zip([gate, up, down]) {
+                let matrices = hidden.matrices_per_expert() * down.count;
+                for w in hidden.weights().iter().map(|&id| g.weight_of(id)) {
+                    assert_eq!(cols, w.cols, "input of experts and columns of `{}`", w.name);
+                    assert_eq!((matrices, down.cols), (w.count, w.rows), "`{}` and `{}`", down.name, w.name);
+                }
+                let biases = hidden.biases().iter().map(|&id| (id, down.cols));
+                for (bias, cols) in biases.chain(bias.map(|id| (id, down.rows))) {
                     let w = g.weight_of(bias);
-                    assert_eq!((down.count, of.rows), (w.rows, w.cols), "`{}` and `{}`", of.name, w.name);
+                    assert_eq!((down.count, cols), (w.rows, w.cols), "`{}` and `{}`", down.name, w.name);
                 }
                 (rows, down.rows)
             }

@@ -2,7 +2,8 @@
 //! these, besides the operands ([`Op::operands`]).
 
 use crate::{
-    Activation, Gating, Glu, Graph, Index, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope, Router, Score,
+    Activation, Gating, Glu, Graph, Hidden, Index, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope,
+    Router, Score,
 };
 
 impl Op {
@@ -20,7 +21,7 @@ impl Op {
                 score.alibi.iter_mut().for_each(|bias| each("largest bias of ALiBi", bias));
             }
             Op::LinearAttention { heads, .. } => each("scale", &mut heads.scale),
-            Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
+            Op::Gate { glu, .. } | Op::Experts { hidden: Hidden::Gated { glu, .. }, .. } => {
                 glu.limit.iter_mut().for_each(|limit| each("limit", limit));
             }
             Op::Route { router, .. } => each("scale of routes", &mut router.scale),
@@ -32,7 +33,8 @@ impl Op {
             Op::Map { map: Map::Scale(factor), .. } => each("factor", factor),
             Op::Map { map: Map::Softcap(cap), .. } => each("cap", cap),
             Op::Map { map: Map::Act(_), .. } => {}
-            Op::Input { .. }
+            Op::Experts { hidden: Hidden::Plain { .. }, .. }
+            | Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
             | Op::Conv { .. }
@@ -93,21 +95,23 @@ impl Op {
             Op::Gate { gate, up, glu } => {
                 other_glus(glu).into_iter().map(|glu| Op::Gate { gate, up, glu }).collect()
             }
-            Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } => {
-                let with = |glu, biases, weighs_inputs| Op::Experts {
+            Op::Experts { x, routes, hidden, down, bias, weighs_inputs } => {
+                let with = |hidden, bias, weighs_inputs| Op::Experts {
                     x,
                     routes,
-                    gate,
-                    up,
+                    hidden,
                     down,
-                    biases,
-                    glu,
+                    bias,
                     weighs_inputs,
                 };
-                let mut others: Vec<Op> =
-                    other_glus(glu).into_iter().map(|glu| with(glu, biases, weighs_inputs)).collect();
-                others.push(with(glu, biases, !weighs_inputs));
-                others.extend(biases.map(|_| with(glu, None, weighs_inputs)));
+                let unbiased = hidden.without_biases();
+                let mut others = vec![with(hidden, bias, !weighs_inputs)];
+                others.extend(
+                    other_hiddens(hidden).into_iter().map(|hidden| with(hidden, bias, weighs_inputs)),
+                );
+                if bias.is_some() || unbiased != hidden {
+                    others.push(with(unbiased, None, weighs_inputs));
+                }
                 others
             }
             Op::Route { logits, bias, router } => {
@@ -193,6 +197,7 @@ fn other(act: Activation) -> Activation {
         Activation::GeluTanh | Activation::Sigmoid | Activation::Softplus | Activation::Relu => {
             Activation::Silu
         }
+        Activation::ReluSquared => Activation::Relu,
         Activation::Identity => Activation::Sigmoid,
     }
 }
@@ -200,4 +205,13 @@ fn other(act: Activation) -> Activation {
 fn other_glus(glu: Glu) -> Vec<Glu> {
     let others = [Glu { act: other(glu.act), ..glu }, Glu { limit: None, ..glu }];
     others.into_iter().filter(|other| *other != glu).collect()
+}
+
+fn other_hiddens(hidden: Hidden) -> Vec<Hidden> {
+    match hidden {
+        Hidden::Gated { weights, biases, glu, is_fused } => {
+            other_glus(glu).into_iter().map(|glu| Hidden::Gated { weights, biases, glu, is_fused }).collect()
+        }
+        Hidden::Plain { weight, bias, act } => vec![Hidden::Plain { weight, bias, act: other(act) }],
+    }
 }

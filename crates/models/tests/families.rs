@@ -1,7 +1,7 @@
 //! Tests of all families, and of the specifics of each.
 
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
-use graph::{Graph, Mask, Op, Score};
+use graph::{Graph, Hidden, Mask, Op, Score};
 use models::{Error, Family, Model};
 use quant::Format;
 use testkit::llama::{self, Spec};
@@ -162,6 +162,45 @@ fn the_hidden_size_of_experts_has_a_default() {
     metadata.remove("qwen3moe.feed_forward_length");
     let error = opened(&metadata, &spec.tensors()).expect_err("neither").to_string();
     assert!(error.contains("qwen3moe.expert_feed_forward_length"), "{error}");
+}
+
+fn encoder(architecture: &str) -> Spec {
+    specs().into_iter().find(|spec| spec.architecture == architecture).expect("an encoder")
+}
+
+/// As in `bert.cpp`: with an interval of 2, layers 1 and 3 have experts, which have no gates.
+#[test]
+fn some_layers_of_nomic_bert_have_experts() {
+    let spec = encoder("nomic-bert-moe");
+    let model = with(&spec, &[]).expect("a good model");
+    let mixtures: Vec<&str> = (model.graph.values())
+        .filter(|(_, value)| matches!(value.op, Op::Experts { hidden: Hidden::Plain { .. }, .. }))
+        .map(|(_, value)| value.name.as_str())
+        .collect();
+    assert_eq!(mixtures, ["ffn_moe_out-1", "ffn_moe_out-3"]);
+    let error = with(&spec, &[("moe_every_n_layers", Value::U32(3))]).expect_err("other tensors").to_string();
+    assert!(error.contains("blk.3.ffn_up"), "{error}");
+    let error = with(&spec, &[("expert_count", Value::U32(0))]).expect_err("no experts").to_string();
+    assert!(error.contains("nomic-bert-moe.expert_count"), "{error}");
+}
+
+/// By the name of the activation or of the unit.
+#[test]
+fn gates_of_modern_bert_have_a_named_activation() {
+    let spec = encoder("modern-bert");
+    let with_name = |name: &str| with(&spec, &[("hidden_activation", Value::String(name.into()))]);
+    for (names, act) in [
+        (&["gelu", "geglu"][..], "gelu_tanh"),
+        (&["silu", "swish", "swiglu"], "silu"),
+        (&["relu", "reglu"], "relu"),
+    ] {
+        for name in names {
+            let model = with_name(name).expect("a good name");
+            let gate = model.graph.find("ffn_swiglu-0").expect("a gate");
+            assert_eq!(model.graph.value(gate).op.parameters().as_deref(), Some(act), "{name}");
+        }
+    }
+    refused(&spec, "hidden_activation", Value::String("tanh".into()));
 }
 
 /// The first Mixtral files have one tensor per expert.

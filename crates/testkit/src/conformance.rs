@@ -99,6 +99,7 @@ macro_rules! conformance {
             every_router_reports_invalid_logits
             experts_are_weighted_by_routes
             experts_add_biases
+            experts_without_gates
             experts_limit_gates_and_ups
         );
         $crate::conformance!(@experts $candidate, $oracle;

@@ -75,6 +75,29 @@ pub fn models() -> Vec<(String, Spec)> {
             },
         ),
         (
+            "nomic-bert-moe",
+            Spec {
+                layers: 4,
+                experts: Some([6, 2]),
+                keys: &[
+                    NORMS[0],
+                    NORMS[1],
+                    ("pooling_type", Key::Size(1)),
+                    ("moe_every_n_layers", Key::Size(2)),
+                ],
+                biases: &[
+                    "attn_qkv",
+                    "attn_output",
+                    "attn_output_norm",
+                    "layer_output_norm",
+                    "ffn_up",
+                    "ffn_down",
+                ],
+                optional: &[NORM_OF_EMBEDDINGS, "token_types.weight", "attn_qkv.weight"],
+                ..small("nomic-bert-moe")
+            },
+        ),
+        (
             "jina-bert-v2",
             Spec {
                 heads: 2,

@@ -147,6 +147,13 @@ def fused_feed_forward(family: Llama, x: np.ndarray, ffn: str) -> np.ndarray:
     return family.linear(family.activation(gate) * up, f"{ffn}_down")
 
 
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+ACTIVATIONS = {name: silu for name in ("silu", "swish", "swiglu")} | {name: relu for name in ("relu", "reglu")}
+
+
 class ModernBert(Encoder, LayerNorms):
     """Norms before the blocks, and after the embedding. The first of three layers is global, the others are local."""
 
@@ -159,7 +166,7 @@ class ModernBert(Encoder, LayerNorms):
             local = file.get("attention.sliding_window_pattern", 3)
             self.local = local if isinstance(local, list) else [i % local != 0 for i in range(self.layers)]
         self.local_theta = file.get("rope.freq_base_swa", 10000.0)
-        self.activation = silu if file.get("hidden_activation", "gelu") in ("silu", "swish", "swiglu") else gelu
+        self.activation = ACTIVATIONS.get(file.get("hidden_activation", "gelu"), gelu)
         if file.get("classifier.pooling_type", 1) != 1:
             self.ranks_by = "cls"
 

@@ -137,6 +137,17 @@ impl Activate for Relu {
     }
 }
 
+/// `max(x, 0)^2`.
+pub(super) struct ReluSquared;
+
+impl Activate for ReluSquared {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        let x = Relu::of(lanes, x);
+        lanes.mul(x, x)
+    }
+}
+
 /// `x`.
 pub(super) struct Identity;
 

@@ -332,6 +332,10 @@ macro_rules! with_activation {
                 type $A = elementwise::Relu;
                 $compute
             }
+            Activation::ReluSquared => {
+                type $A = elementwise::ReluSquared;
+                $compute
+            }
             Activation::Identity => {
                 type $A = elementwise::Identity;
                 $compute

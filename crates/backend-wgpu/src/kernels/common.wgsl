@@ -59,7 +59,10 @@ fn activation(x: f32) -> f32 {
     let power = exp(-abs(x));
     return max(x, 0.0) + select(log(1.0 + power), power - 0.5 * power * power, power < 1e-4);
     {%- elif act == "relu" %}
-    return max(x, 0.0);
+    // A maximum may drop NaN.
+    return select(x, 0.0, x < 0.0);
+    {%- elif act == "relu_squared" %}
+    return select(x * x, 0.0, x < 0.0);
     {%- elif act == "identity" %}
     return x;
     {%- else %}

@@ -5,7 +5,7 @@ a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Op
 `gemv.wgsl`, except that with `experts` the rows of an expert are a tile of `groups.wgsl`. `in` writes, and `out` reads and
 writes, a row per row and expert. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activations, gated, matmul_params -%}
+{%- from "common.wgsl" import activation, activations, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -30,7 +30,7 @@ writes, a row per row and expert. -#}
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
 {{ activations(ragged, norm, heads, scalars) }}
-{%- if glu %}{{ gated(act, limited) }}{% endif %}
+{%- if glu %}{{ gated(act, limited) }}{% elif act %}{{ activation(act) }}{% endif %}
 {%- set gates = 2 if glu else 1 %}
 
 // [column of the chunk][row or output]
@@ -206,17 +206,23 @@ fn main(
                 {%- if experts == "in" %}
                 {%- if weighs_inputs %}
                 value *= routing_weight;
+                {%- if glu %}
                 value_up *= routing_weight;
+                {%- endif %}
                 {%- endif %}
                 {%- if biases %}
                 value += biases[bias_at];
+                {%- if glu %}
                 value_up += biases[params.r.y + bias_at];
+                {%- endif %}
                 {%- endif %}
                 {%- elif biases %}
                 value += {{ "biases[bias_at]" if weighs_inputs else "routing_weight * biases[bias_at]" }};
                 {%- endif %}
                 {%- if glu %}
                 value = glu(value, value_up, bitcast<f32>(params.r.w));
+                {%- elif act %}
+                value = activation(value);
                 {%- endif %}
                 let col = params.y[part] + output{{ " + head * outputs" if heads }};
                 {%- if addend %}

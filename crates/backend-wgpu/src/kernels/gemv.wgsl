@@ -5,7 +5,7 @@ Activations are staged in workgroup memory, because adjacent threads would load 
 activations of the next iteration are loaded while the current one is computed. Each weight is read once.
 
 - `norm`: RMS norm with the weight `g`; the sum of squares is accumulated beside the dot products.
-- `glu`: a gated linear unit of the first weight's outputs and the second's.
+- `glu`: a gated linear unit of the first weight's outputs and the second's; otherwise, the outputs' activation `act`, if any.
 - `addend`: adds `r`, a residual or, with stride 0, a bias.
 - `subgroups`: a group is a subgroup and reduces with `subgroupAdd`; otherwise in workgroup memory.
 - `experts`: a weight holds a matrix per expert, and a row uses those that `chosen` lists (`route.wgsl`), one row at a
@@ -16,7 +16,7 @@ activations of the next iteration are loaded while the current one is computed. 
 - `heads`: a weight holds a matrix per head, which multiplies the head's columns of `x`.
 - `scalars`: heads do not start at a multiple of four columns. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activations, gated, matmul_params -%}
+{%- from "common.wgsl" import activation, activations, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -41,7 +41,7 @@ activations of the next iteration are loaded while the current one is computed. 
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
 {{ activations(ragged, norm, heads, scalars) }}
-{%- if glu %}{{ gated(act, limited) }}{% endif %}
+{%- if glu %}{{ gated(act, limited) }}{% elif act %}{{ activation(act) }}{% endif %}
 {%- if experts %}
 {#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and number of experts in this shard. With
 `in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection; `params.r.y`: offset of
@@ -326,15 +326,21 @@ fn main(
         {%- endif %}
         {%- if weighs_inputs and experts == "in" %}
         value *= routing_weight;
+        {%- if glu %}
         value_up *= routing_weight;
+        {%- endif %}
         {%- endif %}
         {%- if biases and experts == "in" %}
         let bias_at = (expert + params.w2.z) * outputs + min(first + o, outputs - 1u);
         value += biases[bias_at];
+        {%- if glu %}
         value_up += biases[params.r.y + bias_at];
+        {%- endif %}
         {%- endif %}
         {%- if glu %}
         value = glu(value, value_up, bitcast<f32>(params.r.w));
+        {%- elif act %}
+        value = activation(value);
         {%- endif %}
         let col = params.y[part] + first + o{{ " + head * outputs" if heads }};
         {%- if addend and subgroups %}

@@ -95,7 +95,8 @@ pub(crate) struct Matmul {
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
-    /// Activation of a GLU, by the name of `graph::Activation`, and whether gate and up are limited.
+    /// Activation of a GLU or of the outputs, by the name of `graph::Activation`, or none; and whether gate and up are
+    /// limited.
     pub(crate) act: &'static str,
     pub(crate) limited: bool,
     pub(crate) addend: bool,

@@ -65,33 +65,40 @@ fn kernels() -> Vec<Kernel> {
             }
             let (act, limited) = if ragged { ("gelu_tanh", false) } else { ("gelu_sigmoid", true) };
             let matmul = Matmul { parts: parts.clone(), norm, glu, act, limited, addend, ragged };
+            let without = Matmul { act: "", ..matmul.clone() };
             // Several matrices per weight: the experts that kernels are for, or heads.
-            let experts = match parts.len() {
-                2 if glu => "in",
-                1 if !glu && !norm && !ragged => "out",
-                _ => "",
+            let experts: &[&str] = match parts.len() {
+                2 if glu => &["in"],
+                1 if !addend && !norm && !ragged => &["in", "out"],
+                1 if !addend => &["in"],
+                1 if !norm && !ragged => &["out"],
+                _ => &[],
             };
             let mut matrices = vec![Matrices::default()];
             if parts.len() == 1 && !norm && !addend {
                 matrices.push(Matrices { heads: true, scalars: ragged, ..Matrices::default() });
             }
-            if !experts.is_empty() {
-                let options = [(false, false), (true, false), (false, true), (true, true)];
-                matrices.extend(options.map(|(weighs_inputs, biases)| Matrices {
+            let options = [(false, false), (true, false), (false, true), (true, true)];
+            matrices.extend(experts.iter().flat_map(|experts| {
+                options.map(|(weighs_inputs, biases)| Matrices {
                     experts,
                     weighs_inputs,
                     biases,
                     ..Matrices::default()
-                }));
-            }
+                })
+            }));
+            let matmul = |matrices: &Matrices| match (glu, matrices.experts) {
+                (true, _) | (_, "in") => matmul.clone(),
+                _ => without.clone(),
+            };
             for &matrices in &matrices {
                 if matrices.experts.is_empty() || !addend {
-                    kernels.push(Kernel::Gemm(Gemm { matmul: matmul.clone(), matrices }));
+                    kernels.push(Kernel::Gemm(Gemm { matmul: matmul(&matrices), matrices }));
                 }
             }
             if !ragged && !parts.iter().any(|&part| part == "f32" || part == "bf16") {
                 for (tile, size) in [(64, 8), (64, 16), (128, 16)] {
-                    let matmul = Matmul { norm: false, ..matmul.clone() };
+                    let matmul = Matmul { norm: false, ..matmul(&Matrices::default()) };
                     kernels.push(Kernel::GemmCoop(GemmCoop { matmul, tile, size, vectors: size == 16 }));
                 }
             }
@@ -101,7 +108,7 @@ fn kernels() -> Vec<Kernel> {
                 let tiles = GemvTiles { columns, outputs, lanes: 32 / columns, threads, subgroups };
                 for &matrices in &matrices {
                     if matrices.experts.is_empty() || columns == 1 {
-                        let matmul = matmul.clone();
+                        let matmul = matmul(&matrices);
                         kernels.push(Kernel::Gemv(Gemv { matmul, tiles, matrices }));
                     }
                 }

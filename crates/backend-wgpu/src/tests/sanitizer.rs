@@ -243,7 +243,7 @@ impl Sanitizer {
         };
         if let Some(buffer) = self.scratch.hidden {
             let own =
-                expert_rows(|bound, experts| bound.graph().weight(experts.gate).rows.next_multiple_of(32));
+                expert_rows(|bound, experts| bound.graph().weight(experts.down).cols.next_multiple_of(32));
             within(buffer, "hidden rows of experts", own);
         }
         if let Some(buffer) = self.scratch.downs {

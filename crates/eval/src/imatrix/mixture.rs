@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{Weight, Weights};
 use gguf::Gguf;
-use graph::{Glu, Graph, Op, Value, ValueId};
+use graph::{Graph, Hidden, Op, Value, ValueId, WeightId};
 use quantize::InputSums;
 use runner::FileWeights;
 
@@ -19,42 +19,34 @@ use super::{Squares, f32s};
 pub(super) struct Mixture {
     pub(super) x: ValueId,
     pub(super) routes: ValueId,
-    /// The tensors of gate, up and down.
-    tensors: [String; 3],
-    /// Gate and up.
-    weights: [Weight; 2],
-    biases: Option<[Vec<f32>; 2]>,
-    glu: Glu,
+    hidden: Hidden,
+    /// The tensors of the hidden values, and the last.
+    tensors: (Vec<String>, String),
+    /// Those of the hidden values.
+    weights: Vec<Weight>,
+    biases: Vec<Vec<f32>>,
     weighs_inputs: bool,
-    is_fused: bool,
-    /// The inputs of gate and up, and of down.
+    /// The inputs of the first tensors, and of the last.
     experts: Vec<[Squares; 2]>,
 }
 
 impl Mixture {
     /// `None` unless `value` is a mixture whose weights are in the file.
     pub(super) fn new(graph: &Graph, file: &Gguf, value: &Value) -> Option<Mixture> {
-        let Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } = value.op else {
-            return None;
-        };
-        let weight = |id| FileWeights(file).weight(graph.weight(id));
-        let bias = |id| weight(id).map(|bias| bias.vector());
-        let biases = match biases {
-            Some([gate, up, _]) => Some([bias(gate)?, bias(up)?]),
-            None => None,
-        };
-        let weights = [weight(gate)?, weight(up)?];
-        let count = graph.weight(down).count;
+        let Op::Experts { x, routes, hidden, down, bias: _, weighs_inputs } = value.op else { return None };
+        let weight = |&id: &WeightId| FileWeights(file).weight(graph.weight(id));
+        let tensor = |id: WeightId| graph.weight(id).tensor.clone();
+        let mut tensors: Vec<String> = hidden.weights().iter().map(|&id| tensor(id)).collect();
+        tensors.dedup();
         Some(Mixture {
             x,
             routes,
-            tensors: [gate, up, down].map(|id| graph.weight(id).tensor.clone()),
-            is_fused: graph.weight(gate).count != count,
-            weights,
-            biases,
-            glu,
+            hidden,
+            tensors: (tensors, tensor(down)),
+            weights: hidden.weights().iter().map(weight).collect::<Option<_>>()?,
+            biases: hidden.biases().iter().map(|id| Some(weight(id)?.vector())).collect::<Option<_>>()?,
             weighs_inputs,
-            experts: (0..count).map(|_| Default::default()).collect(),
+            experts: (0..graph.weight(down).count).map(|_| Default::default()).collect(),
         })
     }
 
@@ -78,10 +70,10 @@ impl Mixture {
     }
 
     fn expert(&self, expert: usize, x: &[f32], routes: &[f32]) -> [Squares; 2] {
-        let [gate, up] = &self.weights;
+        let [inner, cols] = self.shape();
         let mut squares = <[Squares; 2]>::default();
         let mut rows = Vec::new();
-        for (x, routes) in x.chunks_exact(gate.cols).zip(routes.chunks_exact(self.experts.len())) {
+        for (x, routes) in x.chunks_exact(cols).zip(routes.chunks_exact(self.experts.len())) {
             let weight = routes[expert];
             if weight != 0.0 {
                 let scale = if self.weighs_inputs { weight } else { 1.0 };
@@ -90,41 +82,45 @@ impl Mixture {
                 rows.push(row);
             }
         }
-        let mut hidden = vec![0.0; rows.len() * gate.rows];
-        let matrices = Op::gate_and_up(self.is_fused, expert);
-        let (mut of_gate, mut of_up) = (vec![0.0; gate.cols], vec![0.0; up.cols]);
-        let bias = |number: usize, column: usize| {
-            self.biases.as_ref().map_or(0.0, |biases| biases[number][expert * gate.rows + column])
-        };
-        for column in 0..if rows.is_empty() { 0 } else { gate.rows } {
-            gate.format.dequantize(gate.row(matrices[0] * gate.rows + column), &mut of_gate);
-            up.format.dequantize(up.row(matrices[1] * up.rows + column), &mut of_up);
-            for (row, hidden) in rows.iter().zip(hidden.chunks_exact_mut(gate.rows)) {
-                let gate = dot(row, &of_gate) + bias(0, column);
-                let up = dot(row, &of_up) + bias(1, column);
-                hidden[column] = self.glu.of(gate.into(), up.into()) as f32;
+        let mut hiddens = vec![0.0; rows.len() * inner];
+        let mut columns = vec![vec![0.0; cols]; self.weights.len()];
+        for column in 0..if rows.is_empty() { 0 } else { inner } {
+            for (number, (weight, values)) in self.weights.iter().zip(&mut columns).enumerate() {
+                let row = self.hidden.matrix(number, expert) * inner + column;
+                weight.format.dequantize(weight.row(row), values);
+            }
+            for (row, hidden) in rows.iter().zip(hiddens.chunks_exact_mut(inner)) {
+                let product = |number: usize| {
+                    let bias = self.biases.get(number).map_or(0.0, |bias| bias[expert * inner + column]);
+                    f64::from(dot(row, &columns[number]) + bias)
+                };
+                hidden[column] = self.hidden.of(product) as f32;
             }
         }
-        hidden.chunks_exact(gate.rows).for_each(|hidden| squares[1].add(hidden));
+        hiddens.chunks_exact(inner).for_each(|hidden| squares[1].add(hidden));
         squares
+    }
+
+    /// Hidden values and inputs of an expert.
+    fn shape(&self) -> [usize; 2] {
+        [self.weights[0].rows, self.weights[0].cols]
     }
 
     /// The inputs of its tensors. Experts that no row chose have zeros.
     pub(super) fn finish(self) -> impl Iterator<Item = (String, InputSums)> {
-        let cols = [self.weights[0].cols, self.weights[0].rows];
-        let of = |which: usize| {
+        let [inner, cols] = self.shape();
+        let of = |which: usize, cols: usize| {
             let mut inputs = InputSums::default();
             for squares in self.experts.iter().map(|both| &both[which]) {
                 inputs.sums.extend(f32s(&squares.sums));
-                inputs.sums.resize((inputs.counts.len() + 1) * cols[which], 0.0);
+                inputs.sums.resize((inputs.counts.len() + 1) * cols, 0.0);
                 inputs.counts.push(squares.rows);
             }
             inputs
         };
-        let (of_x, of_hidden) = (of(0), of(1));
-        let [gate, up, down] = self.tensors;
-        let up = (up != gate).then(|| (up, of_x.clone()));
-        [(gate, of_x)].into_iter().chain(up).chain([(down, of_hidden)])
+        let (of_x, of_hidden) = (of(0, cols), of(1, inner));
+        let (first, last) = self.tensors;
+        first.into_iter().map(move |tensor| (tensor, of_x.clone())).chain([(last, of_hidden)])
     }
 }
 

@@ -34,25 +34,6 @@ pub(crate) fn feed_forward(
     gated(ctx, il, x, ffn, act, &DENSE, name)
 }
 
-/// The same without biases, even if the file has some.
-pub(crate) fn unbiased_feed_forward(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-) -> ValueId {
-    let hidden = ctx.hidden();
-    let linear = |ctx: &mut GraphContext<'_>, [tensor, name]: [&'static str; 2], x, rows, cols| {
-        let weight = ctx.g.weight(format!("blk.{il}.{tensor}.weight"), rows, cols);
-        ctx.g.linear((name, il), x, weight)
-    };
-    let gate = linear(ctx, ["ffn_gate", "ffn_gate"], x, ffn, hidden); // [rows, ffn]
-    let up = linear(ctx, ["ffn_up", "ffn_up"], x, ffn, hidden); // [rows, ffn]
-    let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
-    linear(ctx, ["ffn_down", "ffn_out"], h, hidden, ffn) // [rows, hidden]
-}
-
 /// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
 pub(crate) fn ungated_feed_forward(
     ctx: &mut GraphContext<'_>,
@@ -61,10 +42,8 @@ pub(crate) fn ungated_feed_forward(
     ffn: usize,
     act: Activation,
 ) -> ValueId {
-    let hidden = ctx.hidden();
-    let up = ctx.project(&UP, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.act(("ffn_act", il), up, act);
-    ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
+    let name = if act == Activation::ReluSquared { "ffn_relu_sqr" } else { "ffn_act" };
+    ungated(ctx, il, x, ffn, act, [&UP, &DOWN], name)
 }
 
 /// The same as [`feed_forward`] with gate and up fused: the gate is the first half of the rows of `ffn_up`.
@@ -105,32 +84,24 @@ pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, f
     ctx.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
 }
 
-/// `down(max(up(x), 0)^2)` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
-pub(crate) fn relu_squared_feed_forward(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-) -> ValueId {
-    relu_squared(ctx, il, x, ffn, [&UP, &DOWN], "ffn_relu_sqr")
-}
-
-/// The same, of the network that every row uses beside its experts.
+/// `down(max(up(x), 0)^2)` of the network that every row uses beside its experts: `[rows, hidden]`.
 pub(crate) fn shared_relu_squared(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    relu_squared(ctx, il, x, ffn, [&SHARED[1], &SHARED[2]], "ffn_shexp_relu_sqr")
+    let linears = [&SHARED[1], &SHARED[2]];
+    ungated(ctx, il, x, ffn, Activation::ReluSquared, linears, "ffn_shexp_relu_sqr")
 }
 
-fn relu_squared(
+fn ungated(
     ctx: &mut GraphContext<'_>,
     il: usize,
     x: ValueId,
     ffn: usize,
+    act: Activation,
     [up, down]: [&Linear; 2],
     name: &'static str,
 ) -> ValueId {
     let hidden = ctx.hidden();
     let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.gate((name, il), up, up, Activation::Relu);
+    let h = ctx.g.act((name, il), up, act);
     ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
 }
 

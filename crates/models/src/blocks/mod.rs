@@ -17,8 +17,7 @@ pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
 pub(crate) use delta_net::DeltaNet;
 pub(crate) use embeddings::{full_mask, labels};
 pub(crate) use ffn::{
-    feed_forward, fused_feed_forward, relu_squared_feed_forward, shared_expert, shared_relu_squared,
-    unbiased_feed_forward, ungated_feed_forward,
+    feed_forward, fused_feed_forward, shared_expert, shared_relu_squared, ungated_feed_forward,
 };
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use latent::Latent;

@@ -1,6 +1,6 @@
 //! Mixture of experts (Jiang et al. 2024): each row uses some experts, chosen and weighted by a router.
 
-use graph::{Activation, Gating, Glu, Op, Router, ValueId};
+use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId};
 
 use super::{GraphContext, Linear, shared_expert};
 use crate::{Error, Keys};
@@ -127,8 +127,8 @@ impl Moe {
         ctx.g.op(("ffn_moe_routes", il), Op::Route { logits, bias, router: self.router })
     }
 
-    /// The mixture of networks without gates, `down(max(up(x), 0)^2)` of `[ffn, cols]` hidden and other columns, for given
-    /// routes: `[rows, cols]`. What an expert's up computes is its own gate.
+    /// The mixture of networks without gates, `down(act(up(x)))` of `[ffn, cols]` hidden and other columns, for given
+    /// routes: `[rows, cols]`.
     pub(crate) fn ungated_experts(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -136,10 +136,13 @@ impl Moe {
         x: ValueId,
         routes: ValueId,
         [ffn, cols]: [usize; 2],
+        act: Activation,
     ) -> ValueId {
-        let up = ctx.g.weights(format!("blk.{il}.ffn_up_exps.weight"), [self.count, ffn, cols]);
+        let weight = ctx.g.weights(format!("blk.{il}.ffn_up_exps.weight"), [self.count, ffn, cols]);
         let down = ctx.g.weights(format!("blk.{il}.ffn_down_exps.weight"), [self.count, cols, ffn]);
-        ctx.g.experts(("ffn_moe_out", il), x, routes, [up, up, down], self.glu)
+        let hidden = Hidden::Plain { weight, bias: None, act };
+        let experts = Op::Experts { x, routes, hidden, down, bias: None, weighs_inputs: false };
+        ctx.g.op(("ffn_moe_out", il), experts)
     }
 
     /// The mixture for given routes: `[rows, hidden]`.
@@ -157,21 +160,22 @@ impl Moe {
         if ctx.has(&split) {
             return Err(Error::SplitExperts { name: split });
         }
-        let [gate, up] = match ctx.has(&tensor("ffn_gate_up_exps")) {
+        let is_fused = ctx.has(&tensor("ffn_gate_up_exps"));
+        let weights = match is_fused {
             true => [ctx.g.weight_halves(tensor("ffn_gate_up_exps"), [count, ffn, hidden]); 2],
             false => {
                 ["ffn_gate_exps", "ffn_up_exps"].map(|name| ctx.g.weights(tensor(name), [count, ffn, hidden]))
             }
         };
         let down = ctx.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
-        let biases = ctx.in_layers("ffn_gate_exps.bias").then(|| {
-            let names = [("ffn_gate_exps", ffn), ("ffn_up_exps", ffn), ("ffn_down_exps", hidden)];
-            names.map(|(name, cols)| ctx.g.weight(format!("blk.{il}.{name}.bias"), count, cols))
-        });
+        let is_biased = ctx.in_layers("ffn_gate_exps.bias");
+        let mut bias = |name, cols| ctx.g.weight(format!("blk.{il}.{name}.bias"), count, cols);
+        let biases = is_biased.then(|| ["ffn_gate_exps", "ffn_up_exps"].map(|name| bias(name, ffn)));
+        let bias = is_biased.then(|| bias("ffn_down_exps", hidden));
         let Moe { glu, weighs_inputs, .. } = *self;
         let mut routes = routes;
         // A factor of the outputs of each expert is one of its routes. A limited gate is not linear in the products of up.
-        let is_linear = biases.is_none() && !weighs_inputs;
+        let is_linear = !is_biased && !weighs_inputs;
         for (factor, name, is_factor) in [
             ("ffn_down_exps.scale", "ffn_moe_routes_scaled", is_linear),
             ("ffn_up_exps.scale", "ffn_moe_routes_up_scaled", is_linear && glu.limit.is_none()),
@@ -181,7 +185,8 @@ impl Moe {
                 routes = ctx.g.mul_weight((name, il), routes, scale);
             }
         }
-        let experts = Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs };
+        let hidden = Hidden::Gated { weights, biases, glu, is_fused };
+        let experts = Op::Experts { x, routes, hidden, down, bias, weighs_inputs };
         Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
     }
 }

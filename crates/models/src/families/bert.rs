@@ -1,40 +1,59 @@
 //! Architectures `bert`: BERT and its kin, such as BGE, E5 and MiniLM, also with XLM-R's vocabulary (Devlin et al. 2019);
-//! `nomic-bert`: Nomic Embed (Nussbaum et al. 2024), with RoPE and SwiGLU; `jina-bert-v2`: Jina Embeddings 2 (Guenther et al.
-//! 2023), with ALiBi and GEGLU. Norms follow the residual sums.
+//! `nomic-bert`: Nomic Embed (Nussbaum et al. 2024), with RoPE and SwiGLU; `nomic-bert-moe`: Nomic Embed 2 (Nussbaum and
+//! Duderstadt 2025), with RoPE and experts; `jina-bert-v2`: Jina Embeddings 2 (Guenther et al. 2023), with ALiBi and GEGLU.
+//! Norms follow the residual sums.
 
-use graph::{Activation, Graph, Pairing, ValueId};
+use graph::{Activation, Gating, Graph, Pairing, ValueId};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, QkNorm, feed_forward, full_mask, fused_feed_forward,
-    labels, unbiased_feed_forward, ungated_feed_forward,
+    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, QkNorm, feed_forward, full_mask, fused_feed_forward,
+    labels, ungated_feed_forward,
 };
-use crate::{Config, Error, Keys, Tensors};
+use crate::{Config, Error, Keys, Tensors, UNUSED};
 
 /// Numbers of the classifier's training, which its weights imply.
 const HARMLESS: &[&str] = &["classifier.pooling_type"];
 
 pub(super) const BERT: Family = Family { name: "bert", harmless: HARMLESS, graph: bert };
 pub(super) const NOMIC_BERT: Family = Family { name: "nomic-bert", harmless: HARMLESS, graph: nomic_bert };
+pub(super) const NOMIC_BERT_MOE: Family =
+    Family { name: "nomic-bert-moe", harmless: HARMLESS, graph: nomic_bert_moe };
 pub(super) const JINA_BERT_V2: Family =
     Family { name: "jina-bert-v2", harmless: HARMLESS, graph: jina_bert_v2 };
 
 /// The largest bias of ALiBi.
 const ALIBI: f32 = 8.0;
 
-type FeedForward = fn(&mut GraphContext<'_>, usize, ValueId, usize) -> ValueId;
+/// The feed-forward network of a layer, with its hidden columns.
+type FeedForward<'a> = &'a dyn Fn(&mut GraphContext<'_>, usize, ValueId, usize) -> ValueId;
 
 fn bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let attention = Attention { rope: None, ..attention(c, keys)? };
-    graph(c, keys, tensors, attention, |ctx, il, h, ffn| {
+    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| {
         ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh)
     })
 }
 
 fn nomic_bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let attention = attention(c, keys)?;
-    graph(c, keys, tensors, attention, |ctx, il, h, ffn| {
-        unbiased_feed_forward(ctx, il, h, ffn, Activation::Silu)
+    // Biases of the feed-forward network are not added.
+    let used = |name: &str| tensors(name) && !UNUSED.iter().any(|bias| name.ends_with(bias));
+    graph(c, keys, &used, attention, &|ctx, il, h, ffn| feed_forward(ctx, il, h, ffn, Activation::Silu))
+}
+
+fn nomic_bert_moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let attention = attention(c, keys)?;
+    let interval = keys.count("moe_every_n_layers")?;
+    let mut moe = if interval > 0 { Some(Moe::required(keys)?) } else { None };
+    moe.iter_mut().for_each(|moe| moe.router.gating = Gating::Softmax);
+    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| match &moe {
+        Some(moe) if il % interval == 1 => {
+            let logits = moe.logits(ctx, il, h);
+            let (routes, hidden) = (moe.route(ctx, il, logits), ctx.hidden());
+            moe.ungated_experts(ctx, il, h, routes, [ffn, hidden], Activation::GeluTanh)
+        }
+        _ => ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
     })
 }
 
@@ -42,7 +61,7 @@ fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result
     let norms_heads = tensors("blk.0.attn_q_norm.weight");
     let qk_norm = if norms_heads { QkNorm::Row } else { QkNorm::None };
     let attention = Attention { rope: None, alibi: Some(ALIBI), qk_norm, ..attention(c, keys)? };
-    graph(c, keys, tensors, attention, |ctx, il, h, ffn| match ctx.in_layers("ffn_gate.weight") {
+    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| match ctx.in_layers("ffn_gate.weight") {
         true => feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
         false => fused_feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
     })
@@ -57,7 +76,7 @@ fn graph(
     keys: &mut Keys<'_>,
     tensors: Tensors<'_>,
     attention: Attention,
-    feed_forward: FeedForward,
+    feed_forward: FeedForward<'_>,
 ) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;

@@ -77,8 +77,14 @@ static FAMILIES: &[Family] = &[
 ];
 
 /// Those whose result is embeddings.
-static ENCODERS: &[Family] =
-    &[bert::BERT, bert::NOMIC_BERT, bert::JINA_BERT_V2, modern_bert::FAMILY, gemma3::EMBEDDING];
+static ENCODERS: &[Family] = &[
+    bert::BERT,
+    bert::NOMIC_BERT,
+    bert::NOMIC_BERT_MOE,
+    bert::JINA_BERT_V2,
+    modern_bert::FAMILY,
+    gemma3::EMBEDDING,
+];
 
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]

@@ -40,13 +40,18 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     Ok(ctx.embeddings(x, Activation::GeluTanh))
 }
 
-/// The activation of the gate; llama.cpp takes names that it does not know as GELU, which are refused here.
+/// The activation of the gate; llama.cpp takes names that it does not know as GELU, which are refused here. Of two names,
+/// the first is the activation's, the second the unit's.
 fn activation(keys: &mut Keys<'_>) -> Result<Activation, Error> {
     let name = keys.string("hidden_activation")?.unwrap_or("gelu");
     let act = match name {
         "gelu" | "geglu" => Activation::GeluTanh,
         "silu" | "swish" | "swiglu" => Activation::Silu,
-        _ => return Err(keys.bad("hidden_activation", name, "gelu, geglu, silu, swish or swiglu")),
+        "relu" | "reglu" => Activation::Relu,
+        _ => {
+            let expected = "gelu, geglu, silu, swish, swiglu, relu or reglu";
+            return Err(keys.bad("hidden_activation", name, expected));
+        }
     };
     keys.mark("hidden_activation", name);
     Ok(act)

@@ -5,9 +5,11 @@ use graph::{Activation, Gating, Graph, ValueId};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, Mamba, Mixer, Moe, mixer_layer, relu_squared_feed_forward, shared_relu_squared,
+    Attention, GraphContext, Mamba, Mixer, Moe, mixer_layer, shared_relu_squared, ungated_feed_forward,
 };
 use crate::{Config, Error, Keys, Tensors};
+
+const ACT: Activation = Activation::ReluSquared;
 
 pub(super) const NEMOTRON_H: Family = Family { name: "nemotron_h", harmless: &[], graph };
 pub(super) const NEMOTRON_H_MOE: Family = Family { name: "nemotron_h_moe", harmless: &[], graph };
@@ -40,7 +42,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let residual = ctx.keep_output("l_inp_outputs", il, x);
         let h = ctx.norm(("attn_norm", il), residual, "attn_norm"); // [rows, hidden]
         let h = match &moe {
-            None => relu_squared_feed_forward(&mut ctx, il, h, widths[il]),
+            None => ungated_feed_forward(&mut ctx, il, h, widths[il], ACT),
             Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent])?,
         };
         x = ctx.g.add(("l_out", il), h, residual);
@@ -69,7 +71,8 @@ fn mix(
             ctx.linear((name, il), x, weight)
         };
     let h = through(ctx, ["ffn_latent", "ffn_latent_down"], x, [latent, hidden]);
-    let h = moe.ungated_experts(ctx, il, h, routes, [width, if latent > 0 { latent } else { hidden }]);
+    let cols = if latent > 0 { latent } else { hidden };
+    let h = moe.ungated_experts(ctx, il, h, routes, [width, cols], ACT);
     let h = through(ctx, ["ffn_latent_out", "ffn_latent_up"], h, [hidden, latent]);
     if shared == 0 {
         return Ok(h);
@@ -81,7 +84,6 @@ fn mix(
 fn experts(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
     let Some(mut moe) = Moe::read(keys)? else { return Ok(None) };
     moe.router.gating = Gating::Sigmoid;
-    moe.glu = Activation::Relu.into();
     moe.read_norm(keys)?;
     moe.read_scale(keys)?;
     moe.read_groups(keys)?;

@@ -1,6 +1,6 @@
 //! Routers and mixtures of experts: hand-computed answers, and random inputs compared with the reference backend.
 
-use graph::{Activation, Gating, Glu, Op, Router, ValueId, WeightId};
+use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 use quant::Format;
 
 use super::Make;
@@ -138,78 +138,118 @@ pub fn every_router_reports_invalid_logits(make: Make<'_>) {
     }
 }
 
-/// Experts of one column with biases: expert `e` computes `2 (x + 1) (10^e x + 3) + 5`, with the identity as activation.
+/// Experts of one column with biases: expert `e` computes `2 (x + 1) (10^e x + 3 + e) + 5 + e`, with the identity as activation.
 pub fn experts_add_biases(make: Make<'_>) {
-    for shares in [false, true] {
+    for network in [Network::Gated, Network::Fused] {
         for (weighs_inputs, expected) in [
             (
                 false,
-                [0.25 * (2.0 * 2.0 * 4.0 + 5.0) + 0.75 * (2.0 * 2.0 * 103.0 + 5.0), 2.0 * 3.0 * 23.0 + 5.0],
+                [0.25 * (2.0 * 2.0 * 4.0 + 5.0) + 0.75 * (2.0 * 2.0 * 105.0 + 7.0), 2.0 * 3.0 * 24.0 + 6.0],
             ),
             // Inputs of 1/4 and 3/4.
-            (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 78.0 + 5.0, 2.0 * 3.0 * 23.0 + 5.0]),
+            (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 80.0 + 7.0, 2.0 * 3.0 * 24.0 + 6.0]),
         ] {
-            let mut net = Net::default();
-            let experts =
-                Mixture { shares, has_biases: true, weighs_inputs, glu: Activation::Identity.into() };
-            let y = experts.of_one_column(&mut net, [5.0, 5.0, 5.0]);
-            close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
+            let network = network(Activation::Identity.into());
+            Mixture { network, has_biases: true, weighs_inputs }.check_one_column(make, &expected);
         }
+    }
+}
+
+/// Without a gate, expert `e` computes `2 max(10^e x, 0)^2`, with biases `2 max(10^e x + 3 + e, 0)^2 + 5 + e`.
+pub fn experts_without_gates(make: Make<'_>) {
+    let square = |x: f32| 2.0 * x * x;
+    for (has_biases, weighs_inputs, expected) in [
+        (false, false, [0.25 * square(1.0) + 0.75 * square(100.0), square(20.0)]),
+        (false, true, [square(0.25) + square(75.0), square(20.0)]),
+        (true, false, [0.25 * (square(4.0) + 5.0) + 0.75 * (square(105.0) + 7.0), square(24.0) + 6.0]),
+        (true, true, [square(3.25) + 5.0 + square(80.0) + 7.0, square(24.0) + 6.0]),
+    ] {
+        let network = Network::Plain(Activation::ReluSquared);
+        Mixture { network, has_biases, weighs_inputs }.check_one_column(make, &expected);
     }
 }
 
 /// The same without biases, with a limit of 1.5: gates of 2 are 1.5, ups of 100 are 1.5, and 1 is added to ups.
 pub fn experts_limit_gates_and_ups(make: Make<'_>) {
-    let mut net = Net::default();
-    let glu = Glu { act: Activation::Identity, limit: Some(1.5) };
-    let experts = Mixture { shares: true, has_biases: false, weighs_inputs: false, glu };
-    let y = experts.of_one_column(&mut net, [0.0; 3]);
+    let network = Network::Fused(Glu { act: Activation::Identity, limit: Some(1.5) });
     let expected = [0.25 * 2.0 * 2.0 + 0.75 * 2.0 * 2.5, 2.0 * 1.5 * 2.5];
-    close(&net.run(y, make(), &[rows(2)]), &expected, 1e-6);
+    Mixture { network, has_biases: false, weighs_inputs: false }.check_one_column(make, &expected);
+}
+
+/// The network of an expert.
+#[derive(Clone, Copy, Debug)]
+enum Network {
+    Gated(Glu),
+    /// Gate and up are one weight.
+    Fused(Glu),
+    /// No gate.
+    Plain(Activation),
 }
 
 /// The options of a mixture of experts.
 #[derive(Clone, Copy, Debug)]
 struct Mixture {
-    /// Gate and up are one weight.
-    shares: bool,
+    network: Network,
     has_biases: bool,
     weighs_inputs: bool,
-    glu: Glu,
 }
 
 impl Mixture {
-    /// Three experts with gates of 1, ups of 1, 10 and 100 and downs of 2, for inputs of 1 and 2. Row 1 uses experts 0 and 2
-    /// with weights 1/4 and 3/4, row 2 expert 1 alone.
-    fn of_one_column(self, net: &mut Net, downs: [f32; 3]) -> ValueId {
+    /// Three experts with gates of 1, ups of 1, 10 and 100 and downs of 2, for inputs of 1 and 2. Biases of gates are
+    /// 1, those of expert `e` of ups `3 + e` and of downs `5 + e`. Row 1 uses experts 0 and 2 with weights 1/4 and 3/4, row 2
+    /// expert 1 alone.
+    fn check_one_column(self, make: Make<'_>, expected: &[f32]) {
+        let mut net = Net::default();
         let x = net.input("x", 2, &[1.0, 2.0]);
         let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
-        let bytes = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-        let mut weight =
-            |name, values: &[f32]| net.weights(name, Format::F32, [values.len(), 1, 1], bytes(values));
-        let (gate, up) = if self.shares {
-            let both = weight("gate_up", &[1.0, 1.0, 1.0, 10.0, 1.0, 100.0]);
-            (both, both)
-        } else {
-            (weight("gate", &[1.0; 3]), weight("up", &[1.0, 10.0, 100.0]))
-        };
-        let down = weight("down", &[2.0; 3]);
-        let biases = [("gate.bias", [1.0; 3]), ("up.bias", [3.0; 3]), ("down.bias", downs)]
-            .map(|(name, values)| net.matrix(name, 3, &values));
-        self.op(net, x, routes, [gate, up, down], biases)
+        let y = self.op(&mut net, x, routes, &|net, name| {
+            let values: &[f32] = match name {
+                "gate" => &[1.0; 3],
+                "up" => &[1.0, 10.0, 100.0],
+                "gate_up" => &[1.0, 1.0, 1.0, 10.0, 1.0, 100.0],
+                "down" => &[2.0; 3],
+                "gate.bias" => return net.matrix(name, 3, &[1.0; 3]),
+                "up.bias" => return net.matrix(name, 3, &[3.0, 4.0, 5.0]),
+                _ => return net.matrix(name, 3, &[5.0, 6.0, 7.0]),
+            };
+            let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            net.weights(name, Format::F32, [values.len(), 1, 1], bytes)
+        });
+        close(&net.run(y, make(), &[rows(2)]), expected, 1e-5);
     }
 
+    /// The mixture, with weights and biases by name: `gate`, `up` or `gate_up`, `down`, and `gate.bias` and so on.
     fn op(
         self,
         net: &mut Net,
         x: ValueId,
         routes: ValueId,
-        [gate, up, down]: [WeightId; 3],
-        biases: [WeightId; 3],
+        weight: &dyn Fn(&mut Net, &'static str) -> WeightId,
     ) -> ValueId {
-        let Mixture { has_biases, weighs_inputs, glu, .. } = self;
-        let biases = has_biases.then_some(biases);
-        net.graph.op("y", Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs })
+        let Mixture { network, has_biases, weighs_inputs } = self;
+        let gated = |net: &mut Net, weights, glu| Hidden::Gated {
+            weights,
+            biases: has_biases.then(|| ["gate.bias", "up.bias"].map(|name| weight(net, name))),
+            glu,
+            is_fused: matches!(network, Network::Fused(_)),
+        };
+        let hidden = match network {
+            Network::Gated(glu) => {
+                let weights = ["gate", "up"].map(|name| weight(net, name));
+                gated(net, weights, glu)
+            }
+            Network::Fused(glu) => {
+                let weights = [weight(net, "gate_up"); 2];
+                gated(net, weights, glu)
+            }
+            Network::Plain(act) => Hidden::Plain {
+                weight: weight(net, "up"),
+                bias: has_biases.then(|| weight(net, "up.bias")),
+                act,
+            },
+        };
+        let (down, bias) = (weight(net, "down"), has_biases.then(|| weight(net, "down.bias")));
+        net.graph.op("y", Op::Experts { x, routes, hidden, down, bias, weighs_inputs })
     }
 }
 
@@ -264,15 +304,19 @@ pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
 
 /// Every option of experts, in F32 and with blocks, whose routes are scaled by expert.
 pub fn experts_with_all_options(make: Make<'_>, oracle: Make<'_>) {
+    use Network::{Fused, Gated, Plain};
     let limited = Glu { act: Activation::GeluSigmoid, limit: Some(1.0) };
     for (format, sizes, used) in [(Format::F32, [6, 37, 43], 2), (Format::Q8_0, [9, 96, 64], 4)] {
-        for (shares, has_biases, weighs_inputs, glu) in [
-            (true, false, false, Activation::Silu.into()),
-            (false, true, false, limited),
-            (true, true, true, limited),
-            (false, false, true, Activation::GeluTanh.into()),
+        for (network, has_biases, weighs_inputs) in [
+            (Fused(Activation::Silu.into()), false, false),
+            (Gated(limited), true, false),
+            (Fused(limited), true, true),
+            (Gated(Activation::GeluTanh.into()), false, true),
+            (Plain(Activation::ReluSquared), false, false),
+            (Plain(Activation::GeluTanh), true, false),
+            (Plain(Activation::Silu), true, true),
         ] {
-            let mixture = Mixture { shares, has_biases, weighs_inputs, glu };
+            let mixture = Mixture { network, has_biases, weighs_inputs };
             mix(make, oracle, format, sizes, used, mixture, true);
         }
     }
@@ -287,8 +331,10 @@ fn experts(
     used: usize,
     act: Activation,
 ) {
-    let mixture = Mixture { shares: false, has_biases: false, weighs_inputs: false, glu: act.into() };
-    mix(make, oracle, format, sizes, used, mixture, false);
+    for network in [Network::Gated(act.into()), Network::Plain(act)] {
+        let mixture = Mixture { network, has_biases: false, weighs_inputs: false };
+        mix(make, oracle, format, sizes, used, mixture, false);
+    }
 }
 
 fn mix(
@@ -311,25 +357,27 @@ fn mix(
             let scales = net.matrix("scales", 1, &normal(SEED, "scales", count));
             routes = net.graph.mul_weight("scaled routes", routes, scales);
         }
-        let mut weights = |name, count: usize, rows: usize, cols: usize| {
-            let deviation = 1.0 / (cols as f32).sqrt();
-            let bytes = crate::random_matrix(format, count * rows * cols, deviation, SEED + rows as u64);
-            net.weights(name, format, [count, rows, cols], bytes)
-        };
-        let (gate, up) = if mixture.shares {
-            let both = weights("gate_up", 2 * count, inner, cols);
-            (both, both)
-        } else {
-            (weights("gate", count, inner, cols), weights("up", count, inner, cols))
-        };
-        let down = weights("down", count, cols, inner);
-        let biases = [("gate.bias", inner), ("up.bias", inner), ("down.bias", cols)]
-            .map(|(name, cols)| net.matrix(name, count, &normal(SEED, name, count * cols)));
         // With a norm before and a residual after it, which backends may fuse.
         let scale = net.matrix("norm.weight", 1, &normal(SEED, "norm.weight", cols));
         let (x, residual) =
             if scales_routes { (net.graph.rms_norm("norm", x, scale, 1e-5), x) } else { (x, x) };
-        let mut y = mixture.op(&mut net, x, routes, [gate, up, down], biases);
+        let mut y = mixture.op(&mut net, x, routes, &|net, name| {
+            let (count, rows, cols) = match name {
+                "gate" | "up" => (count, inner, cols),
+                "gate_up" => (2 * count, inner, cols),
+                "down" => (count, cols, inner),
+                "down.bias" => return net.matrix(name, count, &normal(SEED, name, count * cols)),
+                _ => return net.matrix(name, count, &normal(SEED, name, count * inner)),
+            };
+            let deviation = 1.0 / (cols as f32).sqrt();
+            let bytes = crate::random_matrix(
+                format,
+                count * rows * cols,
+                deviation,
+                SEED + (rows + name.len()) as u64,
+            );
+            net.weights(name, format, [count, rows, cols], bytes)
+        });
         if scales_routes {
             y = net.graph.add("sum", y, residual);
         }

@@ -71,6 +71,7 @@ pub fn activations(make: Make<'_>) {
         // ln(1 + e), ln(1 + e^-2), ln 2.
         (Activation::Softplus, [1.313_261_7, 0.126_928, std::f32::consts::LN_2, 200.0, 0.0]),
         (Activation::Relu, [1.0, 0.0, 0.0, 200.0, 0.0]),
+        (Activation::ReluSquared, [1.0, 0.0, 0.0, 40_000.0, 0.0]),
         (Activation::Identity, [1.0, -2.0, 0.0, 200.0, -200.0]),
     ] {
         let x = [1.0, -2.0, 0.0, 200.0, -200.0];

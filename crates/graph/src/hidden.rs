@@ -1,0 +1,85 @@
+//! The hidden values of experts.
+
+use std::fmt;
+
+use crate::{Activation, Glu, WeightId};
+
+/// The hidden values of experts, and the weights that compute them. A weight has one matrix per expert, a bias one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the formulas explain the fields")]
+pub enum Hidden {
+    /// `glu(gate x, up x)` of the weights gate and up. If they are fused, both are one weight, which has two matrices per
+    /// expert, the gate's first.
+    Gated { weights: [WeightId; 2], biases: Option<[WeightId; 2]>, glu: Glu, is_fused: bool },
+    /// `act(up x)` of the weight up.
+    Plain { weight: WeightId, bias: Option<WeightId>, act: Activation },
+}
+
+impl Hidden {
+    /// Gate and up, or up alone.
+    pub fn weights(&self) -> &[WeightId] {
+        match self {
+            Hidden::Gated { weights, .. } => weights,
+            Hidden::Plain { weight, .. } => std::slice::from_ref(weight),
+        }
+    }
+
+    /// What is added to the products of the weights: one per weight, or none.
+    pub fn biases(&self) -> &[WeightId] {
+        match self {
+            Hidden::Gated { biases, .. } => biases.as_ref().map_or(&[], |biases| biases),
+            Hidden::Plain { bias, .. } => bias.as_slice(),
+        }
+    }
+
+    /// Both, to be replaced.
+    pub(crate) fn operands(&mut self) -> [&mut [WeightId]; 2] {
+        match self {
+            Hidden::Gated { weights, biases, .. } => {
+                [weights, biases.as_mut().map_or(&mut [], |biases| biases)]
+            }
+            Hidden::Plain { weight, bias, .. } => [std::slice::from_mut(weight), bias.as_mut_slice()],
+        }
+    }
+
+    /// The same without biases.
+    pub(crate) fn without_biases(self) -> Hidden {
+        match self {
+            Hidden::Gated { weights, glu, is_fused, .. } => {
+                Hidden::Gated { weights, biases: None, glu, is_fused }
+            }
+            Hidden::Plain { weight, act, .. } => Hidden::Plain { weight, bias: None, act },
+        }
+    }
+
+    /// Matrices per expert of a weight.
+    pub fn matrices_per_expert(&self) -> usize {
+        match self {
+            Hidden::Gated { is_fused: true, .. } => 2,
+            Hidden::Gated { is_fused: false, .. } | Hidden::Plain { .. } => 1,
+        }
+    }
+
+    /// The matrix of expert `expert` in the weight of index `number`.
+    pub fn matrix(&self, number: usize, expert: usize) -> usize {
+        if self.matrices_per_expert() == 2 { 2 * expert + number } else { expert }
+    }
+
+    /// The hidden value of one product per weight, biases included.
+    pub fn of(&self, product: impl Fn(usize) -> f64) -> f64 {
+        match self {
+            Hidden::Gated { glu, .. } => glu.of(product(0), product(1)),
+            Hidden::Plain { act, .. } => act.of(product(0)),
+        }
+    }
+}
+
+impl fmt::Display for Hidden {
+    /// Such as `silu`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hidden::Gated { glu, .. } => glu.fmt(f),
+            Hidden::Plain { act, .. } => f.write_str(act.name()),
+        }
+    }
+}
