@@ -22,11 +22,11 @@ const fn table(quants: [i8; 16], zero: u8) -> [u8; 16] {
 
 /// Formats of a grid. Headers are the F16 scale, then the groups' scales as nibbles, two groups per byte.
 macro_rules! grids {
-    ($block:ty, $kind:ty, high $high:literal, low $low:literal, zero $zero:literal) => {
+    ($block:ty, $kind:ty, low $low:literal, zero $zero:literal) => {
         impl Layout<8> for $block {
             type Kind = $kind;
             const LOW: u32 = $low;
-            const HIGH: u32 = $high;
+            const HIGH: u32 = 0;
             const ZERO: u8 = $zero;
             const TABLE: Option<[u8; 16]> = Some(table(<$block>::QUANTS, $zero));
             const FACTORS: usize = 32 + <$kind>::GROUPS / 2 * LANES;
@@ -75,13 +75,13 @@ macro_rules! grids {
     };
 }
 
-grids!(BlockIQ1_S, Super8, high 1, low 2, zero 9);
-grids!(BlockIQ1_M, Super16, high 1, low 2, zero 9);
-grids!(BlockIQ2_XXS, Super8, high 1, low 2, zero 43);
-grids!(BlockIQ2_XS, Super16, high 1, low 2, zero 43);
-grids!(BlockIQ2_S, Super16, high 1, low 2, zero 43);
-grids!(BlockIQ3_XXS, Super8, high 0, low 4, zero 62);
-grids!(BlockIQ3_S, Super8, high 0, low 4, zero 15);
+grids!(BlockIQ1_S, Super8, low 3, zero 9);
+grids!(BlockIQ1_M, Super16, low 3, zero 9);
+grids!(BlockIQ2_XXS, Super8, low 3, zero 43);
+grids!(BlockIQ2_XS, Super16, low 3, zero 43);
+grids!(BlockIQ2_S, Super16, low 3, zero 43);
+grids!(BlockIQ3_XXS, Super8, low 4, zero 62);
+grids!(BlockIQ3_S, Super8, low 4, zero 15);
 
 /// Ternary formats: one F16 scale per block, and quants of two bits.
 macro_rules! ternary {

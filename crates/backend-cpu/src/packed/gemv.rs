@@ -94,16 +94,20 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
             }
         } else {
             // Enough sums that the latency of a product hides behind others.
-            let chains = if steps > 8 { 4 } else { 2 };
+            let (unit, chains) = if steps > 8 { (8, 4) } else { (steps, 2) };
             let mut sums = [[lanes.acc_zero(); 4]; C];
             for c in 0..C {
                 sums[c][0] = starts[c];
             }
-            for k in 0..steps {
-                let weights = B::step(lanes, self.planes, group * steps + k);
-                for c in 0..C {
-                    let sum = &mut sums[c][k % chains];
-                    *sum = lanes.dot::<SIGNED>(*sum, weights, x[k * C + c]);
+            // Loops of at most 8 steps are unrolled, so that the shifts are constants.
+            for first in (0..steps).step_by(unit) {
+                for k in 0..unit {
+                    let step = first + k;
+                    let weights = B::step(lanes, self.planes, group * steps + step);
+                    for c in 0..C {
+                        let sum = &mut sums[c][k % chains];
+                        *sum = lanes.dot::<SIGNED>(*sum, weights, x[step * C + c]);
+                    }
                 }
             }
             for c in 0..C {

@@ -3,7 +3,7 @@
 //! A *step* is one 64-byte vector with four values of each of the 16 rows: byte `4r + j` is value `4s + j` of row `r`.
 //! Steps hold unsigned quants: the format's value plus a constant zero point. Their low bits and, for formats of 3, 5 or
 //! 6 bits, their high bits are stored in separate *planes*. A vector of a `b`-bit plane holds `8 / b` steps, the first in
-//! the lowest bits. Scales and minimums are the file's, interleaved by row.
+//! the lowest bits; of a 3-bit plane, three vectors hold eight steps ([`three_bits`]). Scales and minimums are the file's, interleaved by row.
 
 use quant::*;
 
@@ -135,11 +135,13 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     /// Unpacks step `step` of a block.
     #[inline(always)]
     fn step<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
-        let (vector, shift) = place(step, Self::LOW);
-        let mut values = lanes.load_u8(&planes[vector]);
-        if Self::LOW < 8 {
-            values = lanes.bits(values, shift as i32, mask(Self::LOW));
-        }
+        let mut values = if Self::LOW == 3 {
+            three_bits(lanes, planes, step)
+        } else {
+            let (vector, shift) = place(step, Self::LOW);
+            let values = lanes.load_u8(&planes[vector]);
+            if Self::LOW < 8 { lanes.bits(values, shift as i32, mask(Self::LOW)) } else { values }
+        };
         if Self::HIGH > 0 {
             let (vector, shift) = place(step, Self::HIGH);
             let high = lanes.load_u8(&planes[G * Self::LOW as usize + vector]);
@@ -153,16 +155,16 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     }
 }
 
-/// Packs both planes of 16 rows from codes, a byte per value in the order of the values.
+/// Packs the plane of 16 rows from codes, a byte per value in the order of the values.
 #[inline(always)]
 pub(crate) fn pack_codes<L: Lanes, B: Layout<G>, const G: usize>(
     lanes: L,
     rows: &[[[u8; 32]; G]; LANES],
     out: &mut [[u8; BYTES]],
 ) {
-    let (low, high) = out.split_at_mut(G * B::LOW as usize);
-    let (low_bits, high_bits) = (B::LOW as usize, B::HIGH as usize);
-    for g in 0..G {
+    const { assert!(B::HIGH == 0, "one plane") };
+    let bits = B::LOW as usize;
+    for (g, out) in out.chunks_exact_mut(bits).enumerate() {
         let mut steps = [lanes.load_u8(&[0; BYTES]); 8];
         for half in 0..2 {
             let mut parts = [&[0; 16]; LANES];
@@ -174,25 +176,47 @@ pub(crate) fn pack_codes<L: Lanes, B: Layout<G>, const G: usize>(
                 steps[4 * half + k] = four[k];
             }
         }
-        pack_steps(lanes, &steps, (low_bits, 0), &mut low[g * low_bits..][..low_bits]);
-        pack_steps(lanes, &steps, (high_bits, low_bits), &mut high[g * high_bits..][..high_bits]);
+        if bits == 3 {
+            pack_three_bits(lanes, &steps, out);
+        } else {
+            pack_steps(lanes, &steps, out);
+        }
     }
 }
 
-/// Packs bits `first..first + bits` of the values of eight steps into `bits` vectors.
+/// Step `step` of a 3-bit plane. Each of three vectors holds two of the first six steps in its low six bits. The first two
+/// hold the low two bits of the other two steps above them, the third their top bits.
 #[inline(always)]
-fn pack_steps<L: Lanes>(
-    lanes: L,
-    steps: &[L::Bytes; 8],
-    (bits, first): (usize, usize),
-    out: &mut [[u8; BYTES]],
-) {
+fn three_bits<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
+    let (vectors, step) = (&planes[step / 8 * 3..][..3], step % 8);
+    let Some(last) = step.checked_sub(6) else {
+        return lanes.bits(lanes.load_u8(&vectors[step / 2]), (step % 2 * 3) as i32, 7);
+    };
+    let low = lanes.bits(lanes.load_u8(&vectors[last]), 6, 3);
+    lanes.or(low, lanes.bits(lanes.load_u8(&vectors[2]), 4 + last as i32, 4))
+}
+
+/// Packs eight steps for [`three_bits`].
+#[inline(always)]
+fn pack_three_bits<L: Lanes>(lanes: L, steps: &[L::Bytes; 8], out: &mut [[u8; BYTES]]) {
+    let top = lanes.or(lanes.bits(steps[6], -4, 64), lanes.bits(steps[7], -5, 128));
+    let rest = [lanes.bits(steps[6], -6, 192), lanes.bits(steps[7], -6, 192), top];
+    for (v, rest) in rest.into_iter().enumerate() {
+        let two = lanes.or(lanes.bits(steps[2 * v], 0, 7), lanes.bits(steps[2 * v + 1], -3, 56));
+        lanes.store_u8(lanes.or(two, rest), &mut out[v]);
+    }
+}
+
+/// Packs eight steps into vectors of as many bits per value.
+#[inline(always)]
+fn pack_steps<L: Lanes>(lanes: L, steps: &[L::Bytes; 8], out: &mut [[u8; BYTES]]) {
+    let (bits, n) = (out.len(), 8 / out.len());
     for (v, to) in out.iter_mut().enumerate() {
-        let n = 8 / bits;
-        let mut vector = lanes.bits(steps[v * n], first as i32, mask(bits as u32));
+        let mut vector = lanes.bits(steps[v * n], 0, mask(bits as u32));
         for k in 1..n {
-            let (down, mask) = (first as i32 - (k * bits) as i32, mask(bits as u32) << (k * bits));
-            vector = lanes.or(vector, lanes.bits(steps[v * n + k], down, mask));
+            let shift = k * bits;
+            vector =
+                lanes.or(vector, lanes.bits(steps[v * n + k], -(shift as i32), mask(bits as u32) << shift));
         }
         lanes.store_u8(vector, to);
     }

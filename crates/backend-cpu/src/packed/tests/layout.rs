@@ -41,7 +41,17 @@ fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value:
         u32::from(plane[step / steps][4 * r + value % 4]) >> shift & ((1 << bits) - 1)
     };
     let high = if B::HIGH > 0 { bits(high, B::HIGH) << B::LOW } else { 0 };
-    let code = (bits(low, B::LOW) | high) as u8;
+    let three_bits = || {
+        let (unit, step) = (&low[value / 32 * 3..][..3], value / 4 % 8);
+        let byte = |vector: usize| u32::from(unit[vector][4 * r + value % 4]);
+        if step < 6 {
+            byte(step / 2) >> (step % 2 * 3) & 7
+        } else {
+            byte(step - 6) >> 6 | byte(2) >> (step - 2) & 4
+        }
+    };
+    let low = if B::LOW == 3 { three_bits() } else { bits(low, B::LOW) };
+    let code = (low | high) as u8;
     // Two codes of a table may stand for the same number.
     B::TABLE.map_or(code, |table| table[usize::from(code)])
 }
