@@ -147,6 +147,7 @@ MISTAKES = {
                       ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")},
     "qwen3": {"norms after RoPE": norm_after_rope, "no norms of heads": no_head_norms,
               "scale by hidden / heads": sets(score_scale=(80 // 6) ** -0.5)},
+    "qwen3moe, scales": {f"no scales of {part}": without(f"ffn_{part}_exps.scale") for part in ("gate", "up", "down")},
     "qwen3moe": {"one expert fewer": sets(experts_used=1), "one expert more": sets(experts_used=3),
                  "weights not over their sum": sets(norms_routes=False), "neighbours": sets(columns=neighbours)},
     "gemma3": {"a window of 23": sets(window=23), "a window of 25": sets(window=25), "no window": sets(window=300),

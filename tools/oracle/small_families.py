@@ -250,4 +250,8 @@ MODELS |= {
     "llama4, 128 experts": llama4(count=128, rope_freqs=True, interleave_moe_layer_step=1, rope__freq_base_swa=3e4,
                                   attention__sliding_window_pattern=[True, False, True, False, True]),
     "qwen35, draft block": delta_net("qwen35", dense(84, 100), drafts=True),
+    "qwen3moe, scales": Small("qwen3moe", 3, 88, 6, 2, 18,
+                              {"feed_forward_length": 132, "expert_feed_forward_length": 44, "expert_count": 8,
+                               "expert_used_count": 2, "rope.freq_base": 1e6},
+                              head_norms(18) | experts(88, 44, 8) | {f"ffn_{part}_exps.scale": (8,) for part in ("gate", "up", "down")}),
 }  # fmt: skip

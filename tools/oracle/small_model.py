@@ -132,7 +132,7 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
             values = 0.2 * unit
         case "attn_sinks":
             values = 2 * unit
-        case "layer_output_scale" | "ffn_gate_inp.scale" | "ffn_down_exps.scale":
+        case "layer_output_scale" | "ffn_gate_inp.scale" | "ffn_gate_exps.scale" | "ffn_up_exps.scale" | "ffn_down_exps.scale":
             values = (small.hidden**0.5 if "inp" in part else 1) * (1 + 0.2 * unit)
         case "ffn_gate_exps" | "ffn_up_exps" if small.architecture == "gpt-oss":
             values = (4 if shape[0] > 1 else 12) * shape[-1] ** -0.5 * unit

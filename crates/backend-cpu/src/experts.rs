@@ -41,6 +41,8 @@ pub(crate) struct Products<'a> {
     pub(crate) hidden: Hidden,
     /// Of each weight, `[entries, cols]`.
     pub(crate) products: Vec<&'a [f32]>,
+    /// Factors of each product, one per expert.
+    pub(crate) scales: Vec<Option<&'a [f32]>>,
     /// Added to each product, `[experts, cols]`, or none.
     pub(crate) biases: Vec<&'a [f32]>,
     /// The products are multiplied by the weight of the expert, as if its input had been.
@@ -137,13 +139,15 @@ impl Routing {
                 let product = |number: usize| {
                     of.products.get(number).map_or(&[][..], |products| &products[entry * cols..][..cols])
                 };
-                if of.biases.is_empty() && !of.weighs_inputs {
+                if of.biases.is_empty() && !of.weighs_inputs && of.scales.iter().all(Option::is_none) {
                     of.hidden(kernels, y, [product(0), product(1)]);
                     continue;
                 }
                 let expert = self.expert_of(entry);
                 let weight = if of.weighs_inputs { self.rows[entry].1 } else { 1.0 };
                 for (number, to) in [&mut *first, &mut *second].into_iter().enumerate() {
+                    let weight =
+                        weight * of.scales.get(number).copied().flatten().map_or(1.0, |of| of[expert]);
                     to.iter_mut().zip(product(number)).for_each(|(to, &x)| *to = weight * x);
                     if let Some(bias) = of.biases.get(number) {
                         to.iter_mut().zip(&bias[expert * cols..]).for_each(|(to, &bias)| *to += bias);
@@ -161,19 +165,27 @@ impl Routing {
         self.chosen[next - 1].0
     }
 
-    /// Sums the expert outputs of row `row`, `weighted` or not; `downs` is `[entries, columns of y]`, `bias`
-    /// `[experts, columns of y]`.
-    pub(crate) fn sum(&self, row: usize, downs: &[f32], bias: Option<&[f32]>, weighted: bool, y: &mut [f32]) {
+    /// Sums the expert outputs of row `row`, `weighted` or not; `downs` is `[entries, columns of y]`, `scale` `[experts]`
+    /// and `bias` `[experts, columns of y]`.
+    pub(crate) fn sum(
+        &self,
+        row: usize,
+        downs: &[f32],
+        [scale, bias]: [Option<&[f32]>; 2],
+        weighted: bool,
+        y: &mut [f32],
+    ) {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         y.fill(0.0);
         for &Term { expert, entry, weight } in &self.terms[start..self.ends[row]] {
             let (weight, downs) = (if weighted { weight } else { 1.0 }, &downs[entry * y.len()..]);
+            let factor = weight * scale.map_or(1.0, |scale| scale[expert]);
             match bias {
-                None => y.iter_mut().zip(downs).for_each(|(y, &down)| *y += weight * down),
+                None => y.iter_mut().zip(downs).for_each(|(y, &down)| *y += factor * down),
                 Some(bias) => {
                     let bias = &bias[expert * y.len()..];
                     for ((y, &down), &bias) in y.iter_mut().zip(downs).zip(bias) {
-                        *y += weight * (down + bias);
+                        *y += factor * down + weight * bias;
                     }
                 }
             }

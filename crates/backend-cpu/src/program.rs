@@ -255,11 +255,11 @@ impl CpuProgram {
                     route(y, &logits[row * cols..][..cols], bias, router, &mut ranking);
                 });
             }
-            Op::Experts { bias, weighs_inputs, .. } => {
+            Op::Experts { scale, bias, weighs_inputs, .. } => {
                 let (routing, downs) = (&self.routings[&id], self.values(Item::Stage(id, Stage::Downs)));
-                let bias = bias.map(|bias| self.weights.vector(bias));
+                let vectors = [scale, bias].map(|id| id.map(|id| self.weights.vector(id)));
                 by_rows(out, cols, |row, y| {
-                    routing.sum(part.rows.start + row, downs, bias, !weighs_inputs, y);
+                    routing.sum(part.rows.start + row, downs, vectors, !weighs_inputs, y);
                 });
             }
             Op::Map { x, map } => (self.kernels.map)(map, out, self.rows_of(x, part)),
@@ -433,7 +433,7 @@ impl CpuProgram {
         state: &mut State,
         out: &mut [(usize, Buffer)],
     ) {
-        let Op::Experts { x, routes, hidden, down, weighs_inputs, bias: _ } = self.bound.value(id).op else {
+        let Op::Experts { x, routes, hidden, down, weighs_inputs, .. } = self.bound.value(id).op else {
             unreachable!("experts")
         };
         let (pool, tile) = (&mut state.pool, self.kernels.tile);
@@ -485,6 +485,7 @@ impl CpuProgram {
         let of = Products {
             hidden,
             products: products.iter().map(|(_, product)| product.values()).collect(),
+            scales: hidden.scales().iter().map(|id| id.map(|id| self.weights.vector(id))).collect(),
             biases: hidden.biases().iter().map(|&bias| self.weights.vector(bias)).collect(),
             weighs_inputs,
         };

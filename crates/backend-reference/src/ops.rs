@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::{iter, thread};
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Gating, Hidden, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId};
+use graph::{Activation, Gating, Hidden, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId, WeightId};
 
 use crate::State;
 use crate::attention;
@@ -98,13 +98,16 @@ pub(crate) fn compute(
                 route(y, logits, &bias, router);
             }
         }
-        Op::Experts { x, routes, hidden, down, bias, weighs_inputs } => {
+        Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs } => {
+            let vector = |id: WeightId| bound.weight(id).vector();
             let experts = Experts {
                 weights: hidden.weights().iter().map(|&id| bound.weight(id)).collect(),
-                biases: hidden.biases().iter().map(|&id| bound.weight(id).vector()).collect(),
+                scales: hidden.scales().iter().map(|id| id.map(vector)).collect(),
+                biases: hidden.biases().iter().map(|&id| vector(id)).collect(),
                 hidden,
                 down: bound.weight(down),
-                bias: bias.map(|id| bound.weight(id).vector()),
+                scale: scale.map(vector),
+                bias: bias.map(vector),
                 weighs_inputs,
             };
             experts.mix(&mut out, result(x), result(routes));
@@ -246,8 +249,10 @@ struct Experts<'a> {
     hidden: Hidden,
     /// Those of the hidden values.
     weights: Vec<&'a Weight>,
+    scales: Vec<Option<Vec<f32>>>,
     biases: Vec<Vec<f32>>,
     down: &'a Weight,
+    scale: Option<Vec<f32>>,
     bias: Option<Vec<f32>>,
     weighs_inputs: bool,
 }
@@ -255,7 +260,7 @@ struct Experts<'a> {
 impl Experts<'_> {
     /// One expert at a time for all rows that chose it.
     fn mix(&self, out: &mut [f32], x: &[f32], routes: &[f32]) {
-        let Experts { weights, biases, down, .. } = self;
+        let Experts { weights, scales, biases, down, .. } = self;
         let (mut sums, cols) = (vec![0.0; out.len()], weights[0].cols);
         for expert in 0..down.count {
             let weight_of = |row: usize| routes[row * down.count + expert];
@@ -265,9 +270,12 @@ impl Experts<'_> {
                 x[row * cols..][..cols].iter().map(move |x| weight * x)
             };
             let x: Vec<f32> = rows.iter().copied().flat_map(input).collect();
-            let product = |x: &[f32], w: Weight, bias: Option<&Vec<f32>>| {
+            let product = |x: &[f32], w: Weight, scale: &Option<Vec<f32>>, bias: Option<&Vec<f32>>| {
                 let mut y = vec![0.0; rows.len() * w.rows];
                 linear(&mut y, x, &w);
+                if let Some(scale) = scale {
+                    y.iter_mut().for_each(|y| *y *= scale[expert]);
+                }
                 if let Some(bias) = bias {
                     let bias = &bias[expert * w.rows..][..w.rows];
                     y.chunks_exact_mut(w.rows)
@@ -276,11 +284,13 @@ impl Experts<'_> {
                 y
             };
             let products: Vec<Vec<f32>> = (weights.iter().enumerate())
-                .map(|(at, w)| product(&x, w.part(self.hidden.matrix(at, expert)), biases.get(at)))
+                .map(|(at, w)| {
+                    product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
+                })
                 .collect();
             let hidden_at = |i: usize| self.hidden.of(|at| f64::from(products[at][i])) as f32;
             let hiddens: Vec<f32> = (0..products[0].len()).map(hidden_at).collect();
-            let downs = product(&hiddens, down.part(expert), self.bias.as_ref());
+            let downs = product(&hiddens, down.part(expert), &self.scale, self.bias.as_ref());
             for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {
                 let weight = if self.weighs_inputs { 1.0 } else { weight_of(row) };
                 for (sum, &y) in sums[row * down.rows..].iter_mut().zip(downs) {

@@ -31,8 +31,10 @@ struct Shared<'a> {
     padded: usize,
     hidden: BufferId,
     chosen: BufferId,
-    /// Those of the hidden values, one weight after another, and those of the outputs.
+    /// Those of the hidden values, one weight after another, then the scales; and the biases of the outputs.
     biases: [Option<BufferId>; 2],
+    /// Offset of the scales, if any.
+    factors_at: Option<usize>,
     /// Weight of a fused norm.
     scales: Option<BufferId>,
 }
@@ -97,19 +99,26 @@ impl Compiler<'_> {
 
     /// Gate and up projections of each selected expert, then down projections summed over experts.
     pub(crate) fn experts(&mut self, pass: &Experts) -> Result<(), Error> {
-        let Experts { norm, routes, list, down, bias, y, .. } = *pass;
+        let Experts { norm, routes, list, down, scale, bias, y, .. } = *pass;
+        let experts = self.bound.weight(down).count;
         let used = self.plan.lists[list].used;
         let inner = self.bound.weight(down).cols;
         let padded = inner.next_multiple_of(CHUNK);
         let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
         let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes)?;
-        let values = pass.hidden.biases().iter().flat_map(|&id| self.bound.weight(id).vector());
-        let values: Vec<u32> = values.map(f32::to_bits).collect();
+        let vector = |id: WeightId| self.bound.weight(id).vector();
+        let mut values: Vec<f32> = pass.hidden.biases().iter().flat_map(|&id| vector(id)).collect();
+        let factors: Vec<Option<WeightId>> = pass.hidden.scales().iter().copied().chain([scale]).collect();
+        let factors_at = factors.iter().any(Option::is_some).then_some(values.len());
+        if factors_at.is_some() {
+            values.extend(factors.iter().flat_map(|id| id.map_or_else(|| vec![1.0; experts], vector)));
+        }
+        let values: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
         let of_hidden = if values.is_empty() { None } else { Some(self.constants(values)?) };
         let biases = [of_hidden, bias.map(|bias| self.vector(bias)).transpose()?];
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let chosen = BufferId::Own(self.scratch.lists[list]);
-        let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, scales };
+        let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, factors_at, scales };
         let list = pass.makes_list.then(|| self.list(routes, list));
         let groups = self.groups(&shared)?;
 
@@ -120,7 +129,6 @@ impl Compiler<'_> {
             self.dispatch(y, vec![Variant::always(launches)]);
             return Ok(());
         };
-        let experts = self.bound.weight(pass.down).count;
         let max_rows = policy::min_grouped_rows(experts, used) - 1;
         let rows = Variant { max_rows, launches, ..Variant::default() };
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
@@ -180,7 +188,7 @@ impl Compiler<'_> {
                 shards.get(1).map_or([0; 4], |up| up.layout.params()),
                 [used as u32, padded as u32, first, count],
                 [inner as u32, inner as u32, per_expert as u32, first_up as u32],
-                [0, 0, 0, padded as u32],
+                [0, shared.factors_at.unwrap_or(0) as u32, experts as u32, padded as u32],
                 [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)],
                 [entries, (experts * inner) as u32, eps, limit.map_or(0, f32::to_bits)],
             ];
@@ -201,7 +209,8 @@ impl Compiler<'_> {
             let matrices = Matrices {
                 experts: "in",
                 weighs_inputs: pass.weighs_inputs,
-                biases: shared.biases[0].is_some(),
+                biases: !pass.hidden.biases().is_empty(),
+                scales: shared.factors_at.is_some(),
                 ..Matrices::default()
             };
             let biases = shared.biases[0];

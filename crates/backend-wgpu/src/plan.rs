@@ -54,6 +54,7 @@ pub(crate) struct Experts {
     pub(crate) makes_list: bool,
     pub(crate) hidden: Hidden,
     pub(crate) down: WeightId,
+    pub(crate) scale: Option<WeightId>,
     pub(crate) bias: Option<WeightId>,
     pub(crate) weighs_inputs: bool,
     pub(crate) residual: Option<ValueId>,
@@ -377,7 +378,8 @@ impl<'a> Fusion<'a> {
 
     /// The experts pass that computes `value`, plus `residual`, as `y`.
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
-        let Op::Experts { x, routes, hidden, down, bias, weighs_inputs } = *self.op(value.index()) else {
+        let Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs } = *self.op(value.index())
+        else {
             return None;
         };
         let (x, norm) = self.rows(x);
@@ -390,6 +392,7 @@ impl<'a> Fusion<'a> {
             makes_list,
             hidden,
             down,
+            scale,
             bias,
             weighs_inputs,
             residual,

@@ -269,8 +269,14 @@ impl Builder {
         [gate, up, down]: [WeightId; 3],
         glu: impl Into<Glu>,
     ) -> ValueId {
-        let hidden = Hidden::Gated { weights: [gate, up], biases: None, glu: glu.into(), is_fused: false };
-        self.op(name, Op::Experts { x, routes, hidden, down, bias: None, weighs_inputs: false })
+        let hidden = Hidden::Gated {
+            weights: [gate, up],
+            scales: [None; 2],
+            biases: None,
+            glu: glu.into(),
+            is_fused: false,
+        };
+        self.op(name, Op::Experts { x, routes, hidden, down, scale: None, bias: None, weighs_inputs: false })
     }
 
     /// `factor * x`: `[rows, cols]`.

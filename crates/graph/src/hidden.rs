@@ -4,15 +4,22 @@ use std::fmt;
 
 use crate::{Activation, Glu, WeightId};
 
-/// The hidden values of experts, and the weights that compute them. A weight has one matrix per expert, a bias one row.
+/// The hidden values of experts, and the weights that compute them. A weight has one matrix per expert, a bias one row, and
+/// the scales one number, which multiplies the products before the bias is added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the formulas explain the fields")]
 pub enum Hidden {
     /// `glu(gate x, up x)` of the weights gate and up. If they are fused, both are one weight, which has two matrices per
     /// expert, the gate's first.
-    Gated { weights: [WeightId; 2], biases: Option<[WeightId; 2]>, glu: Glu, is_fused: bool },
+    Gated {
+        weights: [WeightId; 2],
+        scales: [Option<WeightId>; 2],
+        biases: Option<[WeightId; 2]>,
+        glu: Glu,
+        is_fused: bool,
+    },
     /// `act(up x)` of the weight up.
-    Plain { weight: WeightId, bias: Option<WeightId>, act: Activation },
+    Plain { weight: WeightId, scale: Option<WeightId>, bias: Option<WeightId>, act: Activation },
 }
 
 impl Hidden {
@@ -24,6 +31,14 @@ impl Hidden {
         }
     }
 
+    /// Factors of the products of each weight.
+    pub fn scales(&self) -> &[Option<WeightId>] {
+        match self {
+            Hidden::Gated { scales, .. } => scales,
+            Hidden::Plain { scale, .. } => std::slice::from_ref(scale),
+        }
+    }
+
     /// What is added to the products of the weights: one per weight, or none.
     pub fn biases(&self) -> &[WeightId] {
         match self {
@@ -32,24 +47,32 @@ impl Hidden {
         }
     }
 
-    /// Both, to be replaced.
-    pub(crate) fn operands(&mut self) -> [&mut [WeightId]; 2] {
+    /// Weights, scales and biases, to be replaced.
+    pub(crate) fn operands(&mut self) -> (&mut [WeightId], &mut [Option<WeightId>], &mut [WeightId]) {
         match self {
-            Hidden::Gated { weights, biases, .. } => {
-                [weights, biases.as_mut().map_or(&mut [], |biases| biases)]
+            Hidden::Gated { weights, scales, biases, .. } => {
+                (weights, scales, biases.as_mut().map_or(&mut [], |biases| biases))
             }
-            Hidden::Plain { weight, bias, .. } => [std::slice::from_mut(weight), bias.as_mut_slice()],
+            Hidden::Plain { weight, scale, bias, .. } => {
+                (std::slice::from_mut(weight), std::slice::from_mut(scale), bias.as_mut_slice())
+            }
         }
     }
 
     /// The same without biases.
     pub(crate) fn without_biases(self) -> Hidden {
         match self {
-            Hidden::Gated { weights, glu, is_fused, .. } => {
-                Hidden::Gated { weights, biases: None, glu, is_fused }
+            Hidden::Gated { weights, scales, glu, is_fused, .. } => {
+                Hidden::Gated { weights, scales, biases: None, glu, is_fused }
             }
-            Hidden::Plain { weight, act, .. } => Hidden::Plain { weight, bias: None, act },
+            Hidden::Plain { weight, scale, act, .. } => Hidden::Plain { weight, scale, bias: None, act },
         }
+    }
+
+    /// The same without scales.
+    pub(crate) fn without_scales(mut self) -> Hidden {
+        self.operands().1.fill(None);
+        self
     }
 
     /// Matrices per expert of a weight.

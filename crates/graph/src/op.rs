@@ -268,14 +268,15 @@ pub enum Op {
     /// choice only. NaN of either sign ranks above all; if the largest logit is NaN or infinite, the weights of all chosen
     /// experts are NaN.
     Route { logits: ValueId, bias: Option<WeightId>, router: Router },
-    /// `y[r] = sum_e p[r][e] * (down_e h_e(x[r]) + bias_e)` with the hidden values `h_e`, over the experts `e` whose
-    /// `p[r][e]` is not 0: `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert,
-    /// the bias one row.
+    /// `y[r] = sum_e p[r][e] * (scale_e * down_e h_e(x[r]) + bias_e)` with the hidden values `h_e`, over the experts `e`
+    /// whose `p[r][e]` is not 0: `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per
+    /// expert, the bias one row, the scale one number.
     Experts {
         x: ValueId,
         routes: ValueId,
         hidden: Hidden,
         down: WeightId,
+        scale: Option<WeightId>,
         bias: Option<WeightId>,
         /// The routes multiply the experts' inputs in place of their outputs (Meta 2025, Llama 4).
         weighs_inputs: bool,
@@ -377,11 +378,12 @@ impl Op {
                 each(Value(logits));
                 bias.iter_mut().for_each(|bias| each(Weight(bias, Role::Vector)));
             }
-            Op::Experts { x, routes, hidden, down, bias, weighs_inputs: _ } => {
+            Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs: _ } => {
                 each(Value(x));
                 each(Value(routes));
-                let [weights, biases] = hidden.operands();
+                let (weights, scales, biases) = hidden.operands();
                 weights.iter_mut().chain([down]).for_each(|weight| each(Weight(weight, Role::Experts)));
+                scales.iter_mut().flatten().chain(scale).for_each(|scale| each(Weight(scale, Role::Vector)));
                 biases.iter_mut().chain(bias).for_each(|bias| each(Weight(bias, Role::Vector)));
             }
             Op::Map { x, map: _ }

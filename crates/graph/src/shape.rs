@@ -109,13 +109,22 @@ impl Op {
                 }
                 (rows, experts)
             }
-            Op::Experts { x, routes, hidden, down, bias, weighs_inputs: _ } => {
+            Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs: _ } => {
                 let ((rows, cols), routes, down) = (g.shape_of(x), g.shape_of(routes), g.weight_of(down));
                 assert_eq!(routes, (rows, down.count), "routes and experts of `{}`", down.name);
                 let matrices = hidden.matrices_per_expert() * down.count;
                 for w in hidden.weights().iter().map(|&id| g.weight_of(id)) {
                     assert_eq!(cols, w.cols, "input of experts and columns of `{}`", w.name);
                     assert_eq!((matrices, down.cols), (w.count, w.rows), "`{}` and `{}`", down.name, w.name);
+                }
+                for w in hidden.scales().iter().copied().chain([scale]).flatten().map(|id| g.weight_of(id)) {
+                    assert_eq!(
+                        (1, down.count),
+                        (w.rows, w.cols),
+                        "experts of `{}` and `{}`",
+                        down.name,
+                        w.name
+                    );
                 }
                 let biases = hidden.biases().iter().map(|&id| (id, down.cols));
                 for (bias, cols) in biases.chain(bias.map(|id| (id, down.rows))) {

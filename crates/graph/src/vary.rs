@@ -95,23 +95,25 @@ impl Op {
             Op::Gate { gate, up, glu } => {
                 other_glus(glu).into_iter().map(|glu| Op::Gate { gate, up, glu }).collect()
             }
-            Op::Experts { x, routes, hidden, down, bias, weighs_inputs } => {
-                let with = |hidden, bias, weighs_inputs| Op::Experts {
+            Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs } => {
+                let with = |hidden, scale, bias, weighs_inputs| Op::Experts {
                     x,
                     routes,
                     hidden,
                     down,
+                    scale,
                     bias,
                     weighs_inputs,
                 };
-                let unbiased = hidden.without_biases();
-                let mut others = vec![with(hidden, bias, !weighs_inputs)];
+                let mut others = vec![with(hidden, scale, bias, !weighs_inputs)];
                 others.extend(
-                    other_hiddens(hidden).into_iter().map(|hidden| with(hidden, bias, weighs_inputs)),
+                    other_hiddens(hidden).into_iter().map(|hidden| with(hidden, scale, bias, weighs_inputs)),
                 );
-                if bias.is_some() || unbiased != hidden {
-                    others.push(with(unbiased, None, weighs_inputs));
-                }
+                let without = [
+                    with(hidden.without_biases(), scale, None, weighs_inputs),
+                    with(hidden.without_scales(), None, bias, weighs_inputs),
+                ];
+                others.extend(without.into_iter().filter(|other| other != self));
                 others
             }
             Op::Route { logits, bias, router } => {
@@ -209,9 +211,12 @@ fn other_glus(glu: Glu) -> Vec<Glu> {
 
 fn other_hiddens(hidden: Hidden) -> Vec<Hidden> {
     match hidden {
-        Hidden::Gated { weights, biases, glu, is_fused } => {
-            other_glus(glu).into_iter().map(|glu| Hidden::Gated { weights, biases, glu, is_fused }).collect()
+        Hidden::Gated { weights, scales, biases, glu, is_fused } => other_glus(glu)
+            .into_iter()
+            .map(|glu| Hidden::Gated { weights, scales, biases, glu, is_fused })
+            .collect(),
+        Hidden::Plain { weight, scale, bias, act } => {
+            vec![Hidden::Plain { weight, scale, bias, act: other(act) }]
         }
-        Hidden::Plain { weight, bias, act } => vec![Hidden::Plain { weight, bias, act: other(act) }],
     }
 }

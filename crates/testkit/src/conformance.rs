@@ -100,6 +100,7 @@ macro_rules! conformance {
             experts_are_weighted_by_routes
             experts_add_biases
             experts_without_gates
+            experts_scale_products
             experts_limit_gates_and_ups
         );
         $crate::conformance!(@experts $candidate, $oracle;

@@ -473,8 +473,8 @@ pub fn families() -> Vec<(String, Spec)> {
         (
             "F32-mixtral-scales",
             Spec {
-                optional: &["ffn_up_exps.scale", "ffn_down_exps.scale"],
-                seed: 30,
+                optional: &["ffn_gate_exps.scale", "ffn_up_exps.scale", "ffn_down_exps.scale"],
+                seed: 103,
                 ..mixtral(Format::F32)
             },
         ),

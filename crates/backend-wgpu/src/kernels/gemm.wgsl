@@ -23,7 +23,7 @@ writes, a row per row and expert. -#}
 {%- if experts %}
 {%- set binding = 4 + parts | length + (1 if norm else 0) %}
 @group(0) @binding({{ binding }}) var<storage, read> groups: array<u32>;
-{%- if biases %}
+{%- if biases or scales %}
 @group(0) @binding({{ binding + 1 }}) var<storage, read> biases: array<f32>;
 {%- endif %}
 {%- endif %}
@@ -210,6 +210,13 @@ fn main(
                 value_up *= routing_weight;
                 {%- endif %}
                 {%- endif %}
+                {%- if scales %}
+                let scale_at = params.y.y + expert + params.w2.z;
+                value *= biases[scale_at];
+                {%- if glu %}
+                value_up *= biases[scale_at + params.y.z];
+                {%- endif %}
+                {%- endif %}
                 {%- if biases %}
                 value += biases[bias_at];
                 {%- if glu %}
@@ -223,6 +230,9 @@ fn main(
                 value = glu(value, value_up, bitcast<f32>(params.r.w));
                 {%- elif act %}
                 value = activation(value);
+                {%- endif %}
+                {%- if scales %}
+                value *= biases[scale_at + {{ 2 if glu else 1 }}u * params.y.z];
                 {%- endif %}
                 let col = params.y[part] + output{{ " + head * outputs" if heads }};
                 {%- if addend %}

@@ -13,6 +13,7 @@ activations of the next iteration are loaded while the current one is computed. 
   with zeros to whole chunks, form a row of `y` per expert. `out`: reads these rows and sums over the experts.
 - `weighs_inputs`: with `in`, the routing weight multiplies the input instead.
 - `biases`: with `in`, of all experts' gates, then of all ups; with `out`, of all experts, weighted as their outputs.
+- `scales`: with `in`, factors of each expert's gate, up and output follow the biases.
 - `heads`: a weight holds a matrix per head, which multiplies the head's columns of `x`.
 - `scalars`: heads do not start at a multiple of four columns. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
@@ -34,7 +35,7 @@ activations of the next iteration are loaded while the current one is computed. 
 {%- if experts %}
 {%- set binding = 4 + parts | length + (1 if norm else 0) + (1 if addend else 0) %}
 @group(0) @binding({{ binding }}) var<storage, read> chosen: array<u32>;
-{%- if biases %}
+{%- if biases or scales %}
 @group(0) @binding({{ binding + 1 }}) var<storage, read> biases: array<f32>;
 {%- endif %}
 {%- endif %}
@@ -45,7 +46,7 @@ activations of the next iteration are loaded while the current one is computed. 
 {%- if experts %}
 {#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and number of experts in this shard. With
 `in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection; `params.r.y`: offset of
-the biases of ups. With `heads`, `params.w2.x`: heads in this shard. -#}
+the biases of ups; `params.y.yz`: offset of the scales, and experts. With `heads`, `params.w2.x`: heads in this shard. -#}
 /// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
     let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];
@@ -330,6 +331,13 @@ fn main(
         value_up *= routing_weight;
         {%- endif %}
         {%- endif %}
+        {%- if scales %}
+        let scale_at = params.y.y + expert + params.w2.z;
+        value *= biases[scale_at];
+        {%- if glu %}
+        value_up *= biases[scale_at + params.y.z];
+        {%- endif %}
+        {%- endif %}
         {%- if biases and experts == "in" %}
         let bias_at = (expert + params.w2.z) * outputs + min(first + o, outputs - 1u);
         value += biases[bias_at];
@@ -341,6 +349,9 @@ fn main(
         value = glu(value, value_up, bitcast<f32>(params.r.w));
         {%- elif act %}
         value = activation(value);
+        {%- endif %}
+        {%- if scales %}
+        value *= biases[scale_at + {{ 2 if glu else 1 }}u * params.y.z];
         {%- endif %}
         let col = params.y[part] + first + o{{ " + head * outputs" if heads }};
         {%- if addend and subgroups %}

@@ -128,6 +128,7 @@ pub(crate) struct Matrices {
     pub(crate) experts: &'static str,
     pub(crate) weighs_inputs: bool,
     pub(crate) biases: bool,
+    pub(crate) scales: bool,
     pub(crate) heads: bool,
     pub(crate) scalars: bool,
 }
@@ -277,7 +278,8 @@ impl Kernel {
             [vec![Read, Write], vec![Read; reads]].concat()
         };
         let experts = |matrices: &Matrices| {
-            vec![Read; usize::from(!matrices.experts.is_empty()) + usize::from(matrices.biases)]
+            let has_vectors = matrices.biases || matrices.scales;
+            vec![Read; usize::from(!matrices.experts.is_empty()) + usize::from(has_vectors)]
         };
         let own = match self {
             Kernel::Embed { .. } | Kernel::ArgMax { .. } | Kernel::Groups { .. } => vec![Write, Read],

@@ -79,12 +79,10 @@ fn kernels() -> Vec<Kernel> {
                 matrices.push(Matrices { heads: true, scalars: ragged, ..Matrices::default() });
             }
             let options = [(false, false), (true, false), (false, true), (true, true)];
-            matrices.extend(experts.iter().flat_map(|experts| {
-                options.map(|(weighs_inputs, biases)| Matrices {
-                    experts,
-                    weighs_inputs,
-                    biases,
-                    ..Matrices::default()
+            matrices.extend(experts.iter().flat_map(|&experts| {
+                options.map(|(weighs_inputs, biases)| {
+                    let scales = experts == "in" && weighs_inputs == norm;
+                    Matrices { experts, weighs_inputs, biases, scales, ..Matrices::default() }
                 })
             }));
             let matmul = |matrices: &Matrices| match (glu, matrices.experts) {

@@ -24,6 +24,7 @@ pub(super) struct Mixture {
     tensors: (Vec<String>, String),
     /// Those of the hidden values.
     weights: Vec<Weight>,
+    scales: Vec<Option<Vec<f32>>>,
     biases: Vec<Vec<f32>>,
     weighs_inputs: bool,
     /// The inputs of the first tensors, and of the last.
@@ -33,7 +34,7 @@ pub(super) struct Mixture {
 impl Mixture {
     /// `None` unless `value` is a mixture whose weights are in the file.
     pub(super) fn new(graph: &Graph, file: &Gguf, value: &Value) -> Option<Mixture> {
-        let Op::Experts { x, routes, hidden, down, bias: _, weighs_inputs } = value.op else { return None };
+        let Op::Experts { x, routes, hidden, down, weighs_inputs, .. } = value.op else { return None };
         let weight = |&id: &WeightId| FileWeights(file).weight(graph.weight(id));
         let tensor = |id: WeightId| graph.weight(id).tensor.clone();
         let mut tensors: Vec<String> = hidden.weights().iter().map(|&id| tensor(id)).collect();
@@ -44,6 +45,9 @@ impl Mixture {
             hidden,
             tensors: (tensors, tensor(down)),
             weights: hidden.weights().iter().map(weight).collect::<Option<_>>()?,
+            scales: (hidden.scales().iter())
+                .map(|id| id.map_or(Some(None), |id| Some(Some(weight(&id)?.vector()))))
+                .collect::<Option<_>>()?,
             biases: hidden.biases().iter().map(|id| Some(weight(id)?.vector())).collect::<Option<_>>()?,
             weighs_inputs,
             experts: (0..graph.weight(down).count).map(|_| Default::default()).collect(),
@@ -92,7 +96,8 @@ impl Mixture {
             for (row, hidden) in rows.iter().zip(hiddens.chunks_exact_mut(inner)) {
                 let product = |number: usize| {
                     let bias = self.biases.get(number).map_or(0.0, |bias| bias[expert * inner + column]);
-                    f64::from(dot(row, &columns[number]) + bias)
+                    let scale = self.scales[number].as_ref().map_or(1.0, |scale| scale[expert]);
+                    f64::from(scale * dot(row, &columns[number]) + bias)
                 };
                 hidden[column] = self.hidden.of(product) as f32;
             }

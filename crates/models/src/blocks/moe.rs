@@ -1,6 +1,6 @@
 //! Mixture of experts (Jiang et al. 2024): each row uses some experts, chosen and weighted by a router.
 
-use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId};
+use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 
 use super::{GraphContext, Linear, shared_expert};
 use crate::{Error, Keys};
@@ -140,9 +140,16 @@ impl Moe {
     ) -> ValueId {
         let weight = ctx.g.weights(format!("blk.{il}.ffn_up_exps.weight"), [self.count, ffn, cols]);
         let down = ctx.g.weights(format!("blk.{il}.ffn_down_exps.weight"), [self.count, cols, ffn]);
-        let hidden = Hidden::Plain { weight, bias: None, act };
-        let experts = Op::Experts { x, routes, hidden, down, bias: None, weighs_inputs: false };
+        let [up_scale, scale] = ["ffn_up_exps", "ffn_down_exps"].map(|name| self.scale(ctx, il, name));
+        let hidden = Hidden::Plain { weight, scale: up_scale, bias: None, act };
+        let experts = Op::Experts { x, routes, hidden, down, scale, bias: None, weighs_inputs: false };
         ctx.g.op(("ffn_moe_out", il), experts)
+    }
+
+    /// The factors of a tensor's products, one per expert, if the file has them, as files in NVFP4 do.
+    fn scale(&self, ctx: &mut GraphContext<'_>, il: usize, tensor: &str) -> Option<WeightId> {
+        let name = format!("{tensor}.scale");
+        ctx.in_layers(&name).then(|| ctx.g.weight(format!("blk.{il}.{name}"), 1, self.count))
     }
 
     /// The mixture for given routes: `[rows, hidden]`.
@@ -173,20 +180,10 @@ impl Moe {
         let biases = is_biased.then(|| ["ffn_gate_exps", "ffn_up_exps"].map(|name| bias(name, ffn)));
         let bias = is_biased.then(|| bias("ffn_down_exps", hidden));
         let Moe { glu, weighs_inputs, .. } = *self;
-        let mut routes = routes;
-        // A factor of the outputs of each expert is one of its routes. A limited gate is not linear in the products of up.
-        let is_linear = !is_biased && !weighs_inputs;
-        for (factor, name, is_factor) in [
-            ("ffn_down_exps.scale", "ffn_moe_routes_scaled", is_linear),
-            ("ffn_up_exps.scale", "ffn_moe_routes_up_scaled", is_linear && glu.limit.is_none()),
-        ] {
-            if is_factor && ctx.in_layers(factor) {
-                let scale = ctx.g.weight(format!("blk.{il}.{factor}"), 1, count);
-                routes = ctx.g.mul_weight((name, il), routes, scale);
-            }
-        }
-        let hidden = Hidden::Gated { weights, biases, glu, is_fused };
-        let experts = Op::Experts { x, routes, hidden, down, bias, weighs_inputs };
+        let scales = ["ffn_gate_exps", "ffn_up_exps"].map(|name| self.scale(ctx, il, name));
+        let scale = self.scale(ctx, il, "ffn_down_exps");
+        let hidden = Hidden::Gated { weights, scales, biases, glu, is_fused };
+        let experts = Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs };
         Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
     }
 }

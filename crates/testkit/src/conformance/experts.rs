@@ -150,8 +150,33 @@ pub fn experts_add_biases(make: Make<'_>) {
             (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 80.0 + 7.0, 2.0 * 3.0 * 24.0 + 6.0]),
         ] {
             let network = network(Activation::Identity.into());
-            Mixture { network, has_biases: true, weighs_inputs }.check_one_column(make, &expected);
+            Mixture { network, has_biases: true, weighs_inputs, has_scales: false }
+                .check_one_column(make, &expected);
         }
+    }
+}
+
+/// Products have factors of 2, 4, 1/2 for gates, 1/2, 2, 1/4 for ups and 3, 1, 2 for downs. Biases are not multiplied.
+pub fn experts_scale_products(make: Make<'_>) {
+    let identity = Activation::Identity.into();
+    for (network, has_biases, weighs_inputs, expected) in [
+        (Network::Gated(identity), false, false, [0.25 * 6.0 + 0.75 * 50.0, 2.0 * 8.0 * 40.0]),
+        (Network::Gated(identity), false, true, [6.0 * 0.0625 + 50.0 * 0.5625, 2.0 * 8.0 * 40.0]),
+        (
+            Network::Gated(identity),
+            true,
+            false,
+            [0.25 * (6.0 * 3.0 * 3.5 + 5.0) + 0.75 * (4.0 * 1.5 * 30.0 + 7.0), 2.0 * 9.0 * 44.0 + 6.0],
+        ),
+        (
+            Network::Plain(Activation::ReluSquared),
+            true,
+            false,
+            [0.25 * (6.0 * 12.25 + 5.0) + 0.75 * (4.0 * 900.0 + 7.0), 2.0 * 44.0 * 44.0 + 6.0],
+        ),
+    ] {
+        let mixture = Mixture { network, has_biases, weighs_inputs, has_scales: true };
+        mixture.check_one_column(make, &expected);
     }
 }
 
@@ -165,7 +190,7 @@ pub fn experts_without_gates(make: Make<'_>) {
         (true, true, [square(3.25) + 5.0 + square(80.0) + 7.0, square(24.0) + 6.0]),
     ] {
         let network = Network::Plain(Activation::ReluSquared);
-        Mixture { network, has_biases, weighs_inputs }.check_one_column(make, &expected);
+        Mixture { network, has_biases, weighs_inputs, has_scales: false }.check_one_column(make, &expected);
     }
 }
 
@@ -173,7 +198,8 @@ pub fn experts_without_gates(make: Make<'_>) {
 pub fn experts_limit_gates_and_ups(make: Make<'_>) {
     let network = Network::Fused(Glu { act: Activation::Identity, limit: Some(1.5) });
     let expected = [0.25 * 2.0 * 2.0 + 0.75 * 2.0 * 2.5, 2.0 * 1.5 * 2.5];
-    Mixture { network, has_biases: false, weighs_inputs: false }.check_one_column(make, &expected);
+    Mixture { network, has_biases: false, weighs_inputs: false, has_scales: false }
+        .check_one_column(make, &expected);
 }
 
 /// The network of an expert.
@@ -192,6 +218,8 @@ struct Mixture {
     network: Network,
     has_biases: bool,
     weighs_inputs: bool,
+    /// Products have factors.
+    has_scales: bool,
 }
 
 impl Mixture {
@@ -208,6 +236,9 @@ impl Mixture {
                 "up" => &[1.0, 10.0, 100.0],
                 "gate_up" => &[1.0, 1.0, 1.0, 10.0, 1.0, 100.0],
                 "down" => &[2.0; 3],
+                "gate.scale" => return net.matrix(name, 1, &[2.0, 4.0, 0.5]),
+                "up.scale" => return net.matrix(name, 1, &[0.5, 2.0, 0.25]),
+                "down.scale" => return net.matrix(name, 1, &[3.0, 1.0, 2.0]),
                 "gate.bias" => return net.matrix(name, 3, &[1.0; 3]),
                 "up.bias" => return net.matrix(name, 3, &[3.0, 4.0, 5.0]),
                 _ => return net.matrix(name, 3, &[5.0, 6.0, 7.0]),
@@ -226,9 +257,11 @@ impl Mixture {
         routes: ValueId,
         weight: &dyn Fn(&mut Net, &'static str) -> WeightId,
     ) -> ValueId {
-        let Mixture { network, has_biases, weighs_inputs } = self;
+        let Mixture { network, has_biases, weighs_inputs, has_scales } = self;
+        let scale = |net: &mut Net, name| has_scales.then(|| weight(net, name));
         let gated = |net: &mut Net, weights, glu| Hidden::Gated {
             weights,
+            scales: ["gate.scale", "up.scale"].map(|name| scale(net, name)),
             biases: has_biases.then(|| ["gate.bias", "up.bias"].map(|name| weight(net, name))),
             glu,
             is_fused: matches!(network, Network::Fused(_)),
@@ -244,12 +277,14 @@ impl Mixture {
             }
             Network::Plain(act) => Hidden::Plain {
                 weight: weight(net, "up"),
+                scale: scale(net, "up.scale"),
                 bias: has_biases.then(|| weight(net, "up.bias")),
                 act,
             },
         };
         let (down, bias) = (weight(net, "down"), has_biases.then(|| weight(net, "down.bias")));
-        net.graph.op("y", Op::Experts { x, routes, hidden, down, bias, weighs_inputs })
+        let scale = scale(net, "down.scale");
+        net.graph.op("y", Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs })
     }
 }
 
@@ -316,8 +351,10 @@ pub fn experts_with_all_options(make: Make<'_>, oracle: Make<'_>) {
             (Plain(Activation::GeluTanh), true, false),
             (Plain(Activation::Silu), true, true),
         ] {
-            let mixture = Mixture { network, has_biases, weighs_inputs };
-            mix(make, oracle, format, sizes, used, mixture, true);
+            for has_scales in [false, true] {
+                let mixture = Mixture { network, has_biases, weighs_inputs, has_scales };
+                mix(make, oracle, format, sizes, used, mixture, true);
+            }
         }
     }
 }
@@ -332,7 +369,7 @@ fn experts(
     act: Activation,
 ) {
     for network in [Network::Gated(act.into()), Network::Plain(act)] {
-        let mixture = Mixture { network, has_biases: false, weighs_inputs: false };
+        let mixture = Mixture { network, has_biases: false, weighs_inputs: false, has_scales: false };
         mix(make, oracle, format, sizes, used, mixture, false);
     }
 }
@@ -366,6 +403,9 @@ fn mix(
                 "gate" | "up" => (count, inner, cols),
                 "gate_up" => (2 * count, inner, cols),
                 "down" => (count, cols, inner),
+                "gate.scale" | "up.scale" | "down.scale" => {
+                    return net.matrix(name, 1, &normal(SEED, name, count));
+                }
                 "down.bias" => return net.matrix(name, count, &normal(SEED, name, count * cols)),
                 _ => return net.matrix(name, count, &normal(SEED, name, count * inner)),
             };
