@@ -23,7 +23,7 @@ pub(crate) struct Lines(Map);
 impl Lines {
     /// `len` zeroed lines, committed by the system on first touch.
     pub(crate) fn new(len: usize) -> std::io::Result<Lines> {
-        let map = Map::map_anon(len.max(1) * BYTES)?;
+        let map = Map::map_anon(len.max(1).saturating_mul(BYTES))?;
         Ok(Lines(map))
     }
 

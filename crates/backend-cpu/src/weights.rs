@@ -1,12 +1,14 @@
 //! A model's weights in the layout the kernels read: matrices in strips, vectors in f32.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use backend::{BoundModel, Error, Memory, MemoryKind, Remedy, Weight};
 use graph::{Role, WeightId};
 use quant::Format;
 
 use crate::kernels::{Kernels, Linear};
+use crate::lanes::BYTES;
+use crate::memory::Lines;
 use crate::packed::Packed;
 use crate::packed::activations::Form;
 use crate::pool::Pool;
@@ -54,33 +56,23 @@ impl Matrix {
         Matrix { weight, tensor, linear, is_copied, is_table, packed }
     }
 
-    /// Packs the weight unless it is packed or stays in the file.
-    fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
-        if self.packed.get().is_some() {
-            return Ok(());
-        }
-        let Weight { count, rows, cols, ref bytes, .. } = self.weight;
-        let packed =
-            (self.linear.pack)(pool, bytes, [count, rows, cols]).map_err(|_| Error::OutOfMemory {
-                what: PACKED_WEIGHTS,
-                bytes: self.bytes(),
-                memory: MemoryKind::Host,
-                remedy: Remedy::LeaveWeightsInFile,
-            })?;
-        self.packed.get_or_init(|| packed);
-        Ok(())
-    }
-
     /// Whether the file's bytes are unused once it is packed.
     fn replaces_file_bytes(&self) -> bool {
         self.is_copied && !self.is_table
     }
 
-    /// Bytes of the packed copy.
-    fn bytes(&self) -> u64 {
-        let matrix = (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64;
-        matrix.saturating_mul(self.weight.count as u64)
+    fn shape(&self) -> [usize; 3] {
+        [self.weight.count, self.weight.rows, self.weight.cols]
     }
+
+    /// Cache lines of the packed copy.
+    fn lines(&self) -> usize {
+        self.linear.lines(self.shape())
+    }
+}
+
+fn bytes_of(lines: usize) -> u64 {
+    (lines as u64).saturating_mul(BYTES as u64)
 }
 
 impl ModelWeights {
@@ -114,21 +106,44 @@ impl ModelWeights {
         &self.vectors[id.index()]
     }
 
+    /// Packs all remaining weights.
     pub(crate) fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
-        self.matrices.iter().flatten().try_for_each(|matrix| matrix.pack(pool))
+        if self.matrices.iter().flatten().all(|matrix| matrix.packed.get().is_some()) {
+            return Ok(());
+        }
+        self.prepare(pool, &mut |_| {})
     }
 
-    /// Packs all remaining weights in file order, for sequential reads. Calls `copied` with the name of each tensor whose
-    /// file bytes are no longer needed.
+    /// Packs all remaining weights in file order, for sequential reads, into one allocation, because each would begin and end
+    /// within a large page. Calls `copied` with the name of each tensor whose file bytes are no longer needed.
     pub(crate) fn prepare(&self, pool: &mut Pool, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let mut matrices: Vec<&Matrix> = self.matrices.iter().flatten().collect();
         matrices.sort_by_key(|matrix| matrix.weight.bytes.as_ptr());
+        let is_left = |matrix: &&&Matrix| matrix.packed.get().is_none();
+        let left: Vec<&Matrix> = matrices.iter().filter(is_left).copied().collect();
+        let len = left.iter().map(|matrix| matrix.lines()).fold(0, usize::saturating_add);
+        let mut lines = Lines::large(len).map_err(|_| Error::OutOfMemory {
+            what: PACKED_WEIGHTS,
+            bytes: bytes_of(len),
+            memory: MemoryKind::Host,
+            remedy: Remedy::LeaveWeightsInFile,
+        })?;
+        let mut rest = lines.all_mut();
         // Parts of one tensor are adjacent.
         for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {
-            parts.iter().try_for_each(|matrix| matrix.pack(pool))?;
+            for matrix in parts.iter().filter(is_left) {
+                let to = rest.split_off_mut(..matrix.lines()).expect("the sum of all");
+                (matrix.linear.pack)(pool, &matrix.weight.bytes, matrix.shape(), to);
+            }
             if parts.iter().all(|matrix| matrix.replaces_file_bytes()) {
                 copied(&parts[0].tensor);
             }
+        }
+        let (lines, mut first) = (Arc::new(lines), 0);
+        for matrix in left {
+            let strip = (matrix.linear.strip)(matrix.weight.cols);
+            matrix.packed.get_or_init(|| Packed::all(&lines, first, strip, matrix.shape()));
+            first += matrix.lines();
         }
         Ok(())
     }
@@ -140,7 +155,7 @@ impl ModelWeights {
         let replaced: u64 = replaced.map(|matrix| matrix.weight.bytes.len() as u64).sum();
         Memory {
             weights_mapped: self.bytes - replaced,
-            weights_owned: copies().map(Matrix::bytes).sum(),
+            weights_owned: copies().map(|matrix| bytes_of(matrix.lines())).fold(0, u64::saturating_add),
             ..Memory::default()
         }
     }

@@ -18,12 +18,15 @@ use quant::*;
 use crate::attention::Attend;
 use crate::kv::{Kv, Packed as PackedKv, Store, Write};
 use crate::lanes::scalar::Scalar;
-use crate::lanes::{self, Lanes, WithSimd};
-use crate::packed::activations::{Activations, Form, pack};
+use crate::lanes::{self, LANES, Lanes, WithSimd};
+use crate::memory::Line;
+#[cfg(test)]
+use crate::memory::Lines;
+use crate::packed::activations::{self, Activations, Form};
 use crate::packed::floats::{self, Float};
 use crate::packed::gemv::multiply;
 use crate::packed::layout::Layout;
-use crate::packed::{Packed, scaled};
+use crate::packed::{self, Packed, scaled};
 use crate::pool::{Pool, Tile};
 use crate::recurrent::{Convolve, LinearHead};
 pub(crate) use route::{Ranking, route};
@@ -94,19 +97,40 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     found.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
 }
 
-/// Packs a weight: its bytes and its shape `[count, rows, cols]`.
-type PackWeight = fn(&mut Pool, &[u8], [usize; 3]) -> std::io::Result<Vec<Packed>>;
+/// Packs a weight: its bytes, its shape `[count, rows, cols]` and as many lines as [`Linear::lines`] says.
+type PackWeight = fn(&mut Pool, &[u8], [usize; 3], &mut [Line]);
 
 /// GEMV and GEMM with weights of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
     /// The activation layout it needs.
     pub(crate) form: Form,
-    /// Packed bytes of a matrix, by rows and columns.
-    pub(crate) bytes: fn(usize, usize) -> usize,
+    /// Cache lines of a packed strip, by columns.
+    pub(crate) strip: fn(usize) -> usize,
     pub(crate) pack: PackWeight,
     /// Computes a tile of `x * weight^T`: whole strips, except for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
+}
+
+impl Linear {
+    /// Cache lines of a packed weight of shape `[count, rows, cols]`.
+    pub(crate) fn lines(&self, [count, rows, cols]: [usize; 3]) -> usize {
+        let matrix = rows.div_ceil(LANES).saturating_mul((self.strip)(cols));
+        count.saturating_mul(matrix)
+    }
+
+    /// A weight of shape `[count, rows, cols]`, packed into memory of its own.
+    #[cfg(test)]
+    pub(crate) fn packed(
+        &self,
+        pool: &mut Pool,
+        bytes: &[u8],
+        shape: [usize; 3],
+    ) -> std::io::Result<Vec<Packed>> {
+        let mut lines = Lines::large(self.lines(shape))?;
+        (self.pack)(pool, bytes, shape, &mut lines.all_mut()[..self.lines(shape)]);
+        Ok(Packed::all(&lines.into(), 0, (self.strip)(shape[2]), shape))
+    }
 }
 
 /// Norms a group: kind, `y`, `x`, weight if any, eps; see [`elementwise::norm`].
@@ -217,8 +241,8 @@ fn linear<L: Lanes>(format: Format) -> Linear {
 fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Q8(scaled::<B, G>()),
-        bytes: Packed::bytes::<B, G>,
-        pack: |pool, bytes, shape| Packed::new::<L, B, G>(lanes(), pool, bytes, shape),
+        strip: packed::strip_lines::<B, G>,
+        pack: |pool, bytes, shape, to| packed::pack::<L, B, G>(lanes(), pool, bytes, shape, to),
         multiply: |weight, x, tile| {
             lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
         },
@@ -228,8 +252,8 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
 fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
         form: Form::F32,
-        bytes: Packed::bytes_of_floats::<F>,
-        pack: |pool, bytes, shape| Packed::floats::<L, F>(lanes(), pool, bytes, shape),
+        strip: floats::lines_of::<F>,
+        pack: |pool, bytes, shape, to| floats::pack::<L, F>(lanes(), pool, bytes, shape, to),
         multiply: |weight, x, tile| {
             lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });
         },
@@ -280,7 +304,7 @@ struct PackRows<'a> {
 impl WithSimd for PackRows<'_> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, lanes: L) {
-        pack(lanes, self.x, self.rows, self.tile, self.form, self.words);
+        activations::pack(lanes, self.x, self.rows, self.tile, self.form, self.words);
     }
 }
 

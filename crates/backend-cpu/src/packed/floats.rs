@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::activations::{Activations, panels};
 use super::gemv::GEMV_MAX_ROWS;
 use super::sums::{groups, load, store, strips};
-use super::{Packed, Scratch, Strips};
+use super::{Packed, Scratch, Strips, pack_strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
 use crate::memory::Line;
 use crate::pool::{Pool, Tile};
@@ -60,30 +60,26 @@ impl Float for Bf16Le {
 }
 
 /// Cache lines per strip of `cols` columns.
-fn lines_of<F: Float>(cols: usize) -> usize {
+pub(crate) const fn lines_of<F: Float>(cols: usize) -> usize {
     (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
 }
 
+/// Packs a weight of shape `[count, rows, cols]` to `to`.
+pub(crate) fn pack<L: Lanes, F: Float>(
+    lanes: L,
+    pool: &mut Pool,
+    bytes: &[u8],
+    shape: [usize; 3],
+    to: &mut [Line],
+) {
+    let cols = shape[2];
+    pack_strips(pool, bytes, shape, to, |bytes, s, to| {
+        let matrix = F::slice(bytes);
+        lanes.run(PackFloats { matrix, len: cols, s, cols: 0..cols, to });
+    });
+}
+
 impl Packed {
-    /// Packed bytes of a `rows` × `cols` matrix.
-    pub(crate) fn bytes_of_floats<F: Float>(rows: usize, cols: usize) -> usize {
-        rows.div_ceil(LANES) * lines_of::<F>(cols) * BYTES
-    }
-
-    /// Packs a weight of shape `[count, rows, cols]`.
-    pub(crate) fn floats<L: Lanes, F: Float>(
-        lanes: L,
-        pool: &mut Pool,
-        bytes: &[u8],
-        shape: [usize; 3],
-    ) -> std::io::Result<Vec<Packed>> {
-        let cols = shape[2];
-        Packed::pack_strips(pool, bytes, shape, (lines_of::<F>(cols), 0), |bytes, s, to| {
-            let matrix = F::slice(bytes);
-            lanes.run(PackFloats { matrix, len: cols, s, cols: 0..cols, to });
-        })
-    }
-
     /// Columns `cols` of strip `s`; packs them to `scratch` if the matrix is not packed.
     #[inline(always)]
     pub(super) fn values<'a, L: Lanes, F: Float>(

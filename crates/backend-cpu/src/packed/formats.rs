@@ -43,7 +43,7 @@ fn store_f16_pairs<L: Lanes>(lanes: L, out: &mut [u8], vector: L::Bytes) {
 
 /// Packs 32 sequential bits per row into a 1-bit plane.
 #[inline(always)]
-fn pack_bits(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
+fn pack_bits(out: &mut [u8; BYTES], rows: [[u8; 4]; LANES]) {
     let mut words = [0; LANES];
     for r in 0..LANES {
         words[r] = u32::from_le_bytes(rows[r]);
@@ -59,7 +59,7 @@ fn pack_bits(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
         }
     }
     for r in 0..LANES {
-        out[0].as_chunks_mut().0[r] = bits[r].to_le_bytes();
+        out.as_chunks_mut().0[r] = bits[r].to_le_bytes();
     }
 }
 
@@ -104,7 +104,7 @@ macro_rules! simple {
 
             $(#[inline(always)]
             fn pack_high<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-                pack_bits(out, of_each!(rows, row => row.$qh));
+                pack_bits(&mut out[Self::LOW as usize], of_each!(rows, row => row.$qh));
             })?
 
             #[inline(always)]

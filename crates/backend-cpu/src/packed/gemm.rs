@@ -12,7 +12,7 @@ use bytemuck::Zeroable;
 use super::activations::{Activations, Q8Layout, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, groups, load, store};
-use super::{Packed, Scratch, scaled};
+use super::{Packed, Scratch, parts, runs, scaled};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
 use crate::pool::Tile;
 
@@ -36,8 +36,8 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    // Slabs of equal size, whole blocks.
-    let width = weight.cols.div_ceil(weight.cols.div_ceil(COLS)).next_multiple_of(32 * G);
+    // Slabs of equal size, whole runs.
+    let width = weight.cols.div_ceil(weight.cols.div_ceil(COLS)).next_multiple_of(32 * G * B::RUN);
     let mut slabs = SCRATCH.take();
     let strips: Vec<Range<usize>> = groups::<L>(tile).collect();
     for strips in strips.chunks(SLABS) {
@@ -78,30 +78,32 @@ impl Slab {
         self.out = out;
     }
 
-    /// Unpacks columns `cols` of strip `s` as strip `at` of the slab.
+    /// Unpacks columns `cols` of strip `s` as strip `strip` of the slab.
     #[inline(always)]
     fn unpack<L: Lanes, B: Layout<G>, const G: usize>(
         &mut self,
         lanes: L,
         weight: &Packed,
         s: usize,
-        at: usize,
+        strip: usize,
         cols: Range<usize>,
     ) {
         let (groups, steps) = (B::Kind::GROUPS * B::BLOCKS, 8 * G);
         let blocks = cols.start / (32 * G)..cols.end / (32 * G);
-        let (count, mut scratch) = (blocks.len(), Scratch::take());
-        let (headers, planes) = weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch);
+        let (mut place, mut scratch) = (0, Scratch::take());
         let mut factors = Factors::ZERO;
-        for place in 0..count {
-            B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
-            let planes = &planes[place * B::PLANES..][..B::PLANES];
-            for (step, to) in self.steps[place * steps..][..steps].iter_mut().enumerate() {
-                lanes.store_u8(B::step(lanes, planes, step), &mut to.0[at]);
-            }
-            for g in 0..groups {
-                self.scales[place * groups + g].0[at] = factors.scales[g];
-                self.mins[place * groups + g].0[at] = factors.mins[g];
+        for run in runs::<B, G>(weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch)) {
+            let (header, planes) = parts::<B, G>(run);
+            for (at, planes) in planes.chunks_exact(B::PLANES).enumerate() {
+                B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], &mut factors);
+                for (step, to) in self.steps[place * steps..][..steps].iter_mut().enumerate() {
+                    lanes.store_u8(B::step(lanes, planes, step), &mut to.0[strip]);
+                }
+                for g in 0..groups {
+                    self.scales[place * groups + g].0[strip] = factors.scales[g];
+                    self.mins[place * groups + g].0[strip] = factors.mins[g];
+                }
+                place += 1;
             }
         }
     }

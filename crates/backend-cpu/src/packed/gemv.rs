@@ -10,16 +10,25 @@ use std::ops::Range;
 use super::activations::{Activations, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, store, strips};
-use super::{Packed, Scratch, gemm, scaled};
-use crate::lanes::{BYTES, Lanes};
+use super::{Packed, Scratch, gemm, parts, runs, scaled};
+use crate::lanes::{BYTES, Lanes, STREAMS_WELL};
 use crate::pool::Tile;
 
 /// Maximum activation rows of the GEMV path.
 pub(crate) const GEMV_MAX_ROWS: usize = 8;
 
-/// Prefetch distances in cache lines: into L2, because the hardware prefetcher alone reaches only two thirds of the memory
-/// bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
+/// Prefetch distances in cache lines: into L2, because Intel's hardware prefetchers alone reach only two thirds of the
+/// memory bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
 const PREFETCH_LINES: [usize; 2] = [128, 48];
+
+/// Prefetches what follows `lines` at these distances.
+#[inline(always)]
+fn prefetch_lines(lanes: impl Lanes, lines: &[[u8; BYTES]]) {
+    for line in lines {
+        lanes.prefetch(std::ptr::from_ref(line).wrapping_add(PREFETCH_LINES[0]).cast());
+        lanes.prefetch_near(std::ptr::from_ref(line).wrapping_add(PREFETCH_LINES[1]).cast());
+    }
+}
 
 /// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
 #[inline(always)]
@@ -54,6 +63,7 @@ struct PackedBlock<'a, B, const G: usize> {
     planes: &'a [[u8; BYTES]],
     factors: &'a Factors,
     first: usize,
+    prefetch: bool,
     format: PhantomData<B>,
 }
 
@@ -121,14 +131,11 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
         let group = self.first + group;
-        let (lines, first) = if B::Kind::GROUP < 32 {
-            if group.is_multiple_of(2) { (B::PLANES / G, group / 2) } else { (0, 0) }
-        } else {
-            (B::PLANES / G * B::Kind::GROUP / 32, group)
-        };
-        for line in first * lines..(first + 1) * lines {
-            lanes.prefetch(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[0]).cast());
-            lanes.prefetch_near(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[1]).cast());
+        let unroll = B::Kind::UNROLL;
+        if self.prefetch && group.is_multiple_of(unroll) {
+            // Per 32 values, whole vectors.
+            let vectors = unroll * B::Kind::GROUP / 32 * B::VECTORS;
+            prefetch_lines(lanes, &self.planes[group / unroll * vectors..][..vectors]);
         }
         [(lanes.load_f32(&self.factors.scales[group]), lanes.load_f32(&self.factors.mins[group]))]
     }
@@ -138,23 +145,30 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
 #[inline(always)]
 fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     lanes: L,
-    (headers, planes): (&[u8], &[[u8; BYTES]]),
+    strip: &[[u8; BYTES]],
     out: &Range<usize>,
     x: Activations<'_>,
     rows: Range<usize>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let cols = x.cols;
-    let x = x.panel(&rows, 0..cols, scaled::<B, G>());
+    let x = x.panel(&rows, 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
-    let mut factors = Factors::ZERO;
-    for b in 0..cols / (32 * G) {
-        B::factors_of(lanes, &headers[b * B::FACTORS..][..B::FACTORS], &mut factors);
-        let planes = &planes[b * B::PLANES..][..B::PLANES];
-        for part in 0..B::BLOCKS {
-            let first = part * B::Kind::GROUPS;
-            let source = PackedBlock::<B, G> { planes, factors: &factors, first, format: PhantomData };
-            block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b * B::BLOCKS + part);
+    let (mut factors, mut b) = (Factors::ZERO, 0);
+    let prefetch = !*STREAMS_WELL;
+    for run in runs::<B, G>(strip) {
+        let (header, planes) = parts::<B, G>(run);
+        if prefetch {
+            prefetch_lines(lanes, &run[..B::HEADER]);
+        }
+        for (at, planes) in planes.chunks_exact(B::PLANES).enumerate() {
+            B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], &mut factors);
+            for part in 0..B::BLOCKS {
+                let first = part * B::Kind::GROUPS;
+                let source =
+                    PackedBlock::<B, G> { planes, factors: &factors, first, prefetch, format: PhantomData };
+                block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
+                b += 1;
+            }
         }
     }
     store(lanes, sums, rows.start, tile, std::array::from_ref(out));

@@ -3,7 +3,8 @@
 //! A *step* is one 64-byte vector with four values of each of the 16 rows: byte `4r + j` is value `4s + j` of row `r`.
 //! Steps hold unsigned quants: the format's value plus a constant zero point. Their low bits and, for formats of 3, 5 or
 //! 6 bits, their high bits are stored in separate *planes*. A vector of a `b`-bit plane holds `8 / b` steps, the first in
-//! the lowest bits; of a 3-bit plane, three vectors hold eight steps ([`three_bits`]). Scales and minimums are the file's, interleaved by row.
+//! the lowest bits; of a 3-bit plane, three vectors hold eight steps ([`three_bits`]). The planes of 32 values lie side by
+//! side. Scales and minimums are the file's, interleaved by row.
 
 use quant::*;
 
@@ -105,20 +106,31 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         Some(table) => largest(table),
     };
 
-    /// Vectors per block, both planes.
-    const PLANES: usize = G * 8 * (Self::LOW + Self::HIGH) as usize / 8;
+    /// Vectors per 32 values, both planes.
+    const VECTORS: usize = (Self::LOW + Self::HIGH) as usize;
+
+    /// Vectors per block.
+    const PLANES: usize = G * Self::VECTORS;
+
+    /// Blocks per *run*. Their scales and minimums fill whole vectors, which precede their planes.
+    const RUN: usize = match Self::FACTORS.trailing_zeros() {
+        6.. => 1,
+        bits => BYTES >> bits,
+    };
+
+    /// Vectors of a run's scales and minimums.
+    const HEADER: usize = Self::RUN * Self::FACTORS / BYTES;
 
     /// Packs the planes of 16 rows. The file's quants are unsigned, or signed where the zero point is 128.
     #[inline(always)]
     fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-        let (low, high) = out.split_at_mut(G * Self::LOW as usize);
         match Self::LOW {
-            2 => plane::<L, Self, G, 2, false>(lanes, rows, low),
-            4 => plane::<L, Self, G, 4, false>(lanes, rows, low),
-            8 => plane::<L, Self, G, 8, false>(lanes, rows, low),
+            2 => plane::<L, Self, G, 2, false>(lanes, rows, out),
+            4 => plane::<L, Self, G, 4, false>(lanes, rows, out),
+            8 => plane::<L, Self, G, 8, false>(lanes, rows, out),
             bits => unreachable!("a low plane of {bits} bits"),
         }
-        Self::pack_high(lanes, rows, high);
+        Self::pack_high(lanes, rows, out);
     }
 
     /// Packs the high plane, if the format has one.
@@ -135,6 +147,7 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     /// Unpacks step `step` of a block.
     #[inline(always)]
     fn step<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
+        let (planes, step) = (&planes[step / 8 * Self::VECTORS..][..Self::VECTORS], step % 8);
         let mut values = if Self::LOW == 3 {
             three_bits(lanes, planes, step)
         } else {
@@ -144,7 +157,7 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         };
         if Self::HIGH > 0 {
             let (vector, shift) = place(step, Self::HIGH);
-            let high = lanes.load_u8(&planes[G * Self::LOW as usize + vector]);
+            let high = lanes.load_u8(&planes[Self::LOW as usize + vector]);
             let down = shift as i32 - Self::LOW as i32;
             values = lanes.or(values, lanes.bits(high, down, mask(Self::HIGH) << Self::LOW));
         }
@@ -184,11 +197,10 @@ pub(crate) fn pack_codes<L: Lanes, B: Layout<G>, const G: usize>(
     }
 }
 
-/// Step `step` of a 3-bit plane. Each of three vectors holds two of the first six steps in its low six bits. The first two
+/// Step `step` of the three vectors of 32 values. Each holds two of the first six steps in its low six bits. The first two
 /// hold the low two bits of the other two steps above them, the third their top bits.
 #[inline(always)]
-fn three_bits<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
-    let (vectors, step) = (&planes[step / 8 * 3..][..3], step % 8);
+fn three_bits<L: Lanes>(lanes: L, vectors: &[[u8; BYTES]], step: usize) -> L::Bytes {
     let Some(last) = step.checked_sub(6) else {
         return lanes.bits(lanes.load_u8(&vectors[step / 2]), (step % 2 * 3) as i32, 7);
     };
@@ -225,7 +237,7 @@ fn pack_steps<L: Lanes>(lanes: L, steps: &[L::Bytes; 8], out: &mut [[u8; BYTES]]
 /// Packs a plane of `BITS` bits per quant.
 ///
 /// `n = 8 / BITS` neighbouring words of a run hold `n` steps in their lowest bits, the next `n` steps in the next bits, and
-/// so on. A vector of the plane joins the same bits of all `n` words.
+/// so on. A vector of the plane joins the same bits of all `n` words. `out` holds both planes.
 #[inline(always)]
 fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIGH: bool>(
     lanes: L,
@@ -236,7 +248,7 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
     // Reads 4 vectors at a time, or 8 where one vector of the plane needs 8.
     let many = if n == 8 { 2 } else { 1 };
     let mut words = [lanes.load_u8(&[0; BYTES]); 8];
-    for first in (0..out.len() / 4).step_by(run) {
+    for first in (0..G * BITS / 4).step_by(run) {
         for at in (0..run).step_by(many) {
             for i in 0..many {
                 let mut parts = [&[0; 16]; LANES];
@@ -250,7 +262,7 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
                 }
             }
             for place in 0..n {
-                let to = &mut out[4 * first + place * (4 * run / n) + 4 * at / n..][..4 * many / n];
+                let to = 4 * first + place * (4 * run / n) + 4 * at / n;
                 for v in 0..4 * many / n {
                     let (mask, shift) = (mask(BITS as u32), (place * BITS) as i32);
                     let mut vector = lanes.bits(words[v * n], shift, mask);
@@ -261,7 +273,10 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
                     if B::Kind::SIGNED && B::TABLE.is_none() {
                         vector = lanes.flip(vector, B::ZERO);
                     }
-                    lanes.store_u8(vector, &mut to[v]);
+                    // The low plane comes first.
+                    let (unit, at) = ((to + v) / BITS, (to + v) % BITS);
+                    let at = if IS_HIGH { B::LOW as usize + at } else { at };
+                    lanes.store_u8(vector, &mut out[unit * B::VECTORS + at]);
                 }
             }
         }

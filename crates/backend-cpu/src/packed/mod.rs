@@ -1,7 +1,8 @@
 //! Weight matrices packed in strips of 16 rows, and the GEMV and GEMM kernels that read them.
 //!
-//! A strip stores the scales and minimums of its 16 rows, block by block, followed by their quants (`layout.rs`). It takes
-//! as many bytes per weight as the file. A GEMV thread reads two sequential streams.
+//! A strip is a sequence of runs: the scales and minimums of some blocks of its 16 rows, followed by their quants
+//! (`layout.rs`). It takes as many bytes per weight as the file, and a GEMV thread reads it from its first byte to its last:
+//! AMD's hardware prefetchers lose a third of the memory bandwidth if scales and quants are two streams.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
@@ -50,12 +51,12 @@ enum Strips {
 /// The packed strips of a matrix.
 #[derive(Debug)]
 struct PackedStrips {
+    /// Memory that all weights of a model share.
     lines: Arc<Lines>,
     /// The first cache line of the first strip.
     first: usize,
-    /// Cache lines per strip, and how many of them hold factors.
+    /// Cache lines per strip.
     strip: usize,
-    factors: usize,
 }
 
 impl PackedStrips {
@@ -65,56 +66,56 @@ impl PackedStrips {
     }
 }
 
-impl Packed {
-    /// Packs a weight of shape `[count, rows, cols]`; a row is whole blocks.
-    pub(crate) fn new<L: Lanes, B: Layout<G>, const G: usize>(
-        lanes: L,
-        pool: &mut Pool,
-        bytes: &[u8],
-        shape: [usize; 3],
-    ) -> std::io::Result<Vec<Packed>> {
-        let cols = shape[2];
-        let (blocks, factors, strip) = self::shape::<B, G>(cols);
-        Packed::pack_strips(pool, bytes, shape, (strip, factors), |bytes, s, to| {
-            let (headers, planes) = to.split_at_mut(factors);
-            let (headers, planes) = (bytemuck::cast_slice_mut(headers), bytemuck::cast_slice_mut(planes));
-            lanes.run(PackBlocks::<B, G> {
-                bytes,
-                cols,
-                s,
-                blocks: 0..blocks,
-                headers,
-                planes,
-                format: PhantomData,
-            });
-        })
-    }
+/// Packs a weight of shape `[count, rows, cols]` to `to`; a row is whole blocks.
+pub(crate) fn pack<L: Lanes, B: Layout<G>, const G: usize>(
+    lanes: L,
+    pool: &mut Pool,
+    bytes: &[u8],
+    shape: [usize; 3],
+    to: &mut [Line],
+) {
+    let cols = shape[2];
+    let blocks = cols / (32 * G);
+    pack_strips(pool, bytes, shape, to, |bytes, s, to| {
+        let (blocks, to) = (0..blocks, bytemuck::cast_slice_mut(to));
+        lanes.run(PackBlocks::<B, G> { bytes, cols, s, blocks, to, format: PhantomData });
+    });
+}
 
-    /// Packs a weight of shape `[count, rows, cols]` into strips of `strip` lines, of which `factors` hold factors. `pack`
-    /// gets a matrix's bytes, the strip's index and its destination.
-    fn pack_strips(
-        pool: &mut Pool,
-        bytes: &[u8],
+/// Packs a weight of shape `[count, rows, cols]` to `to`. `pack` gets a matrix's bytes, the strip's index and its
+/// destination.
+fn pack_strips(
+    pool: &mut Pool,
+    bytes: &[u8],
+    [count, rows, _]: [usize; 3],
+    to: &mut [Line],
+    pack: impl Fn(&[u8], usize, &mut [Line]) + Sync,
+) {
+    let (strips, matrix) = (rows.div_ceil(LANES), bytes.len() / count);
+    let strip = to.len() / (count * strips);
+    pool.tiles(to, strip, (1, strip), |mut tile| {
+        let row = tile.rows().start;
+        let (number, s) = (row / strips, row % strips);
+        pack(&bytes[number * matrix..][..matrix], s, tile.row(row));
+    });
+}
+
+/// Cache lines per strip of `cols` columns.
+pub(crate) const fn strip_lines<B: Layout<G>, const G: usize>(cols: usize) -> usize {
+    vectors::<B, G>(cols / (32 * G))
+}
+
+impl Packed {
+    /// The matrices of a weight of shape `[count, rows, cols]` whose strips of `strip` lines begin at line `first`.
+    pub(crate) fn all(
+        lines: &Arc<Lines>,
+        first: usize,
+        strip: usize,
         [count, rows, cols]: [usize; 3],
-        (strip, factors): (usize, usize),
-        pack: impl Fn(&[u8], usize, &mut [Line]) + Sync,
-    ) -> std::io::Result<Vec<Packed>> {
-        let strips = rows.div_ceil(LANES);
-        let len = count * strips * strip;
-        let mut lines = Lines::large(len)?;
-        let matrix = bytes.len() / count;
-        pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
-            let row = tile.rows().start;
-            let (number, s) = (row / strips, row % strips);
-            pack(&bytes[number * matrix..][..matrix], s, tile.row(row));
-        });
-        let lines = Arc::new(lines);
-        let packed = |number| {
-            let strips =
-                PackedStrips { lines: lines.clone(), first: number * strips * strip, strip, factors };
-            Packed { strips: Strips::Packed(strips), rows, cols }
-        };
-        Ok((0..count).map(packed).collect())
+    ) -> Vec<Packed> {
+        let matrix = rows.div_ceil(LANES) * strip;
+        let of = |number| PackedStrips { lines: lines.clone(), first: first + number * matrix, strip };
+        (0..count).map(|number| Packed { strips: Strips::Packed(of(number)), rows, cols }).collect()
     }
 
     /// A matrix that is packed strip by strip each time it is read.
@@ -131,11 +132,6 @@ impl Packed {
         self.rows
     }
 
-    /// Packed bytes of a `rows` × `cols` matrix.
-    pub(crate) fn bytes<B: Layout<G>, const G: usize>(rows: usize, cols: usize) -> usize {
-        rows.div_ceil(LANES) * shape::<B, G>(cols).2 * BYTES
-    }
-
     /// The rows of strip `s`, which are columns of the result.
     #[inline(always)]
     fn outputs_of(&self, s: usize) -> Range<usize> {
@@ -150,7 +146,7 @@ impl Packed {
         [first, second]
     }
 
-    /// Headers (factors) and planes of some blocks of strip `s`; packs them to `scratch` if the matrix is not packed.
+    /// Some blocks of strip `s`, from the first of a run on; packs them to `scratch` if the matrix is not packed.
     #[inline(always)]
     fn blocks<'a, L: Lanes, B: Layout<G>, const G: usize>(
         &'a self,
@@ -158,43 +154,31 @@ impl Packed {
         s: usize,
         blocks: Range<usize>,
         scratch: &'a mut Scratch,
-    ) -> (&'a [u8], &'a [[u8; BYTES]]) {
+    ) -> &'a [[u8; BYTES]] {
+        debug_assert!(blocks.start.is_multiple_of(B::RUN), "whole runs");
         match &self.strips {
             Strips::Packed(strips) => {
-                let (headers, planes) = strips.strip(s).split_at(strips.factors);
-                let (headers, planes) = (bytemuck::cast_slice(headers), bytemuck::cast_slice(planes));
-                let part = |size: usize| blocks.start * size..blocks.end * size;
-                (&headers[part(B::FACTORS)], &planes[part(B::PLANES)])
+                let strip = bytemuck::cast_slice(strips.strip(s));
+                &strip[vectors::<B, G>(blocks.start)..vectors::<B, G>(blocks.end)]
             }
             Strips::Mapped(bytes) => {
-                let (count, factors, len) = shape::<B, G>(blocks.len() * 32 * G);
-                let (headers, planes) = scratch.lines(len).split_at_mut(factors);
-                let headers = &mut bytemuck::cast_slice_mut(headers)[..count * B::FACTORS];
-                let planes = bytemuck::cast_slice_mut(planes);
-                lanes.run(PackBlocks::<B, G> {
-                    bytes,
-                    cols: self.cols,
-                    s,
-                    blocks,
-                    headers,
-                    planes,
-                    format: PhantomData,
-                });
-                (headers, planes)
+                let to = bytemuck::cast_slice_mut(scratch.lines(vectors::<B, G>(blocks.len())));
+                let (cols, format) = (self.cols, PhantomData);
+                lanes.run(PackBlocks::<B, G> { bytes, cols, s, blocks, to, format });
+                to
             }
             Strips::Quantised(..) => unreachable!("only F32 kernels read them"),
         }
     }
 }
 
-/// Packs headers and planes of some blocks of strip `s`. Missing rows become zeros.
+/// Packs some blocks of strip `s`, from the first of a run on. Missing rows become zeros.
 struct PackBlocks<'a, B, const G: usize> {
     bytes: &'a [u8],
     cols: usize,
     s: usize,
     blocks: Range<usize>,
-    headers: &'a mut [u8],
-    planes: &'a mut [[u8; BYTES]],
+    to: &'a mut [[u8; BYTES]],
     format: PhantomData<B>,
 }
 
@@ -219,17 +203,32 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
                     rows[r] = block;
                 }
             }
-            B::pack_factors(lanes, rows, &mut self.headers[place * B::FACTORS..][..B::FACTORS]);
-            B::pack_planes(lanes, rows, &mut self.planes[place * B::PLANES..][..B::PLANES]);
+            let run = place / B::RUN * (B::HEADER + B::RUN * B::PLANES);
+            let (header, planes) = self.to[run..].split_at_mut(B::HEADER);
+            let (header, at) = (header.as_flattened_mut(), place % B::RUN);
+            B::pack_factors(lanes, rows, &mut header[at * B::FACTORS..][..B::FACTORS]);
+            B::pack_planes(lanes, rows, &mut planes[at * B::PLANES..][..B::PLANES]);
         }
     }
 }
 
-/// Blocks, header lines and total lines of a strip of `cols` columns.
-fn shape<B: Layout<G>, const G: usize>(cols: usize) -> (usize, usize, usize) {
-    let blocks = cols / (32 * G);
-    let factors = (blocks * B::FACTORS).div_ceil(BYTES);
-    (blocks, factors, factors + blocks * B::PLANES)
+/// Vectors of the first `blocks` blocks of a strip.
+#[inline(always)]
+const fn vectors<B: Layout<G>, const G: usize>(blocks: usize) -> usize {
+    blocks.div_ceil(B::RUN) * B::HEADER + blocks * B::PLANES
+}
+
+/// The runs of [`Packed::blocks`]. The last one may be shorter.
+#[inline(always)]
+fn runs<B: Layout<G>, const G: usize>(blocks: &[[u8; BYTES]]) -> std::slice::Chunks<'_, [u8; BYTES]> {
+    blocks.chunks(B::HEADER + B::RUN * B::PLANES)
+}
+
+/// Scales and minimums of the blocks of a run, [`Layout::FACTORS`] bytes each, and their planes.
+#[inline(always)]
+fn parts<B: Layout<G>, const G: usize>(run: &[[u8; BYTES]]) -> (&[u8], &[[u8; BYTES]]) {
+    let (header, planes) = run.split_at(B::HEADER);
+    (header.as_flattened(), planes)
 }
 
 /// The activation layout that weights of a quantised format need.
@@ -257,7 +256,7 @@ mod tests {
     /// `x` times a weight of `format`; checks that packed and mapped weights give the same bits.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
-        let weight = &(linear.pack)(&mut pool, weights, [1, N, COLS]).expect("enough memory")[0];
+        let weight = &linear.packed(&mut pool, weights, [1, N, COLS]).expect("enough memory")[0];
         let mut words = vec![0; rows * linear.form.words(COLS)];
         (kernels.pack)(x, rows, tile, linear.form, &mut words);
         let x = Activations { words: &words, rows, cols: COLS, tile };

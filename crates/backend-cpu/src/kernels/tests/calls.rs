@@ -75,7 +75,7 @@ impl Calls {
         let mut pool = Pool::new(1);
         self.label(format_args!("packing of {format} [{n}, {cols}]"));
         let side = if let Side::End(_) = self.side { Side::End(0) } else { Side::Start(0) };
-        let packed = guard::at(side, || (linear.pack)(&mut pool, &bytes, [1, n, cols]));
+        let packed = guard::at(side, || linear.packed(&mut pool, &bytes, [1, n, cols]));
         let packed = packed.expect("enough memory").pop().expect("one matrix");
         let mut product = |weight: Packed, how: &str| {
             let mut y = self.zeroed(rows * n);

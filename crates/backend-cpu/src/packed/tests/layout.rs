@@ -1,15 +1,17 @@
 //! Tests: packed strips against blocks unpacked value by value.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use quant::*;
 use zerocopy::FromBytes;
 
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{BYTES, LANES, Lanes, WithSimd};
-use crate::packed::floats::Float;
+use crate::memory::{Line, Lines};
+use crate::packed::floats::{self, Float};
 use crate::packed::layout::{Factors, Kind, Layout};
-use crate::packed::{Packed, Scratch};
+use crate::packed::{Packed, Scratch, pack, strip_lines};
 use crate::pool::Pool;
 
 /// (rows, blocks), with whole and partial strips.
@@ -34,16 +36,17 @@ fn each(check: impl WithSimd + Copy) {
 
 /// Value `value` of row `r` plus the zero point: byte `4r + j` of a plane's vector belongs to value `4s + j` of row `r`.
 fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value: usize) -> u8 {
-    let (low, high) = planes.split_at(G * B::LOW as usize);
+    let of_32 = planes.len() / G;
+    let (low, high) = planes[value / 32 * of_32..][..of_32].split_at(B::LOW as usize);
     let bits = |plane: &[[u8; BYTES]], bits: u32| {
-        let (step, steps) = (value / 4, 8 / bits as usize);
+        let (step, steps) = (value % 32 / 4, 8 / bits as usize);
         let shift = step % steps * bits as usize;
         u32::from(plane[step / steps][4 * r + value % 4]) >> shift & ((1 << bits) - 1)
     };
     let high = if B::HIGH > 0 { bits(high, B::HIGH) << B::LOW } else { 0 };
     let three_bits = || {
-        let (unit, step) = (&low[value / 32 * 3..][..3], value / 4 % 8);
-        let byte = |vector: usize| u32::from(unit[vector][4 * r + value % 4]);
+        let step = value % 32 / 4;
+        let byte = |vector: usize| u32::from(low[vector][4 * r + value % 4]);
         if step < 6 {
             byte(step / 2) >> (step % 2 * 3) & 7
         } else {
@@ -54,6 +57,22 @@ fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value:
     let code = (low | high) as u8;
     // Two codes of a table may stand for the same number.
     B::TABLE.map_or(code, |table| table[usize::from(code)])
+}
+
+/// Scales and minimums of block `b`, and its planes. Runs end where scales and minimums fill whole vectors.
+fn parts_of<B: Layout<G>, const G: usize>(blocks: &[[u8; BYTES]], b: usize) -> (&[u8], &[[u8; BYTES]]) {
+    let run = (1..).find(|blocks| blocks * B::FACTORS % BYTES == 0).expect("64 do");
+    let (header, at) = (run * B::FACTORS / BYTES, b % run);
+    let (header, planes) = blocks[b / run * (header + run * B::PLANES)..].split_at(header);
+    (&header.as_flattened()[at * B::FACTORS..][..B::FACTORS], &planes[at * B::PLANES..][..B::PLANES])
+}
+
+/// The matrix that `pack` writes.
+fn in_memory(strip: usize, shape: [usize; 3], pack: impl FnOnce(&mut [Line])) -> Packed {
+    let len = shape[1].div_ceil(LANES) * strip;
+    let mut lines = Lines::large(len).expect("enough memory");
+    pack(&mut lines.all_mut()[..len]);
+    Packed::all(&Arc::new(lines), 0, strip, shape).pop().expect("one matrix")
 }
 
 /// Checks a quantised format.
@@ -75,29 +94,30 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
             let cols = 32 * G * blocks;
             let bytes = testkit::random_matrix(format, rows * cols, 0.1, 7);
             let matrix = <[B]>::ref_from_bytes(&bytes).expect("whole blocks");
-            let packed = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
-            let in_memory = &packed.expect("enough memory")[0];
+            let shape = [1, rows, cols];
+            let in_memory = in_memory(strip_lines::<B, G>(cols), shape, |to| {
+                pack::<L, B, G>(lanes, &mut Pool::new(1), &bytes, shape, to);
+            });
             let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
             // The scratch holds another strip at first.
             let mut scratch = Scratch::take();
             for s in (0..rows.div_ceil(LANES)).rev() {
-                for part in [0..blocks, blocks / 2..blocks, 0..blocks.div_ceil(2)] {
-                    let (headers, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
+                let half = blocks / 2 / B::RUN * B::RUN;
+                for part in [0..blocks, half..blocks, 0..half] {
                     let mut unused = Scratch::take();
-                    let same =
-                        (headers, packed) == in_memory.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
-                    assert!(
-                        same,
-                        "{format} [{rows}, {cols}], strip {s}, blocks {part:?}: differs from the packed strip"
-                    );
+                    let mapped = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
+                    let in_memory = in_memory.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
+                    assert_eq!(mapped.len(), in_memory.len(), "{format}, {part:?}");
                     for (place, b) in part.enumerate() {
                         let label = format!("{format} [{rows}, {cols}], strip {s}, block {b}");
+                        let [(factors_of, planes), in_memory] =
+                            [mapped, in_memory].map(|blocks| parts_of::<B, G>(blocks, place));
+                        assert!((factors_of, planes) == in_memory, "{label}: differs from the packed strip");
                         let of_row = |r| match s * LANES + r {
                             row if row < rows => &matrix[row * blocks + b],
                             _ => &nothing,
                         };
                         let of_rows: [&B; LANES] = std::array::from_fn(of_row);
-                        let planes = &packed[place * B::PLANES..][..B::PLANES];
                         for (r, block) in of_rows.iter().enumerate() {
                             for (value, q) in block.quants().as_flattened().iter().enumerate() {
                                 let expected = (i16::from(*q) + i16::from(B::ZERO)) as u8;
@@ -106,7 +126,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                             }
                         }
                         let mut factors = Factors::ZERO;
-                        B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
+                        B::factors_of(lanes, factors_of, &mut factors);
                         for (r, block) in of_rows.iter().enumerate() {
                             let (scales, mins) = block.factors(F16Le::to_f32);
                             let groups = B::Kind::GROUPS * B::BLOCKS;
@@ -144,8 +164,10 @@ impl<F: Float> WithSimd for Floats<F> {
             for cols in [1, 3, 8, 31, 64, 77] {
                 let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
                 let matrix = F::slice(&bytes);
-                let packed = Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
-                let in_memory = &packed.expect("enough memory")[0];
+                let shape = [1, rows, cols];
+                let in_memory = in_memory(floats::lines_of::<F>(cols), shape, |to| {
+                    floats::pack::<L, F>(lanes, &mut Pool::new(1), &bytes, shape, to);
+                });
                 let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
                 let (mut scratch, mut unused) = (Scratch::take(), Scratch::take());
                 for s in (0..rows.div_ceil(LANES)).rev() {
