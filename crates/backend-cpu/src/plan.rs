@@ -62,6 +62,8 @@ pub(crate) struct Phase {
     pub(crate) kind: Kind,
     /// In execution order.
     pub(crate) items: Vec<Item>,
+    /// The buffer of each item. Rows that only their own phase reads have none.
+    pub(crate) slots: Vec<Option<usize>>,
 }
 
 /// The shape of a buffer that several items may reuse.
@@ -78,7 +80,7 @@ pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) buffers: Vec<Shape>,
     pub(crate) ropes: Vec<Rope>,
-    /// The items of each value that have a buffer, and its index. Rows that only their own phase reads have none.
+    /// The items of each value that have a buffer, and its index.
     slots: Vec<Vec<(Item, usize)>>,
 }
 
@@ -189,9 +191,14 @@ impl Plan {
         for (item, slot) in items.into_iter().zip(slots) {
             self.slots[value_of(item).index()].push((item, slot));
         }
+        let slots = |phase: &Phase| phase.items.iter().map(|&item| self.buffer_of(item)).collect();
+        let slots: Vec<Vec<Option<usize>>> = self.phases.iter().map(slots).collect();
+        for (phase, slots) in self.phases.iter_mut().zip(slots) {
+            phase.slots = slots;
+        }
     }
 
-    /// The buffer of an item; `None` for rows that only their own phase reads.
+    /// The buffer of an item that has one.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
         let slots = &self.slots[value_of(item).index()];
         slots.iter().find(|(placed, _)| *placed == item).map(|&(_, slot)| slot)
@@ -211,9 +218,9 @@ impl Plan {
         let words = |phase: &Phase| match phase.kind {
             // Rows that only their own phase reads.
             Kind::Rows(_) => {
-                let passing = phase.items.iter().filter(|&&item| self.buffer_of(item).is_none());
+                let passing = phase.items.iter().zip(&phase.slots).filter(|(_, slot)| slot.is_none());
                 passing
-                    .fold(0, |all: usize, &item| all.saturating_add(words_of(bound, item)))
+                    .fold(0, |all: usize, (&item, _)| all.saturating_add(words_of(bound, item)))
                     .saturating_mul(tile)
             }
             // A strip packed on the fly, and rows of experts or heads before packing, with two rows beside them.
@@ -311,7 +318,7 @@ impl Order {
         let fits = |phase: &Phase| phase.kind == kind && matches!(kind, Kind::Rows(_) | Kind::Linear);
         let found = self.phases.iter().skip(earliest).position(fits).map(|i| earliest + i);
         let phase = found.unwrap_or_else(|| {
-            self.phases.push(Phase { kind, items: Vec::new() });
+            self.phases.push(Phase { kind, items: Vec::new(), slots: Vec::new() });
             self.phases.len() - 1
         });
         self.phases[phase].items.extend_from_slice(items);

@@ -15,7 +15,7 @@ use crate::lanes::LANES;
 use crate::matmul::{Product, TASKS, multiply};
 use crate::memory::{Buffer, Scratch};
 use crate::packed::activations::{Activations, Form, panels};
-use crate::plan::{Item, Kind, Plan, Stage, words_of};
+use crate::plan::{Item, Kind, Phase, Plan, Stage, words_of};
 use crate::recurrent::{CONV_COLUMNS, Convolve, LinearHead, Slots};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
@@ -136,19 +136,20 @@ struct Part<'a, 'm> {
 impl CpuProgram {
     /// Takes the output buffers of a phase, resized to the step's rows.
     fn take(&mut self, phase: usize, step: &Step) -> Result<Vec<(usize, Buffer)>, Error> {
-        let take = |place: usize| {
+        let slots = &self.plan.phases[phase].slots;
+        let mut out = Vec::with_capacity(slots.len());
+        for &place in slots.iter().flatten() {
             let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
             let words = step.count(shape.rows).saturating_mul(shape.words);
-            let made = buffer.resize(words).map(|()| (place, buffer));
-            made.map_err(|_| Error::OutOfMemory {
+            buffer.resize(words).map_err(|_| Error::OutOfMemory {
                 what: "activations",
                 bytes: (words as u64).saturating_mul(size_of::<f32>() as u64),
                 memory: MemoryKind::Host,
                 remedy: Remedy::SmallerBatch,
-            })
-        };
-        let items = &self.plan.phases[phase].items;
-        items.iter().filter_map(|&item| self.plan.buffer_of(item)).map(take).collect()
+            })?;
+            out.push((place, buffer));
+        }
+        Ok(out)
     }
 
     /// The values of an item that has a buffer.
@@ -158,18 +159,18 @@ impl CpuProgram {
     }
 
     fn compute_rows(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
-        let items = &self.plan.phases[phase].items;
+        let Phase { items, slots, .. } = &self.plan.phases[phase];
         let matrices = out.iter_mut().map(|(place, out)| (out.values_mut(), self.plan.buffers[*place].words));
         state.pool.rows(matrices.collect(), self.kernels.tile, |rows, stored| {
             let mut scratch = Scratch::take();
             let words = |item: Item| rows.len() * words_of(&self.bound, item);
-            let passing = items.iter().filter(|&&item| self.plan.buffer_of(item).is_none());
+            let passing = items.iter().zip(slots).filter(|(_, slot)| slot.is_none());
             let lines = |item: Item| words(item).div_ceil(LANES);
-            let mut left = scratch.lines(passing.map(|&item| lines(item)).sum());
+            let mut left = scratch.lines(passing.map(|(&item, _)| lines(item)).sum());
             let mut stored = stored.iter_mut();
             let mut values: Vec<&mut [f32]> = Vec::with_capacity(items.len());
-            for &item in items {
-                values.push(match self.plan.buffer_of(item) {
+            for (&item, slot) in items.iter().zip(slots) {
+                values.push(match slot {
                     Some(_) => stored.next().expect("an item with a buffer"),
                     None => {
                         let here = left.split_off_mut(..lines(item)).expect("as many as needed");

@@ -41,17 +41,17 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     if x.rows > GEMV_MAX_ROWS {
         return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
     }
-    let mut scratch = Scratch::take();
+    let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
     for s in strips(tile) {
         let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
         let out = weight.outputs_of(s);
         for rows in panels(0..x.rows, x.tile) {
             match rows.len() {
-                1 => gemv::<L, B, G, 1>(lanes, strip, &out, x, rows, tile),
-                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &out, x, rows, tile),
-                3 if L::TILE == 3 => gemv::<L, B, G, 3>(lanes, strip, &out, x, rows, tile),
-                4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &out, x, rows, tile),
-                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &out, x, rows, tile),
+                1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, rows, tile),
+                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, rows, tile),
+                3 if L::TILE == 3 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, rows, tile),
+                4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, rows, tile),
+                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, rows, tile),
                 width => unreachable!("a panel of {width} rows"),
             }
         }
@@ -146,6 +146,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
 fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     lanes: L,
     strip: &[[u8; BYTES]],
+    factors: &mut Factors,
     out: &Range<usize>,
     x: Activations<'_>,
     rows: Range<usize>,
@@ -153,7 +154,7 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
 ) {
     let x = x.panel(&rows, 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
-    let (mut factors, mut b) = (Factors::ZERO, 0);
+    let mut b = 0;
     let prefetch = !*STREAMS_WELL;
     for run in runs::<B, G>(strip) {
         let (header, planes) = parts::<B, G>(run);
@@ -161,11 +162,10 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
             prefetch_lines(lanes, &run[..B::HEADER]);
         }
         for (at, planes) in planes.chunks_exact(B::PLANES).enumerate() {
-            B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], &mut factors);
+            B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], factors);
             for part in 0..B::BLOCKS {
                 let first = part * B::Kind::GROUPS;
-                let source =
-                    PackedBlock::<B, G> { planes, factors: &factors, first, prefetch, format: PhantomData };
+                let source = PackedBlock::<B, G> { planes, factors, first, prefetch, format: PhantomData };
                 block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
                 b += 1;
             }

@@ -14,8 +14,8 @@ use crate::packed::layout::{Factors, Kind, Layout};
 use crate::packed::{Packed, Scratch, pack, strip_lines};
 use crate::pool::Pool;
 
-/// (rows, blocks), with whole and partial strips.
-const SHAPES: [(usize, usize); 4] = [(1, 1), (16, 3), (33, 2), (45, 5)];
+/// (rows, blocks), with whole and partial strips and runs.
+const SHAPES: [(usize, usize); 5] = [(1, 1), (16, 3), (33, 2), (45, 5), (18, 19)];
 
 /// Runs `check` with each instruction set of this CPU.
 fn each(check: impl WithSimd + Copy) {
@@ -59,9 +59,11 @@ fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value:
     B::TABLE.map_or(code, |table| table[usize::from(code)])
 }
 
-/// Scales and minimums of block `b`, and its planes. Runs end where scales and minimums fill whole vectors.
+/// Scales and minimums of block `b`, and its planes. Runs end where scales and minimums fill whole vectors; of blocks of 32
+/// values that do not, after eight.
 fn parts_of<B: Layout<G>, const G: usize>(blocks: &[[u8; BYTES]], b: usize) -> (&[u8], &[[u8; BYTES]]) {
-    let run = (1..).find(|blocks| blocks * B::FACTORS % BYTES == 0).expect("64 do");
+    let fills = |blocks: &usize| blocks * B::FACTORS % BYTES == 0;
+    let run = if G == 1 && !fills(&1) { 8 } else { (1..).find(fills).expect("64 blocks do") };
     let (header, at) = (run * B::FACTORS / BYTES, b % run);
     let (header, planes) = blocks[b / run * (header + run * B::PLANES)..].split_at(header);
     (&header.as_flattened()[at * B::FACTORS..][..B::FACTORS], &planes[at * B::PLANES..][..B::PLANES])
