@@ -91,6 +91,31 @@ fn glu(gate: f32, up: f32, limit: f32) -> f32 {
 }
 {% endmacro %}
 
+{#- The products of an expert, `value` and with `glu` also `value_up`, before the activation: by the routing weight if it
+weighs inputs, by their factors, plus the biases of `output`. -#}
+{%- macro expert_products(glu, weighs_inputs, scales, biases, output) %}
+{%- if weighs_inputs %}
+value *= routing_weight;
+{%- if glu %}
+value_up *= routing_weight;
+{%- endif %}
+{%- endif %}
+{%- if scales %}
+let scale_at = params.y.y + expert + params.w2.z;
+value *= biases[scale_at];
+{%- if glu %}
+value_up *= biases[scale_at + params.y.z];
+{%- endif %}
+{%- endif %}
+{%- if biases %}
+let bias_at = (expert + params.w2.z) * outputs + min({{ output }}, outputs - 1u);
+value += biases[bias_at];
+{%- if glu %}
+value_up += biases[params.r.y + bias_at];
+{%- endif %}
+{%- endif %}
+{%- endmacro %}
+
 {#- One logit per head that only enters the denominator of the softmax. -#}
 {%- macro sinks(binding) %}
 @group(0) @binding({{ binding }}) var<storage, read> sinks: array<f32>;

@@ -5,7 +5,7 @@ a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Op
 `gemv.wgsl`, except that with `experts` the rows of an expert are a tile of `groups.wgsl`. `in` writes, and `out` reads and
 writes, a row per row and expert. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activation, activations, gated, matmul_params -%}
+{%- from "common.wgsl" import activation, activations, expert_products, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -199,31 +199,11 @@ fn main(
                 {%- if experts %}
                 let to = groups[rows_at + 2u * row];
                 let routing_weight = bitcast<f32>(groups[rows_at + 2u * row + 1u]);
-                {%- if biases %}
-                let bias_at = (expert + params.w2.z) * outputs + min(output, outputs - 1u);
-                {%- endif %}
                 {%- endif %}
                 {%- if experts == "in" %}
-                {%- if weighs_inputs %}
-                value *= routing_weight;
-                {%- if glu %}
-                value_up *= routing_weight;
-                {%- endif %}
-                {%- endif %}
-                {%- if scales %}
-                let scale_at = params.y.y + expert + params.w2.z;
-                value *= biases[scale_at];
-                {%- if glu %}
-                value_up *= biases[scale_at + params.y.z];
-                {%- endif %}
-                {%- endif %}
-                {%- if biases %}
-                value += biases[bias_at];
-                {%- if glu %}
-                value_up += biases[params.r.y + bias_at];
-                {%- endif %}
-                {%- endif %}
+                {{- expert_products(glu, weighs_inputs, scales, biases, "output") }}
                 {%- elif biases %}
+                let bias_at = (expert + params.w2.z) * outputs + min(output, outputs - 1u);
                 value += {{ "biases[bias_at]" if weighs_inputs else "routing_weight * biases[bias_at]" }};
                 {%- endif %}
                 {%- if glu %}

@@ -17,7 +17,7 @@ activations of the next iteration are loaded while the current one is computed. 
 - `heads`: a weight holds a matrix per head, which multiplies the head's columns of `x`.
 - `scalars`: heads do not start at a multiple of four columns. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activation, activations, gated, matmul_params -%}
+{%- from "common.wgsl" import activation, activations, expert_products, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -325,25 +325,8 @@ fn main(
         value_up *= scale;
         {%- endif %}
         {%- endif %}
-        {%- if weighs_inputs and experts == "in" %}
-        value *= routing_weight;
-        {%- if glu %}
-        value_up *= routing_weight;
-        {%- endif %}
-        {%- endif %}
-        {%- if scales %}
-        let scale_at = params.y.y + expert + params.w2.z;
-        value *= biases[scale_at];
-        {%- if glu %}
-        value_up *= biases[scale_at + params.y.z];
-        {%- endif %}
-        {%- endif %}
-        {%- if biases and experts == "in" %}
-        let bias_at = (expert + params.w2.z) * outputs + min(first + o, outputs - 1u);
-        value += biases[bias_at];
-        {%- if glu %}
-        value_up += biases[params.r.y + bias_at];
-        {%- endif %}
+        {%- if experts == "in" %}
+        {{- expert_products(glu, weighs_inputs, scales, biases, "first + o") }}
         {%- endif %}
         {%- if glu %}
         value = glu(value, value_up, bitcast<f32>(params.r.w));
