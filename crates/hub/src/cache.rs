@@ -250,14 +250,17 @@ impl Cache {
             .map_err(Error::cache("write", path))
     }
 
-    /// Removes what is left of interrupted downloads of `repo`. Returns the number of bytes.
+    /// Removes what is left of interrupted downloads of `repo`, and waits for those that go on. Returns the number of bytes.
     ///
     /// # Errors
     /// If something cannot be removed.
-    pub fn remove_unfinished(&self, repo: &RepoId) -> Result<u64, Error> {
+    pub fn remove_unfinished(&self, repo: &RepoId, watch: Watch<'_>) -> Result<u64, Error> {
         let blobs = self.folder(repo).join("blobs");
         let mut freed = 0;
-        for name in names_in(&blobs)?.iter().filter(|name| name.ends_with(UNFINISHED)) {
+        for name in names_in(&blobs)? {
+            let tag = name.strip_suffix(UNFINISHED).and_then(|tag| ETag::of_header(tag.strip_suffix('.')?));
+            let Some(tag) = tag else { continue };
+            let _lock = Lock::acquire(&self.lock(repo, &tag), watch)?;
             let path = blobs.join(name);
             freed += fs::metadata(&path).map_or(0, |metadata| metadata.len());
             chunks::remove(&path)?;

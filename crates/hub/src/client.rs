@@ -203,7 +203,7 @@ impl Client {
         self.go_online(repo)?;
         let uri = format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(name.as_str()));
         let (uri, subject) = (address::parse(&uri)?, Subject::File(repo, revision, name));
-        let described = self.describe(&uri, Follow::OnHub, subject, watch)?;
+        let described = self.describe(&uri, subject, watch)?;
         let announced = files.iter().find(|file| file.name == *name);
         let tag = described.tag.ok_or_else(|| Error::Protocol {
             url: address::shown(&uri),
@@ -219,7 +219,7 @@ impl Client {
         let transferred = match blob.exists() {
             true => 0,
             false => {
-                let locate = || Ok(self.describe(&uri, Follow::OnHub, subject, watch)?.at);
+                let locate = || Ok(self.describe(&uri, subject, watch)?.at);
                 fetch(
                     &Task {
                         source: Source { http: &self.http, locate: &locate, subject },
@@ -248,8 +248,8 @@ impl Client {
             return Ok(Fetched { path: target.to_owned(), bytes: metadata.len(), transferred: 0 });
         }
         self.go_online(url)?;
-        let (uri, subject) = (address::parse(url)?, Subject::Elsewhere);
-        let described = self.describe(&uri, Follow::All, subject, watch)?;
+        let uri = address::parse(url)?;
+        let described = self.describe_by_part(&uri, watch)?;
         let size = described.size.ok_or_else(|| Error::Protocol {
             url: address::shown(&uri),
             what: "the file has no size".to_owned(),
@@ -261,9 +261,9 @@ impl Client {
         if target.exists() {
             return Ok(Fetched { path: target.to_owned(), bytes: size, transferred: 0 });
         }
-        let locate = || Ok(self.describe(&uri, Follow::All, subject, watch)?.at);
+        let locate = || Ok(uri.clone());
         let task = Task {
-            source: Source { http: &self.http, locate: &locate, subject },
+            source: Source { http: &self.http, locate: &locate, subject: Subject::Elsewhere },
             name: url,
             unfinished: target.with_added_extension("incomplete"),
             target: target.to_owned(),
@@ -302,19 +302,24 @@ impl Client {
         })
     }
 
-    fn describe(
-        &self,
-        uri: &Uri,
-        follow: Follow,
-        subject: Subject<'_>,
-        watch: Watch<'_>,
-    ) -> Result<Described, Error> {
+    /// Asks the hub about a file.
+    fn describe(&self, uri: &Uri, subject: Subject<'_>, watch: Watch<'_>) -> Result<Described, Error> {
         self.http.persist(watch, || {
-            let reply = self.http.send(Method::Head, uri, None, follow, subject)?;
+            let reply = self.http.send(Method::Head, uri, None, Follow::OnHub, subject)?;
             let tag = reply.header("x-linked-etag").or_else(|| reply.header("etag"));
             let linked = reply.header("x-linked-size").and_then(|size| size.trim().parse().ok());
             let own = reply.len().filter(|_| reply.status.is_success());
             Ok(Described { tag: tag.and_then(ETag::of_header), size: linked.or(own), at: reply.target()? })
+        })
+    }
+
+    /// Asks any server about a file by its first byte: those of signed addresses refuse `HEAD`.
+    fn describe_by_part(&self, uri: &Uri, watch: Watch<'_>) -> Result<Described, Error> {
+        self.http.persist(watch, || {
+            let reply = self.http.send(Method::Get, uri, Some(&(0..1)), Follow::All, Subject::Elsewhere)?;
+            let tag = reply.header("etag").and_then(ETag::of_header);
+            let size = reply.content_range().map(|(_, size)| size).or_else(|| reply.len());
+            Ok(Described { tag, size, at: reply.target()? })
         })
     }
 

@@ -39,7 +39,7 @@ pub enum Error {
         why: String,
     },
     /// The network is off limits.
-    #[error("{what} is not here, and the network is off limits (HF_HUB_OFFLINE)")]
+    #[error("{what} is not on this machine, and offline nothing is downloaded")]
     Offline {
         /// What was wanted.
         what: String,

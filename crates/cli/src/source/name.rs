@@ -30,10 +30,11 @@ pub(crate) struct HubName {
 
 impl fmt::Display for HubName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.part {
-            Some(part) => write!(f, "{}:{part}", self.repo),
-            None => write!(f, "{}", self.repo),
+        write!(f, "{}", self.repo)?;
+        if self.revision != Revision::main() {
+            write!(f, "@{}", self.revision)?;
         }
+        self.part.as_ref().map_or(Ok(()), |part| write!(f, ":{part}"))
     }
 }
 
@@ -73,11 +74,15 @@ impl Name {
 }
 
 impl HubName {
-    /// Reads `user/repo[:PART]`.
+    /// Reads `user/repo[@REVISION][:PART]`.
     pub(crate) fn of(text: &str) -> Result<HubName, hub::NameError> {
         let (repo, part) = text.split_once(':').map_or((text, None), |(repo, part)| (repo, Some(part)));
         let part = part.filter(|part| !part.is_empty()).map(str::to_owned);
-        Ok(HubName { repo: repo.parse()?, revision: Revision::main(), part })
+        let (repo, revision) = match repo.split_once('@') {
+            Some((repo, revision)) => (repo, revision.parse()?),
+            None => (repo, Revision::main()),
+        };
+        Ok(HubName { repo: repo.parse()?, revision, part })
     }
 }
 
@@ -136,8 +141,11 @@ mod tests {
         check("https://huggingface.co/a/b/blob/main/c/d%20e.gguf?x=y", hub("a/b", Some("c/d e.gguf")));
         check("https://huggingface.co/a/b/resolve/main/m.gguf", hub("a/b", Some("m.gguf")));
         check("hf.co/a/b/m.gguf", hub("a/b", Some("m.gguf")));
-        let at = Name::of(Path::new("https://huggingface.co/a/b/resolve/v1/m.gguf")).expect("a name");
-        assert!(matches!(at, Name::Hub(HubName { revision, .. }) if revision.as_str() == "v1"));
+        for typed in ["https://huggingface.co/a/b/resolve/v1/m.gguf", "a/b@v1:m.gguf"] {
+            let at = Name::of(Path::new(typed)).expect("a name");
+            assert_eq!(at.to_string(), "a/b@v1:m.gguf");
+            assert!(matches!(at, Name::Hub(HubName { revision, .. }) if revision.as_str() == "v1"));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hub::choice::{self, Model, Reason};
-use hub::{Cache, RepoId, Settings};
+use hub::{Cache, Commit, RepoId, Revision, Settings};
 
 use super::held::{Held, Origin, models_in, name_in};
 use super::name::HubName;
@@ -29,11 +29,15 @@ pub(crate) fn all(settings: &Settings) -> anyhow::Result<Vec<Held>> {
 
 /// The model that `name` names, in the cache, in LM Studio's folder or in ollama's store.
 pub(crate) fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Option<(Held, Reason)>> {
-    let cache = Cache::new(&settings.cache);
-    let places = [of_cache(&cache, &name.repo)?, of_lm_studio(&name.repo)];
-    let chosen = places.iter().find_map(|held| choose(held, name.part.as_deref()));
+    let (cache, part) = (Cache::new(&settings.cache), name.part.as_deref());
+    if name.revision != Revision::main() {
+        let commit = cache.commit_of(&name.repo, &name.revision);
+        return Ok(choose(&of_commits(&cache, &name.repo, commit)?, part));
+    }
     let in_ollama = |name: &str| Some((ollama::find(name)?, Reason::Named));
     let spelt = name.to_string();
+    let places = [of_cache(&cache, &name.repo)?, of_lm_studio(&name.repo)];
+    let chosen = places.iter().find_map(|held| choose(held, part));
     Ok(chosen.or_else(|| in_ollama(&spelt)).or_else(|| in_ollama(&format!("hf.co/{spelt}"))))
 }
 
@@ -56,8 +60,16 @@ fn choose(held: &[Held], part: Option<&str>) -> Option<(Held, Reason)> {
 
 /// The complete models of a repository in the cache, each once, from the commit of `main` or else the newest.
 pub(crate) fn of_cache(cache: &Cache, repo: &RepoId) -> anyhow::Result<Vec<Held>> {
+    of_commits(cache, repo, cache.commits(repo)?)
+}
+
+fn of_commits(
+    cache: &Cache,
+    repo: &RepoId,
+    commits: impl IntoIterator<Item = Commit>,
+) -> anyhow::Result<Vec<Held>> {
     let mut held: Vec<Held> = Vec::new();
-    for commit in cache.commits(repo)? {
+    for commit in commits {
         let files = cache.files(repo, &commit)?;
         let models = choice::models(files.iter().map(|file| (file.name.clone(), Some(file.bytes))));
         for model in &models {

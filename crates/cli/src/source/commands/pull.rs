@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use hub::Fetched;
 use serde_json::json;
 
 use super::super::fetch::{Hub, Pulled};
@@ -41,14 +42,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Err(Usage(why).into());
         }
         Target::Held(held) => {
-            let why = format!(
-                "{} is here already, from {}: {}",
-                held.name,
-                held.origin.label(),
-                held.path().display()
-            );
-            note(format_args!("{why}"));
-            return Ok(ExitCode::SUCCESS);
+            note(format_args!("{} is from {}, which updates it", held.name, held.origin.label()));
+            let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let file = |path: &PathBuf| Fetched { path: path.clone(), bytes: bytes(path), transferred: 0 };
+            let files = held.files.iter().map(file).collect();
+            Pulled { name: held.name, commit: None, quant: held.quant, files }
         }
     };
     match args.json {
@@ -57,7 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let transferred: u64 = pulled.files.iter().map(|file| file.transferred).sum();
             let bytes: u64 = pulled.files.iter().map(|file| file.bytes).sum();
             match transferred {
-                0 => note(format_args!("{} is up to date: {}", pulled.name, size(bytes))),
+                0 => note(format_args!("{} was here: {}", pulled.name, size(bytes))),
                 _ => note(format_args!("{} is here: {}", pulled.name, size(bytes))),
             }
             output::write_all(format!("{}\n", pulled.path().display()).as_bytes())?;
@@ -80,7 +78,8 @@ fn suggest(error: anyhow::Error, name: &str, hub: &Hub) -> anyhow::Error {
 }
 
 fn in_json(pulled: &Pulled) -> serde_json::Value {
-    let file = |file: &hub::Fetched| json!({ "path": file.path, "bytes": file.bytes, "transferred": file.transferred });
+    let file =
+        |file: &Fetched| json!({ "path": file.path, "bytes": file.bytes, "transferred": file.transferred });
     json!({
         "name": pulled.name,
         "commit": pulled.commit,

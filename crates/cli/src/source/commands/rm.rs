@@ -79,7 +79,7 @@ fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
 fn remove_unfinished(args: &Args, settings: &Settings) -> anyhow::Result<ExitCode> {
     if let Target::Hub(name) = Target::of(&args.name, settings)? {
         let cache = Cache::new(&settings.cache);
-        let freed = cache.remove_unfinished(&name.repo)?;
+        let freed = cache.remove_unfinished(&name.repo, &|_| {})?;
         // With no files, this removes the empty folders.
         cache.remove(&name.repo, &[] as &[FileName], &|_| {})?;
         if freed > 0 {
