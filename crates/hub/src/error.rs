@@ -82,7 +82,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// There is no such repository.
-    #[error("{host} has no repository {repo}, or the token may not read it")]
+    #[error("{host} has no repository {repo} that this account may see; check the name")]
     NoRepository {
         /// The hub.
         host: String,

@@ -38,11 +38,11 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
         };
         name.part = hf_file.clone().or(name.part);
         // As in llama.cpp, which does not ask.
-        return of_hub(&name, Consent::Given, *offline).map(Some);
+        return of_hub(&name.to_string(), &name, Consent::Given, *offline).map(Some);
     }
     if let Some(address) = model_url {
         return match Name::of(Path::new(address))? {
-            Name::Hub(name) => of_hub(&name, Consent::Given, *offline),
+            Name::Hub(name) => of_hub(&name.to_string(), &name, Consent::Given, *offline),
             _ => of_address(address, Consent::Given, *offline),
         }
         .map(Some);
@@ -50,7 +50,7 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
     let Some(named) = &args.model else { return Ok(None) };
     match Name::of(named)? {
         Name::File(path) => Ok(path),
-        Name::Hub(name) => of_hub(&name, consent, *offline),
+        Name::Hub(name) => of_hub(&name.to_string(), &name, consent, *offline),
         Name::Address(address) => of_address(&address, consent, *offline),
         Name::Short(name) => of_short(&name, consent, *offline),
     }
@@ -64,12 +64,13 @@ enum Consent {
     Ask,
 }
 
-fn of_hub(name: &HubName, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
+/// The file of a repository; `typed` is what the user calls it.
+fn of_hub(typed: &str, name: &HubName, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
     let settings = Settings::from_env()?;
     if let Some((held, reason)) = stores::of_hub(&settings, name)? {
         if reason == Reason::Instead {
             note(format_args!(
-                "taking {}, which is here; `rustorch pull {name}:Q4_K_M` gets the usual one",
+                "taking {}, which is here; `rustorch pull {name}` gets the usual one",
                 held.name
             ));
         }
@@ -77,14 +78,16 @@ fn of_hub(name: &HubName, consent: Consent, is_offline: bool) -> anyhow::Result<
     }
     if consent == Consent::Ask && !can_ask() {
         let near = nearest(&name.to_string(), &settings);
-        bail!("{name} is not on this machine{near}; `rustorch pull {name}` downloads it, and so does --yes");
+        bail!(
+            "{typed} is not on this machine{near}; `rustorch pull {typed}` downloads it, and so does --yes"
+        );
     }
     let hub = Hub::open(is_offline)?;
     let plan = hub.plan(name)?;
     let bytes = plan.chosen.bytes().map_or_else(String::new, |bytes| format!(", {}", size(bytes)));
     let quant = plan.chosen.quant.as_deref().map_or_else(String::new, |quant| format!(" in {quant}"));
     if consent == Consent::Ask && !ask(&format!("Download {}{quant}{bytes}?", name.repo), true)? {
-        bail!("{name} is not on this machine");
+        bail!("{typed} is not on this machine");
     }
     Ok(hub.pull(&plan)?.path())
 }
@@ -121,7 +124,7 @@ fn of_short(name: &str, consent: Consent, is_offline: bool) -> anyhow::Result<Pa
         return Ok(say_where(name, &held));
     }
     note(format_args!("{name} is {target}"));
-    of_hub(&target, consent, is_offline)
+    of_hub(name, &target, consent, is_offline)
 }
 
 /// The file `name` or `name.gguf` in `~/.rustorch/models`.

@@ -52,7 +52,9 @@ impl Name {
     /// Reads what was typed. A file that exists is never anything else.
     pub(crate) fn of(typed: &Path) -> anyhow::Result<Name> {
         let path = folders::expand(typed);
-        let Some(text) = typed.to_str().filter(|_| !path.exists()) else { return Ok(Name::File(path)) };
+        // A folder may have the name of a repository.
+        let is_file = path.exists() && !path.is_dir();
+        let Some(text) = typed.to_str().filter(|_| !is_file) else { return Ok(Name::File(path)) };
         if text.starts_with("https://") || text.starts_with("http://") {
             return of_address(text);
         }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let bytes: u64 = held.iter().map(|held| held.bytes).sum();
     let names: Vec<&str> = held.iter().map(|held| held.name.as_str()).collect();
-    consent(&args, &format!("Remove {} ({})?", names.join(", "), size(bytes)))?;
+    consent(&args, &format!("{} ({})", names.join(", "), size(bytes)))?;
     let cache = Cache::new(&settings.cache);
     let mut freed = 0;
     for held in &held {
@@ -90,13 +90,11 @@ fn remove_unfinished(args: &Args, settings: &Settings) -> anyhow::Result<ExitCod
     bail!("{} is not on this machine; `rustorch list` shows what is", args.name.display())
 }
 
-fn consent(args: &Args, question: &str) -> anyhow::Result<()> {
+fn consent(args: &Args, what: &str) -> anyhow::Result<()> {
     match (args.yes, can_ask()) {
         (true, _) => Ok(()),
-        (false, true) if ask(question, false)? => Ok(()),
+        (false, true) if ask(&format!("Remove {what}?"), false)? => Ok(()),
         (false, true) => bail!("nothing is removed"),
-        (false, false) => {
-            Err(Usage(format!("{question} Nobody can be asked; --yes removes without asking")).into())
-        }
+        (false, false) => Err(Usage(format!("to remove {what}, add --yes")).into()),
     }
 }
