@@ -137,6 +137,14 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            raise
+
+
 class Checks:
     def __init__(self, program: str, endpoint: str, home: Path) -> None:
         self.program, self.home = program, home
@@ -232,7 +240,7 @@ with WeakFileLock({str(lock)!r}):
         repo = cache / "models--maker--Large-GGUF"
         data = REPOS["maker/Large-GGUF"]["Large-Q4_K_M.gguf"]
         env = {**self.env, "HF_HUB_CACHE": str(cache)}
-        killed = 0
+        killed = continued = 0
         while killed < KILLS:
             # Fast enough that some kills hit the hash and the rename.
             Hub.pace = moments.choice([0.0, 0.0, 0.001, 0.01])
@@ -242,12 +250,15 @@ with WeakFileLock({str(lock)!r}):
             pull.wait()
             pull.stdout.close()
             killed += pull.returncode == -signal.SIGKILL
+            journals = [path.read_text() for path in (repo / "blobs").glob("*.journal")]
+            continued += any(text.count("\n") > 1 for text in journals)
             for path in (repo / "snapshots").rglob("*"):
                 if not path.is_dir():
                     assert path.read_bytes() == data, f"after {killed} kills, {path} is visible with other bytes"
             if pull.returncode == 0 or list((repo / "snapshots").rglob("*.gguf")):
                 # It was finished: begin again.
                 self.rustorch(cache, "rm", "maker/Large-GGUF", "--yes")
+        assert continued >= KILLS // 5, f"only {continued} of {killed} kills hit a transfer"
         Hub.pace = 0.0
         path = Path(self.rustorch(cache, "pull", "maker/Large-GGUF"))
         assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(data).digest()
@@ -259,8 +270,7 @@ def main() -> None:
     parser.add_argument("program", nargs="?", default="target/release/rustorch")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as home:
         checks = Checks(str(Path(args.program).resolve()), f"http://127.0.0.1:{server.server_port}", Path(home))
