@@ -9,8 +9,9 @@ use serde::Deserialize;
 use ureq::http::Uri;
 
 use crate::address::{encode_part, encode_path};
-use crate::chunks::{self, Partial};
-use crate::download::{self, Source};
+use crate::chunks;
+use crate::download::Source;
+use crate::fetch::{Task, fetch};
 use crate::http::{Follow, Http, Method, Subject};
 use crate::name::{Commit, ETag, FileName, RepoId, Revision, Sha256};
 use crate::{Cache, Error, Event, Lock, Settings, Watch, address};
@@ -103,19 +104,6 @@ struct Described {
     tag: Option<ETag>,
     size: Option<u64>,
     at: Uri,
-}
-
-/// A file to put at `target` under the protection of `lock`.
-struct Task<'a> {
-    source: Source<'a>,
-    /// For messages.
-    name: &'a str,
-    unfinished: PathBuf,
-    target: PathBuf,
-    /// What tells this file from others at the same address.
-    identity: String,
-    size: u64,
-    sha256: Option<Sha256>,
 }
 
 impl Client {
@@ -344,34 +332,5 @@ impl Snapshot {
     /// The names of its files.
     pub fn names(&self) -> HashSet<&FileName> {
         self.files.iter().map(|file| &file.name).collect()
-    }
-}
-
-/// Transfers a file, checks it, and moves it to its place. Returns the number of bytes that came.
-fn fetch(task: &Task<'_>, at: Uri, watch: Watch<'_>) -> Result<u64, Error> {
-    loop {
-        let partial = Partial::open(&task.unfinished, task.size, &task.identity)?;
-        let resumed = partial.done();
-        watch(Event::Started { done: resumed, total: task.size });
-        let filled = download::fill(&task.source, at.clone(), &partial, watch);
-        if let Err(Error::Range { .. } | Error::Protocol { .. }) = &filled {
-            // Another file is there now: what has come is worth nothing.
-            partial.discard()?;
-            filled?;
-            continue;
-        }
-        filled?;
-        let expected = task.sha256.as_ref();
-        let found = expected.map(|_| download::sha256(partial.path(), watch)).transpose()?;
-        if found.as_ref() == expected {
-            partial.finish(&task.target)?;
-            return Ok(task.size - resumed);
-        }
-        partial.discard()?;
-        // Chunks of an earlier process may have been lost with the power; new ones were sent so.
-        if let (0, Some(expected), Some(found)) = (resumed, expected, found) {
-            let (expected, found) = (expected.to_string(), found.to_string());
-            return Err(Error::WrongHash { file: task.name.to_owned(), expected, found });
-        }
     }
 }

@@ -148,8 +148,7 @@ impl Http {
             return Ok(reply);
         }
         let (status, url, host) = (reply.status.as_u16(), address::shown(&reply.uri), self.hub.clone());
-        let after = reply.header(RETRY_AFTER.as_str()).and_then(|wait| wait.trim().parse().ok());
-        let after = after.map(Duration::from_secs);
+        let after = reply.wait();
         let code = reply.header("x-error-code").unwrap_or_default();
         let message = reply.header("x-error-message").map(str::to_owned);
         let origin = self.token.as_ref().map(|token| token.origin.clone());
@@ -232,6 +231,15 @@ impl Reply {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// How long the server asks to wait: by `Retry-After`, or by `RateLimit: "api";r=0;t=55` (no requests remain for 55 s).
+    fn wait(&self) -> Option<Duration> {
+        let limit = self.header("ratelimit").filter(|limit| limit.contains(";r=0"));
+        let seconds =
+            limit.and_then(|limit| limit.split(';').find_map(|part| part.trim().strip_prefix("t=")));
+        let seconds = self.header(RETRY_AFTER.as_str()).or(seconds)?;
+        Some(Duration::from_secs(seconds.trim().parse().ok()?))
     }
 
     /// First byte and size of the whole in a partial answer.

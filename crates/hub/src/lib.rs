@@ -22,6 +22,7 @@ mod chunks;
 mod client;
 mod download;
 mod error;
+mod fetch;
 mod http;
 mod lock;
 mod name;

@@ -94,13 +94,18 @@ fn servers_without_ranges_are_used_with_one_connection() {
 fn servers_may_ask_to_wait() {
     let world = World::with(5000);
     world.hub.behave(|behaviour| {
-        behaviour.failures =
-            [("/api/", 429, "Retry-After: 1\r\n"), ("/resolve/", 503, ""), ("/resolve/", 500, "")].into();
+        behaviour.failures = [
+            ("/api/", 429, "Retry-After: 1\r\n"),
+            ("/api/", 429, "RateLimit: \"api\";r=0;t=1\r\n"),
+            ("/resolve/", 503, ""),
+            ("/resolve/", 500, ""),
+        ]
+        .into();
         behaviour.file_failures = [(429, "Retry-After: 1\r\n"), (500, "")].into();
     });
     let start = Instant::now();
     world.pull().expect("a pull");
-    assert!(start.elapsed() >= Duration::from_secs(2));
+    assert!(start.elapsed() >= Duration::from_secs(3));
 }
 
 #[test]
