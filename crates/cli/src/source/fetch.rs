@@ -100,13 +100,14 @@ fn say(name: &HubName, chosen: &Model, reason: Reason, models: &[Model]) {
     if reason == Reason::Instead {
         note(format_args!("{} has no Q4_K_M: taking {quant}; it has {}", name.repo, listed(models)));
     }
-    let is_like = |other: &&Model| other.quant == chosen.quant && other.files != chosen.files;
-    if name.part.is_none() || reason == Reason::Named {
-        let others: Vec<&str> =
-            models.iter().filter(is_like).filter_map(|other| Some(other.files.first()?.0.as_str())).collect();
-        if let (false, Some((file, _))) = (others.is_empty(), chosen.files.first()) {
-            note(format_args!("taking {file}; others with {quant} are {}", others.join(", ")));
-        }
+    // A file says all.
+    if name.part.as_ref().is_some_and(|part| part.to_lowercase().ends_with(".gguf")) {
+        return;
+    }
+    let others = models.iter().filter(|other| other.quant == chosen.quant && other.files != chosen.files);
+    let others: Vec<&str> = others.filter_map(|other| Some(other.files.first()?.0.as_str())).collect();
+    if let (false, Some((file, _))) = (others.is_empty(), chosen.files.first()) {
+        note(format_args!("taking {file}; others in {quant} are {}", others.join(", ")));
     }
 }
 

@@ -47,6 +47,11 @@ impl Origin {
 }
 
 impl Held {
+    /// Whether it is `model` of `repo`, downloaded from the hub.
+    pub(crate) fn is(&self, repo: &RepoId, model: &Model) -> bool {
+        matches!(&self.origin, Origin::HuggingFace { repo: own, names } if own == repo && *names == model.names())
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.files.first().map_or(Path::new(""), PathBuf::as_path)
     }

@@ -305,6 +305,28 @@ fn split_files_come_together() {
 }
 
 #[test]
+fn choices_are_said_aloud() {
+    let world = World::new();
+    for file in ["Big-Q8_0.gguf", "Small-Q8_0.gguf", "Big-F16.gguf"] {
+        world.hub.add("user/Two-GGUF", file, world.model());
+    }
+    let ran = world.run("pull user/Two-GGUF");
+    for said in ["has no Q4_K_M: taking Q8_0", "taking Big-Q8_0.gguf; others in Q8_0 are Small-Q8_0.gguf"] {
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+    let shown = world.run("show user/Two-GGUF --json").json();
+    let is_here = |model: &Value| model["path"].is_string();
+    let here: Vec<_> = shown["models"].as_array().into_iter().flatten().map(is_here).collect();
+    assert_eq!(here, [false, true, false], "{shown}");
+    let ran = world.run("pull user/Two-GGUF:Small-Q8_0.gguf");
+    assert!(!ran.stderr.contains("taking") && ran.stdout.contains("Small-Q8_0.gguf"), "{ran:?}");
+    let listed = world.run("list --json").json();
+    let names: Vec<_> = listed.as_array().into_iter().flatten().map(|held| &held["name"]).collect();
+    assert_eq!(names, ["user/Two-GGUF:Big-Q8_0.gguf", "user/Two-GGUF:Small-Q8_0.gguf"]);
+    assert_eq!(world.answers("user/Two-GGUF:Small-Q8_0.gguf"), "");
+}
+
+#[test]
 fn errors_of_the_hub_are_one_sentence() {
     let world = World::new();
     world.hub.behave(|behaviour| behaviour.is_gated = true);

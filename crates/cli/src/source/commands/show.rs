@@ -134,7 +134,7 @@ fn of_hub(args: &Args, hub: &Hub, name: &HubName) -> anyhow::Result<Report> {
         let label = held::name_in(&name.repo, model, models);
         let memory = facts.as_ref().ok().and_then(|facts| facts.memory_of(model.bytes()?));
         Row {
-            path: local.iter().find(|held| held.name == label).map(|held| held.path().to_owned()),
+            path: local.iter().find(|held| held.is(&name.repo, model)).map(|held| held.path().to_owned()),
             name: label,
             quant: model.quant.clone(),
             files: model.names().iter().map(ToString::to_string).collect(),
