@@ -17,6 +17,9 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(eval::Error::NotFinite { .. } | eval::Error::Input { .. }) = error.downcast_ref() {
         return Some("`rustorch verify` checks weights and kernels".to_owned());
     }
+    if let Some(hub::Error::Offline { .. }) = error.downcast_ref() {
+        return Some("--offline and HF_HUB_OFFLINE forbid the network".to_owned());
+    }
     if error.chain().any(lacks_pre_tokenizer) {
         return Some("--pre-tokenizer NAME uses one that is supported".to_owned());
     }

@@ -16,21 +16,53 @@ use runner::placement::Layers;
 use crate::output::Usage;
 use crate::registry::BackendName;
 use crate::sampling::SamplingArgs;
+use crate::source::args::{DownloadArgs, POSITIONAL};
 use crate::values::{JsonObject, Size, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
 
 /// The beginning of the help of `--escape`.
 pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
 
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// GGUF file, or its name in ~/.rustorch/models [default: the embedded demo model]
-    #[arg(short, long, value_name = "FILE", env)]
+    /// GGUF file or name: user/repo[:QUANT] on Hugging Face, qwen3:0.6b, one that `rustorch list` shows [default: the
+    /// embedded demo model]
+    #[arg(short, long, env)]
     pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) download: DownloadArgs,
     /// Pre-tokenizer of a BPE tokenizer to use instead of the file's, such as qwen2 or llama-bpe
     #[arg(long, value_name = "NAME", env, hide_possible_values = true, hide_short_help = true)]
     #[arg(value_parser = PossibleValuesParser::new(tokenizer::pre_tokenizers()))]
     pub(crate) pre_tokenizer: Option<String>,
+}
+
+impl ModelArgs {
+    /// The model of this name.
+    pub(crate) fn named(name: impl Into<PathBuf>) -> ModelArgs {
+        ModelArgs { model: Some(name.into()), ..ModelArgs::default() }
+    }
+
+    /// Whether a model is named; else it is the embedded one.
+    pub(crate) fn is_given(&self) -> bool {
+        let DownloadArgs { hf_repo, model_url, .. } = &self.download;
+        self.model.is_some() || hf_repo.is_some() || model_url.is_some()
+    }
+}
+
+/// The model as the first argument, for commands that one talks to.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PositionalModel {
+    /// The model, as -m MODEL
+    #[arg(value_name = "MODEL", id = POSITIONAL)]
+    pub(crate) name: Option<PathBuf>,
+}
+
+impl PositionalModel {
+    /// Overrides the model of a variable or the configuration file.
+    pub(crate) fn apply(self, args: &mut ModelArgs) {
+        args.model = self.name.or(args.model.take());
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]

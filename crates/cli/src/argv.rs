@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn words_that_are_no_options_stay_whole() {
-        for word in ["nosuch", "hf", "mg", "vx"] {
+        for word in ["nosuch", "hg", "mg", "vx"] {
             let (typed, spelt) = (format!("-{word}"), format!("--{word}"));
             check(&["run", &typed, "9"], &["run", &spelt, "9"]);
             check(&["-m", "x", "-p", "hi", &typed, "9"], &["run", "-m", "x", "-p", "hi", &spelt, "9"]);
@@ -248,6 +248,7 @@ mod tests {
         check(&["-fa", "inspect"], &["inspect", "--fa"]);
         check(&["-cnv", "-p", "x"], &["chat", "--cnv", "-p", "x"]);
         check(&["-tb", "-1", "-i"], &["chat", "--tb", "-1", "-i"]);
+        check(&["-hf", "a/b:Q8_0", "-p", "x"], &["run", "--hf", "a/b:Q8_0", "-p", "x"]);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use clap::builder::FalseyValueParser;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::note;
+use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
     argv, bench, chat, compare, completions, devices, embed, imatrix, inspect, llama_cpp, logits, mistakes,
-    perplexity, quantize, rerank, run, settings, synth, template, tokenize, trace, verify,
+    perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace, verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -17,7 +18,8 @@ const ABOUT: &str = "Runs language models from GGUF files";
 const EXAMPLES: &str = "\
 Examples:
   rustorch
-  rustorch chat -m model.gguf
+  rustorch pull qwen3:0.6b
+  rustorch chat qwen3:0.6b
   rustorch run -m model.gguf -p 'Why is the sky blue?' -n 200 --temp 0
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
@@ -27,7 +29,8 @@ embedded one; a line on stderr says so.
 
 Most options can also be set by variables (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) and by long name in
 ~/.config/rustorch/config.toml (model = \"...\", top-k = 20). Flags override variables, variables
-override the file. Models without a path are also looked up in ~/.rustorch/models/.";
+override the file. Models without a path are also looked up in ~/.rustorch/models/; `rustorch list`
+shows all that are here.";
 
 #[derive(Debug, Parser)]
 #[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
@@ -61,6 +64,16 @@ pub(crate) enum Command {
     Chat(chat::Args),
     /// Answer or continue a prompt; the text goes to stdout
     Run(run::Args),
+    /// Download a model
+    Pull(pull::Args),
+    /// List the models on this machine
+    List(list::Args),
+    /// Show what a model is and whether it fits here, before it is downloaded
+    Show(show::Args),
+    /// Remove a downloaded model
+    Rm(rm::Args),
+    /// Print the path of a model
+    Where(where_is::Args),
     /// Compute the logits after each token of a sequence
     Logits(logits::Args),
     /// Compute the embeddings of texts
@@ -125,6 +138,7 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from_mut(&args).and_then(|matches| {
         bench::check(&matches)?;
+        source::args::check(&matches, &command)?;
         Ok((Cli::from_arg_matches(&matches)?, matches))
     });
     let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));

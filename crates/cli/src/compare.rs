@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
-    let file = match records || args.model.model.is_some() {
+    let file = match records || args.model.is_given() {
         true => Some(load::file(&args.model)?),
         false => of_embedded(args)?,
     };

@@ -12,6 +12,11 @@ pub(crate) fn data() -> Option<PathBuf> {
     xdg("XDG_DATA_HOME", &[".local", "share"])
 }
 
+/// For models from addresses.
+pub(crate) fn cache() -> Option<PathBuf> {
+    xdg("XDG_CACHE_HOME", &[".cache"])
+}
+
 /// For models without a path.
 pub(crate) fn models() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".rustorch").join("models"))

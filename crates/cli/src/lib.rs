@@ -32,6 +32,7 @@ mod run;
 mod sampling;
 mod sequence;
 mod settings;
+mod source;
 mod synth;
 mod template;
 mod terminal;
@@ -45,6 +46,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 
 use command::{Cli, Command};
+use source::commands::{list, pull, rm, show, where_is};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -89,6 +91,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Template(args) => template::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Pull(args) => pull::run(args),
+        Command::List(args) => list::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Where(args) => where_is::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

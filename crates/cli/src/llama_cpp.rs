@@ -22,7 +22,7 @@ pub(crate) const SWITCH: [&str; 7] = ["on", "off", "auto", "1", "0", "true", "fa
 /// Switches whose effect is the same: names, separated by commas.
 const SILENT: &str = "conversation,cnv single-turn,st jinja mmap no-mmap interactive,interactive-first,if,i \
     no-display-prompt warmup no-warmup simple-io no-escape context-shift no-context-shift log-disable \
-    log-prefix log-timestamps perf no-perf cont-batching,cb kv-unified,kvu offline";
+    log-prefix log-timestamps perf no-perf cont-batching,cb kv-unified,kvu";
 
 /// Other options that change nothing: names, value, and an explanation unless the effect is the same.
 const HARMLESS: &[(&[&str], Value, &str)] = &[
@@ -45,10 +45,6 @@ const HARMLESS: &[(&[&str], Value, &str)] = &[
 
 /// Options without a counterpart, and the alternative.
 const ABSENT: &[(&[&str], &str)] = &[
-    (
-        &["hf", "hf-repo", "hfr", "hff", "hf-file", "mu", "model-url"],
-        "to use a model, download its file and pass '-m FILE'",
-    ),
     (
         &["mg", "main-gpu", "dev", "device", "sm", "split-mode", "ts", "tensor-split"],
         "to place layers on GPUs, use '-ngl N'",

@@ -1,7 +1,6 @@
-//! Finds and loads models.
+//! Loads models.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -14,12 +13,12 @@ use tokenizer::{Encode, Tokenizer};
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
 use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::{folders, output};
+use crate::{output, source};
 
 /// Opens the model file, by default the embedded one.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
-    let file = match &args.model {
-        Some(named) => Gguf::open(find(named)?)?,
+    let file = match source::locate(args)? {
+        Some(path) => Gguf::open(path)?,
         None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
     };
     Ok(with_pre_tokenizer(file, args))
@@ -35,9 +34,9 @@ fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
 
 /// As [`file`], with tensors in unknown formats set aside.
 pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<UnsupportedTensor>)> {
-    Ok(match &args.model {
-        Some(named) => {
-            let (file, unsupported) = Gguf::inspect(find(named)?)?;
+    Ok(match source::locate(args)? {
+        Some(path) => {
+            let (file, unsupported) = Gguf::inspect(path)?;
             (with_pre_tokenizer(file, args), unsupported)
         }
         None => (file(args)?, Vec::new()),
@@ -61,11 +60,11 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
             output::counted(blocks, "block"),
         ));
     }
-    if args.model.is_none() {
+    if !args.is_given() {
         let parameters = output::count(parameters(file));
         output::note(format_args!(
             "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
-             -m model.gguf uses a real one"
+             -m uses a real one, such as qwen3:0.6b or model.gguf"
         ));
     }
 }
@@ -173,23 +172,4 @@ pub(crate) fn in_words(memory: &Memory) -> String {
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.config().context_length } else { n_ctx });
     Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
-}
-
-/// Looks for `named`, and if it has no path, in `~/.rustorch/models`.
-fn find(named: &Path) -> anyhow::Result<PathBuf> {
-    let named = &*folders::expand(named);
-    let has_path = named.to_string_lossy().contains(std::path::is_separator);
-    let folder = folders::models().filter(|_| !has_path && !named.exists());
-    let Some(folder) = folder else { return Ok(named.to_owned()) };
-    let mut with_suffix = named.as_os_str().to_owned();
-    with_suffix.push(".gguf");
-    let [exact, with_suffix] = [folder.join(named), folder.join(with_suffix)];
-    if exact.is_file() {
-        Ok(exact)
-    } else if with_suffix.is_file() {
-        Ok(with_suffix)
-    } else {
-        let (named, folder) = (named.display(), folder.display());
-        bail!("no model `{named}` here or in {folder}; give its path")
-    }
 }

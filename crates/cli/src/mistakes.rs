@@ -26,7 +26,8 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         }
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
-            if let Some(name) = name.filter(|name| is_model(Path::new(name))) {
+            let is_name = |name: &String| is_model(Path::new(name)) || name.contains([':', '/']);
+            if let Some(name) = name.filter(is_name) {
                 suggest_model(&mut error, &name);
             } else if args.iter().any(|arg| arg == "-p" || arg == "--prompt") {
                 suggest(&mut error, QUOTES.to_owned());

@@ -11,7 +11,7 @@ use engine::template::Split;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
+use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
 use crate::generate::{self, AnswerOut, Outcome};
 use crate::output::{self, INTERRUPTED, size};
 use crate::values::TokenIds;
@@ -22,6 +22,8 @@ use crate::{interrupt, load};
 If the model has a chat template, the prompt is a user's message; --raw uses it as it is.
 On a terminal, control characters in the text are escaped; a pipe gets them as they are.")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) positional: PositionalModel,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -56,6 +58,7 @@ pub(crate) struct SourceArgs {
 }
 
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.positional.clone().apply(&mut args.model);
     args.template.read_escapes()?;
     let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;

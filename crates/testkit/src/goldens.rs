@@ -87,7 +87,7 @@ fn read<const N: usize, T>(name: &str, dtype: &str, shape: &[usize], value: impl
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens").join(format!("{name}.npy"));
     let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let parsed = npy(&file, dtype, shape).and_then(|data| match data.as_chunks() {
-        (values, []) if values.len() == shape.iter().product() => Some(values),
+        (values, []) if values.len() == shape.iter().product::<usize>() => Some(values),
         _ => None,
     });
     let values = parsed.unwrap_or_else(|| panic!("{} is not an array {shape:?} of {dtype}", path.display()));

@@ -1,4 +1,4 @@
-//! GGUF files for tests, expected values for them, and access to shared material.
+//! GGUF files for tests, expected values for them, a server that has them, and access to shared material.
 
 pub mod any_model;
 mod cases;
@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod encoders;
 pub mod families;
 pub mod goldens;
+pub mod hub;
 pub mod judge;
 pub mod llama;
 pub mod malformed;

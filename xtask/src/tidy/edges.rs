@@ -8,8 +8,9 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 20] = [
+const MAY_USE: [(&str, &str); 21] = [
     ("outfile", ""),
+    ("hub", ""),
     ("quant", ""),
     ("gguf", "quant"),
     ("tokenizer", "gguf"),
@@ -30,7 +31,7 @@ const MAY_USE: [(&str, &str); 20] = [
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
     (
         "cli",
-        "outfile quant gguf tokenizer chat graph models quantize synth backend backend-reference backend-cpu \
+        "outfile hub quant gguf tokenizer chat graph models quantize synth backend backend-reference backend-cpu \
          backend-wgpu runner engine eval trace demo-model",
     ),
 ];

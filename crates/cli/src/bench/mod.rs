@@ -113,7 +113,7 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(("bench", bench)) = matches.subcommand() else { return Ok(()) };
     let is_typed = |name| bench.value_source(name) == Some(ValueSource::CommandLine);
     if is_typed("model") && is_typed("synth") {
-        let why = "the argument '--model <FILE>' cannot be used with '--synth <SHAPE:TYPE>'";
+        let why = "the argument '--model <MODEL>' cannot be used with '--synth <SHAPE:TYPE>'";
         return Err(
             Args::augment_args(Command::new("rustorch bench")).error(ErrorKind::ArgumentConflict, why)
         );

@@ -4,7 +4,7 @@ use clap::Arg;
 use clap::builder::FalseyValueParser;
 
 use super::settings::Settings;
-use crate::args::{ESCAPES, EngineArgs, ModelArgs, TemplateArgs};
+use crate::args::{ESCAPES, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -13,6 +13,8 @@ answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
 The first line that fails ends such a chat with exit code 1.
 On a terminal, control characters in the text are escaped; a pipe gets them as they are.")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) positional: PositionalModel,
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// The first message

@@ -21,6 +21,7 @@ use input::{Input, Line};
 use session::Session;
 
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.positional.clone().apply(&mut args.model);
     args.template.read_escapes()?;
     interrupt::install()?;
     let mut input = Input::open()?;

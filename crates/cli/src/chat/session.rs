@@ -136,7 +136,7 @@ impl Session {
                 note(format_args!("{} loaded", counted(self.chat.messages().len(), "message")));
             }
             Command::Model => {
-                let model = ModelArgs { model: Some(rest.into()), pre_tokenizer: None };
+                let model = ModelArgs::named(rest);
                 let template = self.args.template.of_the_file();
                 self.go_on(reopen(&model, &template, &self.args.engine)?)?;
                 (self.args.model, self.args.template) = (model, template);

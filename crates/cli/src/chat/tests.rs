@@ -88,10 +88,7 @@ fn a_conversation_goes_on_without_a_device_that_was_lost() {
     let args = ["chat", "--backend", "cpu", "--temp", "0", "-n", "2"];
     let mut session = Session::new(Line::parse_from(args).args, false, false).expect("the embedded model");
     session.answer("Hi").expect("the CPU answers");
-    let model = Arc::new(
-        Model::new(load::file(&ModelArgs { model: None, pre_tokenizer: None }).expect("a file"))
-            .expect("a model"),
-    );
+    let model = Arc::new(Model::new(load::file(&ModelArgs::default()).expect("a file")).expect("a model"));
     let lost = Engine::new(model, Box::new(Lost(Cpu::new(None))), Options::default()).expect("room");
     session.go_on(lost).expect("it takes the conversation");
     for _ in 0..2 {

@@ -28,7 +28,8 @@ use value::Entry;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// GGUF file, as -m FILE [default: the embedded demo model]
+    /// The model, as -m MODEL [default: the embedded demo model]
+    #[arg(value_name = "MODEL")]
     file: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
@@ -54,7 +55,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     load::introduce(&model, &file);
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
     let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
-    let memory = memory.and_then(|model| memory_needed(&model, &args));
+    let memory = memory.and_then(|model| {
+        let options = load::options(&args.context, &model);
+        let devices = fits::all(&model, &options, args.backend, args.gpu_memory)?;
+        Ok(MemoryNeeded { devices, ..memory_needed(&model, &args.context, args.weights)? })
+    });
     let elements = if args.json { usize::MAX } else { value::FEW };
     let report = Report::new(&file, &unsupported, memory, elements);
     if args.json {
@@ -134,18 +139,18 @@ struct Token {
 }
 
 #[derive(Serialize)]
-struct MemoryNeeded {
-    n_ctx: usize,
+pub(crate) struct MemoryNeeded {
+    pub(crate) n_ctx: usize,
     /// Used from the file.
-    weights_mapped: u64,
-    weights_copied: u64,
-    kv_cache: u64,
+    pub(crate) weights_mapped: u64,
+    pub(crate) weights_copied: u64,
+    pub(crate) kv_cache: u64,
     kv_groups: Vec<KvGroup>,
-    activations: u64,
+    pub(crate) activations: u64,
     total: u64,
     /// The total without the mapped file.
     allocated: u64,
-    available: Option<u64>,
+    pub(crate) available: Option<u64>,
     devices: Vec<Fit>,
 }
 
@@ -240,12 +245,15 @@ impl From<Choice> for Decision {
     }
 }
 
-fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
-    let options = load::options(&args.context, model);
-    let host = backends::host(
-        BackendName::CPU,
-        OpenOptions::from(CpuArgs { threads: None, isa: None, weights: args.weights }),
-    );
+/// Memory to run `model` on the CPU, without what fits on other devices.
+pub(crate) fn memory_needed(
+    model: &Model,
+    context: &ContextArgs,
+    weights: WeightsArgs,
+) -> anyhow::Result<MemoryNeeded> {
+    let options = load::options(context, model);
+    let host =
+        backends::host(BackendName::CPU, OpenOptions::from(CpuArgs { threads: None, isa: None, weights }));
     let cpu = host.open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
     let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {
@@ -265,7 +273,7 @@ fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
         total: held.weights_mapped.saturating_add(allocated),
         allocated,
         available: host.options.memory.or_else(|| host_memory().free),
-        devices: fits::all(model, &options, args.backend, args.gpu_memory)?,
+        devices: Vec::new(),
     })
 }
 

@@ -80,7 +80,7 @@ fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = load::file(&ModelArgs { model: Some(args.input), pre_tokenizer: None })?;
+    let file = load::file(&ModelArgs::named(args.input))?;
     let mut read = files::of(&file);
     read.extend(args.imatrix.as_deref());
     let is_quantised = |path: &Path| {

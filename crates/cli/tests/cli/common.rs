@@ -33,9 +33,9 @@ impl Home {
     /// The program with these arguments, split at spaces; `MODEL` stands for the model's path.
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rustorch"));
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RUSTORCH_"))
-        {
+        let of_user =
+            |name: &str| ["RUSTORCH_", "HF_", "OLLAMA_"].iter().any(|prefix| name.starts_with(prefix));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| of_user(&name.to_string_lossy())) {
             command.env_remove(name);
         }
         // The same results with and without a GPU.
@@ -47,6 +47,7 @@ impl Home {
             .env("HOME", self.folder.path())
             .env("XDG_CONFIG_HOME", config)
             .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_CACHE_HOME")
             .env_remove("COLUMNS");
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command

@@ -6,7 +6,7 @@ use crate::common::{Home, Ran, write};
 #[track_caller]
 fn noticed(ran: Ran) -> String {
     let is_notice = ran.stderr.starts_with("rustorch: the embedded demo model (")
-        && ran.stderr.ends_with("; -m model.gguf uses a real one\n")
+        && ran.stderr.ends_with("; -m uses a real one, such as qwen3:0.6b or model.gguf\n")
         && ran.stderr.lines().count() == 1;
     assert!(ran.code == Some(0) && is_notice, "{ran:?}");
     assert!(!ran.stdout.is_empty() && !ran.stdout.contains("embedded demo model"), "{ran:?}");

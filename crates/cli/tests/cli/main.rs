@@ -9,6 +9,7 @@ mod embedded;
 mod fuzzed;
 mod gpu;
 mod help;
+mod hub;
 mod imatrix;
 mod imatrix_sums;
 mod inspect;

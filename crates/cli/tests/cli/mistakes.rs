@@ -103,11 +103,11 @@ fn what_was_probably_meant_is_suggested() {
         -m MODEL -p a --tempp 1
         run -m MODEL -p a -mg 5
         -m MODEL -nkvo=99
-        -hf some/model
         model.gguf
+        qwen3:0.6b
         verify model.gguf
-        chat no/such.gguf
-        run model.gguf -p hi
+        -m MODEL -hf some/model
+        chat -m MODEL Hello
         perplexity MODEL -f text.txt
         -m MODEL frobnicate
         tokenize -m MODEL Hello world
@@ -128,21 +128,19 @@ fn what_was_probably_meant_is_suggested() {
       tip: to place layers on GPUs, use '-ngl N'
     $ -m MODEL -nkvo=99
     error: unexpected argument '-nkvo' found
-    $ -hf some/model
-    error: unexpected argument '-hf' found
-      tip: to use a model, download its file and pass '-m FILE'
     $ model.gguf
     error: unrecognized subcommand 'model.gguf'
       tip: to name a model, use '-m model.gguf'
+    $ qwen3:0.6b
+    error: unrecognized subcommand 'qwen3:0.6b'
+      tip: to name a model, use '-m qwen3:0.6b'
     $ verify model.gguf
     error: unexpected argument 'model.gguf' found
       tip: to name a model, use '-m model.gguf'
-    $ chat no/such.gguf
-    error: unexpected argument 'no/such.gguf' found
-      tip: to name a model, use '-m no/such.gguf'
-    $ run model.gguf -p hi
-    error: unexpected argument 'model.gguf' found
-      tip: to name a model, use '-m model.gguf'
+    $ -m MODEL -hf some/model
+    error: the argument '--model' cannot be used with '--hf-repo'
+    $ chat -m MODEL Hello
+    error: unexpected argument 'Hello' found
     $ perplexity MODEL -f text.txt
     error: unexpected argument 'MODEL' found
       tip: to name a model, use '-m MODEL'
@@ -162,7 +160,7 @@ fn what_was_probably_meant_is_suggested() {
         let error = home.run(args).failed(2);
         assert!(!error.contains("similar") || error.contains("'--chat-template'"), "{args}: {error}");
     }
-    for args in ["frobnicate", "chat Hello", "devices cpu", "tokenize -m MODEL Hello --quux"] {
+    for args in ["frobnicate", "chat -m MODEL Hello", "devices cpu", "tokenize -m MODEL Hello --quux"] {
         let error = home.run(args).failed(2);
         assert!(!error.contains("quotes"), "{args}: {error}");
     }
@@ -178,7 +176,7 @@ fn what_was_probably_meant_is_suggested() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let home = Home::new();
-    for command in ["run -p x -m", "logits --tokens 1 -m", "tokenize x -m", "inspect"] {
+    for command in ["run -p x -m", "run -p x", "chat", "logits --tokens 1 -m", "tokenize x -m", "inspect"] {
         let error = home.run(&format!("{command} no/such.gguf")).failed(1);
         assert!(error.contains("no/such.gguf: cannot open the file: No such file"), "{error}");
     }

@@ -73,7 +73,7 @@ fn mistakes_name_the_choices() {
         ("synth tinyllama out.gguf", "<TYPE>"),
         ("bench --synth tinyllama", "expected SHAPE:TYPE, such as llama-3.2-1b:Q8_0"),
         ("bench --synth llama:Q8_0", "there are stories260k"),
-        ("bench -m some.gguf --synth tinyllama:Q8_0", "'--model <FILE>' cannot be used with '--synth"),
+        ("bench -m some.gguf --synth tinyllama:Q8_0", "'--model <MODEL>' cannot be used with '--synth"),
         ("bench --synth tinyllama:Q9", "no type \"Q9\"; there are F32, F16"),
     ] {
         let error = home.run(args).failed(2);

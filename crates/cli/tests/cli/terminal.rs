@@ -10,7 +10,10 @@ use crate::common::Home;
 
 /// The program on a terminal that echoes, which those of rexpect do not. Waits are guarded against hanging only.
 fn terminal(home: &Home, args: &str) -> PtySession {
-    let inner = home.command(args);
+    on_terminal(home, &home.command(args))
+}
+
+fn on_terminal(home: &Home, inner: &Command) -> PtySession {
     let mut command = Command::new("sh");
     command.args(["-c", "stty echo; exec \"$0\" \"$@\""]).arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
@@ -240,4 +243,37 @@ fn ctrl_c_leaves_no_half_traces() {
 
 fn files(folder: &std::path::Path) -> usize {
     std::fs::read_dir(folder).expect("a folder").count()
+}
+
+#[test]
+fn a_model_that_is_not_here_is_asked_for() {
+    let (home, hub) = (Home::new(), testkit::hub::Hub::start());
+    hub.add("user/Model-GGUF", "Model-Q4_K_M.gguf", std::fs::read(&home.model).expect("the model"));
+    let folder = home.path("hf");
+    let terminal = |args: &str| {
+        let mut inner = home.command(args);
+        inner.env("HF_HOME", &folder).env("HF_ENDPOINT", &hub.endpoint).env("NO_PROXY", "127.0.0.1");
+        on_terminal(&home, &inner)
+    };
+    let mut session = terminal("run user/Model-GGUF -p Hello -n 3");
+    session.exp_string("Download user/Model-GGUF in Q4_K_M").expect("a question");
+    session.exp_string("[Y/n]").expect("a question");
+    session.send_line("n").expect("typed");
+    session.exp_string("not on this machine").expect("an error");
+    assert!(ended(&mut session).ends_with(" 1)"));
+    let mut session = terminal("run user/Model-GGUF -p Hello -n 3");
+    session.exp_string("[Y/n]").expect("a question");
+    session.send_line("").expect("typed");
+    assert!(ended(&mut session).ends_with(" 0)"));
+    let mut session = terminal("rm user/Model-GGUF");
+    session.exp_string("Remove user/Model-GGUF:Q4_K_M").expect("a question");
+    session.exp_string("[y/N]").expect("a question");
+    session.send_line("").expect("typed");
+    session.exp_string("nothing is removed").expect("an error");
+    assert!(ended(&mut session).ends_with(" 1)"));
+    let mut session = terminal("rm user/Model-GGUF");
+    session.exp_string("[y/N]").expect("a question");
+    session.send_line("y").expect("typed");
+    session.exp_string("are free again").expect("removed");
+    assert!(ended(&mut session).ends_with(" 0)"));
 }

@@ -1,0 +1,53 @@
+//! `rustorch list`: the models on this machine.
+
+use std::process::ExitCode;
+
+use hub::Settings;
+use serde_json::json;
+
+use super::super::held::Held;
+use super::super::stores;
+use crate::output::{self, counted, note, printable, size};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Lists models in the cache of Hugging Face (HF_HOME, HF_HUB_CACHE), in ~/.rustorch/models, those that
+were downloaded from addresses, and those of ollama (OLLAMA_MODELS) and LM Studio, which are used in
+place. Every name can be given to -m.")]
+pub(crate) struct Args {
+    /// Print a JSON array: names, files, sizes
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let held = stores::all(&Settings::from_env()?)?;
+    if args.json {
+        output::json(&held.iter().map(in_json).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if held.is_empty() {
+        note(format_args!("no models yet; `rustorch pull qwen3:0.6b` downloads a small one"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["NAME", "QUANT", "SIZE", "FROM"].map(str::to_owned);
+    let row = |held: &Held| {
+        let quant = held.quant.as_deref().unwrap_or("-");
+        [printable(&held.name, ""), printable(quant, ""), size(held.bytes), held.origin.label().to_owned()]
+    };
+    let rows: Vec<_> = [head].into_iter().chain(held.iter().map(row)).collect();
+    output::write_all(output::columns(&rows, &[2]).as_bytes())?;
+    let total: u64 = held.iter().map(|held| held.bytes).sum();
+    note(format_args!("{}, {}", counted(held.len() as u64, "model"), size(total)));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_json(held: &Held) -> serde_json::Value {
+    json!({
+        "name": held.name,
+        "quant": held.quant,
+        "bytes": held.bytes,
+        "from": held.origin.label(),
+        "files": held.files,
+    })
+}

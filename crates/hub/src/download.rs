@@ -1,0 +1,307 @@
+//! The transfer of one file: several connections that ask for ranges, or one if the server has no ranges.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sha2::Digest;
+use ureq::http::{StatusCode, Uri};
+
+use crate::chunks::{CHUNK, Partial};
+use crate::http::{Follow, Http, Method, Reply, Subject};
+use crate::name::Sha256;
+use crate::{Error, Event, Watch, address};
+
+/// Connections to the server.
+const CONNECTIONS: usize = 4;
+
+/// Most chunks in one request: long enough to hide its latency.
+const CHUNKS_PER_REQUEST: usize = 8;
+
+/// Bytes read at a time.
+const BUFFER: usize = 1 << 18;
+
+/// A file to transfer.
+pub(crate) struct Source<'a> {
+    pub(crate) http: &'a Http,
+    /// Asks where the file is now; addresses of file servers expire.
+    pub(crate) locate: &'a (dyn Fn() -> Result<Uri, Error> + Sync),
+    pub(crate) subject: Subject<'a>,
+}
+
+/// Fills what is missing of `partial`.
+pub(crate) fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Result<(), Error> {
+    let transfer = Transfer {
+        source,
+        partial,
+        watch,
+        uri: Mutex::new(at),
+        done: AtomicU64::new(partial.done()),
+        failure: Mutex::new(None),
+        is_over: AtomicBool::new(false),
+    };
+    let Some(first) = partial.take(CHUNKS_PER_REQUEST) else { return Ok(()) };
+    let reply = source.http.persist(watch, || transfer.request(Some(&first)))?;
+    match reply.status {
+        StatusCode::PARTIAL_CONTENT => transfer.in_parts(first, reply),
+        _ => transfer.as_a_whole(reply),
+    }
+}
+
+struct Transfer<'a> {
+    source: &'a Source<'a>,
+    partial: &'a Partial,
+    watch: Watch<'a>,
+    uri: Mutex<Uri>,
+    /// Bytes that have come.
+    done: AtomicU64,
+    failure: Mutex<Option<Error>>,
+    is_over: AtomicBool,
+}
+
+impl Transfer<'_> {
+    /// Requests chunks, or everything. The answer may be everything in any case.
+    fn request(&self, chunks: Option<&Range<u64>>) -> Result<Reply, Error> {
+        let uri = self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let range = chunks.map(|chunks| self.bytes_of(chunks));
+        let reply =
+            self.source.http.send(Method::Get, &uri, range.as_ref(), Follow::All, self.source.subject)?;
+        let size = self.partial.size();
+        let (start, whole) = match reply.status {
+            StatusCode::PARTIAL_CONTENT => {
+                reply.content_range().ok_or_else(|| reply.error("a part has no Content-Range"))?
+            }
+            _ => (0, reply.len().unwrap_or(size)),
+        };
+        let expected =
+            if reply.status == StatusCode::PARTIAL_CONTENT { range.unwrap_or_default().start } else { 0 };
+        if (start, whole) != (expected, size) {
+            let what = format!(
+                "it sends a file of {whole} bytes from byte {start}, not of {size} from byte {expected}"
+            );
+            return Err(reply.error(what));
+        }
+        Ok(reply)
+    }
+
+    fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
+        self.partial.bytes_of(chunks.start).start..self.partial.bytes_of(chunks.end.saturating_sub(1)).end
+    }
+
+    /// Uses several connections, the first of which has a reply.
+    fn in_parts(&self, first: Range<u64>, reply: Reply) -> Result<(), Error> {
+        thread::scope(|scope| {
+            for _ in 1..CONNECTIONS {
+                scope.spawn(|| self.work(None));
+            }
+            self.work(Some((first, reply)));
+        });
+        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Requests chunks until there are none, or a connection has failed too often.
+    fn work(&self, mut begun: Option<(Range<u64>, Reply)>) {
+        let mut failures = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let (mut chunks, reply) = match begun.take() {
+                Some((chunks, reply)) => (chunks, Some(reply)),
+                None => match self.partial.take(CHUNKS_PER_REQUEST) {
+                    Some(chunks) => (chunks, None),
+                    None => return,
+                },
+            };
+            let start = chunks.start;
+            let reply = reply.map_or_else(|| self.request(Some(&chunks)), Ok);
+            let Err(error) = reply.and_then(|reply| self.receive(&mut chunks, reply)) else {
+                failures = 0;
+                continue;
+            };
+            self.partial.give_back(chunks.clone());
+            failures = if chunks.start > start { 1 } else { failures + 1 };
+            if let Err(error) = self.recover(error, failures) {
+                self.is_over.store(true, Ordering::Relaxed);
+                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                failure.get_or_insert(error);
+                return;
+            }
+        }
+    }
+
+    /// Waits after a failure, or returns it if there is no hope.
+    fn recover(&self, error: Error, failures: u32) -> Result<(), Error> {
+        let http = self.source.http;
+        let wait = match error {
+            // The address may have expired.
+            Error::Forbidden { .. } | Error::NotFound { .. } if failures < http.patience.attempts => {
+                let uri = (self.source.locate)()?;
+                *self.uri.lock().unwrap_or_else(PoisonError::into_inner) = uri;
+                http.patience.first_wait.saturating_mul(failures - 1)
+            }
+            // It was known a moment ago.
+            Error::UnknownHost { .. } if failures < http.patience.attempts => {
+                http.patience.first_wait.saturating_mul(failures)
+            }
+            error => {
+                let Some(wait) = http.wait(&error, failures) else { return Err(error) };
+                (self.watch)(Event::Retrying { error: &error, wait });
+                wait
+            }
+        };
+        let end = Instant::now() + wait;
+        while Instant::now() < end && !self.is_over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50).min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    /// Writes a reply; `chunks` shrinks to those that are missing.
+    fn receive(&self, chunks: &mut Range<u64>, reply: Reply) -> Result<(), Error> {
+        if reply.status != StatusCode::PARTIAL_CONTENT {
+            return Err(reply.error("it has ranges for some requests and not for others"));
+        }
+        let mut pending = 0;
+        let received = reply.read_into(|body, buffer| {
+            while !chunks.is_empty() {
+                let Range { start, end } = self.partial.bytes_of(chunks.start);
+                let mut at = start;
+                while at < end {
+                    if self.is_over.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                    let most = buffer.len().min((end - at) as usize);
+                    let read = read_some(body, &mut buffer[..most])?;
+                    self.partial.write(at, &buffer[..read])?;
+                    at += read as u64;
+                    pending += read as u64;
+                    self.advance(read as u64);
+                }
+                self.partial.complete(chunks.start)?;
+                chunks.start += 1;
+                pending = 0;
+            }
+            Ok(())
+        });
+        // Bytes of a chunk that is not complete come again.
+        self.done.fetch_sub(pending, Ordering::Relaxed);
+        received
+    }
+
+    /// Uses one connection for a server without ranges, from the beginning after each failure.
+    fn as_a_whole(&self, reply: Reply) -> Result<(), Error> {
+        let chunks = 0..self.partial.size().div_ceil(CHUNK);
+        let (mut reply, mut failures) = (Some(reply), 0);
+        loop {
+            self.done.store(0, Ordering::Relaxed);
+            let received = reply.take().map_or_else(|| self.request(None), Ok).and_then(|reply| {
+                reply.read_into(|body, buffer| {
+                    for chunk in chunks.clone() {
+                        let Range { start: mut at, end } = self.partial.bytes_of(chunk);
+                        while at < end {
+                            let most = buffer.len().min((end - at) as usize);
+                            let read = read_some(body, &mut buffer[..most])?;
+                            self.partial.write(at, &buffer[..read])?;
+                            at += read as u64;
+                            self.advance(read as u64);
+                        }
+                        self.partial.complete(chunk)?;
+                    }
+                    match body.read(&mut buffer[..1])? {
+                        0 => Ok(()),
+                        _ => Err(too_long().into()),
+                    }
+                })
+            });
+            let Err(error) = received else { return Ok(()) };
+            failures += 1;
+            self.recover(error, failures)?;
+        }
+    }
+
+    fn advance(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (self.watch)(Event::Received { done, total: self.partial.size() });
+    }
+}
+
+/// Why writing a reply stopped.
+enum Stop {
+    Body(std::io::Error),
+    Disk(Error),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Stop {
+        Stop::Body(error)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Disk(error)
+    }
+}
+
+impl Reply {
+    /// Reads the body by `read`, which also gets a buffer.
+    fn read_into(self, read: impl FnOnce(&mut dyn Read, &mut [u8]) -> Result<(), Stop>) -> Result<(), Error> {
+        let host = address::host(&self.uri).to_owned();
+        let mut buffer = vec![0; BUFFER];
+        read(&mut self.into_body(), &mut buffer).map_err(|stop| match stop {
+            Stop::Body(source) => Error::Cut { host, source },
+            Stop::Disk(error) => error,
+        })
+    }
+}
+
+/// Reads at least one byte.
+fn read_some(body: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match body.read(buffer)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        read => Ok(read),
+    }
+}
+
+fn too_long() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, "more bytes came than were announced")
+}
+
+/// The SHA-256 of a file.
+pub(crate) fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {
+    let fail = |error| Error::cache("read", path)(error);
+    let mut file = File::open(path).map_err(fail)?;
+    let total = file.metadata().map_err(fail)?.len();
+    let (mut hash, mut buffer, mut done) = (sha2::Sha256::new(), vec![0; 1 << 20], 0);
+    loop {
+        let read = file.read(&mut buffer).map_err(fail)?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+        done += read as u64;
+        watch(Event::Checked { done, total });
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Sha256::of_hex(&hex).ok_or_else(|| fail(std::io::ErrorKind::InvalidData.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hash is that of `sha256sum`.
+    #[test]
+    fn files_are_hashed() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "abc").expect("written");
+        let hash = sha256(file.path(), &|_| {}).expect("a hash");
+        assert_eq!(hash.as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}
