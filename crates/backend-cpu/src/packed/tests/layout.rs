@@ -62,7 +62,7 @@ fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value:
 /// Scales and minimums of block `b`, and its planes. Runs end where scales and minimums fill whole vectors; of blocks of 32
 /// values that do not, after eight.
 fn parts_of<B: Layout<G>, const G: usize>(blocks: &[[u8; BYTES]], b: usize) -> (&[u8], &[[u8; BYTES]]) {
-    let fills = |blocks: &usize| blocks * B::FACTORS % BYTES == 0;
+    let fills = |blocks: &usize| (blocks * B::FACTORS).is_multiple_of(BYTES);
     let run = if G == 1 && !fills(&1) { 8 } else { (1..).find(fills).expect("64 blocks do") };
     let (header, at) = (run * B::FACTORS / BYTES, b % run);
     let (header, planes) = blocks[b / run * (header + run * B::PLANES)..].split_at(header);
