@@ -83,5 +83,5 @@ pub enum Event<'a> {
     },
 }
 
-/// Who is told what happens; called from several threads.
+/// The callback for events, called from several threads.
 pub type Watch<'a> = &'a (dyn Fn(Event<'_>) + Sync);

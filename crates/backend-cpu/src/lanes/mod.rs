@@ -28,7 +28,7 @@ pub(crate) struct Pair<T>(pub(crate) [T; 2]);
 
 /// Whether the hardware prefetchers reach the memory bandwidth on one sequential stream. AMD's do, and prefetches by the
 /// program only cost there. Intel's reach two thirds.
-pub(crate) static STREAMS_WELL: LazyLock<bool> = LazyLock::new(|| {
+pub(crate) static HARDWARE_PREFETCH_SUFFICES: LazyLock<bool> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
         let vendor = std::arch::x86_64::__cpuid(0);

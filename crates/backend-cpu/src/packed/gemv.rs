@@ -11,7 +11,7 @@ use super::activations::{Activations, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, store, strips};
 use super::{Packed, Scratch, gemm, parts, runs, scaled};
-use crate::lanes::{BYTES, Lanes, STREAMS_WELL};
+use crate::lanes::{BYTES, HARDWARE_PREFETCH_SUFFICES, Lanes};
 use crate::pool::Tile;
 
 /// Maximum activation rows of the GEMV path.
@@ -155,7 +155,7 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     let x = x.panel(&rows, 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
     let mut b = 0;
-    let prefetch = !*STREAMS_WELL;
+    let prefetch = !*HARDWARE_PREFETCH_SUFFICES;
     for run in runs::<B, G>(strip) {
         let (header, planes) = parts::<B, G>(run);
         if prefetch {

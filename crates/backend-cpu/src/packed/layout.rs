@@ -3,8 +3,8 @@
 //! A *step* is one 64-byte vector with four values of each of the 16 rows: byte `4r + j` is value `4s + j` of row `r`.
 //! Steps hold unsigned quants: the format's value plus a constant zero point. Their low bits and, for formats of 3, 5 or
 //! 6 bits, their high bits are stored in separate *planes*. A vector of a `b`-bit plane holds `8 / b` steps, the first in
-//! the lowest bits; of a 3-bit plane, three vectors hold eight steps ([`three_bits`]). The planes of 32 values lie side by
-//! side. Scales and minimums are the file's, interleaved by row.
+//! the lowest bits; of a 3-bit plane, three vectors hold eight steps ([`three_bits`]). The planes of 32 values are
+//! adjacent. Scales and minimums are the file's, interleaved by row.
 
 use quant::*;
 
