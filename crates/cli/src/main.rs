@@ -1,5 +1,5 @@
 //! The `rustorch` program.
 
 fn main() -> std::process::ExitCode {
-    rustorch::main()
+    rustorch_cli::main()
 }

@@ -152,7 +152,7 @@ pub(super) fn run(workspace: &Workspace, selection: &Selection) -> Result<bool> 
 /// Builds the program; returns its path or the compiler's errors.
 fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
     Ok(checkout
-        .cargo(["build", "-q", "-p", "rustorch"])?
+        .cargo(["build", "-q", "-p", "rustorch-cli"])?
         .map(|_| checkout.target.join("debug").join("rustorch")))
 }
 
