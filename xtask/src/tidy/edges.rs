@@ -8,13 +8,14 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 21] = [
+const MAY_USE: [(&str, &str); 22] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
     ("gguf", "quant"),
     ("tokenizer", "gguf"),
     ("chat", "gguf"),
+    ("convert", "gguf tokenizer quant"),
     ("graph", "quant"),
     ("models", "gguf graph"),
     ("quantize", "gguf models quant"),
@@ -31,7 +32,7 @@ const MAY_USE: [(&str, &str); 21] = [
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
     (
         "cli",
-        "outfile hub quant gguf tokenizer chat graph models quantize synth backend backend-reference backend-cpu \
+        "outfile hub quant gguf tokenizer chat convert graph models quantize synth backend backend-reference backend-cpu \
          backend-wgpu runner engine eval trace demo-model",
     ),
 ];

@@ -1,0 +1,1 @@
+//! The tokenizer of a checkpoint, as metadata of a GGUF file.
