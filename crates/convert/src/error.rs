@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use gguf::quoted;
+
 /// Why a checkpoint cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -13,4 +15,23 @@ pub enum Error {
     /// A file of the checkpoint is not what it should be.
     #[error("{}: {why}", path.display())]
     Invalid { path: PathBuf, why: String },
+    /// A shard cannot be mapped, or changed while it was read.
+    #[error(transparent)]
+    Shard(#[from] gguf::Error),
+    /// A tensor of the checkpoint does not fit the configuration.
+    #[error("tensor {}: {why}", quoted(name))]
+    Tensor { name: String, why: String },
+    /// The file cannot be written.
+    #[error("cannot write the file")]
+    Write(#[from] gguf::WriteError),
+}
+
+impl Error {
+    pub(crate) fn invalid(path: impl Into<PathBuf>, why: impl Into<String>) -> Error {
+        Error::Invalid { path: path.into(), why: why.into() }
+    }
+
+    pub(crate) fn tensor(name: impl Into<String>, why: impl Into<String>) -> Error {
+        Error::Tensor { name: name.into(), why: why.into() }
+    }
 }

@@ -1,6 +1,33 @@
 //! Hugging Face checkpoints to GGUF files.
+//!
+//! A [`Checkpoint`] is a folder with `config.json`, a tokenizer and `*.safetensors`. A [`Plan`] says which keys and tensors
+//! the file gets: those of llama.cpp's converter. [`Plan::write`] writes it, one part of a tensor after the other.
+//!
+//! ```no_run
+//! use convert::{Checkpoint, FileType, Options, Plan};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let checkpoint = Checkpoint::open("Qwen3-0.6B")?;
+//! let plan = Plan::new(&checkpoint, &Options { file_type: Some(FileType::Q8_0), ..Options::default() })?;
+//! plan.write(std::fs::File::create("qwen3.gguf")?, &|_| ())?;
+//! # Ok(())
+//! # }
+//! ```
 
+mod checkpoint;
+mod config;
+mod describe;
 mod error;
+mod families;
+mod file_type;
+mod keys;
+mod parameters;
+mod plan;
+mod rope;
+mod rules;
 mod tokenizer;
 
+pub use checkpoint::Checkpoint;
 pub use error::Error;
+pub use file_type::FileType;
+pub use plan::{Options, Plan};

@@ -19,6 +19,17 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    pub(crate) fn map(path: &Path) -> Result<Part, Error> {
+        let file = path.display().to_string();
+        let map = match Map::open(path) {
+            Ok(Some(map)) => Arc::new(map),
+            Ok(None) => return Err(Error::NotAFile { file }),
+            Err(source) => return Err(Error::Io { file, action: "open the file", source }),
+        };
+        let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
+        Ok(Part { file, bytes, map: Some(map) })
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -45,14 +56,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn map(path: &Path) -> Result<Loaded, Error> {
-        let file = path.display().to_string();
-        let map = match Map::open(path) {
-            Ok(Some(map)) => Arc::new(map),
-            Ok(None) => return Err(Error::NotAFile { file }),
-            Err(source) => return Err(Error::Io { file, action: "open the file", source }),
-        };
-        let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
-        Loaded::parse(Part { file, bytes, map: Some(map) })
+        Loaded::parse(Part::map(path)?)
     }
 
     pub(crate) fn read(path: &Path) -> Result<Loaded, Error> {

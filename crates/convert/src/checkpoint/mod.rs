@@ -1,0 +1,51 @@
+//! A folder with the files of a model, as on Hugging Face.
+
+mod quantized;
+mod shards;
+mod source;
+mod view;
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use crate::config::Config;
+use crate::Error;
+pub(crate) use source::Elements;
+pub(crate) use view::View;
+
+/// An open checkpoint: its configuration and its tensors, which stay on the disk until they are read.
+#[derive(Debug)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) tensors: IndexMap<String, View>,
+    files: Vec<gguf::MappedFile>,
+}
+
+impl Checkpoint {
+    /// Opens a folder with `config.json` and `*.safetensors`.
+    ///
+    /// # Errors
+    /// If a file is missing or malformed, or if the weights are quantised by a method that is not known.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let folder = folder.as_ref().to_owned();
+        if !folder.is_dir() {
+            return Err(Error::invalid(folder, "this is no folder; give one with config.json and *.safetensors"));
+        }
+        let config = Config::open(&folder)?;
+        let (files, sources) = shards::open(&folder)?;
+        let tensors = quantized::combine(&config, sources)?;
+        Ok(Checkpoint { folder, config, tensors, files })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Fails if a shard was changed since it was opened.
+    pub(crate) fn check_intact(&self) -> Result<(), Error> {
+        self.files.iter().try_for_each(gguf::MappedFile::check_intact).map_err(Error::from)
+    }
+}

@@ -1,0 +1,259 @@
+//! Tensors of a checkpoint with their elements in another order, read when they are written.
+
+use std::sync::Arc;
+
+use super::source::{Elements, Source};
+use crate::Error;
+
+/// The elements of a [`Source`] in another order. Nothing is copied until it is read.
+///
+/// An axis is a traversal of the source: several dimensions, slowest first, each with a length and a stride. A transposed
+/// or regrouped tensor is the same data with other axes, as in NumPy; unlike there, axes always merge.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    source: Arc<Source>,
+    /// Element of the source at index 0.
+    offset: usize,
+    axes: Vec<Axis>,
+    /// Applied to each value, in this order.
+    then: Vec<fn(f32) -> f32>,
+}
+
+type Axis = Vec<Dim>;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Dim {
+    len: usize,
+    stride: usize,
+}
+
+fn len(axis: &Axis) -> usize {
+    axis.iter().map(|dim| dim.len).product()
+}
+
+impl View {
+    /// The tensor as it is.
+    pub(crate) fn new(source: Arc<Source>) -> View {
+        let mut stride = 1;
+        let mut axes: Vec<Axis> = Vec::new();
+        for &len in source.shape.iter().rev() {
+            axes.push(vec![Dim { len, stride }]);
+            stride *= len;
+        }
+        axes.reverse();
+        View { source, offset: 0, axes, then: Vec::new() }
+    }
+
+    /// The name in the checkpoint.
+    pub(crate) fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Lengths of the axes, slowest first.
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        self.axes.iter().map(len).collect()
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.axes.iter().map(len).product()
+    }
+
+    /// Whether each element is a block of 32 values in MXFP4.
+    pub(crate) fn has_blocks(&self) -> bool {
+        matches!(self.source.elements, Elements::Mxfp4 { .. })
+    }
+
+    pub(crate) fn elements(&self) -> &Elements {
+        &self.source.elements
+    }
+
+    /// An error about this tensor.
+    pub(crate) fn error(&self, why: impl Into<String>) -> Error {
+        Error::tensor(self.name(), why)
+    }
+
+    /// Fails unless the tensor has this many axes.
+    pub(crate) fn with_axes(self, count: usize) -> Result<View, Error> {
+        if self.axes.len() == count {
+            return Ok(self);
+        }
+        Err(self.error(format!("it has the shape {:?}, but {count} dimensions are expected", self.shape())))
+    }
+
+    /// One axis as several of these lengths, the slowest first; one 0 stands for what is left.
+    pub(crate) fn split(mut self, axis: usize, lens: &[usize]) -> Result<View, Error> {
+        let shape = self.shape();
+        let wrong = |view: &View| {
+            view.error(format!("its shape {shape:?} does not divide into {lens:?} along dimension {axis}"))
+        };
+        let Some(found) = self.axes.get(axis) else { return Err(wrong(&self)) };
+        let known: usize = lens.iter().filter(|&&len| len != 0).product();
+        let lens: Vec<usize> =
+            lens.iter().map(|&lens| if lens == 0 { len(found) / known.max(1) } else { lens }).collect();
+        let &[dim] = found.as_slice() else { return Err(wrong(&self)) };
+        if lens.iter().product::<usize>() != dim.len {
+            return Err(wrong(&self));
+        }
+        let mut stride = dim.stride;
+        let mut axes: Vec<Axis> = Vec::new();
+        for &len in lens.iter().rev() {
+            axes.push(vec![Dim { len, stride }]);
+            stride *= len;
+        }
+        axes.reverse();
+        self.axes.splice(axis..=axis, axes);
+        Ok(self)
+    }
+
+    /// Neighbouring axes as one.
+    pub(crate) fn merge(mut self, axes: std::ops::Range<usize>) -> View {
+        let merged = self.axes[axes.clone()].concat();
+        self.axes.splice(axes, [merged]);
+        self
+    }
+
+    /// Two axes exchanged.
+    pub(crate) fn swap(mut self, a: usize, b: usize) -> View {
+        self.axes.swap(a, b);
+        self
+    }
+
+    /// Some indices of an axis.
+    pub(crate) fn narrow(mut self, axis: usize, range: std::ops::Range<usize>) -> Result<View, Error> {
+        let fits = match self.axes.get_mut(axis).map(Vec::as_mut_slice) {
+            Some([dim]) if range.start < range.end && range.end <= dim.len => {
+                self.offset += range.start * dim.stride;
+                dim.len = range.len();
+                true
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(self);
+        }
+        let shape = self.shape();
+        Err(self.error(format!("its shape is {shape:?}, but {range:?} are read along dimension {axis}")))
+    }
+
+    /// One index of an axis, which vanishes.
+    pub(crate) fn index(self, axis: usize, index: usize) -> Result<View, Error> {
+        let mut view = self.narrow(axis, index..index + 1)?;
+        view.axes.remove(axis);
+        Ok(view)
+    }
+
+    /// Without axes of length 1, but the last one.
+    pub(crate) fn squeeze(mut self) -> View {
+        let last = self.axes.last().cloned();
+        self.axes.retain(|axis| len(axis) != 1);
+        if self.axes.is_empty() {
+            self.axes.extend(last);
+        }
+        self
+    }
+
+    /// With an axis of length 1 before `axis`.
+    pub(crate) fn expand(mut self, axis: usize) -> View {
+        self.axes.insert(axis, vec![Dim { len: 1, stride: 0 }]);
+        self
+    }
+
+    /// Applies `function` to each value.
+    pub(crate) fn then(mut self, function: fn(f32) -> f32) -> View {
+        self.then.push(function);
+        self
+    }
+
+    /// Values `start..start + len` of the row-major traversal, appended.
+    pub(crate) fn read(&self, start: usize, len: usize, out: &mut Vec<f32>) {
+        let first = out.len();
+        self.runs(start, len, |at, len| self.source.read(at, len, out));
+        for function in &self.then {
+            out[first..].iter_mut().for_each(|value| *value = function(*value));
+        }
+    }
+
+    /// As [`View::read`], of blocks.
+    pub(crate) fn read_blocks(&self, start: usize, len: usize, out: &mut Vec<u8>) {
+        self.runs(start, len, |at, len| self.source.read_blocks(at, len, out));
+    }
+
+    /// Calls `take` with the contiguous runs of the source that elements `start..start + len` are.
+    fn runs(&self, start: usize, len: usize, mut take: impl FnMut(usize, usize)) {
+        let dims = self.coalesced();
+        let (run, outer) = match dims.split_last() {
+            Some((last, outer)) if last.stride == 1 => (last.len, outer),
+            _ => (1, dims.as_slice()),
+        };
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            let (mut rest, within) = (at / run, at % run);
+            let mut place = self.offset + within;
+            for dim in outer.iter().rev() {
+                place += rest % dim.len * dim.stride;
+                rest /= dim.len;
+            }
+            let len = (run - within).min(end - at);
+            take(place, len);
+            at += len;
+        }
+    }
+
+    /// All dimensions, slowest first, those that continue each other as one.
+    fn coalesced(&self) -> Vec<Dim> {
+        let mut dims: Vec<Dim> = Vec::new();
+        for dim in self.axes.iter().flatten().filter(|dim| dim.len != 1) {
+            match dims.last_mut() {
+                Some(outer) if outer.stride == dim.len * dim.stride => {
+                    *outer = Dim { len: outer.len * dim.len, stride: dim.stride };
+                }
+                _ => dims.push(*dim),
+            }
+        }
+        dims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(shape: &[usize]) -> View {
+        let len: usize = shape.iter().product();
+        let data: Vec<u8> = (0..len).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let source =
+            Source { name: "x".into(), shape: shape.to_vec(), data: data.into(), elements: Elements::F32 };
+        View::new(Arc::new(source))
+    }
+
+    fn values(view: &View) -> Vec<f32> {
+        let mut out = Vec::new();
+        view.read(0, view.len(), &mut out);
+        out
+    }
+
+    #[test]
+    fn a_view_is_read_in_the_order_of_its_axes() -> Result<(), Error> {
+        // numpy.arange(24).reshape(2, 3, 4).transpose(2, 0, 1)[1:3].ravel()
+        let of = view(&[2, 3, 4]).swap(1, 2).swap(0, 1).narrow(0, 1..3)?;
+        assert_eq!(of.shape(), [2, 2, 3]);
+        assert_eq!(values(&of), [1., 5., 9., 13., 17., 21., 2., 6., 10., 14., 18., 22.]);
+        // The same with the rows merged, in two parts.
+        let of = of.merge(0..2);
+        assert_eq!(of.shape(), [4, 3]);
+        let mut parts = Vec::new();
+        of.read(0, 5, &mut parts);
+        of.read(5, 7, &mut parts);
+        assert_eq!(parts, values(&of));
+        Ok(())
+    }
+
+    #[test]
+    fn a_split_needs_the_whole_axis() {
+        let message = view(&[6, 2]).split(0, &[4, 0]).expect_err("6 is no multiple of 4").to_string();
+        assert!(message.contains("[6, 2]") && message.contains("[4, 0]"), "{message}");
+        assert!(view(&[6, 2]).narrow(0, 4..7).is_err());
+        assert!(view(&[6, 2]).narrow(2, 0..1).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! `config.json`, with the defaults of the model's type.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::Error;
+
+/// What transformers takes for a key that `config.json` lacks, by `model_type`; `tools/goldens/config_defaults.py` writes it.
+static DEFAULTS: LazyLock<Map<String, Value>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).expect("the file is valid"));
+
+/// The parts of a multimodal model's configuration that describe its language model.
+const TEXT: [&str; 4] = ["text_config", "llm_config", "lm_config", "language_config"];
+
+/// The configuration of the language model: its own part of the file over the whole, over the defaults.
+#[derive(Debug)]
+pub(crate) struct Config {
+    path: PathBuf,
+    values: Map<String, Value>,
+    generation: Map<String, Value>,
+}
+
+impl Config {
+    pub(crate) fn open(folder: &Path) -> Result<Config, Error> {
+        let path = folder.join("config.json");
+        let mut values = object(&path)?;
+        let text = TEXT.iter().find_map(|key| values.get(*key)?.as_object().cloned()).unwrap_or_default();
+        let types = [values.get("model_type"), text.get("model_type")];
+        let defaults: Vec<&Map<String, Value>> = types
+            .into_iter()
+            .filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object())
+            .collect();
+        values.extend(text);
+        for (key, value) in defaults.into_iter().rev().flatten() {
+            values.entry(key).or_insert_with(|| value.clone());
+        }
+        let generation = folder.join("generation_config.json");
+        let generation = if generation.exists() { object(&generation)? } else { Map::new() };
+        Ok(Config { path, values, generation })
+    }
+
+    /// The whole, for the tokenizer.
+    pub(crate) fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
+    /// `generation_config.json`.
+    pub(crate) fn generation(&self) -> &Map<String, Value> {
+        &self.generation
+    }
+
+    /// An error about this file.
+    pub(crate) fn error(&self, why: impl Into<String>) -> Error {
+        Error::invalid(&self.path, why)
+    }
+
+    /// The class of the model, such as `LlamaForCausalLM`.
+    pub(crate) fn class(&self) -> Result<&str, Error> {
+        let class = self.value("architectures").and_then(|classes| classes.get(0)?.as_str());
+        class.ok_or_else(|| self.error("\"architectures\" does not name the class of the model"))
+    }
+
+    /// The value of a key, unless it is null.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).filter(|value| !value.is_null())
+    }
+
+    fn first<T>(&self, keys: &[&str], kind: &str, get: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, Error> {
+        let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
+            return Ok(None);
+        };
+        get(value).map(Some).ok_or_else(|| self.error(format!("{key:?} is {value}, which is no {kind}")))
+    }
+
+    fn needed<T>(&self, keys: &[&str], value: Option<T>) -> Result<T, Error> {
+        value.ok_or_else(|| self.error(format!("{:?} is missing", keys.join("\" or \""))))
+    }
+
+    /// The first of these keys that is there.
+    pub(crate) fn u32(&self, keys: &[&str]) -> Result<Option<u32>, Error> {
+        self.first(keys, "count", as_u32)
+    }
+
+    pub(crate) fn need_u32(&self, keys: &[&str]) -> Result<u32, Error> {
+        self.needed(keys, self.u32(keys)?)
+    }
+
+    /// A count that is not zero, to divide by.
+    pub(crate) fn need_count(&self, keys: &[&str]) -> Result<usize, Error> {
+        match self.need_u32(keys)? {
+            0 => Err(self.error(format!("{:?} is 0", keys.join("\" or \"")))),
+            count => Ok(count as usize),
+        }
+    }
+
+    pub(crate) fn f32(&self, keys: &[&str]) -> Result<Option<f32>, Error> {
+        Ok(self.first(keys, "number", Value::as_f64)?.map(|value| value as f32))
+    }
+
+    pub(crate) fn need_f32(&self, keys: &[&str]) -> Result<f32, Error> {
+        self.needed(keys, self.f32(keys)?)
+    }
+
+    /// False if the key is missing.
+    pub(crate) fn bool(&self, key: &str) -> Result<bool, Error> {
+        Ok(self.first(&[key], "boolean", Value::as_bool)?.unwrap_or(false))
+    }
+
+    pub(crate) fn str(&self, keys: &[&str]) -> Result<Option<&str>, Error> {
+        let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
+            return Ok(None);
+        };
+        value.as_str().map(Some).ok_or_else(|| self.error(format!("{key:?} is {value}, which is no text")))
+    }
+
+    pub(crate) fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
+        self.first(&[key], "list of counts", |value| value.as_array()?.iter().map(as_u32).collect())
+    }
+
+    pub(crate) fn f32s(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
+        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
+        self.first(&[key], "list of numbers", get)
+    }
+
+    pub(crate) fn strs(&self, key: &str) -> Result<Option<Vec<String>>, Error> {
+        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
+        self.first(&[key], "list of texts", get)
+    }
+
+    /// Number of layers.
+    pub(crate) fn layers(&self) -> Result<usize, Error> {
+        self.need_count(&["num_hidden_layers", "n_layers", "n_layer", "num_layers"])
+    }
+
+    pub(crate) fn hidden(&self) -> Result<usize, Error> {
+        self.need_count(&["hidden_size", "n_embd", "d_model", "dim"])
+    }
+
+    pub(crate) fn heads(&self) -> Result<usize, Error> {
+        self.need_count(&["num_attention_heads", "n_head", "n_heads"])
+    }
+
+    pub(crate) fn kv_heads(&self) -> Result<usize, Error> {
+        match self.u32(&["num_key_value_heads", "n_kv_heads"])? {
+            Some(0) => Err(self.error("\"num_key_value_heads\" is 0")),
+            Some(count) => Ok(count as usize),
+            None => self.heads(),
+        }
+    }
+
+    /// Values of a head: as given, or the hidden size over the number of heads.
+    pub(crate) fn head_dim(&self) -> Result<usize, Error> {
+        match self.u32(&["head_dim", "attention_head_dim"])? {
+            Some(0) => Err(self.error("\"head_dim\" is 0")),
+            Some(len) => Ok(len as usize),
+            None => Ok(self.hidden()? / self.heads()?),
+        }
+    }
+}
+
+fn as_u32(value: &Value) -> Option<u32> {
+    u32::try_from(value.as_u64().or_else(|| {
+        // 1e6 is a count, too.
+        value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0).map(|value| value as u64)
+    })?)
+    .ok()
+}
+
+/// The object in a JSON file.
+pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, Error> {
+    let text = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Error::invalid(path, "this is no JSON object")),
+        Err(why) => Err(Error::invalid(path, format!("this is no valid JSON: {why}"))),
+    }
+}

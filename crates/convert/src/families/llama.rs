@@ -1,0 +1,47 @@
+//! Llama, Mistral and Mixtral.
+
+use super::Family;
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rope::Rope;
+use crate::rules::{Rule, change, interleave, rename};
+
+pub(super) const LLAMA: Family = Family {
+    architecture: "llama",
+    classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "LlamaModel"],
+    parameters,
+    rules: RULES,
+    extra: rope_factors,
+};
+
+/// llama.cpp rotates neighbours in these models.
+pub(super) const Q: Rule = change("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"], |view, config, _| {
+    Ok(vec![interleave(view, config.heads()?)?])
+});
+pub(super) const K: Rule = change("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"], |view, config, _| {
+    Ok(vec![interleave(view, config.kv_heads()?)?])
+});
+
+const RULES: &[Rule] = &[
+    Q,
+    K,
+    rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.block_sparse_moe.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
+    rename("layers.{}.block_sparse_moe.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
+    rename("layers.{}.block_sparse_moe.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+];
+
+pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    keys.set("vocab_size", config.need_u32(&["vocab_size"])?);
+    keys.count("rope.dimension_count", config.head_dim()?);
+    Ok(())
+}
+
+/// Llama 3.1's scaling of RoPE is a factor for each frequency.
+pub(super) fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+    let factors = Rope::of(config)?.llama3(config.head_dim()?)?;
+    Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
+}

@@ -1,0 +1,75 @@
+//! The classes of transformers that can be converted, by the architecture that they become.
+
+mod llama;
+mod qwen;
+
+use quant::Format;
+
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::plan::Output;
+use crate::rules::Rule;
+use crate::{Error, FileType};
+
+static FAMILIES: &[Family] = &[llama::LLAMA, qwen::QWEN2, qwen::QWEN3, qwen::QWEN2MOE, qwen::QWEN3MOE];
+
+/// What a class of models becomes.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// `general.architecture`.
+    pub(crate) architecture: &'static str,
+    /// `architectures` of `config.json`.
+    pub(crate) classes: &'static [&'static str],
+    /// Writes the architecture's keys.
+    pub(crate) parameters: fn(&Config, &mut Keys<'_>) -> Result<(), Error>,
+    /// Names that differ from the common ones, or tensors that change.
+    pub(crate) rules: &'static [Rule],
+    /// Tensors that no checkpoint has.
+    pub(crate) extra: fn(&Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error>,
+}
+
+/// No further tensors.
+fn none(_: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+    Ok(Vec::new())
+}
+
+impl Family {
+    /// The family of a checkpoint.
+    pub(crate) fn of(config: &Config) -> Result<&'static Family, Error> {
+        let class = config.class()?;
+        FAMILIES.iter().find(|family| family.classes.contains(&class)).ok_or_else(|| {
+            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
+            config.error(format!("models of the class {class:?} cannot be converted; these can: {}", known.join(", ")))
+        })
+    }
+
+    /// The format of a tensor: vectors, norms and some small matrices stay in F32, as in llama.cpp's files.
+    pub(crate) fn format(&self, output: &Output, file_type: FileType) -> Format {
+        const SMALL: [&str; 7] = [
+            ".ffn_gate_inp.weight",
+            ".ffn_gate_inp_shexp.weight",
+            "position_embd.weight",
+            "token_types.weight",
+            ".ssm_conv1d.weight",
+            ".shortconv.conv.weight",
+            ".indexer.proj.weight",
+        ];
+        let name = output.name.as_str();
+        if output.has_blocks() {
+            return Format::MXFP4;
+        }
+        if output.dims() <= 1
+            || !name.ends_with(".weight")
+            || name.ends_with("_norm.weight")
+            || SMALL.iter().any(|small| name.ends_with(small))
+        {
+            return Format::F32;
+        }
+        let is_outer = ["token_embd.weight", "per_layer_token_embd.weight", "output.weight"].contains(&name);
+        let format = match file_type {
+            FileType::Tq1_0 | FileType::Tq2_0 if is_outer => Format::F16,
+            _ => file_type.format(),
+        };
+        if output.row_len().is_multiple_of(format.block_len()) { format } else { Format::F16 }
+    }
+}

@@ -1,0 +1,264 @@
+//! The file that a checkpoint becomes: keys, tensors and their formats.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use gguf::{Layout, Metadata};
+use indexmap::IndexMap;
+use quant::Format;
+
+use crate::checkpoint::{Checkpoint, View};
+use crate::families::Family;
+use crate::keys::Keys;
+use crate::rules::{COMMON, Place, Rule};
+use crate::{Error, FileType, describe};
+
+/// Values that are converted at once.
+const CHUNK: usize = 1 << 20;
+
+/// What will be written: everything is checked, nothing is converted yet.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    checkpoint: &'a Checkpoint,
+    metadata: Metadata,
+    outputs: Vec<Output>,
+}
+
+/// A tensor of the file.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) name: String,
+    /// Slowest dimension first.
+    shape: Vec<usize>,
+    content: Content,
+    format: Format,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// One after the other: the experts of a layer, or one tensor.
+    Views(Vec<View>),
+    Values(Vec<f32>),
+}
+
+impl<'a> Plan<'a> {
+    /// Chooses names, keys and formats.
+    ///
+    /// # Errors
+    /// If the class of the model is not known, if its configuration or tokenizer is incomplete, or if a tensor is unknown or
+    /// does not have the expected shape.
+    pub fn new(checkpoint: &'a Checkpoint, options: &Options) -> Result<Plan<'a>, Error> {
+        let config = &checkpoint.config;
+        let family = Family::of(config)?;
+        let file_type = options.file_type.unwrap_or_else(|| FileType::of(checkpoint));
+        let mut metadata = Metadata::default();
+        metadata.insert("general.architecture", family.architecture);
+        let mut keys = Keys::new(family.architecture, &mut metadata);
+        (family.parameters)(config, &mut keys)?;
+        let mut outputs = convert(checkpoint, family)?;
+        for (name, values) in (family.extra)(config)? {
+            outputs.insert(0, Output::of_values(name.to_owned(), values));
+        }
+        for output in &mut outputs {
+            output.format = family.format(output, file_type);
+        }
+        let has_blocks = outputs.iter().any(|output| output.format == Format::MXFP4);
+        describe::write(checkpoint, file_type.id(has_blocks), &outputs, &mut metadata);
+        Ok(Plan { checkpoint, metadata, outputs })
+    }
+
+    /// The keys of the file.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Number of tensors.
+    pub fn tensors(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Size of the file in bytes.
+    ///
+    /// # Errors
+    /// If a key or a tensor cannot be stored.
+    pub fn file_len(&self) -> Result<u64, Error> {
+        Ok(self.layout()?.file_len())
+    }
+
+    fn layout(&self) -> Result<Layout, Error> {
+        let mut layout = Layout::new(&self.metadata)?;
+        for output in &self.outputs {
+            layout.tensor(&output.name, &output.file_shape(), output.format)?;
+        }
+        Ok(layout)
+    }
+
+    /// Writes the file. Memory does not depend on the size of the model. Calls `progress` with the number of bytes after each
+    /// tensor and each part of a large one.
+    ///
+    /// # Errors
+    /// If a shard changed meanwhile, or if `out` fails.
+    pub fn write<W: Write>(&self, out: W, progress: &dyn Fn(u64)) -> Result<W, Error> {
+        let mut writer = self.layout()?.begin(out)?;
+        for output in &self.outputs {
+            writer.tensor_with(&output.name, |out| output.write(out, progress))?;
+            self.checkpoint.check_intact()?;
+        }
+        Ok(writer.finish()?)
+    }
+}
+
+/// What the user chooses.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format of matrices; without it, that of the checkpoint.
+    pub file_type: Option<FileType>,
+    /// llama.cpp's name of the pre-tokenizer, if it cannot be found out.
+    pub pre_tokenizer: Option<String>,
+}
+
+/// Applies the rules of a family to all tensors.
+fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Error> {
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut experts: IndexMap<String, BTreeMap<usize, View>> = IndexMap::new();
+    for (name, view) in &checkpoint.tensors {
+        let Some(name) = stem(name) else { continue };
+        let (rule, place) = find(family, &name)
+            .ok_or_else(|| view.error(format!("a model of the architecture {} has no such tensor", family.architecture)))?;
+        let layer = place.layer.unwrap_or_default();
+        let changed = (rule.change)(view.clone(), &checkpoint.config, layer)?;
+        for (to, view) in rule.to.iter().zip(changed) {
+            let name = to.replacen("{}", &layer.to_string(), 1) + place.ending;
+            match place.expert {
+                None => outputs.push(Output::of_view(name, view)),
+                Some(expert) => {
+                    experts.entry(name).or_default().insert(expert, view);
+                }
+            }
+        }
+    }
+    for (name, views) in experts {
+        outputs.push(Output::of_experts(name, views)?);
+    }
+    let mut seen = IndexMap::new();
+    for output in &outputs {
+        if seen.insert(&output.name, ()).is_some() {
+            return Err(Error::tensor(&output.name, "two tensors of the checkpoint would get this name"));
+        }
+    }
+    Ok(outputs)
+}
+
+fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
+    let rules = family.rules.iter().chain(COMMON);
+    rules.filter_map(|rule| Some((rule, rule.place(name)?))).next()
+}
+
+/// A name without the prefixes that models of several parts have; `None` for parts other than the language model.
+fn stem(name: &str) -> Option<String> {
+    const OTHER: [&str; 14] = [
+        "visual.", "vision_", "vision.", "audio_", "audio.", "talker.", "token2wav.", "code2wav.", "projector.",
+        "image_newline", "view_seperator", "patch_embed", "patch_merger.", "embed_vision.",
+    ];
+    if OTHER.iter().any(|other| name.contains(other)) {
+        return None;
+    }
+    let name = name.replace("language_model.", "");
+    let name = ["model.", "transformer.", "backbone."]
+        .iter()
+        .fold(name.as_str(), |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
+    Some(name.to_owned())
+}
+
+impl Output {
+    fn of_view(name: String, view: View) -> Output {
+        Output { name, shape: view.shape(), content: Content::Views(vec![view]), format: Format::F32 }
+    }
+
+    pub(crate) fn of_values(name: String, values: Vec<f32>) -> Output {
+        Output { name, shape: vec![values.len()], content: Content::Values(values), format: Format::F32 }
+    }
+
+    /// Stacks the experts of a layer.
+    fn of_experts(name: String, views: BTreeMap<usize, View>) -> Result<Output, Error> {
+        let count = views.len();
+        if let Some((missing, _)) = (0..).zip(views.keys()).find(|(expected, found)| expected != *found) {
+            return Err(Error::tensor(name, format!("expert {missing} is missing among {count}")));
+        }
+        let views: Vec<View> = views.into_values().collect();
+        let mut shape = vec![count];
+        shape.extend(views.first().map(View::shape).unwrap_or_default());
+        if let Some(other) = views.iter().find(|view| view.shape() != shape[1..]) {
+            return Err(other.error(format!("its shape {:?} differs from {:?} of expert 0", other.shape(), &shape[1..])));
+        }
+        Ok(Output { name, shape, content: Content::Views(views), format: Format::F32 })
+    }
+
+    /// Number of dimensions.
+    pub(crate) fn dims(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether its values are blocks of MXFP4 already.
+    pub(crate) fn has_blocks(&self) -> bool {
+        matches!(&self.content, Content::Views(views) if views.iter().any(View::has_blocks))
+    }
+
+    /// Values per row.
+    pub(crate) fn row_len(&self) -> usize {
+        self.file_shape().first().copied().unwrap_or(1)
+    }
+
+    /// Number of values.
+    pub(crate) fn len(&self) -> u64 {
+        self.file_shape().iter().map(|&len| len as u64).product()
+    }
+
+    /// Fastest dimension first.
+    fn file_shape(&self) -> Vec<usize> {
+        let mut shape: Vec<usize> = self.shape.iter().rev().copied().collect();
+        if let (true, Some(row)) = (self.has_blocks(), shape.first_mut()) {
+            *row *= Format::MXFP4.block_len();
+        }
+        shape
+    }
+
+    fn write(&self, out: &mut dyn Write, progress: &dyn Fn(u64)) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut put = |bytes: &[u8]| {
+            out.write_all(bytes)?;
+            progress(bytes.len() as u64);
+            Ok(())
+        };
+        let views = match &self.content {
+            Content::Values(values) => {
+                self.quantize(values, &mut bytes);
+                return put(&bytes);
+            }
+            Content::Views(views) => views,
+        };
+        let mut values = Vec::new();
+        let row = self.shape.last().copied().unwrap_or(1).max(1);
+        let step = (CHUNK / row).max(1) * row;
+        for view in views {
+            for start in (0..view.len()).step_by(step) {
+                let len = step.min(view.len() - start);
+                bytes.clear();
+                if view.has_blocks() {
+                    view.read_blocks(start, len, &mut bytes);
+                } else {
+                    values.clear();
+                    view.read(start, len, &mut values);
+                    self.quantize(&values, &mut bytes);
+                }
+                put(&bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn quantize(&self, values: &[f32], bytes: &mut Vec<u8>) {
+        bytes.resize(values.len() / self.format.block_len() * self.format.block_bytes(), 0);
+        self.format.quantize(values, None, bytes);
+    }
+}

@@ -1,0 +1,150 @@
+//! From the names of a checkpoint's tensors to those of the file.
+
+use crate::Error;
+use crate::checkpoint::View;
+use crate::config::Config;
+
+/// Tensors of one name, and what becomes of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// The name in the checkpoint without `model.` before it and `.weight` or `.bias` after it. A `{}` is a number: the layer,
+    /// and after it the expert.
+    pub(crate) from: &'static str,
+    /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows.
+    pub(crate) to: &'static [&'static str],
+    /// The tensors of these names.
+    pub(crate) change: Change,
+}
+
+/// Makes the tensors of a rule's names from one of the checkpoint, in layer `layer` (0 if it is of no layer).
+pub(crate) type Change = fn(view: View, config: &Config, layer: usize) -> Result<Vec<View>, Error>;
+
+/// As it is.
+pub(crate) fn keep(view: View, _: &Config, _: usize) -> Result<Vec<View>, Error> {
+    Ok(vec![view])
+}
+
+/// A rule for one tensor that only gets another name.
+pub(crate) const fn rename(from: &'static str, to: &'static [&'static str]) -> Rule {
+    Rule { from, to, change: keep }
+}
+
+/// A rule with a change.
+pub(crate) const fn change(from: &'static str, to: &'static [&'static str], change: Change) -> Rule {
+    Rule { from, to, change }
+}
+
+/// A rule for tensors that are not needed.
+pub(crate) const fn skip(from: &'static str) -> Rule {
+    Rule { from, to: &[], change: |_, _, _| Ok(Vec::new()) }
+}
+
+/// Where a tensor of the checkpoint belongs.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) layer: Option<usize>,
+    pub(crate) expert: Option<usize>,
+    /// `.weight`, `.bias` or nothing.
+    pub(crate) ending: &'static str,
+}
+
+impl Rule {
+    /// The place of the tensor `name`, if it is of this rule.
+    pub(crate) fn place(&self, name: &str) -> Option<Place> {
+        for ending in ["", ".weight", ".bias"] {
+            let Some(stem) = name.strip_suffix(ending) else { continue };
+            if let Some(numbers) = numbers(self.from, stem) {
+                let mut numbers = numbers.into_iter();
+                return Some(Place { layer: numbers.next(), expert: numbers.next(), ending });
+            }
+        }
+        None
+    }
+}
+
+/// The numbers at the `{}` of a pattern.
+fn numbers(pattern: &str, name: &str) -> Option<Vec<usize>> {
+    let (mut parts, mut names) = (pattern.split('.'), name.split('.'));
+    let mut numbers = Vec::new();
+    loop {
+        match (parts.next(), names.next()) {
+            (None, None) => return Some(numbers),
+            (Some("{}"), Some(number)) => numbers.push(number.parse().ok()?),
+            (Some(part), Some(name)) if part == name => {}
+            _ => return None,
+        }
+    }
+}
+
+/// The names of most decoders. A family's own rules come first.
+pub(crate) const COMMON: &[Rule] = &[
+    rename("embed_tokens", &["token_embd"]),
+    rename("norm", &["output_norm"]),
+    rename("lm_head", &["output"]),
+    rename("layers.{}.input_layernorm", &["blk.{}.attn_norm"]),
+    rename("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"]),
+    rename("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"]),
+    rename("layers.{}.self_attn.v_proj", &["blk.{}.attn_v"]),
+    rename("layers.{}.self_attn.o_proj", &["blk.{}.attn_output"]),
+    rename("layers.{}.self_attn.q_norm", &["blk.{}.attn_q_norm"]),
+    rename("layers.{}.self_attn.k_norm", &["blk.{}.attn_k_norm"]),
+    rename("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_qkv"]),
+    rename("layers.{}.self_attn.sinks", &["blk.{}.attn_sinks.weight"]),
+    rename("layers.{}.post_attention_layernorm", &["blk.{}.ffn_norm"]),
+    rename("layers.{}.mlp.gate_proj", &["blk.{}.ffn_gate"]),
+    rename("layers.{}.mlp.up_proj", &["blk.{}.ffn_up"]),
+    rename("layers.{}.mlp.down_proj", &["blk.{}.ffn_down"]),
+    rename("layers.{}.mlp.gate_up_proj", &["blk.{}.ffn_up"]),
+    rename("layers.{}.mlp.gate", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.mlp.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
+    rename("layers.{}.mlp.experts.{}.gate_proj", &["blk.{}.ffn_gate_exps"]),
+    rename("layers.{}.mlp.experts.{}.up_proj", &["blk.{}.ffn_up_exps"]),
+    rename("layers.{}.mlp.experts.{}.down_proj", &["blk.{}.ffn_down_exps"]),
+    change(
+        "layers.{}.mlp.experts.gate_up_proj",
+        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
+        |view, _, _| halves(view.with_axes(3)?, 1),
+    ),
+    rename("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
+    rename("layers.{}.mlp.shared_expert.gate_proj", &["blk.{}.ffn_gate_shexp"]),
+    rename("layers.{}.mlp.shared_expert.up_proj", &["blk.{}.ffn_up_shexp"]),
+    rename("layers.{}.mlp.shared_expert.down_proj", &["blk.{}.ffn_down_shexp"]),
+    rename("layers.{}.mlp.shared_expert_gate", &["blk.{}.ffn_gate_inp_shexp"]),
+    rename("layers.{}.mlp.shared_experts.gate_proj", &["blk.{}.ffn_gate_shexp"]),
+    rename("layers.{}.mlp.shared_experts.up_proj", &["blk.{}.ffn_up_shexp"]),
+    rename("layers.{}.mlp.shared_experts.down_proj", &["blk.{}.ffn_down_shexp"]),
+    skip("layers.{}.self_attn.rotary_emb.inv_freq"),
+    skip("layers.{}.attention.bias"),
+    skip("layers.{}.attention.masked_bias"),
+];
+
+/// The first and the second half of an axis.
+pub(crate) fn halves(view: View, axis: usize) -> Result<Vec<View>, Error> {
+    let view = view.split(axis, &[2, 0])?;
+    Ok(vec![view.clone().index(axis, 0)?, view.index(axis, 1)?])
+}
+
+/// Rows of heads for RoPE of neighbours instead of halves: row i and row i + half become rows 2i and 2i + 1.
+pub(crate) fn interleave(view: View, heads: usize) -> Result<View, Error> {
+    Ok(view.split(0, &[heads, 2, 0])?.swap(1, 2).merge(0..3))
+}
+
+/// Values plus one, for norms that multiply by 1 + weight.
+pub(crate) fn plus_one(view: View, _: &Config, _: usize) -> Result<Vec<View>, Error> {
+    Ok(vec![view.then(|value| value + 1.0)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_finds_the_layer_the_expert_and_the_ending() {
+        let rule = rename("layers.{}.mlp.experts.{}.up_proj", &["blk.{}.ffn_up_exps"]);
+        let place = rule.place("layers.3.mlp.experts.17.up_proj.weight");
+        assert_eq!(place, Some(Place { layer: Some(3), expert: Some(17), ending: ".weight" }));
+        assert_eq!(rule.place("layers.3.mlp.experts.x.up_proj.weight"), None);
+        assert_eq!(rule.place("layers.3.mlp.experts.17.up_proj.weight.scale"), None);
+        assert_eq!(rename("norm", &[]).place("norm.bias").map(|place| place.ending), Some(".bias"));
+    }
+}

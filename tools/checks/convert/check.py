@@ -1,0 +1,168 @@
+"""Compares `rustorch convert` with llama.cpp's converter, and its logits with transformers'.
+
+    pip install -r ../../oracle/requirements-transformers.txt sentencepiece
+    python check.py FOLDER --llama-cpp SOURCE --rustorch PROGRAM [CASE…]
+
+FOLDER gets small random checkpoints and both files of each. SOURCE is a checkout of llama.cpp, such as `vendor/llama.cpp` of
+llama-cpp-python's source distribution. For each case: keys, tensors bit by bit, in F32, F16, BF16 and Q8_0, and the logits of
+the F32 file on the reference backend beside transformers in float64.
+"""
+
+import argparse
+import contextlib
+import io
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+from cases import CASES
+from tokenizer_folder import write_tokenizer
+
+# Keys that say what a model is, not how it computes; see README.md.
+DESCRIPTIVE = {"general.name", "general.basename", "general.finetune", "general.version", "general.size_label", "general.organization"}
+TYPES = ["f32", "f16", "bf16", "q8_0"]
+TOKENS = 48
+
+
+def make(folder: Path, case: str) -> None:
+    """The checkpoint: random weights, none of them trivial."""
+    class_name, keys = CASES[case][:2]
+    torch.manual_seed(list(CASES).index(case))
+    kind = getattr(transformers, class_name)
+    config = kind.config_class(**keys)
+    model = kind(config).to(torch.float32)
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            if weight.is_floating_point():
+                spread = 0.3 if weight.ndim < 2 else 1.3 / weight.shape[-1] ** 0.5
+                centre = 1.0 if "norm" in name and "bias" not in name else 0.0
+                weight.copy_(torch.randn_like(weight) * spread + centre)
+    model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="300KB")
+    write_tokenizer(folder, case, keys["vocab_size"])
+
+
+class Converter:
+    """llama.cpp's, in this process."""
+
+    def __init__(self, source: Path):
+        sys.path.insert(0, str(source))
+        sys.path.insert(1, str(source / "gguf-py"))
+        import convert_hf_to_gguf
+        from conversion import base
+
+        self.main = convert_hf_to_gguf.main
+        # The pre-tokenizer of a random vocabulary has no known hash.
+        base.TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
+
+    def convert(self, folder: Path, out: Path, file_type: str) -> None:
+        arguments, sys.argv = sys.argv, ["", str(folder), "--outfile", str(out), "--outtype", file_type]
+        try:
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                self.main()
+        finally:
+            sys.argv = arguments
+
+
+def read(path: Path) -> tuple[dict, dict]:
+    from gguf import GGUFReader
+
+    reader = GGUFReader(path)
+    keys = {name: (field.types, field.contents()) for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    return keys, {tensor.name: (tensor.tensor_type.name, tuple(tensor.shape), tensor.data) for tensor in reader.tensors}
+
+
+def differences(ours: Path, theirs: Path, ignored: set[str]) -> list[str]:
+    (our_keys, our_tensors), (their_keys, their_tensors) = read(ours), read(theirs)
+    found = []
+    for key in sorted(our_keys.keys() | their_keys.keys()):
+        if key in DESCRIPTIVE or any(key.startswith(prefix) for prefix in ignored):
+            continue
+        if our_keys.get(key) != their_keys.get(key):
+            found.append(f"{key}: {short(our_keys.get(key))}, llama.cpp {short(their_keys.get(key))}")
+    for name in sorted(our_tensors.keys() | their_tensors.keys()):
+        a, b = our_tensors.get(name), their_tensors.get(name)
+        if a is None or b is None:
+            found.append(f"{name}: only {'llama.cpp' if a is None else 'we'} write it")
+        elif a[:2] != b[:2]:
+            found.append(f"{name}: {a[:2]}, llama.cpp {b[:2]}")
+        elif a[2].tobytes() != b[2].tobytes():
+            x, y = a[2].ravel(), b[2].ravel()
+            found.append(f"{name}: {np.count_nonzero(x != y)} of {x.size} elements differ, by at most {np.abs(x.astype(float) - y.astype(float)).max():.3g}")
+    return found
+
+
+def short(value) -> str:
+    text = str(value)
+    return text if len(text) < 120 else text[:120] + "…"
+
+
+def logits_of_transformers(folder: Path, case: str, tokens: list[int]) -> np.ndarray:
+    kind = getattr(transformers, CASES[case][0])
+    with contextlib.redirect_stderr(io.StringIO()):
+        model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    with torch.no_grad():
+        return model(torch.tensor([tokens])).logits[0].numpy()
+
+
+def logits_of_rustorch(program: str, model: Path, tokens: list[int], folder: Path) -> np.ndarray:
+    out = folder / "logits.npy"
+    command = [program, "logits", "-m", str(model), "--backend", "reference", "--out", str(out), "--tokens", ",".join(map(str, tokens))]
+    subprocess.run(command, check=True, capture_output=True)
+    return np.load(out)
+
+
+def check(folder: Path, case: str, converter: Converter, rustorch: list[str], program: str | None, ignored: set[str]) -> bool:
+    checkpoint = folder / case
+    if not (checkpoint / "config.json").exists():
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        make(checkpoint, case)
+    notes = []
+    for file_type in TYPES:
+        ours, theirs = folder / f"{case}.{file_type}.gguf", folder / f"{case}.{file_type}.llama-cpp.gguf"
+        result = subprocess.run([*rustorch, str(checkpoint), str(ours), file_type], capture_output=True, text=True)
+        if result.returncode:
+            notes.append(f"{file_type}: {result.stderr.strip()[-600:]}")
+            break
+        if not theirs.exists():
+            converter.convert(checkpoint, theirs, file_type)
+        notes += [f"{file_type}: {what}" for what in differences(ours, theirs, ignored)]
+        if len(notes) > 12:
+            break
+    if program and not notes:
+        tokens = np.random.default_rng(7).integers(3, CASES[case][1]["vocab_size"], TOKENS).tolist()
+        exact = logits_of_transformers(checkpoint, case, tokens)
+        found = logits_of_rustorch(program, folder / f"{case}.f32.gguf", tokens, folder)
+        nmse = float(np.sum((exact - found) ** 2) / np.sum(exact**2))
+        print(f"{case}: NMSE {nmse:.1e}", end="  ")
+        if not nmse < 1e-9:
+            notes.append(f"logits: NMSE {nmse:.1e}")
+    print(f"{case}: {'ok' if not notes else 'DIFFERS'}", flush=True)
+    for note in notes:
+        print("   ", note)
+    return not notes
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--llama-cpp", type=Path, required=True)
+    parser.add_argument("--convert", nargs="+", required=True, help="the command that takes a folder, a file and a type")
+    parser.add_argument("--rustorch", help="the program, for logits")
+    parser.add_argument("--ignore", nargs="*", default=[], help="keys with these beginnings")
+    parser.add_argument("cases", nargs="*", default=[])
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    os.environ["TQDM_DISABLE"] = "1"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    converter = Converter(options.llama_cpp.resolve())
+    results = [
+        check(options.folder, case, converter, options.convert, options.rustorch, set(options.ignore)) for case in options.cases or CASES
+    ]
+    sys.exit(0 if all(results) else 1)
