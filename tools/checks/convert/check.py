@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import transformers
 
+import quantized
 from cases import CASES
 from tokenizer_folder import write_tokenizer
 
@@ -45,6 +46,8 @@ def make(folder: Path, case: str) -> None:
                 centre = 1.0 if "norm" in name and "bias" not in name else 0.0
                 weight.copy_(torch.randn_like(weight) * spread + centre)
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="300KB")
+    if len(CASES[case]) > 2:
+        quantized.METHODS[CASES[case][2]](folder)
     write_tokenizer(folder, case, keys["vocab_size"])
 
 
@@ -173,7 +176,11 @@ if __name__ == "__main__":
     os.environ["TQDM_DISABLE"] = "1"
     options.folder.mkdir(parents=True, exist_ok=True)
     converter = Converter(options.llama_cpp.resolve())
-    results = [
-        check(options.folder, case, converter, options.convert, options.rustorch, set(options.ignore)) for case in options.cases or CASES
-    ]
+    results = []
+    for case in options.cases or CASES:
+        try:
+            results.append(check(options.folder, case, converter, options.convert, options.rustorch, set(options.ignore)))
+        except Exception as error:
+            print(f"{case}: {type(error).__name__}: {error}")
+            results.append(False)
     sys.exit(0 if all(results) else 1)

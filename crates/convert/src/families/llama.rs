@@ -1,4 +1,4 @@
-//! Llama, Mistral and Mixtral.
+//! Llama, Mistral, Mixtral, Ministral and SmolLM 3.
 
 use super::Family;
 use crate::Error;
@@ -15,6 +15,26 @@ pub(super) const LLAMA: Family = Family {
     rules: RULES,
     extra: rope_factors,
 };
+
+pub(super) const MISTRAL3: Family = Family {
+    architecture: "mistral3",
+    classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+    parameters: mistral3,
+    ..LLAMA
+};
+
+pub(super) const SMOLLM3: Family =
+    Family { architecture: "smollm3", classes: &["SmolLM3ForCausalLM"], ..LLAMA };
+
+fn mistral3(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    parameters(config, keys)?;
+    if config.str(&["model_type"])? == Some("ministral3") {
+        let rope = Rope::of(config)?;
+        keys.optional("rope.scaling.yarn_log_multiplier", rope.f32("mscale_all_dim")?);
+        keys.optional("attention.temperature_scale", rope.f32("llama_4_scaling_beta")?);
+    }
+    Ok(())
+}
 
 /// llama.cpp rotates neighbours in these models.
 pub(super) const Q: Rule = change("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"], |view, config, _| {

@@ -1,7 +1,22 @@
 //! The classes of transformers that can be converted, by the architecture that they become.
 
+mod cohere;
+mod deepseek;
+mod ernie;
+mod gemma;
+mod gemma4;
+mod glm;
+mod gpt_oss;
+mod granite;
+mod hunyuan;
 mod llama;
+mod llama4;
+mod minimax;
+mod olmo;
+mod phi;
 mod qwen;
+mod stablelm;
+mod starcoder;
 
 use quant::Format;
 
@@ -11,7 +26,34 @@ use crate::plan::Output;
 use crate::rules::Rule;
 use crate::{Error, FileType};
 
-static FAMILIES: &[Family] = &[llama::LLAMA, qwen::QWEN2, qwen::QWEN3, qwen::QWEN2MOE, qwen::QWEN3MOE];
+static FAMILIES: &[Family] = &[
+    llama::LLAMA,
+    llama::MISTRAL3,
+    llama::SMOLLM3,
+    llama4::FAMILY,
+    qwen::QWEN2,
+    qwen::QWEN3,
+    qwen::QWEN2MOE,
+    qwen::QWEN3MOE,
+    gemma::GEMMA2,
+    gemma::GEMMA3,
+    gemma4::FAMILY,
+    granite::GRANITE,
+    granite::GRANITEMOE,
+    phi::FAMILY,
+    glm::GLM4,
+    glm::GLM4MOE,
+    cohere::COMMAND_R,
+    cohere::COHERE2,
+    olmo::FAMILY,
+    starcoder::FAMILY,
+    stablelm::FAMILY,
+    ernie::FAMILY,
+    gpt_oss::FAMILY,
+    deepseek::FAMILY,
+    minimax::FAMILY,
+    hunyuan::FAMILY,
+];
 
 /// What a class of models becomes.
 #[derive(Debug)]

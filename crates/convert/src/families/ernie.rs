@@ -1,0 +1,30 @@
+//! ERNIE 4.5.
+
+use super::{Family, none};
+use crate::Error;
+use crate::checkpoint::View;
+use crate::config::Config;
+use crate::parameters::common;
+use crate::rules::{change, halves};
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "ernie4_5",
+    classes: &["Ernie4_5_ForCausalLM", "Ernie4_5ForCausalLM"],
+    parameters: common,
+    rules: &[
+        change("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),
+        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| halves(view, 0)),
+    ],
+    extra: none,
+};
+
+/// The rows of queries, keys and values.
+fn qkv(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+    let len = config.head_dim()?;
+    let (queries, keys) = (config.heads()? * len, config.kv_heads()? * len);
+    Ok(vec![
+        view.clone().narrow(0, 0..queries)?,
+        view.clone().narrow(0, queries..queries + keys)?,
+        view.narrow(0, queries + keys..queries + 2 * keys)?,
+    ])
+}

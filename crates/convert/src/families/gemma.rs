@@ -1,0 +1,59 @@
+//! Gemma 2 and 3: the language model.
+
+use super::{Family, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::{common, sizes};
+use crate::rope::Rope;
+use crate::rules::{Rule, change, plus_one, skip};
+
+pub(super) const GEMMA2: Family = Family {
+    architecture: "gemma2",
+    classes: &["Gemma2ForCausalLM"],
+    parameters: gemma2,
+    rules: RULES,
+    extra: none,
+};
+
+pub(super) const GEMMA3: Family = Family {
+    architecture: "gemma3",
+    classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    parameters: gemma3,
+    ..GEMMA2
+};
+
+/// The norms multiply by 1 + weight; the output's matrix is that of the embeddings.
+pub(super) const RULES: &[Rule] = &[
+    change("norm", &["output_norm"], plus_one),
+    change("layers.{}.input_layernorm", &["blk.{}.attn_norm"], plus_one),
+    change("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"], plus_one),
+    change("layers.{}.pre_feedforward_layernorm", &["blk.{}.ffn_norm"], plus_one),
+    change("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"], plus_one),
+    change("layers.{}.self_attn.q_norm", &["blk.{}.attn_q_norm"], plus_one),
+    change("layers.{}.self_attn.k_norm", &["blk.{}.attn_k_norm"], plus_one),
+    skip("lm_head"),
+];
+
+fn gemma2(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    sizes(config, keys)?;
+    keys.count("attention.head_count_kv", config.kv_heads()?);
+    keys.set("attn_logit_softcapping", config.need_f32(&["attn_logit_softcapping"])?);
+    keys.set("final_logit_softcapping", config.need_f32(&["final_logit_softcapping"])?);
+    keys.set("attention.sliding_window", config.need_u32(&["sliding_window"])?);
+    Ok(())
+}
+
+pub(super) fn gemma3(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    if config.f32(&["attn_logit_softcapping"])?.is_some() {
+        return Err(config.error("\"attn_logit_softcapping\" is set, but Gemma 3 has no such cap"));
+    }
+    let cap = config.f32(&["final_logit_softcapping"])?.filter(|cap| *cap != 0.0);
+    keys.optional("final_logit_softcapping", cap);
+    if config.u32(&["sliding_window_pattern"])? != Some(1) {
+        keys.set("attention.sliding_window", config.need_u32(&["sliding_window"])?);
+    }
+    keys.set("rope.freq_base", Rope::of(config)?.theta()?.unwrap_or(1e6));
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Gemma 4: the language model.
+
+use super::{Family, gemma, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::rope::Rope;
+use crate::rules::{Rule, rename, skip};
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "gemma4",
+    classes: &["Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"],
+    parameters,
+    rules: RULES,
+    extra: rope_factors,
+};
+
+const RULES: &[Rule] = &[
+    rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+    rename("layers.{}.pre_feedforward_layernorm", &["blk.{}.ffn_norm"]),
+    rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
+    rename("layers.{}.post_feedforward_layernorm_1", &["blk.{}.post_ffw_norm_1"]),
+    rename("layers.{}.post_feedforward_layernorm_2", &["blk.{}.post_ffw_norm_2"]),
+    rename("layers.{}.pre_feedforward_layernorm_2", &["blk.{}.pre_ffw_norm_2"]),
+    rename("layers.{}.layer_scalar", &["blk.{}.layer_output_scale.weight"]),
+    rename("layers.{}.per_layer_input_gate", &["blk.{}.inp_gate"]),
+    rename("layers.{}.per_layer_projection", &["blk.{}.proj"]),
+    rename("layers.{}.post_per_layer_input_norm", &["blk.{}.post_norm"]),
+    rename("embed_tokens_per_layer", &["per_layer_token_embd"]),
+    rename("per_layer_model_projection", &["per_layer_model_proj"]),
+    rename("per_layer_projection_norm", &["per_layer_proj_norm"]),
+    rename("layers.{}.router.proj", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.router.scale", &["blk.{}.ffn_gate_inp.scale"]),
+    rename("layers.{}.router.per_expert_scale", &["blk.{}.ffn_down_exps.scale"]),
+    rename("layers.{}.experts.gate_up_proj", &["blk.{}.ffn_gate_up_exps.weight"]),
+    rename("layers.{}.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
+    skip("lm_head"),
+];
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    gemma::gemma3(config, keys)?;
+    let layers = config.layers()?;
+    let shared = config.u32(&["num_kv_shared_layers"])?.unwrap_or(0) as usize;
+    keys.count("attention.shared_kv_layers", shared);
+    keys.set("embedding_length_per_layer_input", config.u32(&["hidden_size_per_layer_input"])?.unwrap_or(0));
+    let kinds = config.strs("layer_types")?;
+    let kinds = kinds.ok_or_else(|| config.error("\"layer_types\" is missing"))?;
+    let is_local: Vec<bool> = kinds.iter().map(|kind| kind == "sliding_attention").collect();
+    keys.bools("attention.sliding_window_pattern", is_local.clone());
+    let (global, local) = (global_head(config)?, config.head_dim()?);
+    for (name, len) in [("key_length", global), ("value_length", global), ("key_length_swa", local), ("value_length_swa", local)] {
+        keys.count(&format!("attention.{name}"), len);
+    }
+    keys.optional("expert_feed_forward_length", config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?);
+    if config.bool("use_double_wide_mlp")? {
+        let width = config.need_count(&["intermediate_size"])?;
+        let own = layers.saturating_sub(shared);
+        keys.counts("feed_forward_length", (0..layers).map(|layer| if layer < own { width } else { 2 * width }));
+    }
+    if let Some(heads) = config.u32(&["num_global_key_value_heads"])? {
+        let local = config.kv_heads()?;
+        let heads = is_local.iter().map(|is_local| if *is_local { local } else { heads as usize });
+        keys.counts("attention.head_count_kv", heads);
+    }
+    keys.count("rope.dimension_count", global);
+    keys.count("rope.dimension_count_swa", local);
+    Ok(())
+}
+
+fn global_head(config: &Config) -> Result<usize, Error> {
+    config.need_count(&["global_head_dim"])
+}
+
+/// Global layers rotate a part of a head, spread over it: frequencies of the others are divided by so much that they vanish.
+fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+    const NEVER: f32 = 1e30;
+    let rope = Rope::of(config)?;
+    if rope.kind() != "proportional" {
+        return none(config);
+    }
+    let half = global_head(config)? / 2;
+    let part = rope.partial()?.ok_or_else(|| config.error("the RoPE lacks \"partial_rotary_factor\""))?;
+    let rotated = ((half as f32 * part) as usize).min(half);
+    let mut factors = vec![1.0; rotated];
+    factors.resize(half, NEVER);
+    Ok(vec![("rope_freqs.weight", factors)])
+}

@@ -1,0 +1,61 @@
+//! GLM 4 and GLM 4.5.
+
+use super::{Family, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rope::Rope;
+use crate::rules::{Rule, rename};
+
+pub(super) const GLM4: Family = Family {
+    architecture: "glm4",
+    classes: &["Glm4ForCausalLM"],
+    parameters: glm4,
+    rules: &[
+        rename("layers.{}.post_self_attn_layernorm", &["blk.{}.post_attention_norm"]),
+        rename("layers.{}.post_mlp_layernorm", &["blk.{}.post_ffw_norm"]),
+    ],
+    extra: none,
+};
+
+pub(super) const GLM4MOE: Family = Family {
+    architecture: "glm4moe",
+    classes: &["Glm4MoeForCausalLM"],
+    parameters: glm4moe,
+    rules: GLM4MOE_RULES,
+    extra: none,
+};
+
+/// With the layers that predict further tokens.
+const GLM4MOE_RULES: &[Rule] = &[
+    rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+    rename("layers.{}.eh_proj", &["blk.{}.nextn.eh_proj"]),
+    rename("layers.{}.embed_tokens", &["blk.{}.nextn.embed_tokens"]),
+    rename("layers.{}.enorm", &["blk.{}.nextn.enorm"]),
+    rename("layers.{}.hnorm", &["blk.{}.nextn.hnorm"]),
+    rename("layers.{}.shared_head.head", &["blk.{}.nextn.shared_head_head"]),
+    rename("layers.{}.shared_head.norm", &["blk.{}.nextn.shared_head_norm"]),
+];
+
+fn glm4(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    let part = Rope::of(config)?.partial()?.unwrap_or(0.5);
+    keys.count("rope.dimension_count", (config.head_dim()? as f32 * part) as usize);
+    Ok(())
+}
+
+fn glm4moe(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    glm4(config, keys)?;
+    let further = config.u32(&["num_nextn_predict_layers"])?;
+    keys.count("block_count", config.layers()? + further.unwrap_or(0) as usize);
+    keys.optional("nextn_predict_layers", further);
+    keys.optional("expert_count", config.u32(&["n_routed_experts"])?);
+    keys.optional("expert_feed_forward_length", config.u32(&["moe_intermediate_size"])?);
+    keys.optional("expert_shared_count", config.u32(&["n_shared_experts"])?);
+    keys.optional("leading_dense_block_count", config.u32(&["first_k_dense_replace"])?);
+    keys.set("expert_gating_func", crate::parameters::gating(config, "sigmoid")?);
+    keys.optional("expert_weights_scale", config.f32(&["routed_scaling_factor"])?);
+    keys.set("expert_weights_norm", config.bool("norm_topk_prob")?);
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! gpt-oss. Experts are in MXFP4, which only changes its order, or in BF16 with inputs as rows.
+
+use super::{Family, none};
+use crate::Error;
+use crate::checkpoint::View;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rules::{change, rename};
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "gpt-oss",
+    classes: &["GptOssForCausalLM"],
+    parameters,
+    rules: &[
+        rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+        rename("layers.{}.mlp.router", &["blk.{}.ffn_gate_inp"]),
+        change(
+            "layers.{}.mlp.experts.gate_up_proj",
+            &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
+            |view, _, _| alternating(outputs_first(view)?),
+        ),
+        change("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _, _| {
+            Ok(vec![outputs_first(view)?])
+        }),
+        change(
+            "layers.{}.mlp.experts.gate_up_proj_bias",
+            &["blk.{}.ffn_gate_exps.bias", "blk.{}.ffn_up_exps.bias"],
+            |view, _, _| alternating(view),
+        ),
+        rename("layers.{}.mlp.experts.down_proj_bias", &["blk.{}.ffn_down_exps.bias"]),
+    ],
+    extra: none,
+};
+
+fn outputs_first(view: View) -> Result<View, Error> {
+    let view = view.with_axes(3)?;
+    Ok(if view.has_blocks() { view } else { view.swap(1, 2) })
+}
+
+/// The even and the odd outputs of each expert.
+fn alternating(view: View) -> Result<Vec<View>, Error> {
+    let view = view.split(1, &[0, 2])?;
+    Ok(vec![view.clone().index(2, 0)?, view.index(2, 1)?])
+}
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    keys.set("attention.sliding_window", config.need_u32(&["sliding_window"])?);
+    keys.set("expert_feed_forward_length", config.need_u32(&["intermediate_size"])?);
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Llama 4: the language model.
+
+use super::{Family, llama};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::rules::{Rule, change, halves, rename};
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "llama4",
+    classes: &["Llama4ForConditionalGeneration", "Llama4ForCausalLM"],
+    parameters,
+    rules: RULES,
+    ..llama::LLAMA
+};
+
+/// Matrices of experts have their inputs as rows.
+const RULES: &[Rule] = &[
+    rename("layers.{}.feed_forward.gate_proj", &["blk.{}.ffn_gate"]),
+    rename("layers.{}.feed_forward.up_proj", &["blk.{}.ffn_up"]),
+    rename("layers.{}.feed_forward.down_proj", &["blk.{}.ffn_down"]),
+    rename("layers.{}.feed_forward.router", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.feed_forward.shared_expert.gate_proj", &["blk.{}.ffn_gate_shexp"]),
+    rename("layers.{}.feed_forward.shared_expert.up_proj", &["blk.{}.ffn_up_shexp"]),
+    rename("layers.{}.feed_forward.shared_expert.down_proj", &["blk.{}.ffn_down_shexp"]),
+    change(
+        "layers.{}.feed_forward.experts.gate_up_proj",
+        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
+        |view, _, _| halves(view.with_axes(3)?.swap(1, 2), 1),
+    ),
+    change("layers.{}.feed_forward.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _, _| {
+        Ok(vec![view.with_axes(3)?.swap(1, 2)])
+    }),
+];
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    llama::parameters(config, keys)?;
+    keys.set("feed_forward_length", config.need_u32(&["intermediate_size_mlp"])?);
+    keys.set("interleave_moe_layer_step", config.need_u32(&["interleave_moe_layer_step"])?);
+    keys.set("expert_feed_forward_length", config.need_u32(&["intermediate_size"])?);
+    let kinds = config.strs("layer_types")?;
+    if kinds.is_some_and(|kinds| kinds.iter().all(|kind| kind == "full_attention")) {
+        keys.set("attention.sliding_window", 0u32);
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! MiniMax M2.
+
+use super::{Family, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rules::rename;
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "minimax-m2",
+    classes: &["MiniMaxM2ForCausalLM"],
+    parameters,
+    rules: &[
+        rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),
+        rename("layers.{}.block_sparse_moe.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
+        rename("layers.{}.block_sparse_moe.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
+        rename("layers.{}.block_sparse_moe.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
+        rename("layers.{}.block_sparse_moe.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+    ],
+    extra: none,
+};
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    keys.set("expert_feed_forward_length", config.need_u32(&["intermediate_size"])?);
+    keys.set("rope.dimension_count", config.need_u32(&["rotary_dim"])?);
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! OLMo 2 and 3.
+
+use super::{Family, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rules::rename;
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "olmo2",
+    classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
+    parameters,
+    rules: &[
+        rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+        rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
+    ],
+    extra: none,
+};
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    let Some(window) = config.u32(&["sliding_window"])? else { return Ok(()) };
+    keys.set("attention.sliding_window", window);
+    let is_local = match config.strs("layer_types")? {
+        Some(kinds) => kinds.iter().map(|kind| kind == "sliding_attention").collect(),
+        // Every fourth layer sees all positions.
+        None => (0..config.layers()?).map(|layer| (layer + 1) % 4 != 0).collect(),
+    };
+    keys.bools("attention.sliding_window_pattern", is_local);
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! StableLM.
+
+use super::{Family, none};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::sizes;
+use crate::rope::Rope;
+use crate::rules::rename;
+
+pub(super) const FAMILY: Family = Family {
+    architecture: "stablelm",
+    classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
+    parameters,
+    rules: &[
+        rename("layers.{}.self_attn.q_layernorm.norms.{}", &["blk.{}.attn_q_norm"]),
+        rename("layers.{}.self_attn.k_layernorm.norms.{}", &["blk.{}.attn_k_norm"]),
+    ],
+    extra: none,
+};
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    sizes(config, keys)?;
+    keys.count("attention.head_count_kv", config.kv_heads()?);
+    let part = Rope::of(config)?.partial()?.unwrap_or(0.25);
+    let head = config.hidden()? / config.heads()?;
+    keys.count("rope.dimension_count", (part * head as f32) as usize);
+    let is_parallel = config.value("use_parallel_residual").is_none() || config.bool("use_parallel_residual")?;
+    keys.set("use_parallel_residual", is_parallel);
+    Ok(())
+}
