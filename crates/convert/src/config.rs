@@ -29,10 +29,8 @@ impl Config {
         let mut values = object(&path)?;
         let text = TEXT.iter().find_map(|key| values.get(*key)?.as_object().cloned()).unwrap_or_default();
         let types = [values.get("model_type"), text.get("model_type")];
-        let defaults: Vec<&Map<String, Value>> = types
-            .into_iter()
-            .filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object())
-            .collect();
+        let defaults: Vec<&Map<String, Value>> =
+            types.into_iter().filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object()).collect();
         values.extend(text);
         for (key, value) in defaults.into_iter().rev().flatten() {
             values.entry(key).or_insert_with(|| value.clone());
@@ -68,7 +66,12 @@ impl Config {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
-    fn first<T>(&self, keys: &[&str], kind: &str, get: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, Error> {
+    fn first<T>(
+        &self,
+        keys: &[&str],
+        kind: &str,
+        get: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
         let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
             return Ok(None);
         };
@@ -121,12 +124,14 @@ impl Config {
     }
 
     pub(crate) fn f32s(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
-        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
+        let get =
+            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
         self.first(&[key], "list of numbers", get)
     }
 
     pub(crate) fn strs(&self, key: &str) -> Result<Option<Vec<String>>, Error> {
-        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
+        let get =
+            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
         self.first(&[key], "list of texts", get)
     }
 

@@ -20,6 +20,8 @@ const CHUNK: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Plan<'a> {
     checkpoint: &'a Checkpoint,
+    architecture: &'static str,
+    file_type: FileType,
     metadata: Metadata,
     outputs: Vec<Output>,
 }
@@ -63,8 +65,29 @@ impl<'a> Plan<'a> {
             output.format = family.format(output, file_type);
         }
         let has_blocks = outputs.iter().any(|output| output.format == Format::MXFP4);
-        describe::write(checkpoint, file_type.id(has_blocks), &outputs, &mut metadata);
-        Ok(Plan { checkpoint, metadata, outputs })
+        describe::write(
+            checkpoint,
+            options.name.as_deref(),
+            file_type.id(has_blocks),
+            &outputs,
+            &mut metadata,
+        );
+        Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs })
+    }
+
+    /// `general.architecture`.
+    pub fn architecture(&self) -> &'static str {
+        self.architecture
+    }
+
+    /// The format of the matrices.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// `general.name`.
+    pub fn name(&self) -> &str {
+        self.metadata.str("general.name").ok().flatten().unwrap_or_default()
     }
 
     /// The keys of the file.
@@ -113,6 +136,8 @@ impl<'a> Plan<'a> {
 pub struct Options {
     /// The format of matrices; without it, that of the checkpoint.
     pub file_type: Option<FileType>,
+    /// The model's name; without it, that of the folder.
+    pub name: Option<String>,
     /// llama.cpp's name of the pre-tokenizer, if it cannot be found out.
     pub pre_tokenizer: Option<String>,
 }
@@ -123,8 +148,9 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
     let mut experts: IndexMap<String, BTreeMap<usize, View>> = IndexMap::new();
     for (name, view) in &checkpoint.tensors {
         let Some(name) = stem(name) else { continue };
-        let (rule, place) = find(family, &name)
-            .ok_or_else(|| view.error(format!("a model of the architecture {} has no such tensor", family.architecture)))?;
+        let (rule, place) = find(family, &name).ok_or_else(|| {
+            view.error(format!("a model of the architecture {} has no such tensor", family.architecture))
+        })?;
         let layer = place.layer.unwrap_or_default();
         let changed = (rule.change)(view.clone(), &checkpoint.config, layer)?;
         for (to, view) in rule.to.iter().zip(changed) {
@@ -157,8 +183,20 @@ fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
 /// A name without the prefixes that models of several parts have; `None` for parts other than the language model.
 fn stem(name: &str) -> Option<String> {
     const OTHER: [&str; 14] = [
-        "visual.", "vision_", "vision.", "audio_", "audio.", "talker.", "token2wav.", "code2wav.", "projector.",
-        "image_newline", "view_seperator", "patch_embed", "patch_merger.", "embed_vision.",
+        "visual.",
+        "vision_",
+        "vision.",
+        "audio_",
+        "audio.",
+        "talker.",
+        "token2wav.",
+        "code2wav.",
+        "projector.",
+        "image_newline",
+        "view_seperator",
+        "patch_embed",
+        "patch_merger.",
+        "embed_vision.",
     ];
     if OTHER.iter().any(|other| name.contains(other)) {
         return None;
@@ -189,7 +227,11 @@ impl Output {
         let mut shape = vec![count];
         shape.extend(views.first().map(View::shape).unwrap_or_default());
         if let Some(other) = views.iter().find(|view| view.shape() != shape[1..]) {
-            return Err(other.error(format!("its shape {:?} differs from {:?} of expert 0", other.shape(), &shape[1..])));
+            return Err(other.error(format!(
+                "its shape {:?} differs from {:?} of expert 0",
+                other.shape(),
+                &shape[1..]
+            )));
         }
         Ok(Output { name, shape, content: Content::Views(views), format: Format::F32 })
     }
@@ -207,6 +249,13 @@ impl Output {
     /// Values per row.
     pub(crate) fn row_len(&self) -> usize {
         self.file_shape().first().copied().unwrap_or(1)
+    }
+
+    /// Number of experts, if it is a tensor of experts.
+    pub(crate) fn experts(&self) -> Option<u64> {
+        let axis = if self.name.contains(".bias") { 2 } else { 3 };
+        let count = *self.shape.get(self.shape.len().checked_sub(axis)?)? as u64;
+        (self.name.contains("_exps.") && self.shape.len() >= 3).then_some(count)
     }
 
     /// Number of values.

@@ -27,7 +27,7 @@ from cases import CASES
 from tokenizer_folder import write_tokenizer
 
 # Keys that say what a model is, not how it computes; see README.md.
-DESCRIPTIVE = {"general.name", "general.basename", "general.finetune", "general.version", "general.size_label", "general.organization"}
+DESCRIPTIVE = {"general.basename", "general.finetune", "general.version", "general.organization"}
 TYPES = ["f32", "f16", "bf16", "q8_0"]
 TOKENS = 48
 
@@ -43,7 +43,7 @@ def make(folder: Path, case: str) -> None:
         for name, weight in model.state_dict().items():
             if weight.is_floating_point():
                 spread = 0.3 if weight.ndim < 2 else 1.3 / weight.shape[-1] ** 0.5
-                centre = 1.0 if "norm" in name and "bias" not in name else 0.0
+                centre = 1.0 if ("norm" in name or "scal" in name) and "bias" not in name else 0.0
                 weight.copy_(torch.randn_like(weight) * spread + centre)
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="300KB")
     if len(CASES[case]) > 2:
@@ -122,16 +122,20 @@ def short(value) -> str:
 
 def logits_of_transformers(folder: Path, case: str, tokens: list[int]) -> np.ndarray:
     kind = getattr(transformers, CASES[case][0])
+    if len(CASES[case]) > 2:
+        folder = quantized.dense(folder)
     with contextlib.redirect_stderr(io.StringIO()):
-        model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+        model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
     with torch.no_grad():
         return model(torch.tensor([tokens])).logits[0].numpy()
 
 
-def logits_of_rustorch(program: str, model: Path, tokens: list[int], folder: Path) -> np.ndarray:
-    out = folder / "logits.npy"
-    command = [program, "logits", "-m", str(model), "--backend", "reference", "--out", str(out), "--tokens", ",".join(map(str, tokens))]
-    subprocess.run(command, check=True, capture_output=True)
+def logits_of_rustorch(program: str, model: Path, tokens: list[int]) -> np.ndarray:
+    out = model.parent / "logits.npy"
+    command = [program, "logits", "-m", str(model), "--backend", "reference", "-o", str(out), "--tokens", ",".join(map(str, tokens))]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(result.stderr.strip()[-600:])
     return np.load(out)
 
 
@@ -154,8 +158,9 @@ def check(folder: Path, case: str, converter: Converter, rustorch: list[str], pr
             break
     if program and not notes:
         tokens = np.random.default_rng(7).integers(3, CASES[case][1]["vocab_size"], TOKENS).tolist()
+        suffix = ".llama-cpp"
         exact = logits_of_transformers(checkpoint, case, tokens)
-        found = logits_of_rustorch(program, folder / f"{case}.f32.gguf", tokens, folder)
+        found = logits_of_rustorch(program, folder / f"{case}.f32{suffix}.gguf", tokens)
         nmse = float(np.sum((exact - found) ** 2) / np.sum(exact**2))
         print(f"{case}: NMSE {nmse:.1e}", end="  ")
         if not nmse < 1e-9:

@@ -13,7 +13,9 @@ pub(super) const FAMILY: Family = Family {
     parameters: common,
     rules: &[
         change("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),
-        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| halves(view, 0)),
+        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| {
+            halves(view, 0)
+        }),
     ],
     extra: none,
 };

@@ -48,14 +48,25 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let is_local: Vec<bool> = kinds.iter().map(|kind| kind == "sliding_attention").collect();
     keys.bools("attention.sliding_window_pattern", is_local.clone());
     let (global, local) = (global_head(config)?, config.head_dim()?);
-    for (name, len) in [("key_length", global), ("value_length", global), ("key_length_swa", local), ("value_length_swa", local)] {
+    for (name, len) in [
+        ("key_length", global),
+        ("value_length", global),
+        ("key_length_swa", local),
+        ("value_length_swa", local),
+    ] {
         keys.count(&format!("attention.{name}"), len);
     }
-    keys.optional("expert_feed_forward_length", config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?);
+    keys.optional(
+        "expert_feed_forward_length",
+        config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?,
+    );
     if config.bool("use_double_wide_mlp")? {
         let width = config.need_count(&["intermediate_size"])?;
         let own = layers.saturating_sub(shared);
-        keys.counts("feed_forward_length", (0..layers).map(|layer| if layer < own { width } else { 2 * width }));
+        keys.counts(
+            "feed_forward_length",
+            (0..layers).map(|layer| if layer < own { width } else { 2 * width }),
+        );
     }
     let heads = config.u32(&["num_global_key_value_heads"])?.map(|heads| heads as usize);
     if let Some(heads) = heads.or_else(|| of_global_layers(config, "num_key_value_heads")) {

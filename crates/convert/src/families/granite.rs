@@ -26,11 +26,17 @@ const RULES: &[Rule] = &[
     llama::Q,
     llama::K,
     rename("layers.{}.block_sparse_moe.router.layer", &["blk.{}.ffn_gate_inp"]),
-    change("layers.{}.block_sparse_moe.input_linear", &["blk.{}.ffn_gate_exps", "blk.{}.ffn_up_exps"], of_experts),
+    change(
+        "layers.{}.block_sparse_moe.input_linear",
+        &["blk.{}.ffn_gate_exps", "blk.{}.ffn_up_exps"],
+        of_experts,
+    ),
     rename("layers.{}.block_sparse_moe.output_linear", &["blk.{}.ffn_down_exps"]),
-    change("layers.{}.shared_mlp.input_linear", &["blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp"], |view, _, _| {
-        halves(view.with_axes(2)?, 0)
-    }),
+    change(
+        "layers.{}.shared_mlp.input_linear",
+        &["blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp"],
+        |view, _, _| halves(view.with_axes(2)?, 0),
+    ),
     rename("layers.{}.shared_mlp.output_linear", &["blk.{}.ffn_down_shexp"]),
 ];
 

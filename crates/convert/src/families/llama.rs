@@ -10,7 +10,13 @@ use crate::rules::{Rule, change, interleave, rename};
 
 pub(super) const LLAMA: Family = Family {
     architecture: "llama",
-    classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "LlamaModel"],
+    classes: &[
+        "LlamaForCausalLM",
+        "LLaMAForCausalLM",
+        "MistralForCausalLM",
+        "MixtralForCausalLM",
+        "LlamaModel",
+    ],
     parameters,
     rules: RULES,
     extra: rope_factors,

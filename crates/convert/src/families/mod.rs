@@ -81,7 +81,10 @@ impl Family {
         let class = config.class()?;
         FAMILIES.iter().find(|family| family.classes.contains(&class)).ok_or_else(|| {
             let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
-            config.error(format!("models of the class {class:?} cannot be converted; these can: {}", known.join(", ")))
+            config.error(format!(
+                "models of the class {class:?} cannot be converted; these can: {}",
+                known.join(", ")
+            ))
         })
     }
 

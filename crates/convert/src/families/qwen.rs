@@ -17,12 +17,8 @@ pub(super) const QWEN2: Family = Family {
 pub(super) const QWEN3: Family =
     Family { architecture: "qwen3", classes: &["Qwen3ForCausalLM", "Qwen3Model"], ..QWEN2 };
 
-pub(super) const QWEN2MOE: Family = Family {
-    architecture: "qwen2moe",
-    classes: &["Qwen2MoeForCausalLM"],
-    parameters: experts,
-    ..QWEN2
-};
+pub(super) const QWEN2MOE: Family =
+    Family { architecture: "qwen2moe", classes: &["Qwen2MoeForCausalLM"], parameters: experts, ..QWEN2 };
 
 pub(super) const QWEN3MOE: Family =
     Family { architecture: "qwen3moe", classes: &["Qwen3MoeForCausalLM"], ..QWEN2MOE };

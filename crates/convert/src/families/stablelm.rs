@@ -25,7 +25,8 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let part = Rope::of(config)?.partial()?.unwrap_or(0.25);
     let head = config.hidden()? / config.heads()?;
     keys.count("rope.dimension_count", (part * head as f32) as usize);
-    let is_parallel = config.value("use_parallel_residual").is_none() || config.bool("use_parallel_residual")?;
+    let is_parallel =
+        config.value("use_parallel_residual").is_none() || config.bool("use_parallel_residual")?;
     keys.set("use_parallel_residual", is_parallel);
     Ok(())
 }
