@@ -132,7 +132,7 @@ def logits_of_transformers(folder: Path, case: str, tokens: list[int]) -> np.nda
 
 def logits_of_rustorch(program: str, model: Path, tokens: list[int]) -> np.ndarray:
     out = model.parent / "logits.npy"
-    command = [program, "logits", "-m", str(model), "--backend", "reference", "-o", str(out), "--tokens", ",".join(map(str, tokens))]
+    command = [program, "logits", "-m", str(model), "--backend", "reference", "-c", "64", "-o", str(out), "--tokens", ",".join(map(str, tokens))]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         raise RuntimeError(result.stderr.strip()[-600:])
