@@ -13,4 +13,7 @@ pub enum Error {
     /// A file of the checkpoint is not what it should be.
     #[error("{}: {why}", path.display())]
     Invalid { path: PathBuf, why: String },
+    /// The tokenizer cannot be converted.
+    #[error(transparent)]
+    Tokenizer(#[from] crate::tokenizer::Error),
 }

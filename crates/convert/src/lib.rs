@@ -1,6 +1,7 @@
 //! Hugging Face checkpoints to GGUF files.
 
 mod error;
-mod tokenizer;
+mod splits;
+pub mod tokenizer;
 
 pub use error::Error;
