@@ -24,14 +24,15 @@ import tempfile
 import types
 from pathlib import Path
 
-# llama.cpp's own package: its converter needs names that the last release lacks.
+# llama.cpp's own package: its converter needs names that the last release lacks. Not this folder, whose tokenizers.py
+# hides the package of that name.
 LLAMA_CPP = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else Path()
-sys.path[:0] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py")]
+sys.path[:1] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py")]
 import gguf  # noqa: E402
 
 # What a folder may be, by its name: ways of llama.cpp's converter, as class and kind of crates/convert.
 LLAMA = [("llama.LlamaModel", "Llama")]
-SENTENCEPIECE = [*LLAMA, ("gemma.Gemma2Model", "Gemma2"), ("gemma.Gemma3Model", "Gemma3"), ("ernie.Ernie4_5Model", "Ernie"), ("phi.Phi3MiniModel", "Phi3"), ("mamba.Mamba2Model", "Mamba2"), ("qwen.Qwen2Model", "SentencePieceOrBpe")]
+SENTENCEPIECE = [*LLAMA, ("gemma.Gemma2Model", "Gemma2"), ("gemma.Gemma3Model", "Gemma3"), ("ernie.Ernie4_5Model", "Ernie"), ("mamba.Mamba2Model", "Mamba2"), ("qwen.Qwen2Model", "SentencePieceOrBpe")]
 BPE = [("olmo.Olmo2Model", "Bpe"), ("qwen.Qwen2Model", "SentencePieceOrBpe"), ("mamba.Mamba2Model", "Mamba2"), ("nemotron.NemotronHModel", "PaddedBpe")]
 WAYS = {
     "qwen2": [*BPE, *LLAMA],
@@ -42,6 +43,7 @@ WAYS = {
     "bert": [("bert.BertModel", "WordPiece"), ("bert.NomicBertModel", "NomicBert"), ("bert.JinaBertV2Model", "JinaBertV2")],
     "bert-cased": [("bert.BertModel", "WordPiece"), ("bert.RobertaModel", "Roberta")],
     "llama": SENTENCEPIECE,
+    "phi3": [("phi.Phi3MiniModel", "Phi3")],
     "llama-json": [*LLAMA, ("gemma.Gemma4Model", "Gemma4")],
     "xlm-r": [("bert.XLMRobertaModel", "Unigram")],
     "xlm-r-json": [("bert.XLMRobertaModel", "Unigram"), ("bert.NomicBertModel", "NomicBert")],

@@ -159,8 +159,17 @@ def make(root: Path) -> None:
     with_template(fallback, "<s> $A", "<s> $A <s>:1 $B:1", ["<s>"])
     folder = root / "llama-json"
     write(folder, "tokenizer.json", fallback.to_str())
-    write(folder, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "bos_token": {"content": "<s>", "lstrip": False}, "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "chat_template": TEMPLATE})
+    write(folder, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "bos_token": {"__type": "AddedToken", "content": "<s>", "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}, "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "chat_template": TEMPLATE})
     write(folder, "config.json", {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": fallback.get_vocab_size(), "bos_token_id": 1, "eos_token_id": 2})
+
+    folder = root / "phi3"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.model").write_bytes(model)
+    count = len(sentencepiece_model_pb2.ModelProto.FromString(model).pieces)
+    write(folder, "tokenizer.json", fallback.to_str())
+    decoder = {str(count + 2): {"content": "<|end|>", "special": False}, str(count + 3): {"content": "\u2581y", "special": True}}
+    write(folder, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "added_tokens_decoder": decoder})
+    write(folder, "config.json", {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "vocab_size": count + 8, "bos_token_id": 1, "eos_token_id": 2})
 
     rules = root / "rules.tsv"
     rules.write_text("".join(f"{hexadecimal(key)}\t{hexadecimal(value)}\n" for key, value in RULES.items()))

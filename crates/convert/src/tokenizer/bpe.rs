@@ -1,6 +1,8 @@
 //! BPE of bytes and of characters, and WordPiece.
 
 use gguf::Metadata;
+use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::AddedToken;
 
 use super::error::{Error, invalid};
@@ -81,11 +83,15 @@ pub(super) fn write_word_piece(
     let size = vocabulary.len();
     vocabulary.write("bert", Some(&pre), metadata);
     Special::load(folder, tokenizer.file(), Some(size))?.write(metadata);
+    if tokenizer.file().is_none() && tokenizer.config.entries.get("do_lower_case") == Some(&false.into()) {
+        // llama.cpp's converter does not say so, and llama.cpp lower-cases unless it is said.
+        metadata.insert("tokenizer.ggml.normalizer.lowercase", false);
+    }
     Ok(())
 }
 
 /// Writes the keys of Gemma 4 (`Gemma4Model.set_vocab`).
-pub(super) fn write_gemma4(folder: &Folder, metadata: &mut Metadata) -> Result<(), Error> {
+pub(super) fn write_gemma4(folder: &Folder, config: &Value, metadata: &mut Metadata) -> Result<(), Error> {
     /// Always visible, so that what follows can be read from the text.
     const VISIBLE: [&str; 7] = [
         "<|channel>",
@@ -112,6 +118,17 @@ pub(super) fn write_gemma4(folder: &Folder, metadata: &mut Metadata) -> Result<(
     special.write(metadata);
     metadata.insert("tokenizer.ggml.add_space_prefix", false);
     metadata.insert("tokenizer.ggml.add_bos_token", true);
+    let class = config.pointer("/architectures/0").and_then(Value::as_str);
+    if class == Some("Gemma4UnifiedForConditionalGeneration") {
+        #[derive(Default, Deserialize)]
+        struct Generation {
+            suppress_tokens: Option<Vec<i32>>,
+        }
+        let generation: Generation = folder.json("generation_config.json")?.unwrap_or_default();
+        if let Some(tokens) = generation.suppress_tokens.filter(|tokens| !tokens.is_empty()) {
+            metadata.insert("tokenizer.ggml.suppress_tokens", tokens);
+        }
+    }
     Ok(())
 }
 

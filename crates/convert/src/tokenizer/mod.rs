@@ -86,7 +86,7 @@ pub fn read(
                 bpe(&[], out)?;
             }
         }
-        Kind::Gemma4 => bpe::write_gemma4(folder, out)?,
+        Kind::Gemma4 => bpe::write_gemma4(folder, config, out)?,
         Kind::Ernie => {
             sentencepiece(folder, size, out)?;
             if let Some(adds) = folder.tokenizer_config()?.add_prefix_space {

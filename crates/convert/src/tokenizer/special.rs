@@ -1,6 +1,6 @@
 //! Special tokens by role, whether prompts begin and end with them, merges, and chat templates.
 //!
-//! Source: `SpecialVocab` of the package `gguf`. Its order of precedence is kept where it looks accidental: files
+//! Source: `SpecialVocab` of llama.cpp's `gguf-py`. Its order of precedence is kept where it looks accidental: files
 //! converted by both must be the same.
 
 use gguf::Metadata;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::error::{Error, invalid};
 use super::folder::{Folder, text_of};
 use super::template;
-use super::tokenizer_json::{Part, PostProcessor, TokenizerJson};
+use super::tokenizer_json::{Normalizer, Part, PostProcessor, TokenizerJson};
 
 /// Roles, and the names of their ids in the metadata; a GGUF file has no CLS.
 const ROLES: [(&str, Option<&str>); 7] = [
@@ -32,6 +32,8 @@ pub(super) struct Special {
     pub(super) merges: Vec<String>,
     ids: IndexMap<&'static str, u32>,
     adds: IndexMap<&'static str, bool>,
+    lowercase: Option<bool>,
+    strip_accents: Option<bool>,
     chat_templates: Vec<template::Named>,
 }
 
@@ -47,6 +49,7 @@ impl Special {
         let mut special = Special::default();
         let mut texts = Texts { config: config.filter(|config| !config.is_empty()), roles: &mut roles };
         if let Some(json) = json {
+            json.normalizer.iter().for_each(|normalizer| special.normalizer(normalizer));
             texts.stand_in("bos", "cls");
             texts.stand_in("eos", "sep");
             let processor = json.post_processor.as_ref();
@@ -62,7 +65,8 @@ impl Special {
             let added = json.map(|json| json.added_tokens.as_slice()).unwrap_or_default();
             for &role in &roles {
                 if let Some(Value::Bool(adds)) = config.get(&format!("add_{role}_token")) {
-                    special.adds.insert(role, *adds);
+                    // What the tokenizer does counts.
+                    special.adds.entry(role).or_insert(*adds);
                 }
                 let text = config.get(&token(role)).and_then(text_of);
                 if let Some(added) = added.iter().find(|added| Some(added.content.as_str()) == text) {
@@ -97,11 +101,6 @@ impl Special {
         self.ids.entry(role).or_insert(id);
     }
 
-    /// Whether the files name no token.
-    pub(super) fn has_no_ids(&self) -> bool {
-        self.ids.is_empty()
-    }
-
     fn set_within(&mut self, role: &'static str, id: u32, size: Option<usize>) {
         match size {
             Some(size) if id as usize >= size => {
@@ -129,11 +128,34 @@ impl Special {
                 metadata.insert(format!("tokenizer.ggml.add_{role}_token"), adds);
             }
         }
+        for (name, flag) in [("lowercase", self.lowercase), ("strip_accents", self.strip_accents)] {
+            if let Some(flag) = flag {
+                metadata.insert(format!("tokenizer.ggml.normalizer.{name}"), flag);
+            }
+        }
         template::write(self.chat_templates, metadata);
+    }
+
+    fn normalizer(&mut self, normalizer: &Normalizer) {
+        match normalizer.r#type.as_str() {
+            "Lowercase" => self.lowercase = Some(true),
+            "StripAccents" => self.strip_accents = Some(true),
+            "BertNormalizer" => {
+                self.lowercase = normalizer.lowercase.or(self.lowercase);
+                self.strip_accents = normalizer.strip_accents.or(self.strip_accents);
+            }
+            "Sequence" => normalizer.normalizers.iter().for_each(|part| self.normalizer(part)),
+            _ => {}
+        }
     }
 
     fn post_processor(&mut self, processor: &PostProcessor, texts: &mut Texts) {
         match processor.r#type.as_deref() {
+            Some("ByteLevel") => {
+                for role in ["bos", "eos"] {
+                    self.adds.entry(role).or_insert(false);
+                }
+            }
             Some("RobertaProcessing") => {
                 for role in ["bos", "eos", "sep"] {
                     self.adds.insert(role, true);
@@ -158,6 +180,11 @@ impl Special {
             (first, last) = (start.token(), end.token());
         }
         if let Some(first) = first {
+            if !texts.is("bos", first) && !texts.is("cls", first) {
+                for role in ["bos", "cls"].into_iter().filter(|role| !texts.has(role)).collect::<Vec<_>>() {
+                    texts.set(role, Some(first.into()));
+                }
+            }
             let adds = texts.config.is_none() || texts.is("bos", first) || texts.is("cls", first);
             self.adds.insert("bos", adds);
         }
