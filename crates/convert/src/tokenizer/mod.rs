@@ -29,6 +29,7 @@ use bpe::{Bpe, Roles};
 use error::invalid;
 use folder::Folder;
 use tokenizer_json::TokenizerJson;
+pub(crate) use vocabulary::padding;
 
 const ADD_SPACE: &str = "tokenizer.ggml.add_space_prefix";
 

@@ -78,7 +78,7 @@ impl Vocabulary {
 }
 
 /// The text of a token that only makes the vocabulary as large as the model's.
-pub(super) fn padding(id: usize) -> String {
+pub(crate) fn padding(id: usize) -> String {
     format!("[PAD{id}]")
 }
 
