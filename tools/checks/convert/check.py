@@ -58,14 +58,17 @@ class Converter:
         sys.path.insert(0, str(source))
         sys.path.insert(1, str(source / "gguf-py"))
         import convert_hf_to_gguf
-        from conversion import base, gemma, hunyuan
+        from conversion import base, hunyuan
 
         self.main = convert_hf_to_gguf.main
         # The pre-tokenizer of a random vocabulary has no known hash.
         base.TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
-        # These ask for tokenizers that only their authors have.
-        for family in (hunyuan.HunYuanMoEModel, gemma.Gemma4Model):
-            family.set_vocab = lambda model: model._set_vocab_gpt2()
+        # It asks for a tokenizer that only its authors have.
+        def hunyuan_vocabulary(model):
+            model._set_vocab_gpt2()
+            model.gguf_writer.add_bos_token_id(127959)
+
+        hunyuan.HunYuanMoEModel.set_vocab = hunyuan_vocabulary
 
     def convert(self, folder: Path, out: Path, file_type: str) -> None:
         arguments, sys.argv = sys.argv, ["", str(folder), "--outfile", str(out), "--outtype", file_type]
@@ -139,6 +142,13 @@ def logits_of_rustorch(program: str, model: Path, tokens: list[int]) -> np.ndarr
     return np.load(out)
 
 
+def command(convert: list[str], checkpoint: Path, out: Path, file_type: str) -> list[str]:
+    """Of the program, or of the example `convert`."""
+    if convert[-1] == "convert":
+        return [*convert, str(checkpoint), str(out), "--type", file_type, "--pre-tokenizer", "gpt-2"]
+    return [*convert, str(checkpoint), str(out), file_type, "gpt-2"]
+
+
 def check(folder: Path, case: str, converter: Converter, rustorch: list[str], program: str | None, ignored: set[str]) -> bool:
     checkpoint = folder / case
     if not list(checkpoint.glob("tokenizer.*")):
@@ -147,7 +157,7 @@ def check(folder: Path, case: str, converter: Converter, rustorch: list[str], pr
     notes = []
     for file_type in TYPES:
         ours, theirs = folder / f"{case}.{file_type}.gguf", folder / f"{case}.{file_type}.llama-cpp.gguf"
-        result = subprocess.run([*rustorch, str(checkpoint), str(ours), file_type], capture_output=True, text=True)
+        result = subprocess.run(command(rustorch, checkpoint, ours, file_type), capture_output=True, text=True)
         if result.returncode:
             notes.append(f"{file_type}: {result.stderr.strip()[-600:]}")
             break
@@ -158,9 +168,8 @@ def check(folder: Path, case: str, converter: Converter, rustorch: list[str], pr
             break
     if program and not notes:
         tokens = np.random.default_rng(7).integers(3, CASES[case][1]["vocab_size"], TOKENS).tolist()
-        suffix = ".llama-cpp"
         exact = logits_of_transformers(checkpoint, case, tokens)
-        found = logits_of_rustorch(program, folder / f"{case}.f32{suffix}.gguf", tokens)
+        found = logits_of_rustorch(program, folder / f"{case}.f32.gguf", tokens)
         nmse = float(np.sum((exact - found) ** 2) / np.sum(exact**2))
         print(f"{case}: NMSE {nmse:.1e}", end="  ")
         if not nmse < 1e-9:

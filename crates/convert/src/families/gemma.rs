@@ -7,10 +7,12 @@ use crate::keys::Keys;
 use crate::parameters::{common, sizes};
 use crate::rope::Rope;
 use crate::rules::{Rule, change, plus_one, skip};
+use crate::tokenizer::Kind;
 
 pub(super) const GEMMA2: Family = Family {
     architecture: "gemma2",
     classes: &["Gemma2ForCausalLM"],
+    tokenizer: Kind::Gemma2,
     parameters: gemma2,
     rules: RULES,
     extra: none,
@@ -19,6 +21,7 @@ pub(super) const GEMMA2: Family = Family {
 pub(super) const GEMMA3: Family = Family {
     architecture: "gemma3",
     classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    tokenizer: Kind::Gemma3,
     parameters: gemma3,
     ..GEMMA2
 };

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::plan::Output;
 use crate::rules::Rule;
+use crate::tokenizer::Kind;
 use crate::{Error, FileType};
 
 static FAMILIES: &[Family] = &[
@@ -62,6 +63,8 @@ pub(crate) struct Family {
     pub(crate) architecture: &'static str,
     /// `architectures` of `config.json`.
     pub(crate) classes: &'static [&'static str],
+    /// Which files of the tokenizer are read, and how.
+    pub(crate) tokenizer: Kind,
     /// Writes the architecture's keys.
     pub(crate) parameters: fn(&Config, &mut Keys<'_>) -> Result<(), Error>,
     /// Names that differ from the common ones, or tensors that change.

@@ -5,10 +5,12 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
+use crate::tokenizer::Kind;
 
 pub(super) const QWEN2: Family = Family {
     architecture: "qwen2",
     classes: &["Qwen2ForCausalLM", "Qwen2Model"],
+    tokenizer: Kind::SentencePieceOrBpe,
     parameters: common,
     rules: &[],
     extra: none,
@@ -18,7 +20,8 @@ pub(super) const QWEN3: Family =
     Family { architecture: "qwen3", classes: &["Qwen3ForCausalLM", "Qwen3Model"], ..QWEN2 };
 
 pub(super) const QWEN2MOE: Family =
-    Family { architecture: "qwen2moe", classes: &["Qwen2MoeForCausalLM"], parameters: experts, ..QWEN2 };
+    Family { architecture: "qwen2moe", classes: &["Qwen2MoeForCausalLM"],
+    tokenizer: Kind::Bpe, parameters: experts, ..QWEN2 };
 
 pub(super) const QWEN3MOE: Family =
     Family { architecture: "qwen3moe", classes: &["Qwen3MoeForCausalLM"], ..QWEN2MOE };
