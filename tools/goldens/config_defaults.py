@@ -39,7 +39,7 @@ def defaults(name: str) -> dict:
     if not isinstance(kind, type) or kind.__name__ == "AutoConfig":
         return {}
     found = {field.name: field.default for field in dataclasses.fields(kind)}
-    found |= {key: value for key in ROPE if (value := getattr(kind, "default_" + ROPE[key], None)) is not None}
+    found |= {key: value for key in ROPE if "rope_parameters" in found and (value := getattr(kind, "default_" + ROPE[key], None)) is not None}
     kept = {key for key, value in found.items() if key not in LEFT_OUT and "dropout" not in key and plain(value)}
     return {key: found[key] for key in sorted(kept)}
 

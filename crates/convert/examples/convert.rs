@@ -11,7 +11,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(folder), Some(file)) = (args.next(), args.next()) else {
         return Err("give a folder and a file".into());
     };
-    let file_type = args.next().map(|name| name.parse().map_err(|()| format!("unknown type {name}"))).transpose()?;
+    let file_type =
+        args.next().map(|name| name.parse().map_err(|()| format!("unknown type {name}"))).transpose()?;
     let checkpoint = Checkpoint::open(folder)?;
     let plan = Plan::new(&checkpoint, &Options { file_type, ..Options::default() })?;
     plan.write(BufWriter::new(File::create(file)?), &|_| ())?;

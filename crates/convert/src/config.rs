@@ -21,6 +21,8 @@ pub(crate) struct Config {
     path: PathBuf,
     values: Map<String, Value>,
     generation: Map<String, Value>,
+    /// Names of the checkpoint's tensors: some things only they tell.
+    tensors: Vec<String>,
 }
 
 impl Config {
@@ -29,17 +31,36 @@ impl Config {
         let mut values = object(&path)?;
         let text = TEXT.iter().find_map(|key| values.get(*key)?.as_object().cloned()).unwrap_or_default();
         let types = [values.get("model_type"), text.get("model_type")];
-        let defaults: Vec<&Map<String, Value>> = types
-            .into_iter()
-            .filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object())
-            .collect();
+        let defaults: Vec<&Map<String, Value>> =
+            types.into_iter().filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object()).collect();
         values.extend(text);
         for (key, value) in defaults.into_iter().rev().flatten() {
             values.entry(key).or_insert_with(|| value.clone());
         }
         let generation = folder.join("generation_config.json");
         let generation = if generation.exists() { object(&generation)? } else { Map::new() };
-        Ok(Config { path, values, generation })
+        Ok(Config { path, values, generation, tensors: Vec::new() })
+    }
+
+    /// With the names of the checkpoint's tensors.
+    pub(crate) fn with_tensors<'n>(self, names: impl Iterator<Item = &'n String>) -> Config {
+        Config { tensors: names.cloned().collect(), ..self }
+    }
+
+    /// Names of the checkpoint's tensors.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(String::as_str)
+    }
+
+    /// A file beside `config.json`, if it is there, read as JSON.
+    pub(crate) fn beside(&self, name: &str) -> Result<Option<Value>, Error> {
+        let path = self.path.with_file_name(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let json = serde_json::from_slice(&text);
+        json.map(Some).map_err(|why| Error::invalid(&path, format!("this is no valid JSON: {why}")))
     }
 
     /// The whole, for the tokenizer.
@@ -68,7 +89,12 @@ impl Config {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
-    fn first<T>(&self, keys: &[&str], kind: &str, get: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, Error> {
+    fn first<T>(
+        &self,
+        keys: &[&str],
+        kind: &str,
+        get: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
         let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
             return Ok(None);
         };
@@ -100,6 +126,10 @@ impl Config {
         Ok(self.first(keys, "number", Value::as_f64)?.map(|value| value as f32))
     }
 
+    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, Error> {
+        self.first(&[key], "number", Value::as_f64)
+    }
+
     pub(crate) fn need_f32(&self, keys: &[&str]) -> Result<f32, Error> {
         self.needed(keys, self.f32(keys)?)
     }
@@ -121,18 +151,30 @@ impl Config {
     }
 
     pub(crate) fn f32s(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
-        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
+        let get =
+            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
         self.first(&[key], "list of numbers", get)
     }
 
     pub(crate) fn strs(&self, key: &str) -> Result<Option<Vec<String>>, Error> {
-        let get = |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
+        let get =
+            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
         self.first(&[key], "list of texts", get)
     }
 
     /// Number of layers.
     pub(crate) fn layers(&self) -> Result<usize, Error> {
-        self.need_count(&["num_hidden_layers", "n_layers", "n_layer", "num_layers"])
+        const COUNT: [&str; 4] = ["num_hidden_layers", "n_layers", "n_layer", "num_layers"];
+        // transformers leaves out what the list implies.
+        let layers = match (self.u32(&COUNT)?, self.value("layers_block_type").and_then(Value::as_array)) {
+            (None, Some(types)) if !types.is_empty() => types.len(),
+            _ => self.need_count(&COUNT)?,
+        };
+        let tensors = self.tensors.len();
+        if layers > tensors && tensors > 0 {
+            return Err(self.error(format!("there are {layers} layers, but only {tensors} tensors")));
+        }
+        Ok(layers)
     }
 
     pub(crate) fn hidden(&self) -> Result<usize, Error> {

@@ -41,12 +41,25 @@ pub(crate) fn sizes(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let counts: &[(&str, &[&str])] = &[
         (
             "context_length",
-            &["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length", "model_max_length"],
+            &[
+                "max_position_embeddings",
+                "n_ctx",
+                "n_positions",
+                "max_length",
+                "max_sequence_length",
+                "model_max_length",
+            ],
         ),
         ("embedding_length", &["hidden_size", "n_embd", "dim"]),
         (
             "feed_forward_length",
-            &["prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim"],
+            &[
+                "prefix_dense_intermediate_size",
+                "dense_intermediate_size",
+                "intermediate_size",
+                "n_inner",
+                "hidden_dim",
+            ],
         ),
         ("attention.head_count", &["num_attention_heads", "n_head", "n_heads"]),
         ("attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"]),

@@ -43,7 +43,9 @@ impl Rope<'_> {
     }
 
     fn default(&mut self, name: &str, keys: &[&str]) {
-        if !self.all.contains_key(name) && let Some(value) = keys.iter().find_map(|key| self.config.value(key)) {
+        if !self.all.contains_key(name)
+            && let Some(value) = keys.iter().find_map(|key| self.config.value(key))
+        {
             self.all.insert(name.to_owned(), value.clone());
         }
     }
@@ -93,9 +95,8 @@ impl Rope<'_> {
                 keys.set("rope.scaling.type", "yarn");
                 keys.set("rope.scaling.factor", factor);
                 let original = self.u32("original_max_position_embeddings")?;
-                let original = original.ok_or_else(|| {
-                    self.config.error("YaRN lacks \"original_max_position_embeddings\"")
-                })?;
+                let original = original
+                    .ok_or_else(|| self.config.error("YaRN lacks \"original_max_position_embeddings\""))?;
                 keys.set("rope.scaling.original_context_length", original);
                 keys.optional("rope.scaling.yarn_ext_factor", self.f32("extrapolation_factor")?);
                 let attention = self.f32("attention_factor")?.or(self.f32("attn_factor")?);

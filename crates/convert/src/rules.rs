@@ -10,7 +10,8 @@ pub(crate) struct Rule {
     /// The name in the checkpoint without `model.` before it and `.weight` or `.bias` after it. A `{}` is a number: the layer,
     /// and after it the expert.
     pub(crate) from: &'static str,
-    /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows.
+    /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows. Tensors of the same name are
+    /// rows of one, in this order.
     pub(crate) to: &'static [&'static str],
     /// The tensors of these names.
     pub(crate) change: Change,

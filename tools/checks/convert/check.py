@@ -11,6 +11,7 @@ the F32 file on the reference backend beside transformers in float64.
 import argparse
 import contextlib
 import io
+import json
 import logging
 import os
 import shutil
@@ -46,9 +47,18 @@ def make(folder: Path, case: str) -> None:
                 centre = 1.0 if "norm" in name and "bias" not in name else 0.0
                 weight.copy_(torch.randn_like(weight) * spread + centre)
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="300KB")
-    if len(CASES[case]) > 2:
-        quantized.METHODS[CASES[case][2]](folder)
-    write_tokenizer(folder, case, keys["vocab_size"])
+    write_tokenizer(folder, case, keys.get("text_config", keys)["vocab_size"])
+    for change in CASES[case][2:]:
+        quantized.METHODS.get(change, change)(folder)
+
+
+def load_hparams(load):
+    """What the converter reads with its pinned version of transformers, 4.57, which does not know Nemotron-H."""
+    def wrapped(folder: Path, is_mistral_format: bool) -> dict:
+        keys = json.loads((Path(folder) / "config.json").read_text())
+        return keys if keys["model_type"] == "nemotron_h" else load(folder, is_mistral_format)
+
+    return wrapped
 
 
 class Converter:
@@ -63,6 +73,7 @@ class Converter:
         self.main = convert_hf_to_gguf.main
         # The pre-tokenizer of a random vocabulary has no known hash.
         base.TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
+        base.ModelBase.load_hparams = staticmethod(load_hparams(base.ModelBase.load_hparams))
 
     def convert(self, folder: Path, out: Path, file_type: str) -> None:
         arguments, sys.argv = sys.argv, ["", str(folder), "--outfile", str(out), "--outtype", file_type]
@@ -150,7 +161,7 @@ def check(folder: Path, case: str, converter: Converter, rustorch: list[str], pr
         if len(notes) > 12:
             break
     if program and not notes:
-        tokens = np.random.default_rng(7).integers(3, CASES[case][1]["vocab_size"], TOKENS).tolist()
+        tokens = np.random.default_rng(7).integers(3, CASES[case][1].get("text_config", CASES[case][1])["vocab_size"], TOKENS).tolist()
         exact = logits_of_transformers(checkpoint, case, tokens)
         found = logits_of_rustorch(program, folder / f"{case}.f32.gguf", tokens, folder)
         nmse = float(np.sum((exact - found) ** 2) / np.sum(exact**2))
@@ -180,7 +191,7 @@ if __name__ == "__main__":
     for case in options.cases or CASES:
         try:
             results.append(check(options.folder, case, converter, options.convert, options.rustorch, set(options.ignore)))
-        except Exception as error:
-            print(f"{case}: {type(error).__name__}: {error}")
+        except Exception as why:
+            print(f"{case}: {type(why).__name__}: {why}")
             results.append(False)
     sys.exit(0 if all(results) else 1)

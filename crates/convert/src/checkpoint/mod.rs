@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use crate::config::Config;
 use crate::Error;
+use crate::config::Config;
 pub(crate) use source::Elements;
 pub(crate) use view::View;
 
@@ -31,11 +31,15 @@ impl Checkpoint {
     pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
-            return Err(Error::invalid(folder, "this is no folder; give one with config.json and *.safetensors"));
+            return Err(Error::invalid(
+                folder,
+                "this is no folder; give one with config.json and *.safetensors",
+            ));
         }
         let config = Config::open(&folder)?;
         let (files, sources) = shards::open(&folder)?;
         let tensors = quantized::combine(&config, sources)?;
+        let config = config.with_tensors(tensors.keys());
         Ok(Checkpoint { folder, config, tensors, files })
     }
 

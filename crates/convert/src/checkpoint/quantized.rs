@@ -25,7 +25,8 @@ pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<Stri
             views(scaled(sources, "_scale_inv", block.as_deref())?)
         }
         "compressed-tensors" if text("format") == "float-quantized" => {
-            let weights = quantization.pointer("/config_groups/group_0/weights/block_structure").and_then(lens);
+            let weights =
+                quantization.pointer("/config_groups/group_0/weights/block_structure").and_then(lens);
             views(scaled(sources, "_scale", weights.as_deref())?)
         }
         "mxfp4" => views(blocks(sources)?),
@@ -101,12 +102,18 @@ fn blocks(mut sources: Sources) -> Result<Sources, Error> {
         let scales: Option<Bytes> = sources.shift_remove(&format!("{weight}_scales")).map(|found| found.data);
         let Some(packed) = sources.shift_remove(&name) else { continue };
         let Some((&16, shape)) = packed.shape.split_last() else {
-            return Err(Error::tensor(&name, format!("its shape {:?} does not end in 16 bytes", packed.shape)));
+            return Err(Error::tensor(
+                &name,
+                format!("its shape {:?} does not end in 16 bytes", packed.shape),
+            ));
         };
         let shape = shape.to_vec();
         let fitting = scales.filter(|scales| scales.len() == shape.iter().product::<usize>());
         let (Some(scales), Elements::U8) = (fitting, &packed.elements) else {
-            return Err(Error::tensor(&name, format!("{weight}_scales has no scale for each block of 16 bytes")));
+            return Err(Error::tensor(
+                &name,
+                format!("{weight}_scales has no scale for each block of 16 bytes"),
+            ));
         };
         let elements = Elements::Mxfp4 { scales };
         sources.insert(weight.clone(), Source { name: weight, shape, data: packed.data, elements });

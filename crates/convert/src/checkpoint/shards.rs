@@ -71,9 +71,8 @@ fn paths(folder: &Path, index: Option<&BTreeMap<String, String>>) -> Result<Vec<
         .filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
         .collect();
     found.sort();
-    let is_model = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model"))
-    };
+    let is_model =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("model"));
     if found.iter().any(is_model) {
         found.retain(is_model);
     }

@@ -88,9 +88,10 @@ impl Source {
             Elements::I64 => out.extend(words(bytes).map(|word| i64::from_le_bytes(word) as f32)),
             Elements::F8(float, None) => out.extend(bytes.iter().map(|&byte| float.value(byte))),
             Elements::F8(float, Some(scales)) => {
-                let scaled = bytes.iter().enumerate().map(|(i, &byte)| {
-                    float.value(byte) * scales.of(start + i, &self.shape)
-                });
+                let scaled = bytes
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &byte)| float.value(byte) * scales.of(start + i, &self.shape));
                 out.extend(scaled);
             }
             Elements::Mxfp4 { .. } => unreachable!("blocks are read as blocks"),

@@ -1,6 +1,6 @@
 //! Command R and Command R7B.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -11,7 +11,7 @@ pub(super) const COMMAND_R: Family = Family {
     classes: &["CohereForCausalLM"],
     parameters: command_r,
     rules: &[],
-    extra: none,
+    ..BASE
 };
 
 pub(super) const COHERE2: Family =

@@ -1,6 +1,6 @@
 //! DeepSeek V2, V3 and R1: latent attention and experts.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::checkpoint::View;
 use crate::config::Config;
@@ -21,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.self_attn.kv_a_layernorm", &["blk.{}.attn_kv_a_norm"]),
         change("layers.{}.self_attn.kv_b_proj", &["blk.{}.attn_k_b", "blk.{}.attn_v_b"], keys_and_values),
     ],
-    extra: none,
+    ..BASE
 };
 
 /// The matrices that expand the latent vector: those of keys are transposed, since queries are multiplied by them.

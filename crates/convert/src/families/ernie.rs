@@ -1,6 +1,6 @@
 //! ERNIE 4.5.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::checkpoint::View;
 use crate::config::Config;
@@ -13,9 +13,11 @@ pub(super) const FAMILY: Family = Family {
     parameters: common,
     rules: &[
         change("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),
-        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| halves(view, 0)),
+        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| {
+            halves(view, 0)
+        }),
     ],
-    extra: none,
+    ..BASE
 };
 
 /// The rows of queries, keys and values.

@@ -1,6 +1,6 @@
 //! Gemma 2 and 3: the language model.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -13,7 +13,7 @@ pub(super) const GEMMA2: Family = Family {
     classes: &["Gemma2ForCausalLM"],
     parameters: gemma2,
     rules: RULES,
-    extra: none,
+    ..BASE
 };
 
 pub(super) const GEMMA3: Family = Family {

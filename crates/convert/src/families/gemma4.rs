@@ -1,6 +1,6 @@
 //! Gemma 4: the language model.
 
-use super::{Family, gemma, none};
+use super::{BASE, Family, gemma};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     parameters,
     rules: RULES,
     extra: rope_factors,
+    ..BASE
 };
 
 const RULES: &[Rule] = &[
@@ -48,14 +49,25 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let is_local: Vec<bool> = kinds.iter().map(|kind| kind == "sliding_attention").collect();
     keys.bools("attention.sliding_window_pattern", is_local.clone());
     let (global, local) = (global_head(config)?, config.head_dim()?);
-    for (name, len) in [("key_length", global), ("value_length", global), ("key_length_swa", local), ("value_length_swa", local)] {
+    for (name, len) in [
+        ("key_length", global),
+        ("value_length", global),
+        ("key_length_swa", local),
+        ("value_length_swa", local),
+    ] {
         keys.count(&format!("attention.{name}"), len);
     }
-    keys.optional("expert_feed_forward_length", config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?);
+    keys.optional(
+        "expert_feed_forward_length",
+        config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?,
+    );
     if config.bool("use_double_wide_mlp")? {
         let width = config.need_count(&["intermediate_size"])?;
         let own = layers.saturating_sub(shared);
-        keys.counts("feed_forward_length", (0..layers).map(|layer| if layer < own { width } else { 2 * width }));
+        keys.counts(
+            "feed_forward_length",
+            (0..layers).map(|layer| if layer < own { width } else { 2 * width }),
+        );
     }
     if let Some(heads) = config.u32(&["num_global_key_value_heads"])? {
         let local = config.kv_heads()?;
@@ -76,7 +88,7 @@ fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error>
     const NEVER: f32 = 1e30;
     let rope = Rope::of(config)?;
     if rope.kind() != "proportional" {
-        return none(config);
+        return Ok(Vec::new());
     }
     let half = global_head(config)? / 2;
     let part = rope.partial()?.ok_or_else(|| config.error("the RoPE lacks \"partial_rotary_factor\""))?;

@@ -22,15 +22,21 @@ pub(super) const GRANITEMOE: Family = Family {
     ..GRANITE
 };
 
-const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     llama::Q,
     llama::K,
     rename("layers.{}.block_sparse_moe.router.layer", &["blk.{}.ffn_gate_inp"]),
-    change("layers.{}.block_sparse_moe.input_linear", &["blk.{}.ffn_gate_exps", "blk.{}.ffn_up_exps"], of_experts),
+    change(
+        "layers.{}.block_sparse_moe.input_linear",
+        &["blk.{}.ffn_gate_exps", "blk.{}.ffn_up_exps"],
+        of_experts,
+    ),
     rename("layers.{}.block_sparse_moe.output_linear", &["blk.{}.ffn_down_exps"]),
-    change("layers.{}.shared_mlp.input_linear", &["blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp"], |view, _, _| {
-        halves(view.with_axes(2)?, 0)
-    }),
+    change(
+        "layers.{}.shared_mlp.input_linear",
+        &["blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp"],
+        |view, _, _| halves(view.with_axes(2)?, 0),
+    ),
     rename("layers.{}.shared_mlp.output_linear", &["blk.{}.ffn_down_shexp"]),
 ];
 
@@ -52,7 +58,7 @@ pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Err
     Ok(())
 }
 
-fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+pub(super) fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     parameters(config, keys)?;
     let shared = config.u32(&["shared_intermediate_size"])?.filter(|len| *len != 0);
     keys.optional("expert_shared_feed_forward_length", shared);

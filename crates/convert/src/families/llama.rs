@@ -1,6 +1,6 @@
 //! Llama, Mistral, Mixtral, Ministral and SmolLM 3.
 
-use super::Family;
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -10,10 +10,17 @@ use crate::rules::{Rule, change, interleave, rename};
 
 pub(super) const LLAMA: Family = Family {
     architecture: "llama",
-    classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "LlamaModel"],
+    classes: &[
+        "LlamaForCausalLM",
+        "LLaMAForCausalLM",
+        "MistralForCausalLM",
+        "MixtralForCausalLM",
+        "LlamaModel",
+    ],
     parameters,
     rules: RULES,
     extra: rope_factors,
+    ..BASE
 };
 
 pub(super) const MISTRAL3: Family = Family {

@@ -1,6 +1,6 @@
 //! OLMo 2 and 3.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -15,7 +15,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
         rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! StableLM.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.self_attn.q_layernorm.norms.{}", &["blk.{}.attn_q_norm"]),
         rename("layers.{}.self_attn.k_layernorm.norms.{}", &["blk.{}.attn_k_norm"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
@@ -25,7 +25,8 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let part = Rope::of(config)?.partial()?.unwrap_or(0.25);
     let head = config.hidden()? / config.heads()?;
     keys.count("rope.dimension_count", (part * head as f32) as usize);
-    let is_parallel = config.value("use_parallel_residual").is_none() || config.bool("use_parallel_residual")?;
+    let is_parallel =
+        config.value("use_parallel_residual").is_none() || config.bool("use_parallel_residual")?;
     keys.set("use_parallel_residual", is_parallel);
     Ok(())
 }

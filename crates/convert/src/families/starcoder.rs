@@ -1,6 +1,6 @@
 //! StarCoder 2.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::parameters::common;
 use crate::rules::rename;
 
@@ -12,5 +12,5 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.mlp.c_fc", &["blk.{}.ffn_up"]),
         rename("layers.{}.mlp.c_proj", &["blk.{}.ffn_down"]),
     ],
-    extra: none,
+    ..BASE
 };
