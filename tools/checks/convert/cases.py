@@ -39,7 +39,7 @@ CASES = HYBRID | {
     "glm4": ("Glm4ForCausalLM", SMALL | dict(head_dim=24)),
     "glm4-moe": ("Glm4MoeForCausalLM", SMALL | dict(head_dim=24, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=48, first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=0)),
     "command-r": ("CohereForCausalLM", SMALL | dict(use_qk_norm=True)),
-    "cohere2": ("Cohere2ForCausalLM", SMALL | dict(num_hidden_layers=4, head_dim=16, sliding_window=32)),
+    "cohere2": ("Cohere2ForCausalLM", SMALL | dict(rotary_pct=1.0, num_hidden_layers=4, head_dim=16, sliding_window=32)),
     "olmo2": ("Olmo2ForCausalLM", SMALL),
     "olmo3": ("Olmo3ForCausalLM", SMALL | dict(num_hidden_layers=4, sliding_window=32)),
     "starcoder2": ("Starcoder2ForCausalLM", SMALL | dict(sliding_window=None)),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import sentencepiece
@@ -10,7 +11,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 TEXT = Path(__file__).read_text() + (Path(__file__).parent / "check.py").read_text()
 
 
-SENTENCE_PIECE = {"gemma2", "phi3", "phi3-long", "ernie4_5"}
+# GLM's converter looks for these.
+OF_GLM = ["<|endoftext|>", "<|user|>", "<|observation|>", "[gMASK]", "<sop>"]
+SENTENCE_PIECE = {"gemma2", "gemma3", "phi3", "phi3-long", "ernie4_5"}
 
 
 def write_tokenizer(folder: Path, case: str, size: int) -> None:
@@ -20,7 +23,7 @@ def write_tokenizer(folder: Path, case: str, size: int) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size - 4, special_tokens=["<|bos|>", "<|eos|>", "<|pad|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=size if "gemma" in case else size - 4, special_tokens=["<|bos|>", "<|eos|>", "<|pad|>", *OF_GLM], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     tokenizer.train_from_iterator([TEXT], trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -32,7 +35,7 @@ def write_tokenizer(folder: Path, case: str, size: int) -> None:
 def write_sentence_piece(folder: Path, size: int) -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT.splitlines()), model_writer=model, vocab_size=size - 4, model_type="bpe", byte_fallback=True,
+        sentence_iterator=iter(re.sub("[^a-z_ .(),=]", "", TEXT).split(".")), model_writer=model, vocab_size=size - 4, model_type="bpe", byte_fallback=True,
         character_coverage=1.0, hard_vocab_limit=False, minloglevel=2, pad_id=3,
     )  # fmt: skip
     (folder / "tokenizer.model").write_bytes(model.getvalue())

@@ -69,9 +69,10 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
             (0..layers).map(|layer| if layer < own { width } else { 2 * width }),
         );
     }
-    if let Some(heads) = config.u32(&["num_global_key_value_heads"])? {
+    let heads = config.u32(&["num_global_key_value_heads"])?.map(|heads| heads as usize);
+    if let Some(heads) = heads.or_else(|| of_global_layers(config, "num_key_value_heads")) {
         let local = config.kv_heads()?;
-        let heads = is_local.iter().map(|is_local| if *is_local { local } else { heads as usize });
+        let heads = is_local.iter().map(|is_local| if *is_local { local } else { heads });
         keys.counts("attention.head_count_kv", heads);
     }
     keys.count("rope.dimension_count", global);
@@ -80,7 +81,21 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 }
 
 fn global_head(config: &Config) -> Result<usize, Error> {
-    config.need_count(&["global_head_dim"])
+    match of_global_layers(config, "head_dim") {
+        Some(len) if config.value("global_head_dim").is_none() => Ok(len),
+        _ => config.need_count(&["global_head_dim"]),
+    }
+}
+
+/// What `per_layer_config` says of the first global layer.
+fn of_global_layers(config: &Config, key: &str) -> Option<usize> {
+    let kinds = config.value("layer_types")?.as_array()?;
+    let global = kinds.iter().position(|kind| kind == "full_attention")?;
+    // Numbers of layers may have leading zeros.
+    let mut layers = config.value("per_layer_config")?.as_object()?.iter();
+    let (_, layer) = layers.find(|(layer, _)| layer.parse() == Ok(global))?;
+    let value = layer.get(key)?;
+    usize::try_from(value.as_u64()?).ok().filter(|len| *len > 0)
 }
 
 /// Global layers rotate a part of a head, spread over it: frequencies of the others are divided by so much that they vanish.
