@@ -63,6 +63,20 @@ impl Config {
         json.map(Some).map_err(|why| Error::invalid(&path, format!("this is no valid JSON: {why}")))
     }
 
+    /// A text file beside `config.json`, or nothing.
+    pub(crate) fn text_beside(&self, name: &str) -> String {
+        fs::read_to_string(self.path.with_file_name(name)).unwrap_or_default()
+    }
+
+    /// The model's name: that of the folder, or of the repository in the hub's cache.
+    pub(crate) fn folder_name(&self) -> String {
+        let mut folders = self.path.ancestors().skip(1);
+        let (folder, parent) = (folders.next(), folders.next());
+        let is_cache = parent.is_some_and(|parent| parent.ends_with("snapshots"));
+        let folder = if is_cache { folders.next() } else { folder };
+        folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
     /// The whole, for the tokenizer.
     pub(crate) fn values(&self) -> &Map<String, Value> {
         &self.values

@@ -23,6 +23,7 @@ mod file_type;
 mod keys;
 mod parameters;
 mod plan;
+mod pooling;
 mod rope;
 mod rules;
 mod tokenizer;

@@ -180,7 +180,7 @@ fn stem(name: &str) -> Option<String> {
         return None;
     }
     let name = name.replace("language_model.", "");
-    let name = ["model.", "transformer.", "backbone.", "bert.", "roberta."]
+    let name = ["model.", "distilbert.", "bert.", "roberta.", "transformer.", "backbone."]
         .iter()
         .fold(name.as_str(), |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
     Some(name.to_owned())

@@ -52,8 +52,11 @@ pub(crate) struct Place {
 impl Rule {
     /// The place of the tensor `name`, if it is of this rule.
     pub(crate) fn place(&self, name: &str) -> Option<Place> {
-        for ending in ["", ".weight", ".bias"] {
-            let Some(stem) = name.strip_suffix(ending) else { continue };
+        // The last two are TensorFlow's names.
+        let endings =
+            [("", ""), (".weight", ".weight"), (".bias", ".bias"), (".gamma", ".weight"), (".beta", ".bias")];
+        for (from, ending) in endings {
+            let Some(stem) = name.strip_suffix(from) else { continue };
             if let Some(numbers) = numbers(self.from, stem) {
                 let mut numbers = numbers.into_iter();
                 return Some(Place { layer: numbers.next(), expert: numbers.next(), ending });

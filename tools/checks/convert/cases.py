@@ -1,5 +1,6 @@
 """Small checkpoints with random weights, one for each class of models that can be converted."""
 
+from cases_encoders import ENCODERS
 from cases_hybrid import HYBRID
 
 SMALL = dict(
@@ -12,7 +13,7 @@ MLA = dict(kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=
 YARN = dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=128)
 
 # Name: the class, keys of its configuration, and what is done to the checkpoint: the weights quantised, or files changed.
-CASES = HYBRID | {
+CASES = HYBRID | ENCODERS | {
     "llama": ("LlamaForCausalLM", SMALL),
     "llama-3": ("LlamaForCausalLM", SMALL | dict(rope_parameters=LLAMA3, head_dim=32, num_key_value_heads=1, max_position_embeddings=1024)),
     "llama-bias": ("LlamaForCausalLM", SMALL | dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),

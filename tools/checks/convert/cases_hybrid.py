@@ -14,7 +14,7 @@ MOE = dict(moe_intermediate_size=48, num_experts=4, num_experts_per_tok=2)
 SHARED = MOE | dict(shared_expert_intermediate_size=80)
 MAMBA = dict(mamba_d_conv=4, mamba_d_state=16, mamba_n_groups=2, mamba_n_heads=8, mamba_d_head=16, mamba_expand=2)
 DELTA = dict(
-    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=24, linear_conv_kernel_dim=4,
+    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4,
     head_dim=32, layer_types=["linear_attention", "full_attention", "linear_attention"],
 )  # fmt: skip
 ROPE = dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=0.25)
@@ -76,7 +76,7 @@ def with_letters(folder: Path) -> None:
     letters = dict(linear_attention="M", full_attention="*", mlp="-", moe="E")
     kinds = values.pop("layers_block_type")
     values["hybrid_override_pattern"] = "".join(letters[kind] for kind in kinds)
-    values["num_hidden_layers"] = len(kinds)
+    values |= dict(num_hidden_layers=len(kinds), rope_theta=10000.0, partial_rotary_factor=1.0)
     if "moe" not in kinds:
         values = {key: value for key, value in values.items() if not any(part in key for part in ["expert", "moe", "topk", "n_group", "routed"]) or key == "n_groups"}
     path.write_text(json.dumps(values))

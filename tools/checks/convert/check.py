@@ -53,10 +53,10 @@ def make(folder: Path, case: str) -> None:
 
 
 def load_hparams(load):
-    """What the converter reads with its pinned version of transformers, 4.57, which does not know Nemotron-H."""
+    """What the converter reads with its pinned version of transformers, 4.57, which knows neither Nemotron-H nor Nomic's BERT."""
     def wrapped(folder: Path, is_mistral_format: bool) -> dict:
         keys = json.loads((Path(folder) / "config.json").read_text())
-        return keys if keys["model_type"] == "nemotron_h" else load(folder, is_mistral_format)
+        return keys if keys["model_type"] in ("nemotron_h", "nomic_bert") else load(folder, is_mistral_format)
 
     return wrapped
 
@@ -134,14 +134,14 @@ def short(value) -> str:
 def logits_of_transformers(folder: Path, case: str, tokens: list[int]) -> np.ndarray:
     kind = getattr(transformers, CASES[case][0])
     with contextlib.redirect_stderr(io.StringIO()):
-        model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+        model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
     with torch.no_grad():
         return model(torch.tensor([tokens])).logits[0].numpy()
 
 
 def logits_of_rustorch(program: str, model: Path, tokens: list[int], folder: Path) -> np.ndarray:
     out = folder / "logits.npy"
-    command = [program, "logits", "-m", str(model), "--backend", "reference", "--out", str(out), "--tokens", ",".join(map(str, tokens))]
+    command = [program, "logits", "-m", str(model), "--backend", "reference", "--output", str(out), "--tokens", ",".join(map(str, tokens))]
     subprocess.run(command, check=True, capture_output=True)
     return np.load(out)
 

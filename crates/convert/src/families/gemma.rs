@@ -5,6 +5,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::{common, sizes};
+use crate::pooling::pooling;
 use crate::rope::Rope;
 use crate::rules::{Rule, change, plus_one, skip};
 
@@ -20,6 +21,16 @@ pub(super) const GEMMA3: Family = Family {
     architecture: "gemma3",
     classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
     parameters: gemma3,
+    ..GEMMA2
+};
+
+pub(super) const EMBEDDING: Family = Family {
+    architecture: "gemma-embedding",
+    classes: &["Gemma3TextModel"],
+    parameters: |config, keys| {
+        gemma3(config, keys)?;
+        pooling(config, keys)
+    },
     ..GEMMA2
 };
 

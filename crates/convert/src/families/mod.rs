@@ -1,5 +1,6 @@
 //! The classes of transformers that can be converted, by the architecture that they become.
 
+mod bert;
 mod cohere;
 mod deepseek;
 mod ernie;
@@ -16,6 +17,7 @@ mod llama;
 mod llama4;
 mod mamba;
 mod minimax;
+mod modern_bert;
 mod nemotron;
 mod olmo;
 mod phi;
@@ -40,6 +42,7 @@ static FAMILIES: &[Family] = &[
     llama::SMOLLM3,
     llama4::FAMILY,
     qwen::QWEN2,
+    qwen::QWEN3_RERANKER,
     qwen::QWEN3,
     qwen::QWEN2MOE,
     qwen::QWEN3MOE,
@@ -74,6 +77,15 @@ static FAMILIES: &[Family] = &[
     qwen35::QWEN3NEXT,
     qwen35::QWEN35,
     qwen35::QWEN35MOE,
+    bert::BERT,
+    bert::DISTILBERT,
+    bert::ROBERTA,
+    bert::NOMIC_BERT,
+    bert::NOMIC_BERT_MOE,
+    bert::JINA_BERT_V2,
+    modern_bert::FAMILY,
+    modern_bert::MASKED,
+    gemma::EMBEDDING,
 ];
 
 /// What a class of models becomes.
