@@ -149,7 +149,7 @@ ENCODERS = {
     "xlm-roberta": ("XLMRobertaModel", ROBERTA, unigram, pooled("cls_token")),
     "xlm-roberta-reranker": ("XLMRobertaForSequenceClassification", ROBERTA | ONE_LABEL, unigram),
     "nomic-bert": ("NomicBertModel", BERT, word_piece, nomic, pooled("mean_tokens")),
-    "nomic-bert-moe": ("NomicBertModel", BERT, unigram, nomic_moe, pooled("mean_tokens")),
+    "nomic-bert-moe": ("NomicBertModel", BERT, word_piece, nomic_moe, pooled("mean_tokens")),
     "jina-bert-v2": ("BertModel", BERT, word_piece, jina, pooled("mean_tokens")),
     "jina-bert-v2-code": ("BertModel", BERT, jina_code),
     "modern-bert": ("ModernBertModel", MODERN, pooled("cls_token")),
