@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Imatrix(imatrix::Args),
     /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
+    /// Convert a checkpoint of Hugging Face to a GGUF file
+    Convert(convert::Args),
     /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
     /// Measure speed, absolute and relative to the machine's limits

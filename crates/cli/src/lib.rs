@@ -9,6 +9,7 @@ mod chat;
 mod command;
 mod compare;
 mod completions;
+mod convert;
 mod devices;
 mod embed;
 mod files;
@@ -81,6 +82,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Perplexity(args) => perplexity::run(args),
         Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Synth(args) => synth::run(args),

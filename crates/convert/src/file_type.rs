@@ -29,6 +29,11 @@ impl FileType {
         (FileType::Tq2_0, "tq2_0"),
     ];
 
+    /// The name.
+    pub fn name(self) -> &'static str {
+        FileType::ALL.iter().find(|(file_type, _)| *file_type == self).map_or("", |(_, name)| name)
+    }
+
     /// That of the first matrix: BF16 and F16 stay, others become F16, as with llama.cpp's `auto`.
     pub(crate) fn of(checkpoint: &Checkpoint) -> FileType {
         let matrices = checkpoint.tensors.values().filter(|view| view.shape().len() > 1);

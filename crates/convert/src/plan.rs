@@ -20,6 +20,8 @@ const CHUNK: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Plan<'a> {
     checkpoint: &'a Checkpoint,
+    architecture: &'static str,
+    file_type: FileType,
     metadata: Metadata,
     outputs: Vec<Output>,
 }
@@ -63,8 +65,29 @@ impl<'a> Plan<'a> {
             output.format = family.format(output, file_type);
         }
         let has_blocks = outputs.iter().any(|output| output.format == Format::MXFP4);
-        describe::write(checkpoint, file_type.id(has_blocks), &outputs, &mut metadata);
-        Ok(Plan { checkpoint, metadata, outputs })
+        describe::write(
+            checkpoint,
+            options.name.as_deref(),
+            file_type.id(has_blocks),
+            &outputs,
+            &mut metadata,
+        );
+        Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs })
+    }
+
+    /// `general.architecture`.
+    pub fn architecture(&self) -> &'static str {
+        self.architecture
+    }
+
+    /// The format of the matrices.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// `general.name`.
+    pub fn name(&self) -> &str {
+        self.metadata.str("general.name").ok().flatten().unwrap_or_default()
     }
 
     /// The keys of the file.
@@ -113,6 +136,8 @@ impl<'a> Plan<'a> {
 pub struct Options {
     /// The format of matrices; without it, that of the checkpoint.
     pub file_type: Option<FileType>,
+    /// The model's name; without it, that of the folder.
+    pub name: Option<String>,
     /// llama.cpp's name of the pre-tokenizer, if it cannot be found out.
     pub pre_tokenizer: Option<String>,
 }
@@ -242,6 +267,13 @@ impl Output {
     /// Values per row.
     pub(crate) fn row_len(&self) -> usize {
         self.file_shape().first().copied().unwrap_or(1)
+    }
+
+    /// Number of experts, if it is a tensor of experts.
+    pub(crate) fn experts(&self) -> Option<u64> {
+        let axis = if self.name.contains(".bias") { 2 } else { 3 };
+        let count = *self.shape.get(self.shape.len().checked_sub(axis)?)? as u64;
+        (self.name.contains("_exps.") && self.shape.len() >= 3).then_some(count)
     }
 
     /// Number of values.

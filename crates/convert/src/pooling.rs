@@ -61,17 +61,17 @@ fn of_modules(config: &Config) -> Result<Option<u32>, Error> {
     }
 }
 
-/// The names of a classifier's scores, unless they are those that transformers makes up.
+/// The names of a classifier's scores; those that transformers makes up, only if the class is a classifier.
 pub(crate) fn labels(config: &Config) -> Option<Vec<String>> {
-    let labels = config.value("id2label")?.as_object()?;
-    let mut labels: Vec<(u32, String)> = labels
-        .iter()
-        .map(|(id, label)| Some((id.parse().ok()?, label.as_str()?.to_owned())))
-        .collect::<Option<_>>()?;
+    let is_classifier = config.class().is_ok_and(|class| class.ends_with("ForSequenceClassification"));
+    let made_up = || is_classifier.then(|| vec!["LABEL_0".to_owned(), "LABEL_1".to_owned()]);
+    let Some(labels) = config.value("id2label").and_then(|labels| labels.as_object()) else { return made_up() };
+    let labels = labels.iter().map(|(id, label)| Some((id.parse().ok()?, label.as_str()?.to_owned())));
+    let mut labels = labels.collect::<Option<Vec<(u32, String)>>>()?;
     labels.sort();
     let labels: Vec<String> = labels.into_iter().map(|(_, label)| label).collect();
     let is_made_up = labels.len() == 2 && labels[0] == "LABEL_0";
-    (!labels.is_empty() && !is_made_up).then_some(labels)
+    (!labels.is_empty() && (is_classifier || !is_made_up)).then_some(labels)
 }
 
 /// Writes them.

@@ -1,6 +1,6 @@
 """Small checkpoints with random weights, one for each class of models that can be converted."""
 
-from cases_encoders import ENCODERS
+from cases_encoders import ENCODERS, NO_FORWARD  # noqa: F401
 from cases_hybrid import HYBRID
 
 SMALL = dict(
@@ -22,7 +22,7 @@ CASES = HYBRID | ENCODERS | {
     "qwen2": ("Qwen2ForCausalLM", SMALL | dict(rope_parameters=YARN)),
     "qwen2-moe": ("Qwen2MoeForCausalLM", SMALL | MOE | dict(shared_expert_intermediate_size=80)),
     "qwen3": ("Qwen3ForCausalLM", SMALL | dict(head_dim=24)),
-    "qwen3-moe": ("Qwen3MoeForCausalLM", SMALL | MOE | dict(head_dim=16)),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", SMALL | MOE | dict(head_dim=16, norm_topk_prob=True)),
     "qwen3-fp8": ("Qwen3ForCausalLM", SMALL | dict(head_dim=24), "fp8"),
     "smollm3": ("SmolLM3ForCausalLM", SMALL | dict(num_hidden_layers=4)),
     "ministral3": ("Ministral3ForCausalLM", SMALL | dict(head_dim=24, rope_parameters=YARN | dict(mscale_all_dim=1.0, mscale=1.0, beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.1))),
@@ -47,11 +47,11 @@ CASES = HYBRID | ENCODERS | {
     "stablelm": ("StableLmForCausalLM", SMALL | dict(use_qkv_bias=True)),
     "stablelm-norms": ("StableLmForCausalLM", SMALL | dict(qk_layernorm=True, use_parallel_residual=True)),
     "ernie4_5": ("Ernie4_5ForCausalLM", SMALL | dict(head_dim=16)),
-    "gpt-oss": ("GptOssForCausalLM", SMALL | dict(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=32, intermediate_size=64, rope_parameters=YARN | dict(beta_fast=32.0, beta_slow=1.0, truncate=False))),
-    "gpt-oss-mxfp4": ("GptOssForCausalLM", SMALL | dict(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=32, intermediate_size=64), "mxfp4"),
+    "gpt-oss": ("GptOssForCausalLM", SMALL | dict(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=32, intermediate_size=64, rope_parameters=YARN | dict(beta_fast=32.0, beta_slow=1.0, truncate=True))),
+    "gpt-oss-mxfp4": ("GptOssForCausalLM", SMALL | dict(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=32, intermediate_size=64, rope_parameters=dict(rope_type="default", rope_theta=1.5e5)), "mxfp4"),
     "deepseek-v2": ("DeepseekV2ForCausalLM", SMALL | MLA | dict(q_lora_rank=40, num_key_value_heads=4, n_group=1, topk_group=1)),
     "deepseek-v2-lite": ("DeepseekV2ForCausalLM", SMALL | MLA | dict(q_lora_rank=None, num_key_value_heads=4)),
-    "deepseek-v3": ("DeepseekV3ForCausalLM", SMALL | MLA | dict(q_lora_rank=40, num_key_value_heads=4, n_group=2, topk_group=1, rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0))),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", SMALL | MLA | dict(q_lora_rank=40, num_key_value_heads=4, n_group=2, topk_group=1, scoring_func="sigmoid", topk_method="noaux_tc", rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0))),
     "minimax-m2": ("MiniMaxM2ForCausalLM", SMALL | dict(head_dim=16, rotary_dim=8, num_local_experts=4, num_experts_per_tok=2, intermediate_size=48, scoring_func="sigmoid")),
     "hunyuan-moe": ("HunYuanMoEV1ForCausalLM", SMALL | dict(head_dim=16, num_experts=4, moe_topk=[2] * 3, num_shared_expert=[1] * 3, moe_intermediate_size=[96] * 3)),
 }

@@ -158,3 +158,6 @@ ENCODERS = {
     "embedding-gemma": ("Gemma3TextModel", GEMMA, pooled("mean_tokens")),
     "qwen3-embedding": ("Qwen3Model", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=SIZE, max_position_embeddings=512), pooled("lasttoken")),
 }
+
+# Models that only their authors' code runs.
+NO_FORWARD = {"nomic-bert-moe", "jina-bert-v2", "jina-bert-v2-code"}

@@ -56,4 +56,35 @@ def mxfp4(folder: Path) -> None:
     rewrite(folder, change, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]})
 
 
+# The values of 4 bits: sign, two bits of exponent, one of mantissa.
+VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def dense(folder: Path) -> Path:
+    """A copy of the checkpoint with the values of its weights in F32."""
+    out = folder.with_name(folder.name + ".dense")
+    out.mkdir(exist_ok=True)
+    tensors = {name: tensor for shard in folder.glob("*.safetensors") for name, tensor in load_file(shard).items()}
+    values = {}
+    for name, tensor in tensors.items():
+        if name.endswith(("_scale_inv", "_scales")):
+            continue
+        if (scale := tensors.get(f"{name}_scale_inv")) is not None:
+            rows, columns = tensor.shape
+            scale = scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)[:rows, :columns]
+            values[name] = tensor.float() * scale
+        elif name.endswith("_blocks"):
+            name = name.removesuffix("_blocks")
+            pairs = torch.stack([VALUES[(tensor & 15).long()], VALUES[(tensor >> 4).long()]], -1).flatten(-2)
+            pairs = pairs * 2.0 ** (tensors[f"{name}_scales"].float()[..., None] - 127)
+            values[name] = pairs.flatten(-2).transpose(1, 2).contiguous()
+        else:
+            values[name] = tensor.float()
+    save_file(values, out / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("quantization_config")
+    (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
 METHODS = {"fp8": fp8, "mxfp4": mxfp4}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use hub::choice::{self, Model, Reason};
-use hub::{Cache, Client, Fetched, Settings, Snapshot};
+use hub::{Cache, Client, Fetched, FileName, RepoId, Revision, Settings, Snapshot};
 
 use super::name::{HubName, Name};
 use super::progress::Progress;
@@ -47,10 +47,22 @@ impl Hub {
         Ok(Hub { client: Client::new(&settings)?, cache: Cache::new(&settings.cache), settings })
     }
 
+    /// Asks the hub for the files of a repository.
+    pub(crate) fn snapshot(&self, repo: &RepoId, revision: &Revision) -> anyhow::Result<Snapshot> {
+        let progress = Progress::new();
+        Ok(self.client.snapshot(repo, revision, &|event| progress.on(event))?)
+    }
+
+    /// Downloads what is missing of some files.
+    pub(crate) fn fetch(&self, snapshot: &Snapshot, names: &[FileName]) -> anyhow::Result<Vec<Fetched>> {
+        interrupt::install()?;
+        let progress = Progress::new();
+        Ok(self.client.pull(&self.cache, snapshot, names, &|event| progress.on(event))?)
+    }
+
     /// Asks the hub what `name` is. Says so if the usual quantisation is missing.
     pub(crate) fn plan(&self, name: &HubName) -> anyhow::Result<Plan> {
-        let progress = Progress::new();
-        let snapshot = self.client.snapshot(&name.repo, &name.revision, &|event| progress.on(event))?;
+        let snapshot = self.snapshot(&name.repo, &name.revision)?;
         let files = snapshot.files.iter().map(|file| (file.name.clone(), file.bytes));
         let models = choice::models(files);
         let chosen = match choice::choose(&models, name.part.as_deref()) {
@@ -74,10 +86,8 @@ impl Hub {
 
     /// Downloads what is missing of a plan.
     pub(crate) fn pull(&self, plan: &Plan) -> anyhow::Result<Pulled> {
-        interrupt::install()?;
-        let progress = Progress::new();
         let Plan { snapshot, models, chosen } = plan;
-        let files = self.client.pull(&self.cache, snapshot, &chosen.names(), &|event| progress.on(event))?;
+        let files = self.fetch(snapshot, &chosen.names())?;
         Ok(Pulled {
             name: held::name_in(&snapshot.repo, chosen, models),
             commit: Some(snapshot.commit.to_string()),

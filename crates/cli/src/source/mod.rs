@@ -3,9 +3,9 @@
 mod addresses;
 pub(crate) mod args;
 pub(crate) mod commands;
-mod fetch;
+pub(crate) mod fetch;
 mod held;
-mod name;
+pub(crate) mod name;
 mod ollama;
 mod progress;
 mod short;

@@ -13,15 +13,22 @@ use crate::rules::{Rule, change, rename, skip};
 
 pub(super) const BERT: Family = Family {
     architecture: "bert",
-    classes: &["BertModel", "BertForMaskedLM", "BertForSequenceClassification"],
+    classes: &["BertModel", "BertForMaskedLM"],
     parameters,
     shared: RULES,
     alias: classifier,
     ..BASE
 };
 
+/// The classifier reads what BERT calls the pooler, a layer with tanh.
+pub(super) const CLASSIFIER: Family = Family {
+    classes: &["BertForSequenceClassification"],
+    rules: &[rename("pooler.dense", &["cls"])],
+    ..BERT
+};
+
 pub(super) const DISTILBERT: Family = Family {
-    classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
+    classes: &["DistilBertModel", "DistilBertForMaskedLM"],
     parameters: |config, keys| {
         keys.set("attention.layer_norm_epsilon", 1e-12_f32);
         parameters(config, keys)
@@ -118,7 +125,6 @@ const DISTILBERT_RULES: &[Rule] = &[
     rename("layer.{}.ffn.lin1", &["blk.{}.ffn_up"]),
     rename("layer.{}.ffn.lin2", &["blk.{}.ffn_down"]),
     rename("layer.{}.output_layer_norm", &["blk.{}.layer_output_norm"]),
-    rename("pre_classifier", &["cls"]),
     skip("vocab_transform"),
     skip("vocab_layer_norm"),
     skip("vocab_projector"),

@@ -1,6 +1,6 @@
 //! Gemma 4: the language model.
 
-use super::{BASE, Family, gemma};
+use super::{BASE, Extra, Family, gemma};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -99,7 +99,7 @@ fn of_global_layers(config: &Config, key: &str) -> Option<usize> {
 }
 
 /// Global layers rotate a part of a head, spread over it: frequencies of the others are divided by so much that they vanish.
-fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+fn rope_factors(config: &Config) -> Result<Extra, Error> {
     const NEVER: f32 = 1e30;
     let rope = Rope::of(config)?;
     if rope.kind() != "proportional" {

@@ -1,6 +1,6 @@
 //! Llama, Mistral, Mixtral, Ministral and SmolLM 3.
 
-use super::{BASE, Family};
+use super::{BASE, Extra, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -68,7 +68,7 @@ pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Err
 }
 
 /// Llama 3.1's scaling of RoPE is a factor for each frequency.
-pub(super) fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+pub(super) fn rope_factors(config: &Config) -> Result<Extra, Error> {
     let factors = Rope::of(config)?.llama3(config.head_dim()?)?;
     Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
 }

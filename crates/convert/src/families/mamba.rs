@@ -32,9 +32,9 @@ pub(super) const MIXER: &[Rule] = &[
 /// Groups of heads that share B and C.
 const GROUPS: &[&str] = &["n_groups", "mamba_n_groups"];
 
-/// The rate of the decay from its logarithm.
+/// The rate of the decay from its logarithm, rounded as on every machine.
 pub(super) fn decay(view: View) -> View {
-    view.then(|log| -log.exp())
+    view.then(|log| -f64::from(log).exp() as f32)
 }
 
 /// The name by which [`MIXER`] knows a tensor of a layer's `mamba`.

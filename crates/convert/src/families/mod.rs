@@ -78,6 +78,7 @@ static FAMILIES: &[Family] = &[
     qwen35::QWEN35,
     qwen35::QWEN35MOE,
     bert::BERT,
+    bert::CLASSIFIER,
     bert::DISTILBERT,
     bert::ROBERTA,
     bert::NOMIC_BERT,
@@ -106,8 +107,11 @@ pub(crate) struct Family {
     /// The name that a tensor would have if it stood where the rules expect it.
     pub(crate) alias: fn(&str, &Config) -> Result<Option<String>, Error>,
     /// Tensors that no checkpoint has.
-    pub(crate) extra: fn(&Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error>,
+    pub(crate) extra: fn(&Config) -> Result<Extra, Error>,
 }
+
+/// Names and values.
+pub(crate) type Extra = Vec<(&'static str, Vec<f32>)>;
 
 /// A model with only the common keys and names.
 const BASE: Family = Family {

@@ -1,6 +1,6 @@
 //! Phi 3 and 4.
 
-use super::{BASE, Family};
+use super::{BASE, Extra, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -57,7 +57,7 @@ fn attention_factor(config: &Config, rope: &Rope<'_>) -> Result<Option<f32>, Err
 }
 
 /// A factor for each frequency, for contexts within and beyond the original length.
-fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+fn rope_factors(config: &Config) -> Result<Extra, Error> {
     let rope = Rope::of(config)?;
     let Some(long) = rope.f32s("long_factor") else { return Ok(Vec::new()) };
     let short = rope.f32s("short_factor").unwrap_or_default();

@@ -34,7 +34,9 @@ impl Moe {
             return Err(keys.bad("expert_used_count", used, format!("at most the {count} experts")));
         }
         let (router, glu) = (Router::new(used), Activation::Silu.into());
-        Ok(Some(Moe { count, router, glu, weighs_inputs: false, shared: 0 }))
+        let mut moe = Moe { count, router, glu, weighs_inputs: false, shared: 0 };
+        moe.read_groups(keys)?;
+        Ok(Some(moe))
     }
 
     /// The same, of a family that always has experts.
@@ -71,7 +73,7 @@ impl Moe {
     }
 
     /// Reads the groups that experts are chosen from.
-    pub(crate) fn read_groups(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
+    fn read_groups(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         let (groups, name) = (keys.count("expert_group_count")?, "expert_group_used_count");
         let used = keys.count(name)?;
         if groups <= 1 {

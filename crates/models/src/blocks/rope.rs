@@ -113,7 +113,7 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
 }
 
 /// The training context before it was extended.
-fn original_context(c: &Config, keys: &mut Keys<'_>) -> Result<usize, Error> {
+pub(crate) fn original_context(c: &Config, keys: &mut Keys<'_>) -> Result<usize, Error> {
     let context = keys.count("rope.scaling.original_context_length")?;
     Ok(if context == 0 { c.context_length } else { context })
 }

@@ -34,6 +34,5 @@ fn experts(c: &Config, keys: &mut Keys<'_>) -> Result<Moe, Error> {
     moe.read_gating(keys, if is_flash { Gating::Sigmoid } else { Gating::Softmax })?;
     moe.read_norm(keys)?;
     moe.read_scale(keys)?;
-    moe.read_groups(keys)?;
     Ok(moe)
 }

@@ -9,7 +9,7 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "glm4moe",
-    // Coordinates of images, which are all equal for text; the groups are one.
+    // Coordinates of images, which are all equal for text.
     harmless: &["rope.dimension_sections"],
     graph,
 };

@@ -91,6 +91,5 @@ fn experts(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
     moe.router.gating = Gating::Sigmoid;
     moe.read_norm(keys)?;
     moe.read_scale(keys)?;
-    moe.read_groups(keys)?;
     Ok(Some(moe))
 }

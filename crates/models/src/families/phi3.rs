@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, PRE_NORM, Scaling, fused_feed_forward};
+use crate::blocks::{Attention, GraphContext, PRE_NORM, Scaling, fused_feed_forward, original_context};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -18,6 +18,10 @@ const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let mut attention = Attention::read(c, keys, Pairing::Halves, SCALINGS)?;
+    if tensors("rope_factors_long.weight") {
+        // Files have the divisors without naming the kind of scaling.
+        attention.long_rope = Some(original_context(c, keys)?);
+    }
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

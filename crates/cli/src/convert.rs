@@ -1,0 +1,182 @@
+//! `rustorch convert`: a checkpoint of Hugging Face to a GGUF file.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use convert::{Checkpoint, FileType, Options, Plan};
+use gguf::Gguf;
+use hub::{FileName, Snapshot};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use crate::output::{self, counted, note, size};
+use crate::source::fetch::Hub;
+use crate::source::name::{HubName, Name};
+use crate::{files, interrupt};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+IN is a folder with config.json, a tokenizer and *.safetensors, or user/repo on Hugging Face, whose
+files are downloaded into the cache first. The file is that of llama.cpp's converter. Weights in FP8
+and MXFP4 are read, too. For other types, such as Q4_K_M, go on with `rustorch quantize`.")]
+pub(crate) struct Args {
+    /// Folder, or user/repo[@REVISION] on Hugging Face
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// File to write, or a folder for it
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Format of the matrices [default: bf16 or f16, as in the checkpoint]
+    #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = file_type(), ignore_case = true)]
+    r#type: Option<FileType>,
+    /// Name of the model in the file [default: that of the folder or repository]
+    #[arg(long)]
+    name: Option<String>,
+    /// Pre-tokenizer of a BPE tokenizer, such as qwen2, where it cannot be found out
+    #[arg(long, value_name = "NAME")]
+    pre_tokenizer: Option<String>,
+    /// Use only what was downloaded before
+    #[arg(long)]
+    offline: bool,
+    /// Check everything, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn file_type() -> impl TypedValueParser<Value = FileType> {
+    let names = FileType::ALL.iter().map(|(_, name)| *name);
+    PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or(FileType::F16))
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (folder, name) = folder(&args)?;
+    let checkpoint = Checkpoint::open(&folder)?;
+    let name = args.name.or(name);
+    let plan =
+        Plan::new(&checkpoint, &Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer })?;
+    let output = match args.output.is_dir() {
+        true => args.output.join(file_name(&plan)),
+        false => args.output,
+    };
+    let begin = Instant::now();
+    if !args.dry_run {
+        write(&plan, &output)?;
+    }
+    let (bytes, tensors) = (plan.file_len()?, plan.tensors());
+    if args.json {
+        output::json(&json!({
+            "input": args.input,
+            "output": output,
+            "architecture": plan.architecture(),
+            "name": plan.name(),
+            "type": plan.file_type().name(),
+            "tensors": tensors,
+            "bytes": bytes,
+            "dry_run": args.dry_run,
+            "seconds": (!args.dry_run).then(|| begin.elapsed().as_secs_f64()),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (what, tensors) = (plan.file_type().name(), counted(tensors, "tensor"));
+    let would = if args.dry_run { "would be " } else { "" };
+    let (output, name, architecture) = (output.display(), plan.name(), plan.architecture());
+    note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {what}, {}", size(bytes)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `NAME-TYPE.gguf`.
+fn file_name(plan: &Plan<'_>) -> String {
+    let name = plan.name().replace([' ', '/'], "-");
+    format!("{name}-{}.gguf", plan.file_type().name().to_uppercase())
+}
+
+fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
+    let is_it = |path: &Path| {
+        let name = |file: Gguf| file.metadata().str("general.name").ok().flatten().map(str::to_owned);
+        Gguf::open(path).ok().and_then(name).as_deref() == Some(plan.name())
+    };
+    let target = files::target("OUT", output, &[], "GGUF file of this model", is_it)?;
+    let template =
+        "converting {bar:20} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+    let bar = output::show(ProgressBar::new(plan.file_len()?), template);
+    let mut out = target.create()?;
+    plan.write(&mut out, &|bytes| bar.inc(bytes))?;
+    bar.finish_and_clear();
+    Ok(out.finish()?)
+}
+
+/// The folder of the checkpoint, and the model's name if that does not say it.
+fn folder(args: &Args) -> anyhow::Result<(PathBuf, Option<String>)> {
+    if args.input.exists() {
+        return Ok((args.input.clone(), None));
+    }
+    let Name::Hub(HubName { repo, revision, part: None }) = Name::of(&args.input)? else {
+        bail!("there is no folder {}, and it is not user/repo on Hugging Face", args.input.display());
+    };
+    interrupt::install()?;
+    let hub = Hub::open(args.offline)?;
+    let found = match hub.settings.offline {
+        true => None,
+        false => Some(hub.snapshot(&repo, &revision)?),
+    };
+    let config = match found {
+        None => cached(&hub, &repo, &revision)?,
+        Some(snapshot) => {
+            let names = wanted(&snapshot);
+            if !names.iter().any(|name| name.as_str() == "config.json") {
+                bail!(
+                    "{repo} has no config.json, so it is no checkpoint; it may have GGUF files: rustorch show {repo}"
+                );
+            }
+            let bytes =
+                snapshot.files.iter().filter(|file| names.contains(&file.name)).filter_map(|file| file.bytes);
+            note(format_args!("{repo}: {}, {}", counted(names.len(), "file"), size(bytes.sum())));
+            let files = hub.fetch(&snapshot, &names)?;
+            files
+                .into_iter()
+                .map(|file| file.path)
+                .find(|path| path.ends_with("config.json"))
+                .with_context(|| format!("{repo} came without config.json"))?
+        }
+    };
+    Ok((config.parent().map(Path::to_owned).unwrap_or_default(), Some(repo.to_string())))
+}
+
+/// `config.json` of a repository that was downloaded before.
+fn cached(hub: &Hub, repo: &hub::RepoId, revision: &hub::Revision) -> anyhow::Result<PathBuf> {
+    let commit = hub.cache.commit_of(repo, revision);
+    let files = commit.map(|commit| hub.cache.files(repo, &commit)).transpose()?.unwrap_or_default();
+    let config = files.into_iter().find(|file| file.name.as_str() == "config.json");
+    config
+        .map(|file| file.path)
+        .with_context(|| format!("{repo} is not here; without --offline it is downloaded"))
+}
+
+/// The files of a checkpoint: text files of the top folder and of `1_Pooling`, and the weights, in one form.
+fn wanted(snapshot: &Snapshot) -> Vec<FileName> {
+    let names = snapshot.files.iter().map(|file| &file.name);
+    let has_shards = names
+        .clone()
+        .any(|name| name.as_str().starts_with("model") && name.as_str().ends_with(".safetensors"));
+    let is_wanted = |name: &FileName| {
+        let name = name.as_str();
+        if name.ends_with(".safetensors") {
+            return !name.contains('/')
+                && (!has_shards || name.starts_with("model") || name.starts_with("adapter"));
+        }
+        let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+        let is_text = [".json", ".txt", ".jinja"].iter().any(|ending| file.ends_with(ending));
+        match folder {
+            "" => is_text || file == "README.md" || file == "tokenizer.model",
+            "additional_chat_templates" => is_text,
+            _ => file == "config.json" && folder.starts_with(|first: char| first.is_ascii_digit()),
+        }
+    };
+    names.filter(|name| is_wanted(name)).cloned().collect()
+}
