@@ -15,7 +15,7 @@ TYPES = """
     qwen3_5_moe qwen3_5_moe_text qwen3_vl qwen3_vl_text gemma2 gemma3 gemma3_text gemma4 gemma4_text ernie4_5 glm4 granite granitemoe
     granitemoeshared granitemoehybrid bamba olmo2 olmo3 phi3 smollm3 cohere cohere2 starcoder2 stablelm gpt_oss deepseek_v2
     deepseek_v3 glm4_moe glm4_moe_lite minimax_m2 hunyuan_v1_moe lfm2 lfm2_moe mamba2 falcon_h1 nemotron_h bert roberta
-    xlm-roberta nomic_bert distilbert modernbert
+    xlm-roberta distilbert modernbert
 """
 
 # Of classes whose models say nothing of positions.
@@ -39,7 +39,7 @@ def defaults(name: str) -> dict:
     if not isinstance(kind, type) or kind.__name__ == "AutoConfig":
         return {}
     found = {field.name: field.default for field in dataclasses.fields(kind)}
-    found |= {key: value for key in ROPE if (value := getattr(kind, "default_" + ROPE[key], None)) is not None}
+    found |= {key: value for key in ROPE if "rope_parameters" in found and (value := getattr(kind, "default_" + ROPE[key], None)) is not None}
     kept = {key for key, value in found.items() if key not in LEFT_OUT and "dropout" not in key and plain(value)}
     return {key: found[key] for key in sorted(kept)}
 

@@ -21,6 +21,8 @@ pub(crate) struct Config {
     path: PathBuf,
     values: Map<String, Value>,
     generation: Map<String, Value>,
+    /// Names of the checkpoint's tensors: some things only they tell.
+    tensors: Vec<String>,
 }
 
 impl Config {
@@ -37,7 +39,42 @@ impl Config {
         }
         let generation = folder.join("generation_config.json");
         let generation = if generation.exists() { object(&generation)? } else { Map::new() };
-        Ok(Config { path, values, generation })
+        Ok(Config { path, values, generation, tensors: Vec::new() })
+    }
+
+    /// With the names of the checkpoint's tensors.
+    pub(crate) fn with_tensors<'n>(self, names: impl Iterator<Item = &'n String>) -> Config {
+        Config { tensors: names.cloned().collect(), ..self }
+    }
+
+    /// Names of the checkpoint's tensors.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(String::as_str)
+    }
+
+    /// A file beside `config.json`, if it is there, read as JSON.
+    pub(crate) fn beside(&self, name: &str) -> Result<Option<Value>, Error> {
+        let path = self.path.with_file_name(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let json = serde_json::from_slice(&text);
+        json.map(Some).map_err(|why| Error::invalid(&path, format!("this is no valid JSON: {why}")))
+    }
+
+    /// A text file beside `config.json`, or nothing.
+    pub(crate) fn text_beside(&self, name: &str) -> String {
+        fs::read_to_string(self.path.with_file_name(name)).unwrap_or_default()
+    }
+
+    /// The model's name: that of the folder, or of the repository in the hub's cache.
+    pub(crate) fn folder_name(&self) -> String {
+        let mut folders = self.path.ancestors().skip(1);
+        let (folder, parent) = (folders.next(), folders.next());
+        let is_cache = parent.is_some_and(|parent| parent.ends_with("snapshots"));
+        let folder = if is_cache { folders.next() } else { folder };
+        folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// The whole, for the tokenizer.
@@ -103,6 +140,10 @@ impl Config {
         Ok(self.first(keys, "number", Value::as_f64)?.map(|value| value as f32))
     }
 
+    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, Error> {
+        self.first(&[key], "number", Value::as_f64)
+    }
+
     pub(crate) fn need_f32(&self, keys: &[&str]) -> Result<f32, Error> {
         self.needed(keys, self.f32(keys)?)
     }
@@ -137,7 +178,17 @@ impl Config {
 
     /// Number of layers.
     pub(crate) fn layers(&self) -> Result<usize, Error> {
-        self.need_count(&["num_hidden_layers", "n_layers", "n_layer", "num_layers"])
+        const COUNT: [&str; 4] = ["num_hidden_layers", "n_layers", "n_layer", "num_layers"];
+        // transformers leaves out what the list implies.
+        let layers = match (self.u32(&COUNT)?, self.value("layers_block_type").and_then(Value::as_array)) {
+            (None, Some(types)) if !types.is_empty() => types.len(),
+            _ => self.need_count(&COUNT)?,
+        };
+        let tensors = self.tensors.len();
+        if layers > tensors && tensors > 0 {
+            return Err(self.error(format!("there are {layers} layers, but only {tensors} tensors")));
+        }
+        Ok(layers)
     }
 
     pub(crate) fn hidden(&self) -> Result<usize, Error> {

@@ -24,6 +24,7 @@ mod file_type;
 mod keys;
 mod parameters;
 mod plan;
+mod pooling;
 mod rope;
 mod rules;
 mod splits;
@@ -31,6 +32,6 @@ pub mod tokenizer;
 
 pub use checkpoint::Checkpoint;
 pub use error::Error;
+pub use export::export_tokenizer;
 pub use file_type::FileType;
 pub use plan::{Options, Plan};
-pub use export::export_tokenizer;

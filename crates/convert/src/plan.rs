@@ -38,7 +38,7 @@ pub(crate) struct Output {
 
 #[derive(Debug)]
 enum Content {
-    /// One after the other: the experts of a layer, or one tensor.
+    /// One after the other: the experts of a layer, the parts of a tensor, or one tensor.
     Views(Vec<View>),
     Values(Vec<f32>),
 }
@@ -154,18 +154,21 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
     let mut experts: IndexMap<String, BTreeMap<usize, View>> = IndexMap::new();
     for (name, view) in &checkpoint.tensors {
         let Some(name) = stem(name) else { continue };
+        let name = (family.alias)(&name, &checkpoint.config)?.unwrap_or(name);
         let (rule, place) = find(family, &name).ok_or_else(|| {
             view.error(format!("a model of the architecture {} has no such tensor", family.architecture))
         })?;
         let layer = place.layer.unwrap_or_default();
         let changed = (rule.change)(view.clone(), &checkpoint.config, layer)?;
+        let first = outputs.len();
         for (to, view) in rule.to.iter().zip(changed) {
             let name = to.replacen("{}", &layer.to_string(), 1) + place.ending;
-            match place.expert {
-                None => outputs.push(Output::of_view(name, view)),
-                Some(expert) => {
-                    experts.entry(name).or_default().insert(expert, view);
-                }
+            if let Some(expert) = place.expert {
+                experts.entry(name).or_default().insert(expert, view);
+            } else if let Some(output) = outputs[first..].iter_mut().find(|output| output.name == name) {
+                output.append(view)?;
+            } else {
+                outputs.push(Output::of_view(name, view));
             }
         }
     }
@@ -182,7 +185,7 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
 }
 
 fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
-    let rules = family.rules.iter().chain(COMMON);
+    let rules = family.rules.iter().chain(family.shared).chain(COMMON);
     rules.filter_map(|rule| Some((rule, rule.place(name)?))).next()
 }
 
@@ -208,7 +211,7 @@ fn stem(name: &str) -> Option<String> {
         return None;
     }
     let name = name.replace("language_model.", "");
-    let name = ["model.", "transformer.", "backbone."]
+    let name = ["model.", "distilbert.", "bert.", "roberta.", "transformer.", "backbone."]
         .iter()
         .fold(name.as_str(), |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
     Some(name.to_owned())
@@ -240,6 +243,21 @@ impl Output {
             )));
         }
         Ok(Output { name, shape, content: Content::Views(views), format: Format::F32 })
+    }
+
+    /// Adds rows.
+    fn append(&mut self, view: View) -> Result<(), Error> {
+        let shape = view.shape();
+        match (&mut self.content, self.shape.as_mut_slice()) {
+            (Content::Views(views), [rows, row @ ..]) if shape.get(1..) == Some(row) => {
+                *rows += shape[0];
+                views.push(view);
+                Ok(())
+            }
+            _ => {
+                Err(view.error(format!("rows of the shape {shape:?} do not fit others of {:?}", self.shape)))
+            }
+        }
     }
 
     /// Number of dimensions.

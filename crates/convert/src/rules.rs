@@ -10,7 +10,8 @@ pub(crate) struct Rule {
     /// The name in the checkpoint without `model.` before it and `.weight` or `.bias` after it. A `{}` is a number: the layer,
     /// and after it the expert.
     pub(crate) from: &'static str,
-    /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows.
+    /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows. Tensors of the same name are
+    /// rows of one, in this order.
     pub(crate) to: &'static [&'static str],
     /// The tensors of these names.
     pub(crate) change: Change,
@@ -51,8 +52,11 @@ pub(crate) struct Place {
 impl Rule {
     /// The place of the tensor `name`, if it is of this rule.
     pub(crate) fn place(&self, name: &str) -> Option<Place> {
-        for ending in ["", ".weight", ".bias"] {
-            let Some(stem) = name.strip_suffix(ending) else { continue };
+        // The last two are TensorFlow's names.
+        let endings =
+            [("", ""), (".weight", ".weight"), (".bias", ".bias"), (".gamma", ".weight"), (".beta", ".bias")];
+        for (from, ending) in endings {
+            let Some(stem) = name.strip_suffix(from) else { continue };
             if let Some(numbers) = numbers(self.from, stem) {
                 let mut numbers = numbers.into_iter();
                 return Some(Place { layer: numbers.next(), expert: numbers.next(), ending });

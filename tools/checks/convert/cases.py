@@ -1,5 +1,8 @@
 """Small checkpoints with random weights, one for each class of models that can be converted."""
 
+from cases_encoders import ENCODERS, NO_FORWARD  # noqa: F401
+from cases_hybrid import HYBRID
+
 SMALL = dict(
     hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, vocab_size=320,
     max_position_embeddings=512, bos_token_id=0, eos_token_id=1, pad_token_id=2,
@@ -9,8 +12,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.
 MLA = dict(kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=4, n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=48, first_k_dense_replace=1)
 YARN = dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=128)
 
-# Name: the class, keys of its configuration, and how its weights are quantised.
-CASES = {
+# Name: the class, keys of its configuration, and what is done to the checkpoint: the weights quantised, or files changed.
+CASES = HYBRID | ENCODERS | {
     "llama": ("LlamaForCausalLM", SMALL),
     "llama-3": ("LlamaForCausalLM", SMALL | dict(rope_parameters=LLAMA3, head_dim=32, num_key_value_heads=1, max_position_embeddings=1024)),
     "llama-bias": ("LlamaForCausalLM", SMALL | dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),

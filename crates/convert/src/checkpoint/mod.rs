@@ -39,6 +39,7 @@ impl Checkpoint {
         let config = Config::open(&folder)?;
         let (files, sources) = shards::open(&folder)?;
         let tensors = quantized::combine(&config, sources)?;
+        let config = config.with_tensors(tensors.keys());
         Ok(Checkpoint { folder, config, tensors, files })
     }
 

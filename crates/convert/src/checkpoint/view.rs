@@ -16,7 +16,14 @@ pub(crate) struct View {
     offset: usize,
     axes: Vec<Axis>,
     /// Applied to each value, in this order.
-    then: Vec<fn(f32) -> f32>,
+    then: Vec<Then>,
+}
+
+/// What becomes of a value.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Apply(fn(f32) -> f32),
+    Scale(f32),
 }
 
 type Axis = Vec<Dim>;
@@ -161,7 +168,13 @@ impl View {
 
     /// Applies `function` to each value.
     pub(crate) fn then(mut self, function: fn(f32) -> f32) -> View {
-        self.then.push(function);
+        self.then.push(Then::Apply(function));
+        self
+    }
+
+    /// Multiplies each value.
+    pub(crate) fn scale(mut self, factor: f32) -> View {
+        self.then.push(Then::Scale(factor));
         self
     }
 
@@ -169,8 +182,11 @@ impl View {
     pub(crate) fn read(&self, start: usize, len: usize, out: &mut Vec<f32>) {
         let first = out.len();
         self.runs(start, len, |at, len| self.source.read(at, len, out));
-        for function in &self.then {
-            out[first..].iter_mut().for_each(|value| *value = function(*value));
+        for then in &self.then {
+            match then {
+                Then::Apply(function) => out[first..].iter_mut().for_each(|value| *value = function(*value)),
+                Then::Scale(factor) => out[first..].iter_mut().for_each(|value| *value *= factor),
+            }
         }
     }
 

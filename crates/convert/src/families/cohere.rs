@@ -1,19 +1,17 @@
 //! Command R and Command R7B.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
-use crate::tokenizer::Kind;
 
 pub(super) const COMMAND_R: Family = Family {
     architecture: "command-r",
     classes: &["CohereForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters: command_r,
     rules: &[],
-    extra: none,
+    ..BASE
 };
 
 pub(super) const COHERE2: Family =

@@ -1,6 +1,6 @@
 //! DeepSeek V2, V3 and R1: latent attention and experts.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::checkpoint::View;
 use crate::config::Config;
@@ -8,12 +8,10 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rope::Rope;
 use crate::rules::{change, rename};
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "deepseek2",
     classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.self_attn.q_a_proj", &["blk.{}.attn_q_a"]),
@@ -23,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.self_attn.kv_a_layernorm", &["blk.{}.attn_kv_a_norm"]),
         change("layers.{}.self_attn.kv_b_proj", &["blk.{}.attn_k_b", "blk.{}.attn_v_b"], keys_and_values),
     ],
-    extra: none,
+    ..BASE
 };
 
 /// The matrices that expand the latent vector: those of keys are transposed, since queries are multiplied by them.

@@ -1,6 +1,6 @@
 //! ERNIE 4.5.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::checkpoint::View;
 use crate::config::Config;
@@ -19,7 +19,7 @@ pub(super) const FAMILY: Family = Family {
             halves(view, 0)
         }),
     ],
-    extra: none,
+    ..BASE
 };
 
 /// The rows of queries, keys and values.

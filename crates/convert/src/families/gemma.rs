@@ -1,10 +1,11 @@
 //! Gemma 2 and 3: the language model.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::{common, sizes};
+use crate::pooling::pooling;
 use crate::rope::Rope;
 use crate::rules::{Rule, change, plus_one, skip};
 use crate::tokenizer::Kind;
@@ -15,7 +16,7 @@ pub(super) const GEMMA2: Family = Family {
     tokenizer: Kind::Gemma2,
     parameters: gemma2,
     rules: RULES,
-    extra: none,
+    ..BASE
 };
 
 pub(super) const GEMMA3: Family = Family {
@@ -23,6 +24,16 @@ pub(super) const GEMMA3: Family = Family {
     classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
     tokenizer: Kind::Gemma3,
     parameters: gemma3,
+    ..GEMMA2
+};
+
+pub(super) const EMBEDDING: Family = Family {
+    architecture: "gemma-embedding",
+    classes: &["Gemma3TextModel"],
+    parameters: |config, keys| {
+        gemma3(config, keys)?;
+        pooling(config, keys)
+    },
     ..GEMMA2
 };
 

@@ -1,6 +1,6 @@
 //! Gemma 4: the language model.
 
-use super::{Family, gemma, none};
+use super::{BASE, Extra, Family, gemma};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -15,6 +15,7 @@ pub(super) const FAMILY: Family = Family {
     parameters,
     rules: RULES,
     extra: rope_factors,
+    ..BASE
 };
 
 const RULES: &[Rule] = &[
@@ -100,11 +101,11 @@ fn of_global_layers(config: &Config, key: &str) -> Option<usize> {
 }
 
 /// Global layers rotate a part of a head, spread over it: frequencies of the others are divided by so much that they vanish.
-fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+fn rope_factors(config: &Config) -> Result<Extra, Error> {
     const NEVER: f32 = 1e30;
     let rope = Rope::of(config)?;
     if rope.kind() != "proportional" {
-        return none(config);
+        return Ok(Vec::new());
     }
     let half = global_head(config)? / 2;
     let part = rope.partial()?.ok_or_else(|| config.error("the RoPE lacks \"partial_rotary_factor\""))?;

@@ -1,6 +1,6 @@
 //! GLM 4 and GLM 4.5.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -18,7 +18,7 @@ pub(super) const GLM4: Family = Family {
         rename("layers.{}.post_self_attn_layernorm", &["blk.{}.post_attention_norm"]),
         rename("layers.{}.post_mlp_layernorm", &["blk.{}.post_ffw_norm"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 pub(super) const GLM4MOE: Family = Family {
@@ -27,7 +27,7 @@ pub(super) const GLM4MOE: Family = Family {
     tokenizer: Kind::Glm4Moe,
     parameters: glm4moe,
     rules: GLM4MOE_RULES,
-    extra: none,
+    ..BASE
 };
 
 /// With the layers that predict further tokens.

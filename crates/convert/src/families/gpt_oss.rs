@@ -1,18 +1,16 @@
 //! gpt-oss. Experts are in MXFP4, which only changes its order, or in BF16 with inputs as rows.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::checkpoint::View;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::{change, rename};
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "gpt-oss",
     classes: &["GptOssForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
@@ -32,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
         ),
         rename("layers.{}.mlp.experts.down_proj_bias", &["blk.{}.ffn_down_exps.bias"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn outputs_first(view: View) -> Result<View, Error> {

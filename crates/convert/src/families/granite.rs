@@ -22,7 +22,7 @@ pub(super) const GRANITEMOE: Family = Family {
     ..GRANITE
 };
 
-const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     llama::Q,
     llama::K,
     rename("layers.{}.block_sparse_moe.router.layer", &["blk.{}.ffn_gate_inp"]),
@@ -58,7 +58,7 @@ pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Err
     Ok(())
 }
 
-fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+pub(super) fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     parameters(config, keys)?;
     let shared = config.u32(&["shared_intermediate_size"])?.filter(|len| *len != 0);
     keys.optional("expert_shared_feed_forward_length", shared);

@@ -1,6 +1,6 @@
 //! Hunyuan with experts.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.mlp.shared_mlp.up_proj", &["blk.{}.ffn_up_shexp"]),
         rename("layers.{}.mlp.shared_mlp.down_proj", &["blk.{}.ffn_down_shexp"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 /// The context that the scaled frequencies are made for.

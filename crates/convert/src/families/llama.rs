@@ -1,6 +1,6 @@
 //! Llama, Mistral, Mixtral, Ministral and SmolLM 3.
 
-use super::Family;
+use super::{BASE, Extra, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -22,6 +22,7 @@ pub(super) const LLAMA: Family = Family {
     parameters,
     rules: RULES,
     extra: rope_factors,
+    ..BASE
 };
 
 pub(super) const MISTRAL3: Family = Family {
@@ -69,7 +70,7 @@ pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Err
 }
 
 /// Llama 3.1's scaling of RoPE is a factor for each frequency.
-pub(super) fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+pub(super) fn rope_factors(config: &Config) -> Result<Extra, Error> {
     let factors = Rope::of(config)?.llama3(config.head_dim()?)?;
     Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
 }

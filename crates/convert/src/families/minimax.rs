@@ -1,17 +1,15 @@
 //! MiniMax M2.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "minimax-m2",
     classes: &["MiniMaxM2ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),
@@ -20,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
         rename("layers.{}.block_sparse_moe.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
         rename("layers.{}.block_sparse_moe.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

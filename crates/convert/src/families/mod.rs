@@ -1,27 +1,37 @@
 //! The classes of transformers that can be converted, by the architecture that they become.
 
+mod bert;
 mod cohere;
 mod deepseek;
 mod ernie;
+mod falcon_h1;
 mod gemma;
 mod gemma4;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod hunyuan;
+mod lfm2;
 mod llama;
 mod llama4;
+mod mamba;
 mod minimax;
+mod modern_bert;
+mod nemotron;
 mod olmo;
 mod phi;
 mod qwen;
+mod qwen35;
 mod stablelm;
 mod starcoder;
 
+use indexmap::IndexSet;
 use quant::Format;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::parameters::common;
 use crate::plan::Output;
 use crate::rules::Rule;
 use crate::tokenizer::Kind;
@@ -33,6 +43,7 @@ static FAMILIES: &[Family] = &[
     llama::SMOLLM3,
     llama4::FAMILY,
     qwen::QWEN2,
+    qwen::QWEN3_RERANKER,
     qwen::QWEN3,
     qwen::QWEN2MOE,
     qwen::QWEN3MOE,
@@ -54,6 +65,30 @@ static FAMILIES: &[Family] = &[
     deepseek::FAMILY,
     minimax::FAMILY,
     hunyuan::FAMILY,
+    mamba::FAMILY,
+    granite_hybrid::DENSE,
+    granite_hybrid::EXPERTS,
+    granite_hybrid::ATTENTION,
+    granite_hybrid::ATTENTION_EXPERTS,
+    falcon_h1::FAMILY,
+    nemotron::NEMOTRON_H,
+    nemotron::NEMOTRON_H_MOE,
+    lfm2::LFM2,
+    lfm2::LFM2MOE,
+    qwen35::QWEN3NEXT,
+    qwen35::QWEN35,
+    qwen35::QWEN35MOE,
+    bert::BERT,
+    bert::CLASSIFIER,
+    bert::DISTILBERT,
+    bert::ROBERTA,
+    bert::XLM_ROBERTA,
+    bert::NOMIC_BERT,
+    bert::NOMIC_BERT_MOE,
+    bert::JINA_BERT_V2,
+    modern_bert::FAMILY,
+    modern_bert::MASKED,
+    gemma::EMBEDDING,
 ];
 
 /// What a class of models becomes.
@@ -65,25 +100,44 @@ pub(crate) struct Family {
     pub(crate) classes: &'static [&'static str],
     /// Which files of the tokenizer are read, and how.
     pub(crate) tokenizer: Kind,
+    /// Whether a checkpoint of these classes is of this architecture: classes may have several.
+    pub(crate) fits: fn(&Config) -> bool,
     /// Writes the architecture's keys.
     pub(crate) parameters: fn(&Config, &mut Keys<'_>) -> Result<(), Error>,
     /// Names that differ from the common ones, or tensors that change.
     pub(crate) rules: &'static [Rule],
+    /// Rules of several families, which come after.
+    pub(crate) shared: &'static [Rule],
+    /// The name that a tensor would have if it stood where the rules expect it.
+    pub(crate) alias: fn(&str, &Config) -> Result<Option<String>, Error>,
     /// Tensors that no checkpoint has.
-    pub(crate) extra: fn(&Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error>,
+    pub(crate) extra: fn(&Config) -> Result<Extra, Error>,
 }
 
-/// No further tensors.
-fn none(_: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
-    Ok(Vec::new())
-}
+/// Names and values.
+pub(crate) type Extra = Vec<(&'static str, Vec<f32>)>;
+
+/// A model with only the common keys and names.
+const BASE: Family = Family {
+    architecture: "",
+    classes: &[],
+    fits: |_| true,
+    tokenizer: Kind::Bpe,
+    parameters: common,
+    rules: &[],
+    shared: &[],
+    alias: |_, _| Ok(None),
+    extra: |_| Ok(Vec::new()),
+};
 
 impl Family {
     /// The family of a checkpoint.
     pub(crate) fn of(config: &Config) -> Result<&'static Family, Error> {
         let class = config.class()?;
-        FAMILIES.iter().find(|family| family.classes.contains(&class)).ok_or_else(|| {
-            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
+        let found = FAMILIES.iter().find(|family| family.classes.contains(&class) && (family.fits)(config));
+        found.ok_or_else(|| {
+            let known: IndexSet<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
+            let known: Vec<&str> = known.into_iter().collect();
             config.error(format!(
                 "models of the class {class:?} cannot be converted; these can: {}",
                 known.join(", ")

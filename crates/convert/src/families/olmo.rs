@@ -1,23 +1,21 @@
 //! OLMo 2 and 3.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "olmo2",
     classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
         rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

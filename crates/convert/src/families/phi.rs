@@ -1,6 +1,6 @@
 //! Phi 3 and 4.
 
-use super::{Family, none};
+use super::{BASE, Extra, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -15,6 +15,7 @@ pub(super) const FAMILY: Family = Family {
     parameters,
     rules: &[],
     extra: rope_factors,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
@@ -58,9 +59,9 @@ fn attention_factor(config: &Config, rope: &Rope<'_>) -> Result<Option<f32>, Err
 }
 
 /// A factor for each frequency, for contexts within and beyond the original length.
-fn rope_factors(config: &Config) -> Result<Vec<(&'static str, Vec<f32>)>, Error> {
+fn rope_factors(config: &Config) -> Result<Extra, Error> {
     let rope = Rope::of(config)?;
-    let Some(long) = rope.f32s("long_factor") else { return none(config) };
+    let Some(long) = rope.f32s("long_factor") else { return Ok(Vec::new()) };
     let short = rope.f32s("short_factor").unwrap_or_default();
     let expected = rotated(config, &rope)? / 2;
     if long.len() != expected || short.len() != expected {

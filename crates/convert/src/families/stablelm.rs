@@ -1,24 +1,22 @@
 //! StableLM.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::sizes;
 use crate::rope::Rope;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "stablelm",
     classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.self_attn.q_layernorm.norms.{}", &["blk.{}.attn_q_norm"]),
         rename("layers.{}.self_attn.k_layernorm.norms.{}", &["blk.{}.attn_k_norm"]),
     ],
-    extra: none,
+    ..BASE
 };
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

@@ -1,18 +1,16 @@
 //! StarCoder 2.
 
-use super::{Family, none};
+use super::{BASE, Family};
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "starcoder2",
     classes: &["Starcoder2ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters: common,
     rules: &[
         rename("layers.{}.mlp.c_fc", &["blk.{}.ffn_up"]),
         rename("layers.{}.mlp.c_proj", &["blk.{}.ffn_down"]),
     ],
-    extra: none,
+    ..BASE
 };

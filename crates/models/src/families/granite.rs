@@ -10,8 +10,12 @@ use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
-pub(super) const GRANITE: Family = Family { name: "granite", harmless: &[], graph };
-pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: &[], graph };
+/// Files of Granite 4 have the sizes of Mamba 2 also where no layer is of that kind.
+const MAMBA: &[&str] =
+    &["ssm.conv_kernel", "ssm.group_count", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"];
+
+pub(super) const GRANITE: Family = Family { name: "granite", harmless: MAMBA, graph };
+pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: MAMBA, graph };
 pub(super) const GRANITEHYBRID: Family = Family { name: "granitehybrid", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

@@ -12,7 +12,12 @@ use crate::{Config, Error, Keys, Tensors};
 const ACT: Activation = Activation::ReluSquared;
 
 pub(super) const NEMOTRON_H: Family = Family { name: "nemotron_h", harmless: &[], graph };
-pub(super) const NEMOTRON_H_MOE: Family = Family { name: "nemotron_h_moe", harmless: &[], graph };
+pub(super) const NEMOTRON_H_MOE: Family = Family {
+    name: "nemotron_h_moe",
+    // expert_shared_feed_forward_length has the columns of all shared experts.
+    harmless: &["expert_shared_count"],
+    graph,
+};
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let layers = c.block_count;

@@ -1,0 +1,86 @@
+//! LFM2: short convolutions and attention, dense and with experts.
+
+use super::{BASE, Family};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::{common, gating};
+use crate::rules::{Rule, change, rename};
+
+pub(super) const LFM2: Family = Family {
+    architecture: "lfm2",
+    classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"],
+    parameters: dense,
+    rules: RULES,
+    ..BASE
+};
+
+pub(super) const LFM2MOE: Family =
+    Family { architecture: "lfm2moe", classes: &["Lfm2MoeForCausalLM"], parameters: experts, ..LFM2 };
+
+const RULES: &[Rule] = &[
+    rename("embedding_norm", &["token_embd_norm"]),
+    rename("layers.{}.operator_norm", &["blk.{}.attn_norm"]),
+    rename("layers.{}.self_attn.q_layernorm", &["blk.{}.attn_q_norm"]),
+    rename("layers.{}.self_attn.k_layernorm", &["blk.{}.attn_k_norm"]),
+    rename("layers.{}.self_attn.out_proj", &["blk.{}.attn_output"]),
+    change("layers.{}.conv.conv", &["blk.{}.shortconv.conv"], |view, _, _| Ok(vec![view.squeeze()])),
+    rename("layers.{}.conv.in_proj", &["blk.{}.shortconv.in_proj"]),
+    rename("layers.{}.conv.out_proj", &["blk.{}.shortconv.out_proj"]),
+    rename("layers.{}.ffn_norm", &["blk.{}.ffn_norm"]),
+    rename("layers.{}.feed_forward.w1", &["blk.{}.ffn_gate"]),
+    rename("layers.{}.feed_forward.w2", &["blk.{}.ffn_down"]),
+    rename("layers.{}.feed_forward.w3", &["blk.{}.ffn_up"]),
+    rename("layers.{}.feed_forward.gate", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.feed_forward.expert_bias", &["blk.{}.exp_probs_b.bias"]),
+    rename("layers.{}.feed_forward.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
+    rename("layers.{}.feed_forward.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
+    rename("layers.{}.feed_forward.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+];
+
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    common(config, keys)?;
+    let heads = config.kv_heads()?;
+    let counts = attends(config)?.into_iter().map(|attends| if attends { heads } else { 0 });
+    keys.counts("attention.head_count_kv", counts);
+    keys.set("vocab_size", config.need_u32(&["vocab_size"])?);
+    keys.set("shortconv.l_cache", config.need_u32(&["conv_L_cache"])?);
+    Ok(())
+}
+
+/// Whether each layer has attention.
+fn attends(config: &Config) -> Result<Vec<bool>, Error> {
+    let layers = config.layers()?;
+    if let Some(types) = config.strs("layer_types")? {
+        if types.len() != layers {
+            return Err(
+                config.error(format!("\"layer_types\" has {} types for {layers} layers", types.len()))
+            );
+        }
+        return Ok(types.iter().map(|kind| kind == "full_attention").collect());
+    }
+    let attend = config.u32s("full_attn_idxs")?;
+    Ok((0..layers).map(|layer| attend.as_ref().is_none_or(|list| list.contains(&(layer as u32)))).collect())
+}
+
+fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    parameters(config, keys)?;
+    let mut width = config.need_count(&["block_ff_dim", "intermediate_size"])?;
+    if config.bool("block_auto_adjust_ff_dim")? {
+        width = 2 * width / 3;
+        if let Some(factor) = config.f64("block_ffn_dim_multiplier")? {
+            width = (factor * width as f64) as usize;
+        }
+        width = width.next_multiple_of(config.need_count(&["block_multiple_of"])?);
+    }
+    keys.count("feed_forward_length", width);
+    Ok(())
+}
+
+fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    parameters(config, keys)?;
+    keys.set("expert_feed_forward_length", config.need_u32(&["moe_intermediate_size"])?);
+    keys.set("leading_dense_block_count", config.need_u32(&["num_dense_layers"])?);
+    keys.set("expert_gating_func", gating(config, "sigmoid")?);
+    Ok(())
+}

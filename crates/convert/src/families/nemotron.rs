@@ -1,0 +1,154 @@
+//! Nemotron-H and Nemotron 3: each layer is Mamba 2, attention, or a feed-forward network, dense or with experts.
+
+use super::{BASE, Family, mamba};
+use crate::Error;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::parameters::common;
+use crate::rules::{Rule, change, interleave, rename};
+
+pub(super) const NEMOTRON_H: Family = Family {
+    architecture: "nemotron_h",
+    classes: &["NemotronHForCausalLM"],
+    fits: |config| !kinds(config).contains(&Kind::Experts),
+    tokenizer: crate::tokenizer::Kind::PaddedBpe(8),
+    parameters: dense,
+    rules: RULES,
+    shared: mamba::MIXER,
+    ..BASE
+};
+
+pub(super) const NEMOTRON_H_MOE: Family =
+    Family { architecture: "nemotron_h_moe", fits: |_| true, parameters: experts, alias, ..NEMOTRON_H };
+
+const RULES: &[Rule] = &[
+    // llama.cpp orders the rows of a head as for RoPE, which these models do not have.
+    change("layers.{}.mixer.q_proj", &["blk.{}.attn_q"], |view, config, _| {
+        Ok(vec![interleave(view, config.heads()?)?])
+    }),
+    change("layers.{}.mixer.k_proj", &["blk.{}.attn_k"], |view, config, _| {
+        Ok(vec![interleave(view, config.kv_heads()?)?])
+    }),
+    rename("layers.{}.mixer.v_proj", &["blk.{}.attn_v"]),
+    rename("layers.{}.mixer.o_proj", &["blk.{}.attn_output"]),
+    rename("layers.{}.mixer.up_proj", &["blk.{}.ffn_up"]),
+    rename("layers.{}.mixer.down_proj", &["blk.{}.ffn_down"]),
+    rename("layers.{}.mixer.gate", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.mixer.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
+    rename("layers.{}.mixer.experts.{}.up_proj", &["blk.{}.ffn_up_exps"]),
+    rename("layers.{}.mixer.experts.{}.down_proj", &["blk.{}.ffn_down_exps"]),
+    rename("layers.{}.mixer.shared_experts.up_proj", &["blk.{}.ffn_up_shexp"]),
+    rename("layers.{}.mixer.shared_experts.down_proj", &["blk.{}.ffn_down_shexp"]),
+    rename("layers.{}.mixer.fc1_latent_proj", &["blk.{}.ffn_latent_down"]),
+    rename("layers.{}.mixer.fc2_latent_proj", &["blk.{}.ffn_latent_up"]),
+    rename("layers.{}.eh_proj", &["blk.{}.nextn.eh_proj"]),
+    rename("layers.{}.enorm", &["blk.{}.nextn.enorm"]),
+    rename("layers.{}.hnorm", &["blk.{}.nextn.hnorm"]),
+    rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+    rename("layers.{}.final_layernorm", &["blk.{}.nextn.shared_head_norm"]),
+];
+
+/// The block of multi-token prediction, whose attention and experts are two layers of the checkpoint, follows the others.
+fn alias(name: &str, config: &Config) -> Result<Option<String>, Error> {
+    let layers = config.layers()?;
+    let attention = name.strip_prefix("mtp.layers.0.");
+    let experts = name.strip_prefix("mtp.layers.1.").map(|rest| match rest {
+        "norm.weight" => "post_attention_layernorm.weight",
+        _ => rest,
+    });
+    Ok(attention.or(experts).map(|rest| format!("layers.{layers}.{rest}")))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Mamba,
+    Attention,
+    Dense,
+    Experts,
+    Unknown,
+}
+
+/// What each layer is: names, or in older files one letter each.
+fn kinds(config: &Config) -> Vec<Kind> {
+    let letters = config.str(&["hybrid_override_pattern"]).ok().flatten();
+    let of_letters =
+        letters.map(|letters| letters.split("").filter(|letter| !letter.is_empty()).map(kind).collect());
+    let names = config.strs("layers_block_type").ok().flatten();
+    of_letters.or_else(|| Some(names?.iter().map(|name| kind(name)).collect())).unwrap_or_default()
+}
+
+fn kind(name: &str) -> Kind {
+    match name {
+        "M" | "mamba" | "linear_attention" => Kind::Mamba,
+        "*" | "attention" | "full_attention" => Kind::Attention,
+        "-" | "mlp" => Kind::Dense,
+        "E" | "moe" => Kind::Experts,
+        _ => Kind::Unknown,
+    }
+}
+
+/// The keys of both; the last block predicts further tokens if `nextn` is 1.
+fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<Kind>, Error> {
+    let mut kinds = kinds(config);
+    let layers = config.layers()?;
+    if kinds.len() != layers || kinds.contains(&Kind::Unknown) {
+        let why = "\"layers_block_type\" or \"hybrid_override_pattern\" must say what each layer is: \
+                   mamba (M), attention (*), mlp (-) or moe (E)";
+        return Err(config.error(why));
+    }
+    kinds.resize(layers + nextn, Kind::Unknown);
+    common(config, keys)?;
+    keys.set("vocab_size", config.need_u32(&["vocab_size"])?);
+    keys.count("block_count", layers + nextn);
+    keys.count("context_length", mamba::ENDLESS);
+    // It is of no use: positions are not encoded.
+    keys.count("rope.dimension_count", config.hidden()? / config.heads()?);
+    keys.set("rope.scaling.finetuned", false);
+    let heads = config.need_count(&["mamba_num_heads"])?;
+    mamba::hybrid_parameters(config, heads * config.need_count(&["mamba_head_dim"])?, keys)?;
+    let kv_heads = config.kv_heads()?;
+    keys.counts(
+        "attention.head_count_kv",
+        kinds.iter().map(|kind| match kind {
+            Kind::Attention | Kind::Unknown => kv_heads,
+            _ => 0,
+        }),
+    );
+    keys.count("attention.key_length", config.head_dim()?);
+    keys.count("attention.value_length", config.head_dim()?);
+    Ok(kinds)
+}
+
+fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    let kinds = parameters(config, keys, 0)?;
+    let width = config.need_count(&["intermediate_size"])?;
+    keys.counts("feed_forward_length", kinds.iter().map(|kind| if *kind == Kind::Dense { width } else { 0 }));
+    for name in ["expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count"] {
+        keys.remove(name);
+    }
+    Ok(())
+}
+
+fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    let nextn = usize::from(config.tensors().any(|name| name.starts_with("mtp.")));
+    let kinds = parameters(config, keys, nextn)?;
+    if kinds.contains(&Kind::Dense) {
+        return Err(config
+            .error("some layers have experts and some a dense network; llama.cpp's format has one kind"));
+    }
+    let width = config.need_count(&["moe_intermediate_size"])?;
+    let widths =
+        kinds.iter().map(|kind| if [Kind::Experts, Kind::Unknown].contains(kind) { width } else { 0 });
+    keys.counts("feed_forward_length", widths);
+    keys.count("expert_feed_forward_length", width);
+    let shared = config.need_u32(&["moe_shared_expert_intermediate_size"])?;
+    keys.set("expert_shared_feed_forward_length", shared);
+    keys.set("expert_shared_count", config.need_u32(&["n_shared_experts"])?);
+    keys.set("expert_weights_norm", config.bool("norm_topk_prob")?);
+    keys.set("expert_weights_scale", config.need_f32(&["routed_scaling_factor"])?);
+    keys.optional("moe_latent_size", config.u32(&["moe_latent_size"])?);
+    if nextn > 0 {
+        keys.count("nextn_predict_layers", nextn);
+    }
+    Ok(())
+}
