@@ -1,4 +1,4 @@
-// Several texts at once: first whole, then token by token.
+//! Several texts at once: first whole, then token by token.
 use rustorch::{Model, Result, Tokens};
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-// A conversation, whose answers appear as they are generated.
+//! A conversation, whose answers appear as they are generated.
 use std::io::{Write, stdout};
 
 use rustorch::{Model, Result};
@@ -13,8 +13,8 @@ fn main() -> Result<()> {
             print!("{}", piece?);
             stdout().flush().ok();
         }
-        let end = answer.end().expect("all pieces were read");
-        println!("\n[{}; {} of {} tokens reused]", end.reason, end.usage.reused_tokens, end.usage.prompt_tokens);
+        let usage = answer.end().map(|end| end.usage).unwrap_or_default();
+        println!("\n[{} of {} tokens reused]", usage.reused_tokens, usage.prompt_tokens);
     }
     Ok(())
 }

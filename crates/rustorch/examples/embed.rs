@@ -1,4 +1,4 @@
-// Which text is nearest to a question?
+//! Which text is nearest to a question?
 use rustorch::{Model, Result};
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-// The probability of each token, and of those that the model could have written instead.
+//! The probability of each token, and of those that the model could have written instead.
 use rustorch::{Model, Result};
 
 fn main() -> Result<()> {

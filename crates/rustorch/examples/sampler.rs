@@ -1,10 +1,12 @@
-// Own samplers: one forbids a word, one takes the second best token.
+//! Own samplers: one forbids a word, one takes the second best token.
 use rustorch::{Model, Result};
 
 fn main() -> Result<()> {
     let model = Model::demo()?;
     let prompt = "The capital of France is";
-    let text = |hook: fn(&[u32], &mut [f32])| model.generate(prompt).temperature(0.0).max_tokens(8).sampler(hook).text();
+    let text = |hook: fn(&[u32], &mut [f32])| {
+        model.generate(prompt).temperature(0.0).max_tokens(8).sampler(hook).text()
+    };
     println!("best:        {prompt}{}", text(|_, _| {})?);
     println!("second best: {prompt}{}", text(|_, logits| logits[best(logits)] = f32::NEG_INFINITY)?);
 

@@ -233,8 +233,7 @@ impl Tokens {
 
     fn token(&self, id: u32, text: String, logprobs: Option<Logprobs>) -> Token {
         let (logprob, top) = logprobs.map_or((None, Vec::new()), |found| (Some(found.token), found.top));
-        let candidate =
-            |(id, logprob)| Candidate { text: self.model.text_of(id), id, logprob };
+        let candidate = |(id, logprob)| Candidate { text: self.model.text_of(id), id, logprob };
         Token { text, id, logprob, top: top.into_iter().map(candidate).collect() }
     }
 }

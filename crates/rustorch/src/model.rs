@@ -29,13 +29,20 @@ pub(crate) struct Inner {
 /// What the file is for.
 enum Task {
     Text { model: Arc<engine::Model>, limits: Limits, shared: Arc<Shared> },
-    Embeddings { model: Arc<engine::Model>, pooling: Pooling },
+    Embeddings { model: Arc<engine::Model> },
+}
+
+/// Whether the file is for embeddings: an encoder, or a decoder whose file says how to pool.
+fn is_for_embeddings(model: &engine::Model) -> bool {
+    let key = format!("{}.pooling_type", model.config().architecture);
+    let kind = model.file().metadata().u32(&key).ok().flatten();
+    model.config().pooling.is_some() || kind.is_some_and(|kind| kind > 0)
 }
 
 impl Inner {
     fn model(&self) -> &Arc<engine::Model> {
         match &self.task {
-            Task::Text { model, .. } | Task::Embeddings { model, .. } => model,
+            Task::Text { model, .. } | Task::Embeddings { model } => model,
         }
     }
 
@@ -82,16 +89,13 @@ impl Model {
 
     pub(crate) fn load(source: Source, options: Options) -> Result<Model> {
         let model = engine::Model::new(source.open()?)?;
-        let (task, embedder) = match model.config().pooling {
-            None => {
-                let engine = options.engine(model)?;
-                let (model, limits) = (engine.model().clone(), engine.limits());
-                (Task::Text { model, limits, shared: Shared::new(engine) }, None)
-            }
-            Some(pooling) => {
-                let embedder = options.embedder(&source)?;
-                (Task::Embeddings { model: embedder.model().clone(), pooling }, Some(embedder))
-            }
+        let (task, embedder) = if is_for_embeddings(&model) {
+            let embedder = options.embedder(&source)?;
+            (Task::Embeddings { model: embedder.model().clone() }, Some(embedder))
+        } else {
+            let engine = options.engine(model)?;
+            let (model, limits) = (engine.model().clone(), engine.limits());
+            (Task::Text { model, limits, shared: Shared::new(engine) }, None)
         };
         Ok(Model(Arc::new(Inner { task, source, options, embedder: Mutex::new(embedder) })))
     }
@@ -99,8 +103,9 @@ impl Model {
     pub(crate) fn shared(&self) -> Result<&Arc<Shared>> {
         match &self.0.task {
             Task::Text { shared, .. } => Ok(shared),
-            Task::Embeddings { pooling, .. } => {
-                Err(engine::Error::ComputesEmbeddings { pooling: *pooling }.into())
+            Task::Embeddings { model } => {
+                let pooling = model.config().pooling.unwrap_or(Pooling::None);
+                Err(engine::Error::ComputesEmbeddings { pooling }.into())
             }
         }
     }

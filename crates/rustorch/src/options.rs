@@ -210,7 +210,6 @@ impl Options {
     }
 }
 
-
 /// Without optimisation, a model is so slow that it seems to hang. Says so once on stderr if nobody listens to `tracing`, by which
 /// the CPU backend says it.
 fn note_slow_kernels() {
