@@ -1,9 +1,9 @@
-//! Which text is nearest to a question?
+//! How near are texts to a question?
 use rustorch::{Model, Result};
 
 fn main() -> Result<()> {
     let model = Model::demo()?; // better a model for embeddings, such as nomic-embed-text
-    let texts = ["The capital of France is Paris.", "Two plus two is four.", "The cat sleeps."];
+    let texts = ["What is 3 + 4?", "What is the capital of France?", "The cat sleeps."];
     let question = &model.embed(&["What is the capital of Italy?"])?[0];
     for (text, embedding) in texts.iter().zip(model.embed(&texts)?) {
         let similarity: f32 = question.iter().zip(&embedding).map(|(a, b)| a * b).sum();

@@ -1,21 +1,23 @@
 //! Conversations.
 
 use std::fmt;
+use std::sync::Arc;
 
 use engine::template::Split;
 use engine::{Event, Message, Request, StopReason, Usage};
 
-use crate::generate::State;
+use crate::Result;
+use crate::generate::{End, State};
+use crate::loaded::Loaded;
 use crate::settings::{settings, settings_methods};
 use crate::shared::Running;
-use crate::{End, Model, Result};
 
 /// A conversation. It applies the model's chat template, keeps the messages, and computes only what is new in a turn.
 ///
 /// Without a template in the model's file, messages follow each other as plain text.
 #[derive(Debug)]
 pub struct Chat {
-    model: Model,
+    model: Arc<Loaded>,
     settings: Request,
     /// Or why the model cannot chat, for the first answer.
     chat: Result<engine::Chat>,
@@ -24,9 +26,9 @@ pub struct Chat {
 settings_methods!(Chat);
 
 impl Chat {
-    pub(crate) fn new(model: &Model) -> Chat {
+    pub(crate) fn new(model: Arc<Loaded>) -> Chat {
         let chat = model.shared().and_then(|shared| shared.with(|engine| Ok(engine::Chat::new(engine))));
-        Chat { model: model.clone(), settings: settings(), chat }
+        Chat { model, settings: settings(), chat }
     }
 
     /// Sets the system message, which says how to answer.

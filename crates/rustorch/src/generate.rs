@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Event, Logprobs, Request, StopReason, Usage};
 
-use crate::model::{Inner, Model};
+use crate::loaded::Loaded;
 use crate::settings::{settings, settings_methods};
 use crate::shared::Running;
 use crate::{Error, Result};
@@ -41,14 +41,18 @@ impl From<Vec<u32>> for Prompt {
 #[derive(Clone, Debug)]
 #[must_use = "nothing is generated before the first token is asked for"]
 pub struct Generate {
-    pub(crate) model: Model,
-    pub(crate) prompt: Prompt,
-    pub(crate) settings: Request,
+    model: Arc<Loaded>,
+    prompt: Prompt,
+    settings: Request,
 }
 
 settings_methods!(Generate);
 
 impl Generate {
+    pub(crate) fn new(model: Arc<Loaded>, prompt: Prompt) -> Generate {
+        Generate { model, prompt, settings: settings() }
+    }
+
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
     pub fn logprobs(mut self, top: usize) -> Generate {
         self.settings.logprobs = Some(top);
@@ -84,7 +88,7 @@ impl IntoIterator for Generate {
             })
         });
         let state = submitted.map_or_else(State::Failed, State::Running);
-        Tokens { model: model.0, state }
+        Tokens { model, state }
     }
 }
 
@@ -92,16 +96,16 @@ impl IntoIterator for Generate {
 #[derive(Clone, Debug)]
 #[must_use = "nothing is generated before the first token is asked for"]
 pub struct Batch {
-    pub(crate) model: Model,
-    pub(crate) prompts: Vec<Prompt>,
-    pub(crate) settings: Request,
+    model: Arc<Loaded>,
+    prompts: Vec<Prompt>,
+    settings: Request,
 }
 
 settings_methods!(Batch);
 
 impl Batch {
-    pub(crate) fn new(model: &Model, prompts: Vec<Prompt>) -> Batch {
-        Batch { model: model.clone(), prompts, settings: settings() }
+    pub(crate) fn new(model: Arc<Loaded>, prompts: Vec<Prompt>) -> Batch {
+        Batch { model, prompts, settings: settings() }
     }
 
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
@@ -181,7 +185,7 @@ pub struct End {
 /// The tokens of a text, as they are generated. An error is the last item. Dropping the iterator cancels the text.
 #[must_use = "dropping it cancels the text"]
 pub struct Tokens {
-    model: Arc<Inner>,
+    model: Arc<Loaded>,
     state: State,
 }
 

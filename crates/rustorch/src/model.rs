@@ -1,55 +1,38 @@
 //! A loaded model.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::Normalization;
 use engine::models::Pooling;
-use engine::tokenizer::{Detokenizer, Encode};
-use engine::{Embedder, Limits, Normalization};
-use parking_lot::Mutex;
+use engine::tokenizer::Encode;
 
-use crate::options::Source;
-use crate::settings::settings;
-use crate::shared::Shared;
-use crate::{Batch, Chat, Error, Generate, Options, Prompt, Result};
+use crate::chat::Chat;
+use crate::generate::{Batch, Generate, Prompt};
+use crate::loaded::Loaded;
+use crate::options::{Options, Source};
+use crate::{Error, Result};
 
 /// A loaded model. Clones share it, also between threads.
-#[derive(Clone)]
-pub struct Model(pub(crate) Arc<Inner>);
+#[derive(Clone, Debug)]
+pub struct Model(pub(crate) Arc<Loaded>);
 
-pub(crate) struct Inner {
-    task: Task,
-    source: Source,
-    options: Options,
-    /// Of a model that writes text, loaded by the first use.
-    embedder: Mutex<Option<Embedder>>,
-}
-
-/// What the file is for.
-enum Task {
-    Text { model: Arc<engine::Model>, limits: Limits, shared: Arc<Shared> },
-    Embeddings { model: Arc<engine::Model> },
-}
-
-/// Whether the file is for embeddings: an encoder, or a decoder whose file says how to pool.
-fn is_for_embeddings(model: &engine::Model) -> bool {
-    let key = format!("{}.pooling_type", model.config().architecture);
-    let kind = model.file().metadata().u32(&key).ok().flatten();
-    model.config().pooling.is_some() || kind.is_some_and(|kind| kind > 0)
-}
-
-impl Inner {
-    fn model(&self) -> &Arc<engine::Model> {
-        match &self.task {
-            Task::Text { model, .. } | Task::Embeddings { model } => model,
-        }
+impl Options {
+    /// Opens a GGUF file with these options. See [`Model::open`].
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Model> {
+        Ok(Model(Loaded::new(Source::File(path.as_ref().to_owned()), self)?))
     }
 
-    /// The text of a single token.
-    pub(crate) fn text_of(&self, id: u32) -> String {
-        let mut detokenizer = Detokenizer::continuing(self.model().tokenizer().clone());
-        detokenizer.push(id) + &detokenizer.finish()
+    /// Loads the demo model with these options. See [`Model::demo`].
+    ///
+    /// # Errors
+    /// As [`Model::demo`].
+    #[cfg(feature = "demo-model")]
+    pub fn demo(self) -> Result<Model> {
+        Ok(Model(Loaded::new(Source::Demo, self)?))
     }
 }
 
@@ -73,41 +56,9 @@ impl Model {
         Options::default().demo()
     }
 
-    /// Loads a model from the Hugging Face hub, such as `Qwen/Qwen3-0.6B-GGUF:Q8_0`. See [`Options::pull`].
-    ///
-    /// # Errors
-    /// As [`Options::pull`].
-    #[cfg(feature = "hub")]
-    pub fn pull(name: &str) -> Result<Model> {
-        Options::default().pull(name, |_| {})
-    }
-
     /// Context, devices and memory, to open a model with.
     pub fn options() -> Options {
         Options::default()
-    }
-
-    pub(crate) fn load(source: Source, options: Options) -> Result<Model> {
-        let model = engine::Model::new(source.open()?)?;
-        let (task, embedder) = if is_for_embeddings(&model) {
-            let embedder = options.embedder(&source)?;
-            (Task::Embeddings { model: embedder.model().clone() }, Some(embedder))
-        } else {
-            let engine = options.engine(model)?;
-            let (model, limits) = (engine.model().clone(), engine.limits());
-            (Task::Text { model, limits, shared: Shared::new(engine) }, None)
-        };
-        Ok(Model(Arc::new(Inner { task, source, options, embedder: Mutex::new(embedder) })))
-    }
-
-    pub(crate) fn shared(&self) -> Result<&Arc<Shared>> {
-        match &self.0.task {
-            Task::Text { shared, .. } => Ok(shared),
-            Task::Embeddings { model } => {
-                let pooling = model.config().pooling.unwrap_or(Pooling::None);
-                Err(engine::Error::ComputesEmbeddings { pooling }.into())
-            }
-        }
     }
 
     /// Continues a prompt: a text as it is, without the chat template, or a `Vec<u32>` of tokens.
@@ -122,17 +73,17 @@ impl Model {
     /// # }
     /// ```
     pub fn generate(&self, prompt: impl Into<Prompt>) -> Generate {
-        Generate { model: self.clone(), prompt: prompt.into(), settings: settings() }
+        Generate::new(self.0.clone(), prompt.into())
     }
 
     /// Continues several prompts at once: a step computes a token of each, which takes little longer than one of them alone.
     pub fn batch(&self, prompts: impl IntoIterator<Item = impl Into<Prompt>>) -> Batch {
-        Batch::new(self, prompts.into_iter().map(Into::into).collect())
+        Batch::new(self.0.clone(), prompts.into_iter().map(Into::into).collect())
     }
 
     /// Begins a conversation.
     pub fn chat(&self) -> Chat {
-        Chat::new(self)
+        Chat::new(self.0.clone())
     }
 
     /// The embedding of each text, of Euclidean length 1, so that the sum of products of two is their cosine similarity.
@@ -146,7 +97,7 @@ impl Model {
         let encode = Encode { add_special: true, parse_special: false };
         let tokens = |text: &_| self.0.model().tokenizer().encode(AsRef::<str>::as_ref(text), encode);
         let tokens: Vec<Vec<u32>> = texts.iter().map(tokens).collect();
-        self.with_embedder(|embedder| {
+        self.0.with_embedder(|embedder| {
             let mut embeddings = embedder.embed(&tokens)?;
             if embedder.model().config().pooling != Some(Pooling::Rank) {
                 embeddings.iter_mut().for_each(|embedding| Normalization::P(2).apply(embedding));
@@ -168,15 +119,7 @@ impl Model {
         let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
         // Of several labels, the first is relevance.
         let relevance = |scores: Vec<f32>| scores.first().copied().unwrap_or(f32::NAN);
-        self.with_embedder(|embedder| Ok(embedder.embed(&tokens)?.into_iter().map(relevance).collect()))
-    }
-
-    fn with_embedder<T>(&self, with: impl FnOnce(&mut Embedder) -> Result<T>) -> Result<T> {
-        let mut embedder = self.0.embedder.lock();
-        match &mut *embedder {
-            Some(embedder) => with(embedder),
-            none => with(none.insert(self.0.options.embedder(&self.0.source)?)),
-        }
+        self.0.with_embedder(|embedder| Ok(embedder.embed(&tokens)?.into_iter().map(relevance).collect()))
     }
 
     /// The tokens of a text, without BOS. Text never becomes a special token.
@@ -191,17 +134,11 @@ impl Model {
 
     /// The context in tokens; `None` for a model that only computes embeddings.
     pub fn n_ctx(&self) -> Option<usize> {
-        if let Task::Text { limits, .. } = &self.0.task { Some(limits.n_ctx) } else { None }
+        self.0.n_ctx()
     }
 
     /// The opened file: metadata, graph, tokenizer, chat template.
     pub fn file(&self) -> &engine::Model {
         self.0.model()
-    }
-}
-
-impl fmt::Debug for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Model").field("file", &self.0.model().file().file()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! How a model is loaded.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
@@ -11,13 +11,13 @@ use gguf::Gguf;
 use runner::placement::Layers;
 use runner::{FileWeights, Workload};
 
+use crate::Result;
 use crate::devices::{self, BackendName};
-use crate::{Model, Result};
 
 /// Requests that share steps by default.
 const SEQUENCES: usize = 8;
 
-/// How a model is loaded. Made by [`Model::options`].
+/// How a model is loaded. Made by [`Model::options`](crate::Model::options).
 ///
 /// ```
 /// # fn main() -> rustorch::Result<()> {
@@ -135,23 +135,6 @@ impl Options {
     pub fn leave_weights_in_file(mut self) -> Options {
         self.of_host.leave_weights_in_file = true;
         self
-    }
-
-    /// Opens a GGUF file with these options. See [`Model::open`].
-    ///
-    /// # Errors
-    /// As [`Model::open`].
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Model> {
-        Model::load(Source::File(path.as_ref().to_owned()), self)
-    }
-
-    /// Opens the demo model with these options. See [`Model::demo`].
-    ///
-    /// # Errors
-    /// As [`Model::demo`].
-    #[cfg(feature = "demo-model")]
-    pub fn demo(self) -> Result<Model> {
-        Model::load(Source::Demo, self)
     }
 
     /// Puts `model` on its devices, as an [`Engine`] that you step.

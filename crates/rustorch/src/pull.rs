@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use hub::choice::{self, choose};
 use hub::{Cache, Client, Event, RepoId, Revision, Settings};
 
-use crate::options::Source;
-use crate::{Error, Model, Options, Result};
+use crate::model::Model;
+use crate::options::Options;
+use crate::{Error, Result};
 
 impl Options {
     /// Loads a model from the Hugging Face hub: `USER/REPO`, `USER/REPO:Q8_0`, `USER/REPO:FILE.gguf`, or `USER/REPO@REVISION`
@@ -32,7 +33,17 @@ impl Options {
     /// If there is no such model, it cannot be downloaded, or as [`Model::open`].
     pub fn pull(self, name: &str, watch: impl Fn(Event<'_>) + Sync) -> Result<Model> {
         let path = path_of(&Settings::from_env()?, name, &watch)?;
-        Model::load(Source::File(path), self)
+        self.open(path)
+    }
+}
+
+impl Model {
+    /// Loads a model from the Hugging Face hub, such as `Qwen/Qwen3-0.6B-GGUF:Q8_0`. See [`Options::pull`].
+    ///
+    /// # Errors
+    /// As [`Options::pull`].
+    pub fn pull(name: &str) -> Result<Model> {
+        Options::default().pull(name, |_| {})
     }
 }
 

@@ -20,7 +20,7 @@ fn examples_print_what_they_should() {
     for (name, expected) in [
         ("batch", "The capital of Peru is Lima."),
         ("chat", "> What is the capital of Italy?\nThe capital of Italy is Rome.\n"),
-        ("embed", "The capital of France is Paris.\n"),
+        ("embed", "0.896  What is the capital of France?\n"),
         ("logprobs", "\"ar\" 1.000"),
         ("sampler", "best:        The capital of France is Paris.\n"),
         ("tour", "The capital of France is Paris.\n[\" 3"),
@@ -31,4 +31,12 @@ fn examples_print_what_they_should() {
     let sampled = run("sampler");
     let [_, second, forbidden] = sampled.lines().collect::<Vec<_>>()[..] else { panic!("{sampled}") };
     assert!(!second.contains("Paris") && !forbidden.ends_with("Paris."), "{sampled}");
+}
+
+#[test]
+fn readme_has_the_tour() {
+    let tour = include_str!("../../examples/tour.rs");
+    let code = tour.lines().skip(1).map(|line| format!("    {line}").trim_end().to_owned() + "\n");
+    let code: String = code.collect();
+    assert!(include_str!("../../../../README.md").contains(&code), "the tour:\n{code}");
 }
