@@ -68,8 +68,8 @@
 //! opt-level = 3
 //! ```
 //!
-//! Cargo shows no warnings of a dependency from git, so that a build without these lines succeeds silently. Opening a model then
-//! says it once: as a warning of `tracing`, or on stderr if the program has no subscriber.
+//! If they are missing, Cargo warns those who depend on a path, but it hides such warnings of git repositories. So opening a model
+//! says it once, too: as a warning of `tracing`, or on stderr if the program has no subscriber.
 //!
 //! # Cargo features
 //!

@@ -91,3 +91,44 @@ fn cached(cache: &Cache, repo: &RepoId, revision: &Revision, part: Option<&str>)
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::hub::Hub;
+
+    use super::*;
+    use crate::BackendName;
+
+    #[test]
+    fn a_model_is_downloaded_once_and_opens() {
+        let (server, folder) = (Hub::start(), tempfile::tempdir().expect("a folder"));
+        for file in ["Model-Q4_K_M.gguf", "Model-Q6_K.gguf"] {
+            server.add("user/Model-GGUF", file, demo_model::EMBEDDED.to_vec());
+        }
+        let get = |name: &str| match name {
+            "HF_ENDPOINT" => Some(server.endpoint.clone().into()),
+            "HF_HOME" => Some(folder.path().into()),
+            _ => None,
+        };
+        let online = Settings::read(&get, None).expect("settings");
+        let offline = Settings { offline: true, ..online.clone() };
+        let find = |settings: &Settings, name: &str| path_of(settings, name, &|_| {});
+        let name = "user/Model-GGUF";
+        assert!(
+            matches!(find(&offline, name), Err(Error::Hub(error)) if matches!(*error, hub::Error::Offline { .. }))
+        );
+        let usual = find(&online, name).expect("a model");
+        assert!(usual.ends_with("Model-Q4_K_M.gguf"), "{}", usual.display());
+        for again in
+            [name, "user/Model-GGUF:q4_k_m", "user/Model-GGUF:Model-Q4_K_M.gguf", "user/Model-GGUF@main"]
+        {
+            assert_eq!(find(&offline, again).expect("it is here"), usual);
+        }
+        assert!(find(&online, "user/Model-GGUF:Q6_K").expect("a model").ends_with("Model-Q6_K.gguf"));
+        let error = find(&online, "user/Model-GGUF:Q2_K").expect_err("none").to_string();
+        assert_eq!(error, "user/Model-GGUF has no `Q2_K`; it has Q4_K_M, Q6_K");
+        assert!(find(&online, "no repository").is_err());
+        let model = Options::default().backend(BackendName::CPU).open(usual).expect("a model");
+        assert!(model.n_ctx().is_some());
+    }
+}
