@@ -40,7 +40,7 @@ fn normalized(mut embeddings: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
 fn a_model_that_writes_text_embeds_by_the_mean() {
     let file = Gguf::from_bytes(demo_model::EMBEDDED.into()).expect("a file");
     let expected = normalized(expected(file, Some(Pooling::Mean), tokens));
-    assert_eq!(demo().embed(&TEXTS).expect("embeddings"), expected);
+    assert!(demo().embed(&TEXTS).expect("embeddings") == expected);
     assert!(demo().embed(&[""; 0]).expect("nothing").is_empty());
     let error = demo().rerank("a", &TEXTS).expect_err("no reranker");
     assert!(matches!(error, Error::NoReranker { .. }), "{error}");
@@ -67,7 +67,7 @@ fn embedding_models_do_what_they_are_for() {
             assert_eq!(model.rerank("a c", &TEXTS).expect("scores"), scores, "{name}");
         } else {
             let expected = normalized(expected(file(), None, tokens));
-            assert_eq!(model.embed(&TEXTS).expect("embeddings"), expected, "{name}");
+            assert!(model.embed(&TEXTS).expect("embeddings") == expected, "{name}");
         }
         let error = model.generate("a").text().expect_err("no text");
         assert!(error.to_string().contains("cannot write text"), "{name}: {error}");
