@@ -3,7 +3,8 @@
 use backend::{Backend, Bucket, OpenOptions, Taps};
 use engine::{LogitRows, Model, Options};
 use runner::placement::{Layers, SkipReason};
-use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
+use runner::{Deployed, Deployment, FileWeights, Workload};
+use rustorch::devices;
 
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
@@ -27,25 +28,14 @@ impl From<&BackendArgs> for BackendChoice {
 }
 
 impl BackendChoice {
-    fn options(self) -> OpenOptions {
-        OpenOptions {
-            f32_activations: self.name == BackendName::HybridF32,
-            timed: self.is_timed,
-            ..OpenOptions::from(self.cpu)
-        }
-    }
-
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
-        let (of_host, requested) = (self.options(), self.gpu.gpu_layers);
-        let options = OpenOptions { memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes), ..of_host };
-        let devices = match requested {
-            Layers::Last(0) => Vec::new(),
-            Layers::Auto | Layers::All | Layers::Last(_) => backends::graphics_of(self.name)?,
-        };
-        let devices = devices.into_iter().map(|device| DeviceConfig { device, options }).collect();
-        let host = backends::host(self.name, of_host);
-        Ok(Deployment { host, devices, requested, fallback: self.name == BackendName::Auto })
+        let options = OpenOptions { timed: self.is_timed, ..OpenOptions::from(self.cpu) };
+        let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
+        let deployment = devices::deployment(self.name, self.gpu.gpu_layers, options, memory);
+        let deployment = deployment.map_err(backends::advised)?;
+        backends::note_software(deployment.devices.first().map(|config| &config.device));
+        Ok(deployment)
     }
 }
 
