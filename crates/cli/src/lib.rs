@@ -9,6 +9,7 @@ mod chat;
 mod command;
 mod compare;
 mod completions;
+mod context;
 mod devices;
 mod embed;
 mod files;
@@ -20,6 +21,7 @@ mod interrupt;
 mod llama_cpp;
 mod load;
 mod logits;
+mod man;
 mod mistakes;
 mod npy;
 mod output;
@@ -40,10 +42,9 @@ mod tokenize;
 mod trace;
 mod values;
 mod verify;
+mod version;
 
 use std::process::ExitCode;
-
-use clap::CommandFactory;
 
 use command::{Cli, Command};
 use source::commands::{list, pull, rm, show, where_is};
@@ -96,6 +97,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Where(args) => where_is::run(args),
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(args, command::all()),
+        Command::Man(args) => man::run(args, command::all()),
+        Command::Complete(args) => completions::answer(args, command::all()),
     }
 }

@@ -35,6 +35,11 @@ impl BackendChoice {
         }
     }
 
+    /// The device of the layers that no GPU computes.
+    pub(crate) fn host(self) -> DeviceConfig {
+        backends::host(self.name, self.options())
+    }
+
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
         let (of_host, requested) = (self.options(), self.gpu.gpu_layers);
@@ -44,8 +49,7 @@ impl BackendChoice {
             Layers::Auto | Layers::All | Layers::Last(_) => backends::graphics_of(self.name)?,
         };
         let devices = devices.into_iter().map(|device| DeviceConfig { device, options }).collect();
-        let host = backends::host(self.name, of_host);
-        Ok(Deployment { host, devices, requested, fallback: self.name == BackendName::Auto })
+        Ok(Deployment { host: self.host(), devices, requested, fallback: self.name == BackendName::Auto })
     }
 }
 
