@@ -13,6 +13,7 @@ mod context;
 mod devices;
 mod embed;
 mod files;
+mod fit;
 mod folders;
 mod generate;
 mod imatrix;

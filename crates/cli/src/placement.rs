@@ -1,6 +1,6 @@
 //! The placement of layers on devices: from flags, and in words.
 
-use backend::{Backend, Bucket, OpenOptions, Taps};
+use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
 use engine::{LogitRows, Model, Options};
 use runner::placement::{Layers, SkipReason};
 use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
@@ -74,6 +74,17 @@ pub(crate) fn of_engine<T>(
     read: Read,
     with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    of_weights(model, &FileWeights(model.file()), options, read, with)
+}
+
+/// The same with other weights than the file's.
+pub(crate) fn of_weights<T>(
+    model: &Model,
+    weights: &dyn Weights,
+    options: &Options,
+    read: Read,
+    with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let engine::Layout { kv_layout, buckets, logits, .. } = options.layout(model)?;
     let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
     let mut buckets: Vec<Bucket> = Vec::new();
@@ -82,7 +93,6 @@ pub(crate) fn of_engine<T>(
             buckets.push(bucket);
         }
     }
-    let weights = &FileWeights(model.file());
     with(&Workload {
         weights,
         graph: model.graph(),
