@@ -4,8 +4,6 @@
 # The volume keeps downloaded models. A GPU is used where the container sees one and its Vulkan driver.
 
 FROM rust:1.95-slim-bookworm AS build
-# For the C parts of the TLS library.
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 # The context has no .git: `docker build --build-arg COMMIT=$(git rev-parse --short HEAD) .` names the commit.
@@ -14,9 +12,9 @@ RUN BUILD_COMMIT="$COMMIT" CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --rel
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends libvulkan1 && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home rustorch
+    && useradd --uid 10001 --create-home rustorch
 COPY --from=build /src/target/release/rustorch /usr/local/bin/rustorch
 COPY --from=build /src/LICENSE-APACHE /src/LICENSE-MIT /usr/local/share/doc/rustorch/
-USER rustorch
+USER 10001
 WORKDIR /home/rustorch
 ENTRYPOINT ["rustorch"]
