@@ -9,9 +9,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
-    argv, bench, chat, compare, completions, convert, devices, embed, imatrix, inspect, llama_cpp, logits, man,
-    mistakes, perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace, verify,
-    version,
+    argv, bench, chat, compare, completions, convert, devices, embed, imatrix, inspect, llama_cpp, logits,
+    man, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace,
+    verify, version,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
