@@ -178,5 +178,5 @@ ENCODERS = {
 NO_FORWARD = {"qwen3-reranker", "qwen3-reranker-tied", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v2-code"}
 
 # Keys and tensors that differ from llama.cpp's on purpose, and checkpoints that it does not convert: see README.md.
-MEANT = {case: {"cls.weight", "cls.bias", "general.size_label"} for case in ["bert-classifier", "bert-reranker"]}
+MEANT = {case: {"cls.weight", "cls.bias", "general.size_label"} for case in ["bert-classifier", "bert-reranker"]} | {"nemotron-h-mtp": {"blk.3.ffn_gate_inp.weight"}}
 OURS = {"modern-bert-mlm"}
