@@ -1,4 +1,4 @@
-//! `cargo run -p rustorch-convert --example convert -- FOLDER FILE [TYPE]`: a checkpoint to a file.
+//! `cargo run -p rustorch-convert --example convert -- FOLDER FILE [TYPE [PRE-TOKENIZER]]`: a checkpoint to a file.
 
 use std::error::Error;
 use std::fs::File;
@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file_type =
         args.next().map(|name| name.parse().map_err(|()| format!("unknown type {name}"))).transpose()?;
     let checkpoint = Checkpoint::open(folder)?;
-    let plan = Plan::new(&checkpoint, &Options { file_type, ..Options::default() })?;
+    let plan =
+        Plan::new(&checkpoint, &Options { file_type, pre_tokenizer: args.next(), ..Options::default() })?;
     plan.write(BufWriter::new(File::create(file)?), &|_| ())?;
     Ok(())
 }

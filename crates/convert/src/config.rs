@@ -78,8 +78,8 @@ impl Config {
     }
 
     /// The whole, for the tokenizer.
-    pub(crate) fn values(&self) -> &Map<String, Value> {
-        &self.values
+    pub(crate) fn values(&self) -> Value {
+        Value::Object(self.values.clone())
     }
 
     /// `generation_config.json`.

@@ -24,6 +24,9 @@ pub enum Error {
     /// The file cannot be written.
     #[error("cannot write the file")]
     Write(#[from] gguf::WriteError),
+    /// The tokenizer cannot be converted.
+    #[error(transparent)]
+    Tokenizer(#[from] crate::tokenizer::Error),
 }
 
 impl Error {

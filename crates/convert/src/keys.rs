@@ -40,10 +40,6 @@ impl<'a> Keys<'a> {
         self.set(name, Value::Array(Array::Bool(values)));
     }
 
-    pub(crate) fn numbers(&mut self, name: &str, values: Vec<f32>) {
-        self.set(name, Value::Array(Array::F32(values)));
-    }
-
     /// Removes a key that the common ones set.
     pub(crate) fn remove(&mut self, name: &str) {
         self.metadata.remove(&format!("{}.{name}", self.architecture));

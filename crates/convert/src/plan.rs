@@ -11,7 +11,7 @@ use crate::checkpoint::{Checkpoint, View};
 use crate::families::Family;
 use crate::keys::Keys;
 use crate::rules::{COMMON, Place, Rule};
-use crate::{Error, FileType, describe};
+use crate::{Error, FileType, describe, tokenizer};
 
 /// Values that are converted at once.
 const CHUNK: usize = 1 << 20;
@@ -65,6 +65,12 @@ impl<'a> Plan<'a> {
             output.format = family.format(output, file_type);
         }
         let has_blocks = outputs.iter().any(|output| output.format == Format::MXFP4);
+        let pre_tokenizer = options.pre_tokenizer.as_deref();
+        let tokenizer =
+            tokenizer::read(checkpoint.folder(), family.tokenizer, &config.values(), pre_tokenizer)?;
+        for (key, value) in tokenizer.iter() {
+            metadata.insert(key, value.clone());
+        }
         describe::write(
             checkpoint,
             options.name.as_deref(),

@@ -65,7 +65,9 @@ fn of_modules(config: &Config) -> Result<Option<u32>, Error> {
 pub(crate) fn labels(config: &Config) -> Option<Vec<String>> {
     let is_classifier = config.class().is_ok_and(|class| class.ends_with("ForSequenceClassification"));
     let made_up = || is_classifier.then(|| vec!["LABEL_0".to_owned(), "LABEL_1".to_owned()]);
-    let Some(labels) = config.value("id2label").and_then(|labels| labels.as_object()) else { return made_up() };
+    let Some(labels) = config.value("id2label").and_then(|labels| labels.as_object()) else {
+        return made_up();
+    };
     let labels = labels.iter().map(|(id, label)| Some((id.parse().ok()?, label.as_str()?.to_owned())));
     let mut labels = labels.collect::<Option<Vec<(u32, String)>>>()?;
     labels.sort();

@@ -61,7 +61,7 @@ enum Spaces {
 impl PreTokenizer {
     /// The pre-tokenizer named in `tokenizer.ggml.pre`; `None` if it is not in the table.
     pub(crate) fn from_name(name: &str) -> Option<Result<PreTokenizer, Box<BuildError>>> {
-        let row = TABLE.iter().find(|row| row.names.contains(&name))?;
+        let row = pre_tokenizer(name)?;
         let splitters: Result<_, _> = row.patterns.iter().map(|pattern| Splitter::new(pattern)).collect();
         Some(splitters.map(|splitters| PreTokenizer { row, splitters }))
     }
@@ -70,6 +70,16 @@ impl PreTokenizer {
     pub(crate) fn words(&self, text: &str, each: &mut impl FnMut(&str)) {
         split(&self.splitters, text, each);
     }
+}
+
+/// The pre-tokenizer with this name.
+pub fn pre_tokenizer(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.names.contains(&name))
+}
+
+/// All pre-tokenizers.
+pub fn pre_tokenizer_rows() -> &'static [Row] {
+    TABLE
 }
 
 /// The names of all pre-tokenizers, which `tokenizer.ggml.pre` may hold, in alphabetical order.

@@ -3,26 +3,28 @@
 //! Source: llama.cpp's `llama-vocab.cpp`. Look-ahead, groups of digits and `\p{AFMoE_digits}` are for
 //! [`pretokenize`](crate::pretokenize), all else is for the regex crate.
 
-pub(crate) struct Row {
+/// What a pre-tokenizer does.
+#[derive(Debug)]
+pub struct Row {
     /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
-    pub(crate) names: &'static [&'static str],
+    pub names: &'static [&'static str],
     /// Applied in order: each splits the results of the previous one.
-    pub(crate) patterns: &'static [&'static str],
+    pub patterns: &'static [&'static str],
     /// A word that is a token is not split (`ignore_merges`).
-    pub(crate) whole_words: bool,
+    pub whole_words: bool,
     /// The same for words of newlines.
-    pub(crate) whole_newlines: bool,
-    /// Tokens are written in [`SPACE`](crate::vocab::SPACE)s and characters instead of GPT-2's byte alphabet.
-    pub(crate) characters: bool,
+    pub whole_newlines: bool,
+    /// Tokens are written in `▁` and characters instead of GPT-2's byte alphabet.
+    pub characters: bool,
     /// A prompt starts with BOS.
-    pub(crate) bos: Bos,
+    pub bos: Bos,
     /// A SEP token follows each text of a pair, if the file does not say.
-    pub(crate) adds_sep: bool,
+    pub adds_sep: bool,
 }
 
 /// Whether a prompt starts with BOS.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bos {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bos {
     /// If the file says so.
     Stated,
     /// Unless the file says otherwise.

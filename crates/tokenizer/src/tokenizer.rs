@@ -168,6 +168,11 @@ impl Tokenizer {
         self.vocab.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
+    /// Whether token `id` drops white space before and after it.
+    pub fn strips(&self, id: u32) -> (bool, bool) {
+        (self.strips.before.contains(&id), self.strips.after.contains(&id))
+    }
+
     /// Ids and texts of the special tokens, in order; the last of those with the same text.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
         let special = self.vocab.iter().filter(|(_, text, kind)| kind.is_special() && !text.is_empty());

@@ -68,15 +68,18 @@ class Converter:
         sys.path.insert(0, str(source))
         sys.path.insert(1, str(source / "gguf-py"))
         import convert_hf_to_gguf
-        from conversion import base, gemma, hunyuan
+        from conversion import base, hunyuan
 
         self.main = convert_hf_to_gguf.main
         # The pre-tokenizer of a random vocabulary has no known hash.
         base.TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
         base.ModelBase.load_hparams = staticmethod(load_hparams(base.ModelBase.load_hparams))
-        # These ask for tokenizers that only their authors have.
-        for family in (hunyuan.HunYuanMoEModel, gemma.Gemma4Model):
-            family.set_vocab = lambda model: model._set_vocab_gpt2()
+        # It asks for a tokenizer that only its authors have.
+        def hunyuan_vocabulary(model):
+            model._set_vocab_gpt2()
+            model.gguf_writer.add_bos_token_id(127959)
+
+        hunyuan.HunYuanMoEModel.set_vocab = hunyuan_vocabulary
 
     def convert(self, folder: Path, out: Path, file_type: str) -> None:
         arguments, sys.argv = sys.argv, ["", str(folder), "--outfile", str(out), "--outtype", file_type]
@@ -159,6 +162,13 @@ def outputs_of_rustorch(program: str, model: Path, class_name: str, tokens: list
     return np.load(out)
 
 
+def command(convert: list[str], checkpoint: Path, out: Path, file_type: str) -> list[str]:
+    """Of the program, or of the example `convert`."""
+    if convert[-1] == "convert":
+        return [*convert, str(checkpoint), str(out), "--type", file_type, "--pre-tokenizer", "gpt-2"]
+    return [*convert, str(checkpoint), str(out), file_type, "gpt-2"]
+
+
 def check(folder: Path, case: str, converter: Converter, rustorch: list[str], program: str | None, ignored: set[str]) -> bool:
     checkpoint = folder / case
     if not list(checkpoint.glob("tokenizer.*")):
@@ -167,7 +177,7 @@ def check(folder: Path, case: str, converter: Converter, rustorch: list[str], pr
     notes = []
     for file_type in TYPES:
         ours, theirs = folder / f"{case}.{file_type}.gguf", folder / f"{case}.{file_type}.llama-cpp.gguf"
-        result = subprocess.run([*rustorch, str(checkpoint), str(ours), file_type], capture_output=True, text=True)
+        result = subprocess.run(command(rustorch, checkpoint, ours, file_type), capture_output=True, text=True)
         if result.returncode:
             notes.append(f"{file_type}: {result.stderr.strip()[-600:]}")
             break

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import sentencepiece
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 TEXT = Path(__file__).read_text() + (Path(__file__).parent / "check.py").read_text()
 
@@ -19,11 +19,13 @@ SENTENCE_PIECE = {"gemma2", "gemma3", "phi3", "phi3-long", "ernie4_5"}
 def write_tokenizer(folder: Path, case: str, size: int) -> None:
     if case in SENTENCE_PIECE:
         return write_sentence_piece(folder, size)
+    if case.startswith("gemma4"):
+        return write_characters(folder, size)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size if "gemma" in case else size - 4, special_tokens=["<|bos|>", "<|eos|>", "<|pad|>", *OF_GLM], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=size - 4, special_tokens=["<|bos|>", "<|eos|>", "<|pad|>", *OF_GLM], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     tokenizer.train_from_iterator([TEXT], trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -40,3 +42,19 @@ def write_sentence_piece(folder: Path, size: int) -> None:
     )  # fmt: skip
     (folder / "tokenizer.model").write_bytes(model.getvalue())
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer", "add_bos_token": True}))
+
+
+def write_characters(folder: Path, size: int) -> None:
+    """BPE of characters, with tokens for bytes."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<|channel>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokenizer.train_from_iterator(
+        [re.sub("[^a-z_ .(),=]", "", TEXT)], trainers.BpeTrainer(vocab_size=size, special_tokens=tokens, show_progress=False)
+    )
+    described = json.loads(tokenizer.to_str())
+    described["added_tokens"] = [token for token in described["added_tokens"] if not token["content"].startswith("<0x")]
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    special = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | special))

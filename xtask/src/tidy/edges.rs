@@ -15,7 +15,7 @@ const MAY_USE: [(&str, &str); 22] = [
     ("gguf", "quant"),
     ("tokenizer", "gguf"),
     ("chat", "gguf"),
-    ("convert", "gguf tokenizer quant"),
+    ("convert", "outfile gguf tokenizer quant"),
     ("graph", "quant"),
     ("models", "gguf graph"),
     ("quantize", "gguf models quant"),

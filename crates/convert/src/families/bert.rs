@@ -10,10 +10,12 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::pooling::{labels, pooling, write_labels};
 use crate::rules::{Rule, change, rename, skip};
+use crate::tokenizer::Kind;
 
 pub(super) const BERT: Family = Family {
     architecture: "bert",
     classes: &["BertModel", "BertForMaskedLM"],
+    tokenizer: Kind::WordPiece,
     parameters,
     shared: RULES,
     alias: classifier,
@@ -38,21 +40,24 @@ pub(super) const DISTILBERT: Family = Family {
 };
 
 pub(super) const ROBERTA: Family = Family {
-    classes: &[
-        "RobertaModel",
-        "RobertaForSequenceClassification",
-        "XLMRobertaModel",
-        "XLMRobertaForSequenceClassification",
-    ],
+    classes: &["RobertaModel", "RobertaForSequenceClassification"],
+    tokenizer: Kind::Roberta,
     parameters: roberta,
     rules: &[change("embeddings.position_embeddings", &["position_embd"], positions)],
     ..BERT
+};
+
+pub(super) const XLM_ROBERTA: Family = Family {
+    classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
+    tokenizer: Kind::Unigram,
+    ..ROBERTA
 };
 
 pub(super) const NOMIC_BERT: Family = Family {
     architecture: "nomic-bert",
     classes: &["NomicBertModel"],
     fits: |config| config.value("moe_every_n_layers").is_none_or(|every| every.as_u64() == Some(0)),
+    tokenizer: Kind::NomicBert,
     parameters: nomic,
     ..BERT
 };
@@ -65,8 +70,12 @@ pub(super) const NOMIC_BERT_MOE: Family = Family {
     ..NOMIC_BERT
 };
 
-pub(super) const JINA_BERT_V2: Family =
-    Family { architecture: "jina-bert-v2", classes: &["JinaBertModel", "JinaBertForMaskedLM"], ..BERT };
+pub(super) const JINA_BERT_V2: Family = Family {
+    architecture: "jina-bert-v2",
+    classes: &["JinaBertModel", "JinaBertForMaskedLM"],
+    tokenizer: Kind::JinaBertV2,
+    ..BERT
+};
 
 const RULES: &[Rule] = &[
     rename("embeddings.word_embeddings", &["token_embd"]),

@@ -6,10 +6,12 @@ use crate::checkpoint::View;
 use crate::config::Config;
 use crate::parameters::common;
 use crate::rules::{change, halves};
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "ernie4_5",
     classes: &["Ernie4_5_ForCausalLM", "Ernie4_5ForCausalLM"],
+    tokenizer: Kind::Ernie,
     parameters: common,
     rules: &[
         change("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),

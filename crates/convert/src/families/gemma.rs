@@ -8,10 +8,12 @@ use crate::parameters::{common, sizes};
 use crate::pooling::pooling;
 use crate::rope::Rope;
 use crate::rules::{Rule, change, plus_one, skip};
+use crate::tokenizer::Kind;
 
 pub(super) const GEMMA2: Family = Family {
     architecture: "gemma2",
     classes: &["Gemma2ForCausalLM"],
+    tokenizer: Kind::Gemma2,
     parameters: gemma2,
     rules: RULES,
     ..BASE
@@ -20,6 +22,7 @@ pub(super) const GEMMA2: Family = Family {
 pub(super) const GEMMA3: Family = Family {
     architecture: "gemma3",
     classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    tokenizer: Kind::Gemma3,
     parameters: gemma3,
     ..GEMMA2
 };
@@ -27,6 +30,7 @@ pub(super) const GEMMA3: Family = Family {
 pub(super) const EMBEDDING: Family = Family {
     architecture: "gemma-embedding",
     classes: &["Gemma3TextModel"],
+    tokenizer: Kind::Gemma3,
     parameters: |config, keys| {
         gemma3(config, keys)?;
         pooling(config, keys)

@@ -6,10 +6,12 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::rope::Rope;
 use crate::rules::{Rule, rename, skip};
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "gemma4",
     classes: &["Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"],
+    tokenizer: Kind::Gemma4,
     parameters,
     rules: RULES,
     extra: rope_factors,

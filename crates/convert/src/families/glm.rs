@@ -7,10 +7,12 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rope::Rope;
 use crate::rules::{Rule, rename};
+use crate::tokenizer::Kind;
 
 pub(super) const GLM4: Family = Family {
     architecture: "glm4",
     classes: &["Glm4ForCausalLM"],
+    tokenizer: Kind::Glm4,
     parameters: glm4,
     rules: &[
         rename("layers.{}.post_self_attn_layernorm", &["blk.{}.post_attention_norm"]),
@@ -22,6 +24,7 @@ pub(super) const GLM4: Family = Family {
 pub(super) const GLM4MOE: Family = Family {
     architecture: "glm4moe",
     classes: &["Glm4MoeForCausalLM"],
+    tokenizer: Kind::Glm4Moe,
     parameters: glm4moe,
     rules: GLM4MOE_RULES,
     ..BASE

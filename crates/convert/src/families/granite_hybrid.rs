@@ -5,6 +5,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::rules::{Rule, change, halves, rename};
+use crate::tokenizer::Kind;
 
 const CLASSES: &[&str] = &["GraniteMoeHybridForCausalLM"];
 
@@ -20,6 +21,7 @@ pub(super) const EXPERTS: Family = Family {
     architecture: "granitehybrid",
     classes: CLASSES,
     fits: is_recurrent,
+    tokenizer: Kind::Mamba2(8),
     parameters,
     rules: granite::RULES,
     shared: mamba::MIXER,
@@ -34,7 +36,8 @@ pub(super) const ATTENTION: Family = Family {
     ..ATTENTION_EXPERTS
 };
 
-pub(super) const ATTENTION_EXPERTS: Family = Family { architecture: "granitemoe", fits: |_| true, ..EXPERTS };
+pub(super) const ATTENTION_EXPERTS: Family =
+    Family { architecture: "granitemoe", fits: |_| true, tokenizer: Kind::Mamba2(1), ..EXPERTS };
 
 /// Without experts, the shared one is the feed-forward network.
 const RULES: &[Rule] = &[

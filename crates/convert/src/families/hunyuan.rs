@@ -7,10 +7,12 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rope::Rope;
 use crate::rules::rename;
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "hunyuan-moe",
     classes: &["HunYuanMoEV1ForCausalLM"],
+    tokenizer: Kind::HunyuanMoe,
     parameters,
     rules: &[
         rename("layers.{}.self_attn.query_layernorm", &["blk.{}.attn_q_norm"]),

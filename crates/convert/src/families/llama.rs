@@ -7,6 +7,7 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rope::Rope;
 use crate::rules::{Rule, change, interleave, rename};
+use crate::tokenizer::Kind;
 
 pub(super) const LLAMA: Family = Family {
     architecture: "llama",
@@ -17,6 +18,7 @@ pub(super) const LLAMA: Family = Family {
         "MixtralForCausalLM",
         "LlamaModel",
     ],
+    tokenizer: Kind::Llama,
     parameters,
     rules: RULES,
     extra: rope_factors,

@@ -5,10 +5,12 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::rules::{Rule, change, halves, rename};
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "llama4",
     classes: &["Llama4ForConditionalGeneration", "Llama4ForCausalLM"],
+    tokenizer: Kind::Bpe,
     parameters,
     rules: RULES,
     ..llama::LLAMA

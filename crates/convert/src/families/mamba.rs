@@ -6,9 +6,16 @@ use crate::checkpoint::View;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::rules::{Rule, change, rename};
+use crate::tokenizer::Kind;
 
-pub(super) const FAMILY: Family =
-    Family { architecture: "mamba2", classes: &["Mamba2ForCausalLM"], parameters, shared: MIXER, ..BASE };
+pub(super) const FAMILY: Family = Family {
+    architecture: "mamba2",
+    classes: &["Mamba2ForCausalLM"],
+    tokenizer: Kind::Mamba2(16),
+    parameters,
+    shared: MIXER,
+    ..BASE
+};
 
 /// The tokens that a recurrent model is said to see: any number would do.
 pub(super) const ENDLESS: usize = 1 << 20;

@@ -34,6 +34,7 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::plan::Output;
 use crate::rules::Rule;
+use crate::tokenizer::Kind;
 use crate::{Error, FileType};
 
 static FAMILIES: &[Family] = &[
@@ -81,6 +82,7 @@ static FAMILIES: &[Family] = &[
     bert::CLASSIFIER,
     bert::DISTILBERT,
     bert::ROBERTA,
+    bert::XLM_ROBERTA,
     bert::NOMIC_BERT,
     bert::NOMIC_BERT_MOE,
     bert::JINA_BERT_V2,
@@ -98,6 +100,8 @@ pub(crate) struct Family {
     pub(crate) classes: &'static [&'static str],
     /// Whether a checkpoint of these classes is of this architecture: classes may have several.
     pub(crate) fits: fn(&Config) -> bool,
+    /// Which files of the tokenizer are read, and how.
+    pub(crate) tokenizer: Kind,
     /// Writes the architecture's keys.
     pub(crate) parameters: fn(&Config, &mut Keys<'_>) -> Result<(), Error>,
     /// Names that differ from the common ones, or tensors that change.
@@ -118,6 +122,7 @@ const BASE: Family = Family {
     architecture: "",
     classes: &[],
     fits: |_| true,
+    tokenizer: Kind::Bpe,
     parameters: common,
     rules: &[],
     shared: &[],

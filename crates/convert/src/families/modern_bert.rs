@@ -5,10 +5,12 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::rules::{Rule, rename, skip};
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "modern-bert",
     classes: &["ModernBertModel", "ModernBertForSequenceClassification"],
+    tokenizer: Kind::ModernBert,
     parameters,
     shared: RULES,
     alias: bert::classifier,

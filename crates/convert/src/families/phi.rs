@@ -6,10 +6,12 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::sizes;
 use crate::rope::Rope;
+use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "phi3",
     classes: &["Phi3ForCausalLM"],
+    tokenizer: Kind::Phi3,
     parameters,
     rules: &[],
     extra: rope_factors,

@@ -10,10 +10,12 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::pooling::{RANK, pooling, write_labels};
 use crate::rules::change;
+use crate::tokenizer::Kind;
 
 pub(super) const QWEN2: Family = Family {
     architecture: "qwen2",
     classes: &["Qwen2ForCausalLM", "Qwen2Model"],
+    tokenizer: Kind::SentencePieceOrBpe,
     parameters: dense,
     rules: &[],
     ..BASE
@@ -41,8 +43,13 @@ pub(super) const QWEN3_RERANKER: Family = Family {
     ..QWEN3
 };
 
-pub(super) const QWEN2MOE: Family =
-    Family { architecture: "qwen2moe", classes: &["Qwen2MoeForCausalLM"], parameters: experts, ..QWEN2 };
+pub(super) const QWEN2MOE: Family = Family {
+    architecture: "qwen2moe",
+    classes: &["Qwen2MoeForCausalLM"],
+    tokenizer: Kind::Bpe,
+    parameters: experts,
+    ..QWEN2
+};
 
 pub(super) const QWEN3MOE: Family =
     Family { architecture: "qwen3moe", classes: &["Qwen3MoeForCausalLM"], ..QWEN2MOE };

@@ -1,0 +1,93 @@
+//! The tokenizer of a GGUF file in Hugging Face's format.
+
+mod bpe;
+mod config;
+mod error;
+mod parts;
+mod sentencepiece;
+mod spm;
+mod unigram;
+mod vocabulary;
+mod wordpiece;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gguf::Gguf;
+use outfile::Target;
+use serde_json::Value;
+use tokenizer::Tokenizer;
+
+pub use error::Error;
+use vocabulary::Vocabulary;
+
+/// What was written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Exported {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// What the Python packages do in another way than this program, in sentences.
+    pub differences: Vec<String>,
+}
+
+/// Writes the tokenizer of `gguf` to the folder `dir`, which is created: `tokenizer.json`, `tokenizer_config.json`,
+/// `config.json`, and for SentencePiece `tokenizer.model`.
+///
+/// # Errors
+/// If the format cannot express the tokenizer exactly, or a file is in the way.
+pub fn export_tokenizer(gguf: &Gguf, dir: &Path) -> Result<Exported, Error> {
+    let metadata = gguf.metadata();
+    let tokenizer = Tokenizer::from_metadata(metadata)?;
+    let vocabulary = Vocabulary { metadata, tokenizer: &tokenizer };
+    let pretty = |value: Value| format!("{value:#}\n").into_bytes();
+    let mut files = vec![
+        ("tokenizer.json", parts::tokenizer_json(&vocabulary)?),
+        ("tokenizer_config.json", pretty(config::tokenizer_config(&vocabulary)?)),
+        ("config.json", pretty(config::config(&vocabulary)?)),
+    ];
+    files.extend(sentencepiece::model(&vocabulary)?.map(|model| ("tokenizer.model", model)));
+    std::fs::create_dir_all(dir).map_err(|source| Error::Write { path: dir.to_owned(), source })?;
+    let mut targets = Vec::new();
+    for (name, bytes) in files {
+        let path = dir.join(name);
+        targets.push((Target::new(&path, "file of a tokenizer", |path| is_one(path, name))?, path, bytes));
+    }
+    let mut written = Vec::new();
+    for (target, path, bytes) in targets {
+        let mut file = target.create()?;
+        file.write_all(&bytes).map_err(|source| Error::Write { path: path.clone(), source })?;
+        file.finish()?;
+        written.push(path);
+    }
+    Ok(Exported { files: written, differences: differences(&vocabulary)? })
+}
+
+/// Whether an existing file is one of those that are written.
+fn is_one(path: &Path, name: &str) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    if name.ends_with(".json") {
+        return serde_json::from_slice::<Value>(&bytes).is_ok_and(|value| value.is_object());
+    }
+    // The first piece of a model.
+    bytes.starts_with(b"\n")
+}
+
+/// What the packages do in another way.
+fn differences(vocabulary: &Vocabulary) -> Result<Vec<String>, Error> {
+    let mut differences = Vec::new();
+    if vocabulary.metadata.contains("tokenizer.ggml.precompiled_charsmap") {
+        differences.push(
+            "The package `tokenizers` normalises each character together with its marks, SentencePiece and this program the \
+             longest text that has a rule."
+                .to_owned(),
+        );
+    }
+    if vocabulary.tokens().any(|token| vocabulary.tokenizer.strips(token.id) != (false, false)) {
+        differences.push(
+            "Beside some special tokens, the package `tokenizers` drops all white space of Unicode, this program that of ASCII."
+                .to_owned(),
+        );
+    }
+    Ok(differences)
+}
