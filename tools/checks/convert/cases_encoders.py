@@ -43,7 +43,7 @@ def unigram(folder: Path) -> None:
     text = iter(re.sub("[^a-z_ .(),=]", "", TEXT).split("."))
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=model, vocab_size=SIZE - 20, model_type="unigram", hard_vocab_limit=False, minloglevel=2)
     (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
+    (folder / "tokenizer.json").unlink()
 
 
 def pooled(mode: str):
@@ -136,8 +136,12 @@ def jina_code(folder: Path) -> None:
 
     tensors(folder, change)
     config(folder, architectures=["JinaBertForMaskedLM"])
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "RobertaTokenizer"}))
+    names = {"<|bos|>": "<s>", "<|eos|>": "</s>", "<|pad|>": "<pad>", "<|endoftext|>": "<unk>", "<|user|>": "<mask>"}
+    for path in [folder / "tokenizer.json", folder / "tokenizer_config.json"]:
+        text = path.read_text().replace("PreTrainedTokenizerFast", "RobertaTokenizer")
+        for old, new in names.items():
+            text = text.replace(old, new)
+        path.write_text(text)
 
 
 def with_answers(folder: Path) -> None:

@@ -108,7 +108,6 @@ HYBRID = {
     "granite-hybrid": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0), with_old_types),
     "granite-hybrid-moe": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=80, num_local_experts=4, num_experts_per_tok=2), with_old_types),
     "granite-hybrid-attention": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=2, layer_types=["attention", "attention"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0, position_embedding_type="rope"), with_old_types),
-    "bamba": ("BambaForCausalLM", SMALL | MAMBA | dict(num_hidden_layers=3, attn_layer_indices=[1], attn_rotary_emb=8)),
     "falcon-h1": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=True, mamba_norm_before_gate=False)),
     "falcon-h1-no-norm": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=False)),
     "nemotron-h": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "mlp", "attention"], head_dim=24), with_letters),
