@@ -1,6 +1,6 @@
 """Small checkpoints with random weights, one for each class of models that can be converted."""
 
-from cases_encoders import ENCODERS, NO_FORWARD  # noqa: F401
+from cases_encoders import ENCODERS, MEANT, NO_FORWARD, OURS  # noqa: F401
 from cases_hybrid import HYBRID
 
 SMALL = dict(

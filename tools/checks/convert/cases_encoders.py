@@ -12,15 +12,18 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from cases_hybrid import config, random, tensors
 
 SIZE = 320
-BERT = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, vocab_size=SIZE, max_position_embeddings=128, pad_token_id=0)
+# Engines take this one for GELU. Files do not name it.
+ACT = "gelu_pytorch_tanh"
+BERT = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, vocab_size=SIZE, max_position_embeddings=128, pad_token_id=0, hidden_act=ACT)
 ROBERTA = BERT | dict(pad_token_id=1, bos_token_id=0, eos_token_id=2, type_vocab_size=1)
 LABELS = dict(id2label={0: "bad", 1: "fair", 2: "good"})
 ONE_LABEL = dict(id2label={0: "LABEL_0"})
-MODERN = BERT | dict(num_hidden_layers=4, local_attention=16, global_attn_every_n_layers=3, norm_eps=1e-5, layer_norm_eps=1e-5, cls_token_id=0, sep_token_id=1, bos_token_id=0, eos_token_id=1, pad_token_id=2)
+MODERN = BERT | dict(hidden_activation="silu", classifier_activation=ACT, num_hidden_layers=4, local_attention=16, global_attn_every_n_layers=3, norm_eps=1e-5, layer_norm_eps=1e-5, cls_token_id=0, sep_token_id=1, bos_token_id=0, eos_token_id=1, pad_token_id=2)
 GEMMA = dict(
     hidden_size=64, intermediate_size=96, num_hidden_layers=7, num_attention_heads=4, num_key_value_heads=1, head_dim=32, vocab_size=SIZE, max_position_embeddings=512,
     sliding_window=32, query_pre_attn_scalar=32, use_bidirectional_attention=True, bos_token_id=2, eos_token_id=1, pad_token_id=0,
 )  # fmt: skip
+QWEN = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=SIZE, max_position_embeddings=512)
 TEXT = (Path(__file__).parent / "check.py").read_text()
 
 
@@ -40,7 +43,7 @@ def unigram(folder: Path) -> None:
     text = iter(re.sub("[^a-z_ .(),=]", "", TEXT).split("."))
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=model, vocab_size=SIZE - 20, model_type="unigram", hard_vocab_limit=False, minloglevel=2)
     (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
+    (folder / "tokenizer.json").unlink()
 
 
 def pooled(mode: str):
@@ -133,8 +136,22 @@ def jina_code(folder: Path) -> None:
 
     tensors(folder, change)
     config(folder, architectures=["JinaBertForMaskedLM"])
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "RobertaTokenizer"}))
+    names = {"<|bos|>": "<s>", "<|eos|>": "</s>", "<|pad|>": "<pad>", "<|endoftext|>": "<unk>", "<|user|>": "<mask>"}
+    for path in [folder / "tokenizer.json", folder / "tokenizer_config.json"]:
+        text = path.read_text().replace("PreTrainedTokenizerFast", "RobertaTokenizer")
+        for old, new in names.items():
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
+def with_answers(folder: Path) -> None:
+    """The words that Qwen's rerankers answer with."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    for word in ["yes", "no"]:
+        vocabulary.setdefault(word, len(vocabulary))
+    path.write_text(json.dumps(tokenizer))
 
 
 ENCODERS = {
@@ -143,21 +160,27 @@ ENCODERS = {
     "bert-mlm": ("BertForMaskedLM", BERT, word_piece, pooled("mean_tokens")),
     "bert-classifier": ("BertForSequenceClassification", BERT | LABELS, word_piece),
     "bert-reranker": ("BertForSequenceClassification", BERT | ONE_LABEL, word_piece),
-    "distilbert": ("DistilBertModel", dict(dim=64, hidden_dim=96, n_layers=3, n_heads=4, vocab_size=SIZE, max_position_embeddings=128), word_piece),
+    "distilbert": ("DistilBertModel", dict(dim=64, hidden_dim=96, n_layers=3, n_heads=4, vocab_size=SIZE, max_position_embeddings=128, activation=ACT), word_piece),
     "roberta": ("RobertaModel", ROBERTA),
     "roberta-classifier": ("RobertaForSequenceClassification", ROBERTA | LABELS),
     "xlm-roberta": ("XLMRobertaModel", ROBERTA, unigram, pooled("cls_token")),
     "xlm-roberta-reranker": ("XLMRobertaForSequenceClassification", ROBERTA | ONE_LABEL, unigram),
-    "nomic-bert": ("NomicBertModel", BERT, word_piece, nomic, pooled("mean_tokens")),
-    "nomic-bert-moe": ("NomicBertModel", BERT, word_piece, nomic_moe, pooled("mean_tokens")),
+    "nomic-bert": ("NomicBertModel", BERT | dict(hidden_act="silu"), word_piece, nomic, pooled("mean_tokens")),
+    "nomic-bert-moe": ("NomicBertModel", BERT | dict(hidden_act="silu"), word_piece, nomic_moe, pooled("mean_tokens")),
     "jina-bert-v2": ("BertModel", BERT, word_piece, jina, pooled("mean_tokens")),
     "jina-bert-v2-code": ("BertModel", BERT, jina_code),
     "modern-bert": ("ModernBertModel", MODERN, pooled("cls_token")),
     "modern-bert-mlm": ("ModernBertForMaskedLM", MODERN),
     "modern-bert-classifier": ("ModernBertForSequenceClassification", MODERN | LABELS | dict(classifier_pooling="mean")),
     "embedding-gemma": ("Gemma3TextModel", GEMMA, pooled("mean_tokens")),
-    "qwen3-embedding": ("Qwen3Model", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=SIZE, max_position_embeddings=512), pooled("lasttoken")),
+    "qwen3-embedding": ("Qwen3Model", QWEN, pooled("lasttoken")),
+    "qwen3-reranker": ("Qwen3ForCausalLM", QWEN, with_answers),
+    "qwen3-reranker-tied": ("Qwen3ForCausalLM", QWEN | dict(tie_word_embeddings=True), with_answers),
 }
 
-# Models that only their authors' code runs.
-NO_FORWARD = {"nomic-bert-moe", "jina-bert-v2", "jina-bert-v2-code"}
+# Models that only their authors' code runs, or whose output is a part of it.
+NO_FORWARD = {"qwen3-reranker", "qwen3-reranker-tied", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v2-code"}
+
+# Keys and tensors that differ from llama.cpp's on purpose, and checkpoints that it does not convert: see README.md.
+MEANT = {case: {"cls.weight", "cls.bias", "general.size_label"} for case in ["bert-classifier", "bert-reranker"]} | {"nemotron-h-mtp": {"blk.3.ffn_gate_inp.weight"}}
+OURS = {"modern-bert-mlm"}

@@ -89,16 +89,30 @@ def with_old_types(folder: Path) -> None:
     config(folder, layer_types=[names[kind] for kind in types])
 
 
+def with_nemotron_mtp(folder: Path) -> None:
+    """Adds a block of multi-token prediction: attention, then experts, as NVIDIA's checkpoints have it."""
+    def change(found: dict) -> dict:
+        kinds = {"mtp.layers.0.": "mixer.q_proj", "mtp.layers.1.": "mixer.gate.weight"}
+        for new, part in kinds.items():
+            layer = next(name for name in found if part in name).split("mixer")[0]
+            found |= {new + name.removeprefix(layer): tensor * 0.5 for name, tensor in found.items() if name.startswith(layer)}
+        norms = {f"mtp.layers.{name}.weight": random(64) for name in ["0.enorm", "0.hnorm", "1.final_layernorm"]}
+        return found | norms | {"mtp.layers.0.eh_proj.weight": random(64, 128)}
+
+    tensors(folder, change)
+    config(folder, num_nextn_predict_layers=1)
+
+
 HYBRID = {
     "mamba2": ("Mamba2ForCausalLM", dict(bos_token_id=0, eos_token_id=1, pad_token_id=2, hidden_size=64, num_hidden_layers=2, vocab_size=320, num_heads=8, head_dim=16, expand=2, n_groups=2, state_size=16, conv_kernel=4, tie_word_embeddings=False)),
     "granite-hybrid": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0), with_old_types),
     "granite-hybrid-moe": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=80, num_local_experts=4, num_experts_per_tok=2), with_old_types),
     "granite-hybrid-attention": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=2, layer_types=["attention", "attention"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0, position_embedding_type="rope"), with_old_types),
-    "bamba": ("BambaForCausalLM", SMALL | MAMBA | dict(num_hidden_layers=3, attn_layer_indices=[1], attn_rotary_emb=8)),
     "falcon-h1": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=True, mamba_norm_before_gate=False)),
     "falcon-h1-no-norm": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=False)),
     "nemotron-h": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "mlp", "attention"], head_dim=24), with_letters),
     "nemotron-h-moe": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "moe", "attention", "moe"])),
+    "nemotron-h-mtp": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "attention", "moe"]), with_nemotron_mtp),
     "nemotron-h-latent": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "moe", "attention"], moe_latent_size=32)),
     "lfm2": ("Lfm2ForCausalLM", SMALL | LFM2 | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"])),
     "lfm2-moe": ("Lfm2MoeForCausalLM", SMALL | MOE | dict(conv_L_cache=3, num_dense_layers=1, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"])),

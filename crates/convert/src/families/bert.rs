@@ -163,16 +163,20 @@ pub(super) fn classifier(name: &str, config: &Config) -> Result<Option<String>, 
     Ok(ending.filter(|_| labels(config).is_some()).map(|ending| format!("classifier.out_proj.{ending}")))
 }
 
+fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    let types = Value::U32(config.u32(&["type_vocab_size"])?.unwrap_or(1));
+    keys.metadata().insert("tokenizer.ggml.token_type_count", types);
+    encoder(config, keys)
+}
+
 /// The keys of all encoders.
-pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+pub(super) fn encoder(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     common(config, keys)?;
     keys.set("attention.causal", false);
     pooling(config, keys)?;
     if let Some(labels) = labels(config) {
         write_labels(labels, keys);
     }
-    let types = Value::U32(config.u32(&["type_vocab_size"])?.unwrap_or(1));
-    keys.metadata().insert("tokenizer.ggml.token_type_count", types);
     Ok(())
 }
 

@@ -30,6 +30,7 @@ pub(super) const GEMMA3: Family = Family {
 pub(super) const EMBEDDING: Family = Family {
     architecture: "gemma-embedding",
     classes: &["Gemma3TextModel"],
+    tokenizer: Kind::Gemma3,
     parameters: |config, keys| {
         gemma3(config, keys)?;
         pooling(config, keys)

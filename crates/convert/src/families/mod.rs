@@ -98,10 +98,10 @@ pub(crate) struct Family {
     pub(crate) architecture: &'static str,
     /// `architectures` of `config.json`.
     pub(crate) classes: &'static [&'static str],
-    /// Which files of the tokenizer are read, and how.
-    pub(crate) tokenizer: Kind,
     /// Whether a checkpoint of these classes is of this architecture: classes may have several.
     pub(crate) fits: fn(&Config) -> bool,
+    /// Which files of the tokenizer are read, and how.
+    pub(crate) tokenizer: Kind,
     /// Writes the architecture's keys.
     pub(crate) parameters: fn(&Config, &mut Keys<'_>) -> Result<(), Error>,
     /// Names that differ from the common ones, or tensors that change.

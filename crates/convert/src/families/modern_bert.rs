@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     // Engines read this one; older files have both.
     keys.optional("attention.layer_norm_epsilon", config.f32(&["norm_eps"])?);
-    bert::parameters(config, keys)?;
+    bert::encoder(config, keys)?;
     keys.set("attention.sliding_window", config.need_u32(&["local_attention"])?);
     keys.optional("attention.sliding_window_pattern", config.u32(&["global_attn_every_n_layers"])?);
     keys.set("rope.scaling.type", "none");

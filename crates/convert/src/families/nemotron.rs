@@ -6,12 +6,13 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::{Rule, change, interleave, rename};
+use crate::tokenizer::Kind;
 
 pub(super) const NEMOTRON_H: Family = Family {
     architecture: "nemotron_h",
     classes: &["NemotronHForCausalLM"],
-    fits: |config| !kinds(config).contains(&Kind::Experts),
-    tokenizer: crate::tokenizer::Kind::PaddedBpe(8),
+    fits: |config| !kinds(config).contains(&Layer::Experts),
+    tokenizer: Kind::PaddedBpe(8),
     parameters: dense,
     rules: RULES,
     shared: mamba::MIXER,
@@ -60,7 +61,7 @@ fn alias(name: &str, config: &Config) -> Result<Option<String>, Error> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum Layer {
     Mamba,
     Attention,
     Dense,
@@ -69,7 +70,7 @@ enum Kind {
 }
 
 /// What each layer is: names, or in older files one letter each.
-fn kinds(config: &Config) -> Vec<Kind> {
+fn kinds(config: &Config) -> Vec<Layer> {
     let letters = config.str(&["hybrid_override_pattern"]).ok().flatten();
     let of_letters =
         letters.map(|letters| letters.split("").filter(|letter| !letter.is_empty()).map(kind).collect());
@@ -77,26 +78,26 @@ fn kinds(config: &Config) -> Vec<Kind> {
     of_letters.or_else(|| Some(names?.iter().map(|name| kind(name)).collect())).unwrap_or_default()
 }
 
-fn kind(name: &str) -> Kind {
+fn kind(name: &str) -> Layer {
     match name {
-        "M" | "mamba" | "linear_attention" => Kind::Mamba,
-        "*" | "attention" | "full_attention" => Kind::Attention,
-        "-" | "mlp" => Kind::Dense,
-        "E" | "moe" => Kind::Experts,
-        _ => Kind::Unknown,
+        "M" | "mamba" | "linear_attention" => Layer::Mamba,
+        "*" | "attention" | "full_attention" => Layer::Attention,
+        "-" | "mlp" => Layer::Dense,
+        "E" | "moe" => Layer::Experts,
+        _ => Layer::Unknown,
     }
 }
 
 /// The keys of both; the last block predicts further tokens if `nextn` is 1.
-fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<Kind>, Error> {
+fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<Layer>, Error> {
     let mut kinds = kinds(config);
     let layers = config.layers()?;
-    if kinds.len() != layers || kinds.contains(&Kind::Unknown) {
+    if kinds.len() != layers || kinds.contains(&Layer::Unknown) {
         let why = "\"layers_block_type\" or \"hybrid_override_pattern\" must say what each layer is: \
                    mamba (M), attention (*), mlp (-) or moe (E)";
         return Err(config.error(why));
     }
-    kinds.resize(layers + nextn, Kind::Unknown);
+    kinds.resize(layers + nextn, Layer::Unknown);
     common(config, keys)?;
     keys.set("vocab_size", config.need_u32(&["vocab_size"])?);
     keys.count("block_count", layers + nextn);
@@ -110,7 +111,7 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
     keys.counts(
         "attention.head_count_kv",
         kinds.iter().map(|kind| match kind {
-            Kind::Attention | Kind::Unknown => kv_heads,
+            Layer::Attention | Layer::Unknown => kv_heads,
             _ => 0,
         }),
     );
@@ -122,7 +123,10 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
 fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let kinds = parameters(config, keys, 0)?;
     let width = config.need_count(&["intermediate_size"])?;
-    keys.counts("feed_forward_length", kinds.iter().map(|kind| if *kind == Kind::Dense { width } else { 0 }));
+    keys.counts(
+        "feed_forward_length",
+        kinds.iter().map(|kind| if *kind == Layer::Dense { width } else { 0 }),
+    );
     for name in ["expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count"] {
         keys.remove(name);
     }
@@ -132,13 +136,13 @@ fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let nextn = usize::from(config.tensors().any(|name| name.starts_with("mtp.")));
     let kinds = parameters(config, keys, nextn)?;
-    if kinds.contains(&Kind::Dense) {
+    if kinds.contains(&Layer::Dense) {
         return Err(config
             .error("some layers have experts and some a dense network; llama.cpp's format has one kind"));
     }
     let width = config.need_count(&["moe_intermediate_size"])?;
     let widths =
-        kinds.iter().map(|kind| if [Kind::Experts, Kind::Unknown].contains(kind) { width } else { 0 });
+        kinds.iter().map(|kind| if [Layer::Experts, Layer::Unknown].contains(kind) { width } else { 0 });
     keys.counts("feed_forward_length", widths);
     keys.count("expert_feed_forward_length", width);
     let shared = config.need_u32(&["moe_shared_expert_intermediate_size"])?;

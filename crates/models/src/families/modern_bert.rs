@@ -9,7 +9,8 @@ use crate::blocks::{
 };
 use crate::{Config, Error, Keys, Tensors};
 
-pub(super) const FAMILY: Family = Family { name: "modern-bert", harmless: &[], graph };
+pub(super) const FAMILY: Family =
+    Family { name: "modern-bert", harmless: &["attention.layer_norm_rms_epsilon"], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
