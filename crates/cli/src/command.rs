@@ -9,8 +9,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
-    argv, bench, chat, compare, completions, devices, embed, imatrix, inspect, llama_cpp, logits, mistakes,
-    perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace, verify,
+    argv, bench, chat, compare, completions, devices, embed, export_tokenizer, imatrix, inspect, llama_cpp,
+    logits, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace,
+    verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -88,6 +89,8 @@ pub(crate) enum Command {
     Imatrix(imatrix::Args),
     /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
+    /// Write a model's tokenizer in Hugging Face's format
+    ExportTokenizer(export_tokenizer::Args),
     /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
     /// Measure speed, absolute and relative to the machine's limits

@@ -11,6 +11,7 @@ mod compare;
 mod completions;
 mod devices;
 mod embed;
+mod export_tokenizer;
 mod files;
 mod folders;
 mod generate;
@@ -81,6 +82,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Perplexity(args) => perplexity::run(args),
         Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
+        Command::ExportTokenizer(args) => export_tokenizer::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Synth(args) => synth::run(args),
