@@ -50,9 +50,18 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     }
     let bytes =
         json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false });
+    let missing = missing_bytes(&ids);
+    if !missing.is_empty() && row.whole_words {
+        return Err(vocabulary.inexpressible(format!("there are no tokens for the bytes {missing:?}")));
+    }
+    // Bytes without a token are lost, and what is around them is not merged.
+    let drop = json!({
+        "type": "Split", "pattern": { "Regex": format!("[{missing}]") }, "behavior": "Removed", "invert": false,
+    });
+    let drop = Some(drop).filter(|_| !missing.is_empty());
     Ok(Parts {
         normalizer: Value::Null,
-        pre_tokenizer: sequence("pretokenizers", splits.chain([bytes.clone()])),
+        pre_tokenizer: sequence("pretokenizers", splits.chain([bytes.clone()]).chain(drop)),
         decoder: bytes,
         model,
     })
