@@ -65,14 +65,16 @@ fn post_processor(vocabulary: &Vocabulary) -> Result<Value, Error> {
     let adds_sep = vocabulary.metadata.bool("tokenizer.ggml.add_sep_token")?;
     let sep = adds_sep.filter(|adds| *adds).and_then(|_| vocabulary.role("sep").or(vocabulary.role("eos")));
     let is_word_piece = vocabulary.metadata.str("tokenizer.ggml.model")? == Some("bert");
-    let sep = if is_word_piece { eos } else { sep };
+    // As RoBERTa and BERT have it: each text is ended, and SEP stands between them.
+    let between = if is_word_piece { vec![eos] } else { sep.map_or(vec![], |sep| vec![eos, Some(sep)]) };
+    let between: Vec<_> = between.into_iter().flatten().collect();
     let special =
         |token: &super::vocabulary::Token| json!({ "SpecialToken": { "id": token.text, "type_id": 0 } });
     let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": u8::from(name == "B") } });
     let around = |inside: Vec<Value>| -> Vec<Value> {
         bos.iter().map(special).chain(inside).chain(eos.iter().map(special)).collect()
     };
-    let pair = [text("A")].into_iter().chain(sep.iter().map(special)).chain([text("B")]);
+    let pair = [text("A")].into_iter().chain(between.iter().map(special)).chain([text("B")]);
     let tokens = [bos, eos, sep].into_iter().flatten();
     let tokens: serde_json::Map<String, Value> = tokens
         .map(|token| {
