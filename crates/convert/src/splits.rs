@@ -16,7 +16,7 @@ pub(crate) fn normal_form(pattern: &str) -> String {
         rest = after;
     }
     written.push_str(rest);
-    written.replace("{1}", "")
+    written.replace(r"\p{N}{1}", r"\p{N}")
 }
 
 /// `pattern`, of literals and classes, for upper and lower case.
