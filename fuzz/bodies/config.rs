@@ -2,7 +2,7 @@
 
 /// Reads a configuration file: an error names the file, and a valid file suits the command line.
 pub(crate) fn read(data: &[u8]) {
-    if let Err(why) = cli::check_config("config.toml", data) {
+    if let Err(why) = rustorch_cli::check_config("config.toml", data) {
         assert!(why.starts_with("config.toml:"), "{why}");
     }
 }

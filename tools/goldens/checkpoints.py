@@ -2,8 +2,8 @@
 
     python checkpoints.py FOLDER --llama-cpp SOURCE      # FOLDER and SOURCE as for ../checks/convert/check.py, which makes FOLDER
 
-Each line is a case: the configuration, the names, types and shapes of the checkpoint's tensors, and the keys and tensors of the files.
-The bytes of a checkpoint's tensor follow from its name (`fill`), so that the test makes the same checkpoint.
+Each line is a case: the configuration, the names, types and shapes of the checkpoint's tensors, the folder of `goldens/others` with its
+other files, and the keys and tensors of the files. The bytes of a checkpoint's tensor follow from its name (`fill`), so that the test makes the same checkpoint.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 ROOT = Path(__file__).parents[2]
+GOLDENS = ROOT / "crates" / "convert" / "goldens"
 sys.path.insert(0, str(ROOT / "tools" / "checks" / "convert"))
 
 from cases import CASES  # noqa: E402
@@ -44,14 +45,25 @@ def fill(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def refill(checkpoint: Path, out: Path) -> dict:
     """A copy with other weights in one file; returns the types and shapes of its tensors."""
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    for path in checkpoint.iterdir():
-        if path.is_file() and ".safetensors" not in path.name:
-            shutil.copy(path, out)
+    shutil.copytree(checkpoint, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.safetensors*"))
     tensors = {name: tensor for shard in sorted(checkpoint.glob("*.safetensors")) for name, tensor in load_file(shard).items()}
     tensors = {name: fill(name, tensor).contiguous() for name, tensor in tensors.items()}
     save_file(tensors, out / "model.safetensors", {"format": "pt"})
     return {name: [NAMES[tensor.dtype], list(tensor.shape)] for name, tensor in tensors.items()}
+
+
+def others(checkpoint: Path) -> str:
+    """Saves the files beside configuration and weights, once for all cases with the same ones."""
+    names = sorted(path.relative_to(checkpoint) for path in checkpoint.rglob("*") if path.is_file())
+    names = [name for name in names if not name.name.startswith(("config.json", "model")) or name.parent != Path()]
+    names = [name for name in names if name.suffix not in (".safetensors", ".gguf", ".npy")]
+    contents = {name: (checkpoint / name).read_bytes() for name in names}
+    digest = hashlib.sha256(b"".join(str(name).encode() + content for name, content in contents.items())).hexdigest()[:8]
+    for name, content in contents.items():
+        path = GOLDENS / "others" / digest / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return digest
 
 
 def plain(value):
@@ -75,7 +87,7 @@ def golden(folder: Path, case: str, converter: Converter) -> dict:
     keys = {key: [types[-1].name if len(types) == 1 else f"[{types[-1].name}]", plain(value)]
             for key, (types, value) in keys.items() if key.startswith(f"{architecture}.")}  # fmt: skip
     config = json.loads((out / "config.json").read_text())
-    return {"case": case, "architecture": architecture, "config": config, "tensors": tensors, "keys": keys, "files": files}
+    return {"case": case, "architecture": architecture, "others": others(out), "config": config, "tensors": tensors, "keys": keys, "files": files}
 
 
 if __name__ == "__main__":
@@ -85,12 +97,12 @@ if __name__ == "__main__":
     options = parser.parse_args()
     converter = Converter(options.llama_cpp.resolve())
     lines = []
+    shutil.rmtree(GOLDENS / "others", ignore_errors=True)
     for case in CASES:
         try:
             lines.append(json.dumps(golden(options.folder, case, converter), separators=(",", ":")))
         except Exception as why:
             print(f"{case}: {type(why).__name__}: {why}")
-    path = ROOT / "crates" / "convert" / "goldens" / "checkpoints.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    path = GOLDENS / "checkpoints.jsonl"
     path.write_text("\n".join(lines) + "\n")
     print(f"{len(lines)} cases, {path.stat().st_size} bytes")

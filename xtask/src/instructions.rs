@@ -95,7 +95,7 @@ fn count(workspace: &Workspace) -> Result<Counts> {
         cargo.args(args.split(' ')).current_dir(&workspace.root);
         cargo
     };
-    output(&mut cargo("build --release --package rustorch"))?;
+    output(&mut cargo("build --release --package rustorch-cli"))?;
     output(cargo("run --package rustorch-testkit --example models --").arg(&models))?;
     let program = workspace.target.join("release/rustorch");
     let random = RANDOM.map(|format| (format, Some(models.join(format!("{format}.gguf")))));

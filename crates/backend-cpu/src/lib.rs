@@ -85,6 +85,9 @@ struct State {
     activation_bytes: u64,
 }
 
+/// Whether the kernels were compiled without optimisation, which makes them ten to twenty times slower.
+pub const IS_SLOW: bool = cfg!(slow_kernels);
+
 /// Warns once if the kernels were compiled without optimisation.
 fn warn_of_slow_kernels() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -94,7 +97,7 @@ fn warn_of_slow_kernels() {
              `[profile.dev.package.\"*\"] opt-level = 3` to Cargo.toml"
         );
     };
-    if cfg!(slow_kernels) {
+    if IS_SLOW {
         ONCE.call_once(warn);
     }
 }

@@ -4,12 +4,17 @@ use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
 use runner::placement::{InsufficientMemory, PlacementError};
 
+use crate::context::refusal::ContextTooLarge;
+
 /// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(InsufficientMemory { fitting, .. }) = error.chain().find_map(insufficient_memory) {
         return Some(format!(
             "use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits"
         ));
+    }
+    if let Some(too_large) = error.downcast_ref::<ContextTooLarge>() {
+        return Some(too_large.advice());
     }
     if let Some(fault) = fault(error) {
         return of_fault(fault).map(str::to_owned);

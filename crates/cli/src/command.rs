@@ -9,8 +9,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
-    argv, bench, chat, compare, completions, devices, embed, imatrix, inspect, llama_cpp, logits, mistakes,
-    perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace, verify,
+    argv, bench, chat, compare, completions, convert, devices, embed, imatrix, inspect, llama_cpp, logits,
+    man, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace,
+    verify, version,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -33,7 +34,8 @@ override the file. Models without a path are also looked up in ~/.rustorch/model
 shows all that are here.";
 
 #[derive(Debug, Parser)]
-#[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(name = "rustorch", about = ABOUT, after_help = EXAMPLES)]
+#[command(version = version::NUMBER, long_version = version::long())]
 #[command(propagate_version = true, args_override_self = true)]
 #[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
@@ -113,6 +115,11 @@ pub(crate) enum Command {
     Devices(devices::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Write a manual page per command
+    Man(man::Args),
+    /// Complete a command line, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete(completions::CompleteArgs),
 }
 
 /// The command line, with the options of llama.cpp that change nothing.

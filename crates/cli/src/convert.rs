@@ -60,6 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let name = args.name.or(name);
     let plan =
         Plan::new(&checkpoint, &Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer })?;
+    plan.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
     let output = match args.output.is_dir() {
         true => args.output.join(file_name(&plan)),
         false => args.output,

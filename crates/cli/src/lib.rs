@@ -9,10 +9,12 @@ mod chat;
 mod command;
 mod compare;
 mod completions;
+mod context;
 mod convert;
 mod devices;
 mod embed;
 mod files;
+mod fit;
 mod folders;
 mod generate;
 mod imatrix;
@@ -21,6 +23,7 @@ mod interrupt;
 mod llama_cpp;
 mod load;
 mod logits;
+mod man;
 mod mistakes;
 mod npy;
 mod output;
@@ -41,10 +44,9 @@ mod tokenize;
 mod trace;
 mod values;
 mod verify;
+mod version;
 
 use std::process::ExitCode;
-
-use clap::CommandFactory;
 
 use command::{Cli, Command};
 use source::commands::{list, pull, rm, show, where_is};
@@ -98,6 +100,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Where(args) => where_is::run(args),
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(args, command::all()),
+        Command::Man(args) => man::run(args, command::all()),
+        Command::Complete(args) => completions::answer(args, command::all()),
     }
 }

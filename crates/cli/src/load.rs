@@ -11,6 +11,7 @@ use gguf::{Gguf, UnsupportedTensor};
 use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
+use crate::context::search;
 use crate::output::size;
 use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::{output, source};
@@ -63,8 +64,8 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     if !args.is_given() {
         let parameters = output::count(parameters(file));
         output::note(format_args!(
-            "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
-             -m uses a real one, such as qwen3:0.6b or model.gguf"
+            "rustorch: the embedded demo model ({parameters} parameters) knows little; for a real one, add {}",
+            source::suggest::suggestion(),
         ));
     }
 }
@@ -114,6 +115,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     let placement =
         placement::of_engine(&model, &options, read, |workload| Placement::new(choice, workload))?;
     let model = Arc::new(model);
+    let is_on_host = placement.on_gpu() == 0;
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;
         if read.values {
@@ -124,6 +126,10 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
         }
         tracing::debug!("the model runs on {}", placement.in_words());
         Ok(engine)
+    });
+    let engine = engine.map_err(|error| match is_on_host {
+        true => search::explain(error, &model, &options, read, choice),
+        false => error,
     })?;
     let (memory, limits) = (engine.runner().memory(), engine.limits());
     tracing::debug!(

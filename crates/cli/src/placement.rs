@@ -1,9 +1,10 @@
 //! The placement of layers on devices: from flags, and in words.
 
-use backend::{Backend, Bucket, OpenOptions, Taps};
+use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
 use engine::{LogitRows, Model, Options};
 use runner::placement::{Layers, SkipReason};
 use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
+use rustorch::devices;
 
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
@@ -35,17 +36,18 @@ impl BackendChoice {
         }
     }
 
+    /// The device of the layers that no GPU computes.
+    pub(crate) fn host(self) -> DeviceConfig {
+        backends::host(self.name, self.options())
+    }
+
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
-        let (of_host, requested) = (self.options(), self.gpu.gpu_layers);
-        let options = OpenOptions { memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes), ..of_host };
-        let devices = match requested {
-            Layers::Last(0) => Vec::new(),
-            Layers::Auto | Layers::All | Layers::Last(_) => backends::graphics_of(self.name)?,
-        };
-        let devices = devices.into_iter().map(|device| DeviceConfig { device, options }).collect();
-        let host = backends::host(self.name, of_host);
-        Ok(Deployment { host, devices, requested, fallback: self.name == BackendName::Auto })
+        let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
+        let deployment = devices::deployment(self.name, self.gpu.gpu_layers, self.options(), memory);
+        let deployment = deployment.map_err(backends::advised)?;
+        backends::note_software(deployment.devices.first().map(|config| &config.device));
+        Ok(deployment)
     }
 }
 
@@ -70,6 +72,17 @@ pub(crate) fn of_engine<T>(
     read: Read,
     with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    of_weights(model, &FileWeights(model.file()), options, read, with)
+}
+
+/// The same with other weights than the file's.
+pub(crate) fn of_weights<T>(
+    model: &Model,
+    weights: &dyn Weights,
+    options: &Options,
+    read: Read,
+    with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let engine::Layout { kv_layout, buckets, logits, .. } = options.layout(model)?;
     let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
     let mut buckets: Vec<Bucket> = Vec::new();
@@ -78,7 +91,6 @@ pub(crate) fn of_engine<T>(
             buckets.push(bucket);
         }
     }
-    let weights = &FileWeights(model.file());
     with(&Workload {
         weights,
         graph: model.graph(),

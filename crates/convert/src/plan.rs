@@ -1,6 +1,6 @@
 //! The file that a checkpoint becomes: keys, tensors and their formats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use gguf::{Layout, Metadata};
@@ -24,6 +24,7 @@ pub struct Plan<'a> {
     file_type: FileType,
     metadata: Metadata,
     outputs: Vec<Output>,
+    warnings: Vec<String>,
 }
 
 /// A tensor of the file.
@@ -78,7 +79,8 @@ impl<'a> Plan<'a> {
             &outputs,
             &mut metadata,
         );
-        Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs })
+        let warnings = check(&metadata, &outputs)?;
+        Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
     }
 
     /// `general.architecture`.
@@ -99,6 +101,11 @@ impl<'a> Plan<'a> {
     /// The keys of the file.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// What is doubtful: why this program would not run the file.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Number of tensors.
@@ -135,6 +142,29 @@ impl<'a> Plan<'a> {
         }
         Ok(writer.finish()?)
     }
+}
+
+/// Fails if the model's graph needs a tensor that is not there. A graph that cannot be built is a warning: the file is right for other
+/// programs.
+fn check(metadata: &Metadata, outputs: &[Output]) -> Result<Vec<String>, Error> {
+    let shapes: HashMap<&str, Vec<usize>> =
+        outputs.iter().map(|output| (output.name.as_str(), output.file_shape())).collect();
+    let model = match models::Model::of(metadata, &|name| shapes.contains_key(name)) {
+        Ok(model) => model,
+        Err(why) => return Ok(vec![format!("this program would not run the file: {why}")]),
+    };
+    for (_, weight) in model.graph.weights() {
+        let (name, expected) = (&weight.tensor, weight.tensor_shape());
+        let Some(found) = shapes.get(name.as_str()) else {
+            return Err(Error::tensor(name, "no tensor of the checkpoint becomes it; is a shard missing?"));
+        };
+        let significant = found.iter().rposition(|len| *len != 1).map_or(1, |last| last + 1);
+        if found[..significant.min(found.len())] != expected {
+            let why = format!("it would have the shape {found:?}, but the configuration says {expected:?}");
+            return Err(Error::tensor(name, why));
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// What the user chooses.

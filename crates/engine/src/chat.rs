@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Engine;
 use crate::model::{Model, NoTemplate};
 use crate::request::{Event, Request};
-use crate::sampling::Sampling;
+use crate::sampling::{Processor, Sampling};
 use crate::scheduler::{Refusal, RequestId, SequenceId};
 use crate::stop::{Stop, StopReason};
 use crate::{Error, Usage};
@@ -32,6 +32,8 @@ pub struct Chat {
     pub max_tokens: Option<usize>,
     /// Stop conditions, besides those of the model and the template.
     pub stop: Stop,
+    /// Logit processors, of which each answer gets a copy in this state.
+    pub processors: Vec<Box<dyn Processor>>,
     /// Options of the template: current time, extra variables.
     pub template_options: ::chat::Options,
     sequence: SequenceId,
@@ -80,6 +82,7 @@ impl Chat {
             sampling: Sampling::default(),
             max_tokens: None,
             stop: Stop::default(),
+            processors: Vec::new(),
             template_options: ::chat::Options::default(),
             messages: Vec::new(),
             templated: true,
@@ -103,6 +106,11 @@ impl Chat {
         self.turn_end = template.and_then(::chat::Template::turn_end);
         self.sequence = engine.new_sequence();
         Ok(())
+    }
+
+    /// The sequence whose cache the turns share; [forget](Engine::forget) it when the conversation is over.
+    pub fn sequence(&self) -> SequenceId {
+        self.sequence
     }
 
     /// The messages so far, starting with the system message if there is one.
@@ -203,11 +211,14 @@ impl Chat {
         let merged_system = rendered.as_ref().is_some_and(Prompt::merged_system);
         let template = engine.model().template().ok();
         let splitter = rendered.and_then(|prompt| Some(template?.splitter(&prompt)));
-        let request = Request::new(prompt)
-            .sampling(self.sampling.clone())
-            .stop(self.stops())
-            .max_tokens(self.max_tokens)
-            .sequence(self.sequence);
+        let request = Request {
+            sampling: self.sampling.clone(),
+            stop: self.stops(),
+            max_tokens: self.max_tokens,
+            sequence: Some(self.sequence),
+            processors: self.processors.clone(),
+            ..Request::new(prompt)
+        };
         let id = engine.submit(request).map_err(|error| match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => Error::ConversationFull { tokens, n_ctx },
             other => other,

@@ -77,6 +77,10 @@ impl Engine {
             return Err(Error::ComputesEmbeddings { pooling });
         }
         let layout = options.layout(&model)?;
+        let (n_ctx, trained) = (layout.limits.n_ctx, model.config().context_length);
+        if n_ctx > trained {
+            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
+        }
         let (file, graph) = (model.file(), model.graph());
         let mut runner = ModelRunner::new(file, graph, backend, &layout.kv_layout, &layout.buckets)?;
         runner.prepare(file)?;

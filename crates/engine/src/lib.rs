@@ -1,5 +1,8 @@
 //! The inference engine: scheduling, paged KV cache, sampling, stop conditions, conversations.
 //!
+//! The crate `rustorch` is the way in for programs: it opens devices, drives this engine, and has few names. This crate is for
+//! those who step the engine themselves, or look into it.
+//!
 //! A [`Model`] is an opened file. An [`Engine`] loads it on a [`Backend`] and serves any number of [`Request`]s
 //! concurrently. It has no thread of its own: [`Engine::step`] runs one step for all requests and returns [`Event`]s.
 //! A request's text depends only on its prompt, sampling and seed; batching, chunked prefill and the number of
@@ -59,8 +62,7 @@
 //! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
 //!
 //! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
-//! [`tokenizer`] and [`template`]. A dependent's `Cargo.toml` needs `opt-level = 3` in `[profile.dev.package."*"]`: without
-//! optimisation, the kernels of `backend-cpu` are ten to twenty times slower. A warning says so.
+//! [`tokenizer`] and [`template`].
 //!
 //! Call order: [`Chat`] → [`Engine`] → scheduler (which rows run next) and [`ModelRunner`] (the computation) →
 //! [`Sampler`] → [`Stop`]. The engine names no concrete backend.

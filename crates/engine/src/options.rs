@@ -124,9 +124,6 @@ impl Options {
                 Some(_) => refuse("pages", pages, "less than 2^27, as positions must stay below 2^32"),
             };
         }
-        if n_ctx > trained {
-            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
-        }
         let n_batch = n_batch.max(sequences);
         Ok(Limits { n_ctx, sequences, n_batch, pages, logit_rows: all_logits_rows(n_vocab, n_batch) })
     }

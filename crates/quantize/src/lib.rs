@@ -13,4 +13,4 @@ pub use convert::scan;
 pub use error::{Error, NotFinite, Warning};
 pub use imatrix::{Calibration, Imatrix, InputSums};
 pub use mix::{Facts, Mix, choose};
-pub use plan::{Override, Plan, Planned, Recipe};
+pub use plan::{Override, Plan, Planned, Recipe, formats};

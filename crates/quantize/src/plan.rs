@@ -194,6 +194,15 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// The format of each tensor of `file` in `mix`, in the order of the file, as if an imatrix were used. Fails if the formats for
+/// such a model are not known.
+pub fn formats(file: &Gguf, mix: Mix) -> Result<Vec<Format>, Error> {
+    let recipe = Recipe { mix: Some(mix), overrides: &[], pure: false, imatrix: None, requantize: true };
+    let facts = Facts { imatrix: true, ..facts(file, &recipe)? };
+    let format = |tensor: &Tensor| choose(mix, &tensor.name, &tensor.shape, &facts).unwrap_or(tensor.format);
+    Ok(file.tensors().map(format).collect())
+}
+
 fn is_float(format: Format) -> bool {
     matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }

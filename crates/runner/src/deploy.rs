@@ -106,20 +106,54 @@ pub struct Fit {
 struct MemoryQueries<'a> {
     devices: &'a [DeviceConfig],
     opened: Vec<Option<Result<Box<dyn Backend>, Error>>>,
-    workload: &'a Workload<'a>,
 }
 
 impl<'a> MemoryQueries<'a> {
-    fn new(devices: &'a [DeviceConfig], workload: &'a Workload<'a>) -> MemoryQueries<'a> {
-        MemoryQueries { devices, opened: devices.iter().map(|_| None).collect(), workload }
+    fn new(devices: &'a [DeviceConfig]) -> MemoryQueries<'a> {
+        MemoryQueries { devices, opened: devices.iter().map(|_| None).collect() }
     }
 
-    /// Device memory in bytes that `layers` need.
-    fn needs(&mut self, device: usize, layers: Range<usize>) -> Result<u64, Error> {
+    /// Device memory in bytes that `layers` need, with `scale` times the weights of the workload.
+    fn needs(
+        &mut self,
+        workload: &Workload<'_>,
+        scale: f64,
+        device: usize,
+        layers: Range<usize>,
+    ) -> Result<u64, Error> {
         let opened = self.opened[device].get_or_insert_with(|| self.devices[device].open());
         let backend = opened.as_ref().map_err(Error::clone)?;
-        let memory = self.workload.requirements(&**backend, layers)?;
-        Ok(memory.weights_on_device.saturating_add(memory.kv).saturating_add(memory.activations))
+        let memory = workload.requirements(&**backend, layers)?;
+        let weights = (memory.weights_on_device as f64 * scale) as u64;
+        Ok(weights.saturating_add(memory.kv).saturating_add(memory.activations))
+    }
+}
+
+/// How much of several models fits the devices of a deployment together; devices stay open between the models.
+pub struct Survey<'a> {
+    budgets: Vec<DeviceBudget>,
+    queries: MemoryQueries<'a>,
+}
+
+impl Survey<'_> {
+    /// The devices with their memory.
+    pub fn budgets(&self) -> &[DeviceBudget] {
+        &self.budgets
+    }
+
+    /// Layers that [`Layers::Auto`] offloads, if weights were `scale` times as large: 0 if the devices cannot run the model.
+    pub fn offloaded(&mut self, workload: &Workload<'_>, scale: f64) -> usize {
+        let cuts = workload.cuts();
+        let model = CutPoints { layers: workload.graph.layers(), after: &cuts };
+        let mut needs = |device, layers| self.queries.needs(workload, scale, device, layers);
+        let placement = place(model, &self.budgets, Layers::Auto, &mut needs);
+        placement.map_or(0, |placement| placement.on_devices())
+    }
+
+    /// Memory in bytes that all layers need on the first device; `None` without a device that can run the model.
+    pub fn needed(&mut self, workload: &Workload<'_>, scale: f64) -> Option<u64> {
+        self.budgets.first()?;
+        self.queries.needs(workload, scale, 0, 0..workload.graph.layers()).ok()
     }
 }
 
@@ -148,10 +182,10 @@ impl Deployment {
         }
         let cuts = workload.cuts();
         let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
-        let mut queries = MemoryQueries::new(&self.devices, workload);
+        let mut queries = MemoryQueries::new(&self.devices);
         let model = CutPoints { layers, after: &cuts };
-        let placement =
-            place(model, &budgets, self.requested, &mut |device, layers| queries.needs(device, layers))?;
+        let mut needs = |device, layers| queries.needs(workload, 1.0, device, layers);
+        let placement = place(model, &budgets, self.requested, &mut needs)?;
         let opened = queries.opened.into_iter().map(|backend| backend?.ok()).collect();
         match first_error(&placement.skipped) {
             Some(error) if !self.fallback => Err(error.clone().into()),
@@ -159,11 +193,17 @@ impl Deployment {
         }
     }
 
+    /// Asks how much of several models fits the devices.
+    pub fn survey(&self) -> Survey<'_> {
+        let budgets = self.budgets().into_iter().map(|(_, budget)| budget).collect();
+        Survey { budgets, queries: MemoryQueries::new(&self.devices) }
+    }
+
     /// How much of the model fits each device on its own.
     pub fn fits(&self, workload: &Workload<'_>) -> Vec<Fit> {
         let (layers, cuts) = (workload.graph.layers(), workload.cuts());
-        let mut queries = MemoryQueries::new(&self.devices, workload);
-        let mut needs = |device, layers| queries.needs(device, layers);
+        let mut queries = MemoryQueries::new(&self.devices);
+        let mut needs = |device, layers| queries.needs(workload, 1.0, device, layers);
         let fit = |(index, (info, device)): (usize, (DeviceInfo, DeviceBudget))| {
             let available = device.budget.for_auto();
             let model = CutPoints { layers, after: &cuts };

@@ -9,7 +9,7 @@ pub mod placement;
 mod runner;
 mod weights;
 
-pub use deploy::{Deployed, Deployment, DeviceConfig, Fit, Workload};
+pub use deploy::{Deployed, Deployment, DeviceConfig, Fit, Survey, Workload};
 pub use pipeline::Pipeline;
 pub use runner::ModelRunner;
 pub use weights::FileWeights;

@@ -8,7 +8,7 @@ from pathlib import Path
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-TEXT = Path(__file__).read_text() + (Path(__file__).parent / "check.py").read_text()
+TEXT = (Path(__file__).parents[3] / "LICENSE-APACHE").read_text()
 
 
 # GLM's converter looks for these.

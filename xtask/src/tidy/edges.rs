@@ -8,17 +8,17 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 22] = [
+const MAY_USE: [(&str, &str); 23] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
     ("gguf", "quant"),
     ("tokenizer", "gguf"),
     ("chat", "gguf"),
-    ("convert", "outfile gguf tokenizer quant"),
     ("graph", "quant"),
     ("models", "gguf graph"),
     ("quantize", "gguf models quant"),
+    ("convert", "outfile gguf tokenizer models quant"),
     ("synth", "gguf graph models quant quantize"),
     ("backend", "graph quant"),
     ("backend-reference", "backend graph quant"),
@@ -30,10 +30,11 @@ const MAY_USE: [(&str, &str); 22] = [
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
+    ("rustorch", "hub gguf backend backend-reference backend-cpu backend-wgpu runner engine demo-model"),
     (
         "cli",
         "outfile hub quant gguf tokenizer chat convert graph models quantize synth backend backend-reference backend-cpu \
-         backend-wgpu runner engine eval trace demo-model",
+         runner engine eval trace demo-model rustorch",
     ),
 ];
 

@@ -143,10 +143,7 @@ impl Session {
                 self.greet();
             }
             Command::Backend => {
-                let backend = BackendName::from_str(rest, true).map_err(|_| {
-                    let names: Vec<&str> = BackendName::all().collect();
-                    anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
-                })?;
+                let backend: BackendName = rest.parse()?;
                 let mut args = self.args.engine.clone();
                 args.backend.backend = backend;
                 self.go_on(reopen(&self.args.model, &self.args.template, &args)?)?;

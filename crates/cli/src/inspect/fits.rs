@@ -1,15 +1,13 @@
 //! How much of a model fits on the GPUs of this machine.
 
-use backend::{DeviceKind, OpenOptions};
+use backend::DeviceKind;
 use engine::{Model, Options};
-use runner::DeviceConfig;
-use runner::placement::Layers;
 use serde::Serialize;
 
-use crate::backends;
+use crate::fit::machine;
 use crate::output::{printable, size};
 use crate::placement::{self, Read};
-use crate::registry::{BackendName, registry};
+use crate::registry::BackendName;
 use crate::values::Size;
 
 #[derive(Serialize)]
@@ -34,25 +32,7 @@ pub(super) fn all(
     name: BackendName,
     limit: Option<Size>,
 ) -> anyhow::Result<Vec<Fit>> {
-    let mut devices = match name {
-        BackendName::Auto => registry().likely(),
-        BackendName::HybridF32 => registry().devices(),
-        BackendName::Named(backend) => registry().of(backend),
-    };
-    let is_host = |kind| matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
-    devices.retain(|device| !is_host(device.info().kind));
-    let options_of_devices = OpenOptions {
-        f32_activations: name == BackendName::HybridF32,
-        memory: limit.map(|Size(bytes)| bytes),
-        ..OpenOptions::default()
-    };
-    let devices = devices.into_iter().map(|device| DeviceConfig { device, options: options_of_devices });
-    let deployment = runner::Deployment {
-        host: backends::host(name, options_of_devices),
-        devices: devices.collect(),
-        requested: Layers::Auto,
-        fallback: true,
-    };
+    let deployment = machine::deployment(name, limit, false);
     if deployment.devices.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,6 +1,7 @@
 //! `rustorch inspect`: the contents of a file, and the memory to run it.
 
 mod fits;
+mod quantised;
 mod text;
 mod value;
 
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
-use engine::Model;
+use engine::{Model, Options};
 use gguf::{Gguf, UnsupportedTensor};
 use graph::{Graph, Group, Mask};
 use indexmap::IndexMap;
@@ -19,11 +20,13 @@ use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
 use crate::args::{ContextArgs, CpuArgs, ModelArgs, WeightsArgs};
+use crate::fit::machine::{self, Machine};
 use crate::placement::{self, Read};
 use crate::registry::BackendName;
 use crate::values::Size;
 use crate::{backends, load, output};
 use fits::Fit;
+use quantised::Fits;
 use value::Entry;
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +61,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let memory = memory.and_then(|model| {
         let options = load::options(&args.context, &model);
         let devices = fits::all(&model, &options, args.backend, args.gpu_memory)?;
-        Ok(MemoryNeeded { devices, ..memory_needed(&model, &args.context, args.weights)? })
+        let gpus = machine::deployment(args.backend, args.gpu_memory, true);
+        let fits = Fits::of(&mut Machine::new(&gpus, args.weights)?, &model, &options)?;
+        memory_needed(&model, &options, args.weights, devices, fits)
     });
     let elements = if args.json { usize::MAX } else { value::FEW };
     let report = Report::new(&file, &unsupported, memory, elements);
@@ -139,19 +144,22 @@ struct Token {
 }
 
 #[derive(Serialize)]
-pub(crate) struct MemoryNeeded {
-    pub(crate) n_ctx: usize,
+struct MemoryNeeded {
+    n_ctx: usize,
     /// Used from the file.
-    pub(crate) weights_mapped: u64,
-    pub(crate) weights_copied: u64,
-    pub(crate) kv_cache: u64,
+    weights_mapped: u64,
+    weights_copied: u64,
+    kv_cache: u64,
     kv_groups: Vec<KvGroup>,
-    pub(crate) activations: u64,
+    activations: u64,
     total: u64,
     /// The total without the mapped file.
     allocated: u64,
-    pub(crate) available: Option<u64>,
+    available: Option<u64>,
+    /// Each on its own.
     devices: Vec<Fit>,
+    /// On CPU and GPUs together.
+    fits: Fits,
 }
 
 /// Stores of the KV cache with the same mask.
@@ -245,18 +253,19 @@ impl From<Choice> for Decision {
     }
 }
 
-/// Memory to run `model` on the CPU, without what fits on other devices.
-pub(crate) fn memory_needed(
+/// Memory to run `model` on the CPU, and what fits where.
+fn memory_needed(
     model: &Model,
-    context: &ContextArgs,
+    options: &Options,
     weights: WeightsArgs,
+    devices: Vec<Fit>,
+    fits: Fits,
 ) -> anyhow::Result<MemoryNeeded> {
-    let options = load::options(context, model);
     let host =
         backends::host(BackendName::CPU, OpenOptions::from(CpuArgs { threads: None, isa: None, weights }));
     let cpu = host.open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
-    let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {
+    let (held, kv_groups) = placement::of_engine(model, options, Read::LAST, |workload| {
         let Workload { weights, graph, kv_layout, buckets, .. } = workload;
         let held = cpu.requirements(graph, *weights, kv_layout, buckets, Taps::None)?;
         Ok((held, kv_groups(graph, kv_layout)))
@@ -273,7 +282,8 @@ pub(crate) fn memory_needed(
         total: held.weights_mapped.saturating_add(allocated),
         allocated,
         available: host.options.memory.or_else(|| host_memory().free),
-        devices: Vec::new(),
+        devices,
+        fits,
     })
 }
 

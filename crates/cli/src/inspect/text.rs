@@ -58,6 +58,12 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
                 let fits = memory.devices.iter().map(|fit| (fit.label(), fit.in_words()));
                 let fits: Vec<_> = fits.collect();
                 write!(out, "{}", pairs(fits.iter().map(|(label, words)| (&**label, words.clone()))))?;
+                writeln!(out, "  the model runs on: {}", memory.fits.in_words())?;
+            }
+            let table = memory.fits.table();
+            if !table.is_empty() {
+                heading(&mut out, "After `rustorch quantize IN OUT TYPE`")?;
+                write!(out, "{table}")?;
             }
         }
         Err(why) => {

@@ -7,7 +7,7 @@ use backend::{Device, KvFormat};
 use engine::Engine;
 use gguf::Gguf;
 use quant::Format;
-use runner::Pipeline;
+use runner::{DeviceConfig, Pipeline};
 use testkit::llama::Spec;
 
 use super::*;

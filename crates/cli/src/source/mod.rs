@@ -5,11 +5,13 @@ pub(crate) mod args;
 pub(crate) mod commands;
 pub(crate) mod fetch;
 mod held;
+pub(crate) mod known;
 pub(crate) mod name;
 mod ollama;
 mod progress;
 mod short;
 mod stores;
+pub(crate) mod suggest;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

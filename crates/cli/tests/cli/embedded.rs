@@ -6,7 +6,9 @@ use crate::common::{Home, Ran, write};
 #[track_caller]
 fn noticed(ran: Ran) -> String {
     let is_notice = ran.stderr.starts_with("rustorch: the embedded demo model (")
-        && ran.stderr.ends_with("; -m uses a real one, such as qwen3:0.6b or model.gguf\n")
+        && ran
+            .stderr
+            .ends_with(" parameters) knows little; for a real one, add -m qwen3:0.6b (0.6 GB to download)\n")
         && ran.stderr.lines().count() == 1;
     assert!(ran.code == Some(0) && is_notice, "{ran:?}");
     assert!(!ran.stdout.is_empty() && !ran.stdout.contains("embedded demo model"), "{ran:?}");
@@ -64,6 +66,31 @@ fn the_notice_comes_first() {
     }
 }
 
+/// A model that is here and chats: the largest that leaves enough memory.
+#[test]
+fn a_model_that_is_here_is_suggested() {
+    let home = Home::new();
+    let folder = home.path(".rustorch/models");
+    std::fs::create_dir_all(&folder).expect("the folder is made");
+    let said = || home.run("tokenize Hello").stderr;
+    write(&folder.join("is-no-model.gguf"), "nothing");
+    assert!(said().contains("add -m qwen3:0.6b ("), "{}", said());
+    write(&folder.join("small.gguf"), demo_model::EMBEDDED);
+    assert!(said().ends_with("for a real one, add -m small, which is here\n"), "{}", said());
+    let larger = folder.join("larger.gguf");
+    write(&larger, demo_model::EMBEDDED);
+    let extend = |bytes| {
+        let file = std::fs::OpenOptions::new().write(true).open(&larger).expect("a model");
+        file.set_len(bytes).expect("it is longer");
+    };
+    extend(1 << 24);
+    assert!(said().contains("-m larger,"), "{}", said());
+    // A file of holes, larger than any memory.
+    extend(1 << 42);
+    assert!(said().contains("-m small,"), "{}", said());
+    assert_eq!(home.run("tokenize -m MODEL Hello").stderr, "");
+}
+
 #[test]
 fn a_piped_chat_answers() {
     let home = Home::new();
@@ -84,7 +111,7 @@ fn inspect_shows_it() {
     assert_eq!(json["files"][0]["bytes"], demo_model::EMBEDDED.len());
     assert!(json["memory"]["total"].as_u64() > Some(0), "it can be run: {}", json["memory"]);
     let millions = json["total"]["values"].as_f64().expect("a number") / 1e6;
-    assert!(notice.contains(&format!("({millions:.1} M parameters,")), "{millions}: {notice}");
+    assert!(notice.contains(&format!("({millions:.1} M parameters)")), "{millions}: {notice}");
 }
 
 #[test]

@@ -104,6 +104,42 @@ fn what_does_not_fit_is_refused_with_what_does() {
     assert!(text.contains("On GPUs") && text.contains("all 8 layers fit"), "{text}");
 }
 
+/// A dry run of formats that are not here says what a file of them needs, on the GPU, too.
+#[test]
+fn where_a_quantisation_fits_is_known() {
+    let Some(home) = home() else { return };
+    home.run("synth stories260k whole.gguf F16").ok();
+    let options = "--backend vulkan -c 64 --json";
+    let whole = home.run(&format!("inspect whole.gguf {options}")).json()["memory"]["fits"].clone();
+    assert_eq!((&whole["place"], &whole["gpu_layers"]), (&"gpu".into(), &whole["layers"]), "{whole}");
+    // The device has kernels for one of them.
+    for quant in ["Q8_0", "Q3_K_M"] {
+        home.run(&format!("quantize whole.gguf {quant}.gguf {quant}")).ok();
+        let own = home.run(&format!("inspect {quant}.gguf {options}")).json()["memory"].clone();
+        let rows = whole["quantised"].as_array().expect("an array");
+        let row = rows.iter().find(|row| row["type"] == quant).expect("it is one of them");
+        assert_eq!(
+            (&row["memory"], &row["gpu_memory"]),
+            (&own["total"], &own["devices"][0]["needed"]),
+            "{quant}"
+        );
+    }
+    write(&home.path("demo.gguf"), demo_model::EMBEDDED);
+    let fits = home.run("inspect demo.gguf --backend vulkan --gpu-memory 3MiB -c 64 --json").json();
+    let fitting = &fits["memory"]["devices"][0]["fitting"];
+    let shown = home.run("show demo.gguf --backend vulkan --gpu-memory 3MiB -c 64 --json").json();
+    let model = &shown["models"][0];
+    assert_eq!((&model["place"], &model["gpu_layers"]), (&"gpu+cpu".into(), fitting), "{shown}");
+    assert_eq!(shown["gpus"][0]["memory"], "limit 3.0 MiB");
+    let text = home.run("show demo.gguf --backend vulkan --gpu-memory 3MiB -c 64").ok();
+    assert!(
+        text.contains("GPU MEMORY") && text.contains(&format!("GPU+CPU ({fitting} of 8 layers)")),
+        "{text}"
+    );
+    let text = home.run("show demo.gguf --backend cpu").ok();
+    assert!(!text.contains("GPU") && text.contains("yes"), "{text}");
+}
+
 /// What all logits, and every value of a step, take is counted before layers are placed.
 #[test]
 fn what_fits_leaves_room_for_what_is_read() {

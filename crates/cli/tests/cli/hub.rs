@@ -269,8 +269,8 @@ fn memory_is_known_before_a_download() {
         shown["models"].as_array().into_iter().flatten().map(|model| &model["name"]).collect();
     assert_eq!(names, ["user/Model-GGUF:Q4_K_M", "user/Model-GGUF:Q8_0"]);
     let inspected = world.home.run("inspect MODEL --json -c 64").json();
+    assert_eq!(shown["models"][0]["memory"], inspected["memory"]["total"]);
     for model in shown["models"].as_array().expect("models") {
-        assert_eq!(model["memory"], inspected["memory"]["total"]);
         assert_eq!((&model["fits"], &model["path"]), (&json!(true), &Value::Null));
     }
     assert!(!world.home.path("hf").exists(), "nothing is downloaded");
@@ -283,6 +283,57 @@ fn memory_is_known_before_a_download() {
     assert!(shown["models"][0]["path"].is_string() && shown["models"][1]["path"].is_null());
     let shown = world.run("show MODEL --json -c 64").json();
     assert_eq!(shown["models"][0]["memory"], inspected["memory"]["total"]);
+}
+
+/// What a quantisation takes is known from the header of another one, and which of them to take.
+#[test]
+fn the_quantisation_that_fits_best_is_named() {
+    let world = World::new();
+    let repo = "user/Quants-GGUF";
+    let mut totals = Vec::new();
+    for quant in ["F16", "Q8_0", "Q5_0", "Q4_K_M"] {
+        let file = format!("Quants-{quant}.gguf");
+        world.home.run(&format!("quantize MODEL {file} {quant}")).ok();
+        let memory = world.home.run(&format!("inspect {file} -c 64 --json")).json()["memory"].clone();
+        let [total, allocated] = ["total", "allocated"].map(|key| memory[key].as_u64().expect("bytes"));
+        totals.push((format!("{repo}:{quant}"), total, allocated));
+        world.hub.add(repo, &file, fs::read(world.home.path(&file)).expect("the file"));
+    }
+    let shown = world.run(&format!("show {repo} -c 64 --json")).json();
+    for (name, total, _) in &totals {
+        let models = shown["models"].as_array().expect("models");
+        let model = models.iter().find(|model| model["name"] == **name).expect("it is listed");
+        let memory = model["memory"].as_u64().expect("bytes");
+        assert!(memory.abs_diff(*total) <= total / 100, "{name}: {memory} instead of {total}");
+        assert_eq!((&model["place"], &model["gpu_layers"]), (&json!("cpu"), &json!(0)), "{model}");
+    }
+    assert_eq!(shown["best"], json!(format!("{repo}:Q8_0")), "F16 is larger, but not quantised");
+    let needed = |quant: &str| {
+        let found = totals.iter().find(|(name, ..)| name.ends_with(quant));
+        found.map(|(_, _, allocated)| *allocated).expect("it is one of them")
+    };
+    // Between the needs of two.
+    let limit = (needed("Q8_0") + needed("Q5_0")) / 2;
+    let text = world.run(&format!("show {repo} -c 64 --memory {limit}")).ok();
+    assert!(text.contains(&format!("best that fits: {repo}:Q5_0 (the largest;")), "{text}");
+    let fits = |quant: &str| {
+        let line = text.lines().find(|line| line.contains(&format!(":{quant} "))).expect("a line");
+        line.trim_end().ends_with("yes")
+    };
+    assert_eq!(["F16", "Q8_0", "Q5_0", "Q4_K_M"].map(fits), [false, false, true, true], "{text}");
+    let none = world.run(&format!("show {repo} --memory 1KiB")).ok();
+    assert!(none.contains("none fits; a smaller context (-c N)"), "{none}");
+    // A file says the same of the quantisations that it may get.
+    let inspected = world.home.run("inspect MODEL -c 64 --json").json()["memory"]["fits"].clone();
+    let rows = inspected["quantised"].as_array().expect("an array");
+    let row = rows.iter().find(|row| row["type"] == "Q8_0").expect("it is one of them");
+    let total = totals.iter().find(|(name, ..)| name.ends_with("Q8_0")).expect("it is one of them").1;
+    assert!(row["memory"].as_u64().is_some_and(|memory| memory.abs_diff(total) <= total / 100), "{row}");
+    assert_eq!(inspected["best"], "Q8_0");
+    let text = world.home.run("inspect MODEL").ok();
+    assert!(text.contains("After `rustorch quantize") && text.contains("best that fits: Q8_0"), "{text}");
+    let quantised = world.home.run("inspect Quants-Q8_0.gguf").ok();
+    assert!(!quantised.contains("best that fits"), "{quantised}");
 }
 
 #[test]

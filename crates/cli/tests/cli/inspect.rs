@@ -160,14 +160,6 @@ fn devices_names_backends_and_kernels() {
     assert!(text.contains("kernels") && text.matches("(backend auto takes it)").count() == 1, "{text}");
 }
 
-#[test]
-fn completions_know_the_commands() {
-    let home = Home::new();
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        assert!(home.run(&format!("completions {shell}")).quiet().contains("detokenize"), "{shell}");
-    }
-}
-
 /// Blocks of multi-token prediction are left out, which commands say once.
 #[test]
 fn blocks_that_are_left_out_are_reported() {

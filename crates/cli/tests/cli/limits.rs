@@ -47,12 +47,43 @@ fn a_context_beyond_the_memory_is_refused_by_name() {
         ran.stderr
     };
     let said = refused("run -m MODEL -p x -n 1 -c 4000000000");
-    for part in ["the KV cache", "GiB", "-c N", "--memory"] {
+    for part in ["a context of 4000000000 tokens", "the KV cache", "GiB", "free", "-c ", "--memory"] {
         assert!(said.contains(part), "{part} in {said}");
     }
     let kv = memory["kv_cache"].as_u64().expect("a number");
     let limited = refused(&format!("run -m MODEL -p x -n 1 -c 4000000000 --memory {}", kv / 2));
     assert!(limited.contains("the KV cache"), "{limited}");
+}
+
+/// The context that is said to fit does, and twice that does not; with a smaller type of the cache, more fits.
+#[test]
+fn a_context_that_is_too_large_is_refused_with_one_that_fits() {
+    let home = Home::with(&Spec { layers: 1, hidden: 64, heads: 2, kv_heads: 2, ..Spec::new(Format::F32) });
+    let run = |options: &str| home.run(&format!("run -m MODEL -p x -n 1 --memory 24MiB {options}"));
+    let refused = run("-c 1000000");
+    assert_eq!((refused.code, &*refused.stdout), (Some(1), ""), "{refused:?}");
+    let said = refused.stderr;
+    assert_eq!(said.matches("longer than the model was trained on").count(), 1, "{said}");
+    assert!(
+        said.contains("a context of 1000000 tokens needs ") && said.contains("24.0 MiB are allowed"),
+        "{said}"
+    );
+    let number = |after: &str| {
+        let rest = said.split(after).nth(1).unwrap_or_else(|| panic!("{after} in {said}"));
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<usize>().expect("a number")
+    };
+    let (fitting, in_q8_0) = (number("fits is -c "), number("-ctv q8_0 it is -c "));
+    assert!(fitting > 4096 && in_q8_0 > fitting + fitting / 2, "{said}");
+    run(&format!("-c {fitting}")).ok();
+    run(&format!("-c {in_q8_0} -ctk q8_0 -ctv q8_0")).ok();
+    // 1/64 is left for what changes, and the number is rounded down.
+    assert_eq!(run(&format!("-c {}", fitting + fitting / 32 + 2048)).code, Some(1));
+    let in_chat = home.pipe("chat -m MODEL --memory 24MiB -c 1000000", "Hello\n");
+    assert!(in_chat.stderr.contains(&format!("fits is -c {fitting}")), "{in_chat:?}");
+    // No context helps a model that is too large itself.
+    let tiny = home.run("run -m MODEL -p x -n 1 --memory 1KiB -c 64").failed(1);
+    assert!(tiny.contains("weights") && !tiny.contains("a context of"), "{tiny}");
 }
 
 /// Copies of weights, the KV cache and activations count, what is in the file's map does not.

@@ -5,12 +5,10 @@ use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
-use crate::tokenizer::Kind;
 
 pub(super) const COMMAND_R: Family = Family {
     architecture: "command-r",
     classes: &["CohereForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters: command_r,
     rules: &[],
     ..BASE

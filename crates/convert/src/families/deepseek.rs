@@ -8,12 +8,10 @@ use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rope::Rope;
 use crate::rules::{change, rename};
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "deepseek2",
     classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.self_attn.q_a_proj", &["blk.{}.attn_q_a"]),

@@ -7,12 +7,10 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::{change, rename};
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "gpt-oss",
     classes: &["GptOssForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),

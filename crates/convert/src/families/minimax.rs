@@ -6,12 +6,10 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "minimax-m2",
     classes: &["MiniMaxM2ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),

@@ -6,12 +6,10 @@ use crate::config::Config;
 use crate::keys::Keys;
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "olmo2",
     classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),

@@ -7,12 +7,10 @@ use crate::keys::Keys;
 use crate::parameters::sizes;
 use crate::rope::Rope;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "stablelm",
     classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters,
     rules: &[
         rename("layers.{}.self_attn.q_layernorm.norms.{}", &["blk.{}.attn_q_norm"]),

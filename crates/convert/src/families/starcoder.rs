@@ -3,12 +3,10 @@
 use super::{BASE, Family};
 use crate::parameters::common;
 use crate::rules::rename;
-use crate::tokenizer::Kind;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "starcoder2",
     classes: &["Starcoder2ForCausalLM"],
-    tokenizer: Kind::Bpe,
     parameters: common,
     rules: &[
         rename("layers.{}.mlp.c_fc", &["blk.{}.ffn_up"]),

@@ -1,0 +1,229 @@
+//! Small checkpoints of every class, beside what llama.cpp's converter makes of them (`tools/goldens/checkpoints.py`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use convert::{Checkpoint, Error, FileType, Options, Plan};
+use gguf::{Gguf, Value};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens")
+}
+
+fn cases() -> Vec<Json> {
+    let text = fs::read_to_string(goldens().join("checkpoints.jsonl")).expect("the goldens are there");
+    text.lines().map(|line| serde_json::from_str(line).expect("a golden is JSON")).collect()
+}
+
+fn case(name: &str) -> Json {
+    cases().into_iter().find(|case| case["case"] == name).expect("the case is known")
+}
+
+/// `fill` of the script: 32 bits of a linear congruential sequence, of which the highest 8 count.
+fn fill(name: &str, kind: &str, count: usize) -> Vec<u8> {
+    let start = crc32fast::hash(name.as_bytes());
+    let high = (0..count as u32).map(|i| (start.wrapping_add(i.wrapping_mul(2_654_435_761)) >> 24) as u8);
+    let value = |byte: u8| (f32::from(byte) - 128.0) / 64.0;
+    match kind {
+        "U8" => high.collect(),
+        "F8_E4M3" => high.map(|byte| byte & 0xFE).collect(),
+        "BF16" => high.flat_map(|byte| half::bf16::from_f32(value(byte)).to_le_bytes()).collect(),
+        "F32" => high.flat_map(|byte| value(byte).to_le_bytes()).collect(),
+        other => panic!("unknown type {other}"),
+    }
+}
+
+/// Makes the checkpoint of a case in `folder`, in two shards.
+fn make(folder: &Path, case: &Json) {
+    copy(&goldens().join("others").join(case["others"].as_str().expect("a name")), folder);
+    fs::write(folder.join("config.json"), case["config"].to_string()).expect("writable");
+    let tensors = case["tensors"].as_object().expect("an object");
+    let mut shards = [BTreeMap::new(), BTreeMap::new()];
+    for (number, (name, of)) in tensors.iter().enumerate() {
+        let shape: Vec<usize> = serde_json::from_value(of[1].clone()).expect("a shape");
+        let kind = of[0].as_str().expect("a type");
+        let dtype = serde_json::from_value(of[0].clone()).expect("a type of safetensors");
+        shards[number % 2].insert(name.clone(), (dtype, fill(name, kind, shape.iter().product()), shape));
+    }
+    for (number, shard) in shards.iter().enumerate() {
+        let views = shard.iter().map(|(name, (dtype, data, shape))| {
+            (name, safetensors::tensor::TensorView::new(*dtype, shape.clone(), data).expect("sizes agree"))
+        });
+        let path = folder.join(format!("model-0000{}-of-00002.safetensors", number + 1));
+        safetensors::serialize_to_file(views, None, &path).expect("writable");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("writable");
+    for entry in fs::read_dir(from).expect("the golden's files are there") {
+        let path = entry.expect("readable").path();
+        let to = to.join(path.file_name().expect("a name"));
+        if path.is_dir() { copy(&path, &to) } else { drop(fs::copy(&path, &to).expect("writable")) }
+    }
+}
+
+/// The pre-tokenizers of random vocabularies have no known hash.
+fn options(file_type: FileType) -> Options {
+    Options { file_type: Some(file_type), pre_tokenizer: Some("gpt-2".to_owned()), ..Options::default() }
+}
+
+fn converted(folder: &Path, file_type: FileType) -> Result<Gguf, Error> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let bytes = Plan::new(&checkpoint, &options(file_type))?.write(Vec::new(), &|_| ())?;
+    Ok(Gguf::from_bytes(bytes.into())?)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A value as the golden has it: type and content.
+fn described(value: &Value) -> Json {
+    match value {
+        Value::Array(array) => {
+            let values: Vec<Json> = array.values().map(|value| described(&value)[1].clone()).collect();
+            serde_json::json!([format!("[{}]", name(array.element_type().name())), values])
+        }
+        Value::F32(number) => serde_json::json!(["FLOAT32", f64::from(*number)]),
+        Value::Bool(value) => serde_json::json!(["BOOL", value]),
+        Value::String(text) => serde_json::json!(["STRING", text]),
+        other => {
+            serde_json::json!([name(other.value_type().name()), other.integer().map(|number| number as i64)])
+        }
+    }
+}
+
+/// The gguf package's name of a type.
+fn name(ours: &str) -> String {
+    let upper = ours.to_uppercase();
+    match upper.as_str() {
+        "F32" => "FLOAT32".into(),
+        "STRING" | "BOOL" => upper,
+        _ => upper.replace('U', "UINT").replace('I', "INT").replace("UINTINT", "UINT"),
+    }
+}
+
+#[test]
+fn keys_and_tensors_are_those_of_llama_cpp() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let folder = tempfile::tempdir().expect("a folder");
+        make(folder.path(), &case);
+        for (file_type, of) in [(FileType::F32, "f32"), (FileType::Bf16, "bf16")] {
+            let file = match converted(folder.path(), file_type) {
+                Ok(file) => file,
+                Err(error) => {
+                    wrong.push(format!("{} {of}: {error}", case["case"]));
+                    continue;
+                }
+            };
+            let prefix = format!("{}.", case["architecture"].as_str().expect("a name"));
+            let keys = file.metadata().iter().filter(|(key, _)| key.starts_with(&prefix));
+            let keys: serde_json::Map<String, Json> =
+                keys.map(|(key, value)| (key.to_owned(), described(value))).collect();
+            if Json::Object(keys.clone()) != case["keys"] {
+                wrong.push(format!("{} {of}: keys {keys:?}, expected {}", case["case"], case["keys"]));
+            }
+            let tensors = file.tensors().map(|tensor| {
+                let content = serde_json::json!([tensor.format.name(), tensor.shape, digest(&tensor.data)]);
+                (tensor.name.clone(), content)
+            });
+            let tensors: serde_json::Map<String, Json> = tensors.collect();
+            for (name, expected) in case["files"][of].as_object().expect("an object") {
+                if tensors.get(name) != Some(expected) {
+                    wrong.push(format!(
+                        "{} {of} {name}: {:?}, expected {expected}",
+                        case["case"],
+                        tensors.get(name)
+                    ));
+                }
+            }
+            let more = tensors.keys().find(|name| case["files"][of].get(*name).is_none());
+            wrong.extend(more.map(|name| format!("{} {of}: {name} is too much", case["case"])));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong[..wrong.len().min(30)].join("\n"));
+}
+
+/// The message of the error of a checkpoint that `spoil` has changed.
+fn refused(name: &str, spoil: impl FnOnce(&Path, &mut Json)) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let case = case(name);
+    make(folder.path(), &case);
+    let mut config = case["config"].clone();
+    spoil(folder.path(), &mut config);
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("writable");
+    converted(folder.path(), FileType::F16).expect_err("the checkpoint is spoilt").to_string()
+}
+
+#[test]
+fn what_is_wrong_with_a_checkpoint_is_said() {
+    let says = |message: String, parts: &[&str]| {
+        for part in parts {
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+    };
+    let message =
+        refused("llama", |_, config| config["architectures"] = serde_json::json!(["GPTNeoForCausalLM"]));
+    says(message, &["config.json", "GPTNeoForCausalLM", "LlamaForCausalLM", "Qwen3ForCausalLM"]);
+    let message = refused("llama", |_, config| config["num_attention_heads"] = 5.into());
+    says(message, &["self_attn.q_proj.weight", "does not divide"]);
+    let message = refused("llama", |_, config| config["num_attention_heads"] = 0.into());
+    says(message, &["num_attention_heads", "0"]);
+    let message = refused("llama", |_, config| config["num_hidden_layers"] = "three".into());
+    says(message, &["num_hidden_layers", "three", "count"]);
+    let message = refused("qwen3", |_, config| {
+        config["quantization_config"] = serde_json::json!({"quant_method": "gptq", "bits": 4});
+    });
+    says(message, &["gptq", "not quantised"]);
+    let message = refused("qwen3", |folder, _| {
+        fs::remove_file(folder.join("tokenizer.json")).expect("it is there");
+    });
+    says(message, &["tokenizer"]);
+    let message =
+        refused("mixtral", |_, config| config["architectures"] = serde_json::json!(["Qwen2ForCausalLM"]));
+    says(message, &["block_sparse_moe", "qwen2"]);
+}
+
+#[test]
+fn damaged_shards_are_refused() {
+    let shard = "model-00001-of-00002.safetensors";
+    let changed = |change: fn(&mut Vec<u8>)| {
+        refused("llama", |folder, _| {
+            let mut bytes = fs::read(folder.join(shard)).expect("it is there");
+            change(&mut bytes);
+            fs::write(folder.join(shard), bytes).expect("writable");
+        })
+    };
+    for message in [
+        changed(|bytes| bytes.truncate(bytes.len() - 1)),
+        changed(|bytes| bytes.truncate(7)),
+        changed(Vec::clear),
+        changed(|bytes| bytes[..8].fill(0xFF)),
+        changed(|bytes| bytes[9] = b'!'),
+    ] {
+        assert!(message.contains(shard), "{message}");
+    }
+    let message = refused("mixtral", |folder, _| {
+        fs::remove_file(folder.join("model-00002-of-00002.safetensors")).expect("it is there");
+    });
+    assert!(message.contains("expert") || message.contains("missing"), "{message}");
+}
+
+#[test]
+fn a_list_that_names_a_missing_shard_is_refused() {
+    let message = refused("llama", |folder, _| {
+        let index = r#"{"weight_map": {"model.norm.weight": "model-00003-of-00003.safetensors"}}"#;
+        fs::write(folder.join("model.safetensors.index.json"), index).expect("writable");
+    });
+    assert!(message.contains("model-00003-of-00003.safetensors"), "{message}");
+    let message = refused("llama", |folder, _| {
+        let index = r#"{"weight_map": {"model.norm.weight": "../model.safetensors"}}"#;
+        fs::write(folder.join("model.safetensors.index.json"), index).expect("writable");
+    });
+    assert!(message.contains("no file name"), "{message}");
+}

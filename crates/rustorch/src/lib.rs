@@ -1,0 +1,108 @@
+//! Language models in your program, on the CPU and the GPU: text, chats, batches, log-probabilities, embeddings.
+//!
+//! ```
+//! use rustorch::Model;
+//!
+//! # fn main() -> rustorch::Result<()> {
+//! let model = Model::demo()?; // or Model::open("model.gguf")?, Model::pull("Qwen/Qwen3-0.6B-GGUF:Q8_0")?
+//! let mut chat = model.chat().system("Be brief.").temperature(0.0);
+//! for piece in chat.say("What is the capital of France?") {
+//!     print!("{}", piece?);
+//! }
+//! let answer = chat.say("And of Italy?").text()?;
+//! # assert_eq!(answer, "The capital of Italy is Rome.");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Model`] is loaded and ready. [`Model::options`] has the context, the devices and the limits of memory. Everything that a
+//! model writes is an iterator of [`Result`]s, which computes as you read, and which you may drop at any time:
+//!
+//! ```
+//! # use rustorch::{Model, Token};
+//! # fn main() -> rustorch::Result<()> {
+//! # let model = Model::demo()?;
+//! // Token by token, with log-probabilities.
+//! for token in model.generate("The capital of Spain is").temperature(0.0).max_tokens(3).logprobs(2) {
+//!     let Token { text, logprob, top, .. } = token?;
+//!     println!("{text:?} {logprob:?} {top:?}");
+//! }
+//!
+//! // Several at once. A step computes a token of each, so that eight take little longer than one.
+//! let texts = model.batch(["1 + 1 =", "2 + 2 =", "3 + 3 ="]).seed(42).max_tokens(8).texts()?;
+//! # assert_eq!(texts.len(), 3);
+//!
+//! // Your own sampler: here, one that never begins to say " Paris".
+//! let paris = model.tokenize(" Paris")[0] as usize;
+//! let forbid = move |_tokens: &[u32], logits: &mut [f32]| logits[paris] = f32::NEG_INFINITY;
+//! let text = model.generate("The capital of France is").max_tokens(8).sampler(forbid).text()?;
+//! # assert!(!text.contains("Paris"));
+//!
+//! // Embeddings, of length 1.
+//! let [a, b] = &model.embed(&["a cat", "a dog"])?[..] else { unreachable!() };
+//! let similarity: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+//! # assert!(similarity > -1.0 && similarity <= 1.001);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who computes
+//!
+//! There is no thread in the background and no async runtime. A model is a handle that clones and threads share, and its methods
+//! take `&self`. Whoever waits for a token computes the next step, for all texts in progress: iterators that you read in turn,
+//! and those of other threads, share their steps. What others have not read yet is kept for them. So nothing is computed while
+//! nobody waits, a dropped iterator costs nothing more, and an error reaches the one whom it concerns.
+//!
+//! With a `&mut Model`, one text would lock out all others; an engine thread would compute ahead of those who no longer
+//! listen, and needs a shutdown. For a server, read each text in a thread of its own.
+//!
+//! At most [`Options::sequences`] texts are in progress; others wait for their turn. On the CPU a text depends on its prompt, its
+//! parameters and its seed only, whatever else is computed.
+//!
+//! # Speed
+//!
+//! Without optimisation, models are ten to twenty times slower. Put this into the `Cargo.toml` of your workspace:
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+//!
+//! If they are missing, Cargo warns those who depend on a path, but it hides such warnings of git repositories. So opening a model
+//! says it once, too: as a warning of `tracing`, or on stderr if the program has no subscriber.
+//!
+//! # Cargo features
+//!
+//! All are on by default but `clap`: `gpu` (Vulkan and Metal), `hub` ([`Model::pull`]), `demo-model` ([`Model::demo`]), `clap`
+//! ([`BackendName`] as the value of an option).
+//!
+//! # One layer down
+//!
+//! [`engine`] has the scheduler that this crate drives: values by name after each step, logits of prompts.
+//! [`Options::engine`] puts it on the devices. [`devices`] lists them. The types of these crates in public items are re-exported.
+
+mod chat;
+pub mod devices;
+mod error;
+mod generate;
+mod loaded;
+mod model;
+mod options;
+#[cfg(feature = "hub")]
+mod pull;
+mod settings;
+mod shared;
+
+#[cfg(feature = "hub")]
+pub use ::hub;
+pub use {::backend, ::engine, ::gguf, ::runner};
+
+pub use backend::KvType;
+pub use chat::{Answer, Chat, Piece};
+pub use devices::BackendName;
+pub use engine::{Engine, KvFormat, Message, Sampling, StopReason, Usage};
+pub use error::{Error, Result};
+pub use generate::{Batch, Candidate, End, Generate, Prompt, Token, Tokens};
+pub use model::Model;
+pub use options::Options;
+pub use runner::placement::Layers;

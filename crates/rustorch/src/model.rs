@@ -1,0 +1,144 @@
+//! A loaded model.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::Normalization;
+use engine::models::Pooling;
+use engine::tokenizer::Encode;
+
+use crate::chat::Chat;
+use crate::generate::{Batch, Generate, Prompt};
+use crate::loaded::Loaded;
+use crate::options::{Options, Source};
+use crate::{Error, Result};
+
+/// A loaded model. Clones share it, also between threads.
+#[derive(Clone, Debug)]
+pub struct Model(pub(crate) Arc<Loaded>);
+
+impl Options {
+    /// Opens a GGUF file with these options. See [`Model::open`].
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Model> {
+        Ok(Model(Loaded::new(Source::File(path.as_ref().to_owned()), self)?))
+    }
+
+    /// Loads the demo model with these options. See [`Model::demo`].
+    ///
+    /// # Errors
+    /// As [`Model::demo`].
+    #[cfg(feature = "demo-model")]
+    pub fn demo(self) -> Result<Model> {
+        Ok(Model(Loaded::new(Source::Demo, self)?))
+    }
+}
+
+impl Model {
+    /// Opens a GGUF file, the first of a split one, and loads it with default [`Options`].
+    ///
+    /// The file stays mapped, and must not change while the model is in use; a step after a change is an error.
+    ///
+    /// # Errors
+    /// If the file cannot be read, its model is not supported, or it does not fit in memory.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model> {
+        Options::default().open(path)
+    }
+
+    /// Loads a small model that is part of the program: for first steps and for tests. It knows little.
+    ///
+    /// # Errors
+    /// If memory is exhausted.
+    #[cfg(feature = "demo-model")]
+    pub fn demo() -> Result<Model> {
+        Options::default().demo()
+    }
+
+    /// Context, devices and memory, to open a model with.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// Continues a prompt: a text as it is, without the chat template, or a `Vec<u32>` of tokens.
+    ///
+    /// ```
+    /// # fn main() -> rustorch::Result<()> {
+    /// # let model = rustorch::Model::demo()?;
+    /// for token in model.generate("The capital of Spain is").temperature(0.0).max_tokens(3) {
+    ///     print!("{}", token?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn generate(&self, prompt: impl Into<Prompt>) -> Generate {
+        Generate::new(self.0.clone(), prompt.into())
+    }
+
+    /// Continues several prompts at once: a step computes a token of each, which takes little longer than one of them alone.
+    pub fn batch(&self, prompts: impl IntoIterator<Item = impl Into<Prompt>>) -> Batch {
+        Batch::new(self.0.clone(), prompts.into_iter().map(Into::into).collect())
+    }
+
+    /// Begins a conversation.
+    pub fn chat(&self) -> Chat {
+        Chat::new(self.0.clone())
+    }
+
+    /// The embedding of each text, of Euclidean length 1, so that the sum of products of two is their cosine similarity.
+    ///
+    /// Embedding models pool as their file says. For a model that writes text, it is the mean of the tokens' last hidden states;
+    /// its first use loads the model once more.
+    ///
+    /// # Errors
+    /// If a text is empty or longer than the context, or memory is exhausted.
+    pub fn embed(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>> {
+        let encode = Encode { add_special: true, parse_special: false };
+        let tokens = |text: &_| self.0.model().tokenizer().encode(AsRef::<str>::as_ref(text), encode);
+        let tokens: Vec<Vec<u32>> = texts.iter().map(tokens).collect();
+        self.0.with_embedder(|embedder| {
+            let mut embeddings = embedder.embed(&tokens)?;
+            if embedder.model().config().pooling != Some(Pooling::Rank) {
+                embeddings.iter_mut().for_each(|embedding| Normalization::P(2).apply(embedding));
+            }
+            Ok(embeddings)
+        })
+    }
+
+    /// How well each document answers `query`: the higher the better, in the order of `documents`.
+    ///
+    /// # Errors
+    /// If the model is no reranker, a query and a document are longer than the context, or memory is exhausted.
+    pub fn rerank(&self, query: &str, documents: &[impl AsRef<str>]) -> Result<Vec<f32>> {
+        let model = self.0.model();
+        if model.config().pooling != Some(Pooling::Rank) {
+            return Err(Error::NoReranker { file: model.file().file().to_owned() });
+        }
+        let tokens = documents.iter().map(|document| model.rerank_tokens(query, document.as_ref()));
+        let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+        // Of several labels, the first is relevance.
+        let relevance = |scores: Vec<f32>| scores.first().copied().unwrap_or(f32::NAN);
+        self.0.with_embedder(|embedder| Ok(embedder.embed(&tokens)?.into_iter().map(relevance).collect()))
+    }
+
+    /// The tokens of a text, without BOS. Text never becomes a special token.
+    pub fn tokenize(&self, text: &str) -> Vec<u32> {
+        self.0.model().tokenizer().encode(text, Encode { add_special: false, parse_special: false })
+    }
+
+    /// The text of tokens, without control tokens.
+    pub fn detokenize(&self, tokens: &[u32]) -> String {
+        self.0.model().tokenizer().decode(tokens)
+    }
+
+    /// The context in tokens; `None` for a model that only computes embeddings.
+    pub fn n_ctx(&self) -> Option<usize> {
+        self.0.n_ctx()
+    }
+
+    /// The opened file: metadata, graph, tokenizer, chat template.
+    pub fn file(&self) -> &engine::Model {
+        self.0.model()
+    }
+}

@@ -1,0 +1,208 @@
+//! How a model is loaded.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::{Arc, Once};
+
+use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
+use engine::models::Pooling;
+use engine::{DEFAULT_N_CTX, Embedder, EmbedderOptions, Engine, KvFormat};
+use gguf::Gguf;
+use runner::placement::Layers;
+use runner::{FileWeights, Workload};
+
+use crate::Result;
+use crate::devices::{self, BackendName};
+
+/// Requests that share steps by default.
+const SEQUENCES: usize = 8;
+
+/// How a model is loaded. Made by [`Model::options`](crate::Model::options).
+///
+/// ```
+/// # fn main() -> rustorch::Result<()> {
+/// let model = rustorch::Model::options().n_ctx(256).threads(1).demo()?;
+/// # let _ = model;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    engine: engine::Options,
+    backend: BackendName,
+    layers: Layers,
+    of_host: OpenOptions,
+    gpu_memory: Option<u64>,
+}
+
+/// Where a model is from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    File(PathBuf),
+    #[cfg(feature = "demo-model")]
+    Demo,
+}
+
+impl Source {
+    pub(crate) fn open(&self) -> Result<Gguf> {
+        Ok(match self {
+            Source::File(path) => Gguf::open(path)?,
+            #[cfg(feature = "demo-model")]
+            Source::Demo => {
+                Gguf::from_named_bytes("demo model", bytes::Bytes::from_static(demo_model::EMBEDDED))?
+            }
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            engine: engine::Options { sequences: SEQUENCES, ..engine::Options::default() },
+            backend: BackendName::Auto,
+            layers: Layers::Auto,
+            of_host: OpenOptions::default(),
+            gpu_memory: None,
+        }
+    }
+}
+
+impl Options {
+    /// The context in tokens: the most that a prompt and its text may have together. By default what the model was trained
+    /// on, but at most 4096.
+    pub fn n_ctx(mut self, tokens: usize) -> Options {
+        self.engine.n_ctx = Some(tokens);
+        self
+    }
+
+    /// The most texts that are generated at once, 8 by default; others wait.
+    pub fn sequences(mut self, sequences: usize) -> Options {
+        self.engine.sequences = sequences;
+        self
+    }
+
+    /// Tokens in the KV cache, which all texts share: by default one context. If it is full, texts wait for others to end, and
+    /// the cache of a chat may have to be computed again.
+    pub fn kv_tokens(mut self, tokens: usize) -> Options {
+        self.engine.pages = Some(tokens.div_ceil(PAGE));
+        self
+    }
+
+    /// The format of keys and values in the cache, F16 by default.
+    pub fn kv_format(mut self, format: KvFormat) -> Options {
+        self.engine.kv_format = format;
+        self
+    }
+
+    /// Rows per step: tokens of prompts, and one per text. More take more memory, and are hardly faster.
+    pub fn n_batch(mut self, rows: usize) -> Options {
+        self.engine.n_batch = rows;
+        self
+    }
+
+    /// What computes the model, by default GPUs if there are any, and the CPU.
+    pub fn backend(mut self, backend: BackendName) -> Options {
+        self.backend = backend;
+        self
+    }
+
+    /// Layers on the GPU, by default as many as fit.
+    pub fn gpu_layers(mut self, layers: Layers) -> Options {
+        self.layers = layers;
+        self
+    }
+
+    /// Limits the memory of each GPU, in bytes.
+    pub fn gpu_memory(mut self, bytes: u64) -> Options {
+        self.gpu_memory = Some(bytes);
+        self
+    }
+
+    /// CPU threads; 0 and the default are as many as the system suggests.
+    pub fn threads(mut self, threads: usize) -> Options {
+        self.of_host.threads = NonZero::new(threads);
+        self.engine.sampling_threads = NonZero::new(threads);
+        self
+    }
+
+    /// Limits the memory on the CPU, besides the mapped file, in bytes. By default the memory that is available.
+    pub fn memory(mut self, bytes: u64) -> Options {
+        self.of_host.memory = Some(bytes);
+        self
+    }
+
+    /// Uses weights from the mapped file instead of packed copies: half the memory, the same texts, slower.
+    pub fn leave_weights_in_file(mut self) -> Options {
+        self.of_host.leave_weights_in_file = true;
+        self
+    }
+
+    /// Puts `model` on its devices, as an [`Engine`] that you step.
+    ///
+    /// # Errors
+    /// If the options are invalid, or the model does not fit.
+    pub fn engine(&self, model: engine::Model) -> Result<Engine> {
+        let mut options = self.engine;
+        let n_ctx = options.n_ctx.unwrap_or(DEFAULT_N_CTX).min(model.config().context_length.max(1));
+        // Every text may leave its last page partly empty.
+        options.pages = options.pages.or(Some(n_ctx.div_ceil(PAGE) + options.sequences - 1));
+        let engine::Layout { kv_layout, buckets, .. } = options.layout(&model)?;
+        let model = Arc::new(model);
+        self.put(&model, kv_layout, buckets.to_vec(), |backend| {
+            Ok(Engine::new(model.clone(), backend, options)?)
+        })
+    }
+
+    /// Puts the model of `file` on its devices to compute embeddings: as the file says, or else the mean of the tokens'.
+    pub(crate) fn embedder(&self, source: &Source) -> Result<Embedder> {
+        let mut model = engine::Model::embedding(source.open()?, None)?;
+        if model.config().pooling == Some(Pooling::None) {
+            model = engine::Model::embedding(source.open()?, Some(Pooling::Mean))?;
+        }
+        let options = EmbedderOptions { n_ctx: self.engine.n_ctx, n_batch: self.engine.n_batch };
+        let (kv_layout, bucket) = options.layout(&model);
+        let model = Arc::new(model);
+        self.put(&model, kv_layout, vec![bucket], |backend| {
+            Ok(Embedder::new(model.clone(), backend, options)?)
+        })
+    }
+
+    /// Opens the devices and calls `load` with them. If memory runs out, GPUs get fewer layers.
+    fn put<T>(
+        &self,
+        model: &engine::Model,
+        kv_layout: KvLayout,
+        mut buckets: Vec<Bucket>,
+        mut load: impl FnMut(Box<dyn Backend>) -> Result<T>,
+    ) -> Result<T> {
+        note_slow_kernels();
+        buckets.dedup();
+        let (weights, graph, taps) = (&FileWeights(model.file()), model.graph(), Taps::None);
+        let deployment = devices::deployment(self.backend, self.layers, self.of_host, self.gpu_memory)?;
+        let mut deployed = deployment.place(&Workload { weights, graph, kv_layout, buckets, taps })?;
+        loop {
+            let loaded = deployed.open().map_err(Into::into).and_then(&mut load);
+            match loaded {
+                Err(error) if error.of_backend().is_some_and(|error| deployed.fall_back(error)) => {
+                    let on_devices = deployed.placement().on_devices();
+                    tracing::warn!("{error}; trying {on_devices} layers on the GPU");
+                }
+                loaded => return loaded,
+            }
+        }
+    }
+}
+
+/// Without optimisation, a model is so slow that it seems to hang. Says so once on stderr if nobody listens to `tracing`, by which
+/// the CPU backend says it.
+fn note_slow_kernels() {
+    static ONCE: Once = Once::new();
+    if backend_cpu::IS_SLOW && !tracing::dispatcher::has_been_set() {
+        ONCE.call_once(|| {
+            eprintln!(
+                "rustorch: compiled without optimisation, which makes models ten to twenty times slower; add this to Cargo.toml:\n\n\
+                 [profile.dev.package.\"*\"]\nopt-level = 3\n"
+            );
+        });
+    }
+}
