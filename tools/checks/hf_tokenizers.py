@@ -1,7 +1,7 @@
 """Compares the tokenizers of Hugging Face checkpoints and of GGUF files with llama.cpp's converter and with `tokenizers`.
 
     python hf_tokenizers.py convert LLAMA_CPP EXAMPLE FOLDERS [--write GOLDENS.json]
-    python hf_tokenizers.py export LLAMA_CPP EXAMPLE PROGRAM VOCABULARY.gguf ... [--strings 20000] [--seed 1]
+    python hf_tokenizers.py export LLAMA_CPP EXAMPLE PROGRAM VOCABULARY.gguf ... [--strings 20000] [--seed 1] [--pre]
 
 LLAMA_CPP is a checkout of llama.cpp, whose folder `conversion` is the reference, EXAMPLE is the built
 crates/convert/examples/read_tokenizer.rs, and tools/goldens/hf_folders.py makes FOLDERS. Takes the packages of
@@ -18,17 +18,23 @@ import base64
 import importlib
 import json
 import logging
+import re
 import subprocess
 import sys
 import tempfile
 import types
+import unicodedata
 from pathlib import Path
 
 # llama.cpp's own package: its converter needs names that the last release lacks. Not this folder, whose tokenizers.py
 # hides the package of that name.
 LLAMA_CPP = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else Path()
 sys.path[:1] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py")]
+sys.path.append(str(Path(__file__).parents[1] / "goldens"))
 import gguf  # noqa: E402
+import tokenizers  # noqa: E402
+import transformers  # noqa: E402
+from strings import strings  # noqa: E402
 
 # What a folder may be, by its name: ways of llama.cpp's converter, as class and kind of crates/convert.
 LLAMA = [("llama.LlamaModel", "Llama")]
@@ -127,7 +133,9 @@ def convert(args) -> int:
             lines = differences(found, expected) if "error" not in found.keys() | expected.keys() else [f"ours {found.get('error')}", f"theirs {expected.get('error')}"]
             print(f"{name:14} {kind:20} {'same' if not lines else 'DIFFERENT'}", *lines, sep="\n    ")
             failures += bool(lines)
-            goldens.setdefault(name, {"files": {}, "kinds": {}})["kinds"][kind] = expected
+            golden = goldens.setdefault(name, {"files": {}, "keys": expected, "kinds": {}})
+            # What differs from the first way; null is absent.
+            golden["kinds"][kind] = {key: expected.get(key) for key in expected.keys() | golden["keys"].keys() if expected.get(key) != golden["keys"].get(key)}
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             data = path.read_bytes()
             try:
@@ -136,7 +144,124 @@ def convert(args) -> int:
                 text = {"base64": base64.b64encode(data).decode()}
             goldens[name]["files"][str(path.relative_to(folder))] = text
     if args.write:
-        args.write.write_text(json.dumps(goldens, ensure_ascii=True, separators=(",", ":")) + "\n")
+        args.write.write_text(json.dumps(goldens, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n")
+    return failures
+
+
+# The way back of a vocabulary whose architecture no kind of crates/convert is for.
+BACK = {
+    "llama": ("llama.LlamaModel", "Llama"), "phi3": ("phi.Phi3MiniModel", "Phi3"), "gemma4": ("gemma.Gemma4Model", "Gemma4"),
+    "bert": ("bert.BertModel", "WordPiece"), "t5": ("bert.XLMRobertaModel", "Unigram"), "gpt2": ("olmo.Olmo2Model", "Bpe"),
+}  # fmt: skip
+
+
+def way_back(keys: dict, architecture: str) -> tuple[str, str]:
+    model = keys["tokenizer.ggml.model"]
+    if model == "llama":
+        return BACK.get(architecture if architecture == "phi3" else "llama")
+    return BACK[model] if model != "gpt2" or architecture != "llama" else BACK["llama"]
+
+
+def with_pre(source: Path, out: Path, pre: str) -> None:
+    """The vocabulary `source` with another pre-tokenizer."""
+    reader = gguf.GGUFReader(str(source))
+    writer = gguf.GGUFWriter(str(out), "llama")
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "tokenizer.ggml.pre"):
+            continue
+        kind = field.types[0]
+        writer.add_key_value(field.name, field.contents(), kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    writer.add_tokenizer_pre(pre)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def is_meant(keys: dict, text: str, ids: list[int], other: list[int]) -> bool:
+    """Whether the packages treat the text in another way, as the export says."""
+    if keys["tokenizer.ggml.model"] == "t5":
+        # Equal sums of scores; characters with marks, and whatever normalises over the ends of characters; white space
+        # beside tokens that drop it.
+        return sorted(ids) == sorted(other) or any(c.isspace() and not c.isascii() or unicodedata.combining(c) or unicodedata.category(c) in ("Mc", "Me", "Mn", "Cf", "Lo", "Lm", "So", "Sk") for c in text)
+    if keys["tokenizer.ggml.model"] == "bert":
+        return "\u2581" in text
+    if "Phi" in keys.get("general.name", ""):
+        return any(c.isspace() and c not in " \t\n\v\f\r" for c in text)
+    return False
+
+
+def export_one(args, source: Path, label: str) -> int:
+    fields = gguf.GGUFReader(str(source)).fields
+    keys = {name: field.contents() for name, field in fields.items() if name.startswith(("tokenizer.", "general."))}
+    special = [token for token, kind in zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]) if kind in (2, 3, 4) and token]
+    words = [token.replace("\u2581", " ").replace("\u0120", " ") for token, kind in zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]) if kind == 1]
+    texts = strings(args.strings, args.seed, words[::7], special)
+    inp = Path(f"{source}.inp")
+    if inp.exists():
+        texts = inp.read_text().split("\n__ggml_vocab_test__\n") + texts
+    with tempfile.TemporaryDirectory() as out:
+        folder = Path(out) / "folder"
+        done = subprocess.run([*args.export, source, folder], capture_output=True, text=True)
+        if done.returncode:
+            print(f"{label:26} refused: {done.stderr.strip()}")
+            return 0
+        lines = "".join(json.dumps(text) + "\n" for text in texts)
+        ours_ids = subprocess.run([args.program, "tokenize", "-m", source, "--no-bos", "--jsonl", "--parse-special"], input=lines, capture_output=True, text=True, check=True)
+        ours_ids = [json.loads(line) for line in ours_ids.stdout.splitlines()]
+        theirs_ids = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        found, meant, examples = 0, 0, []
+        for text, ids in zip(texts, ours_ids, strict=True):
+            other = theirs_ids.encode(text, add_special_tokens=False).ids
+            if ids != other:
+                if is_meant(keys, text, ids, other):
+                    meant += 1
+                else:
+                    found += 1
+                    examples.append(f"{text!a}\n        ours   {ids}\n        theirs {other}")
+        auto, tried = 0, 0
+        if not args.pre:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+            for text, ids in list(zip(texts, ours_ids))[:2000]:
+                # Qwen2Tokenizer, which AutoTokenizer insists on, normalises.
+                if unicodedata.is_normalized("NFC", text):
+                    tried += 1
+                    other = tokenizer.encode(text, add_special_tokens=False)
+                    auto += other != ids and not is_meant(keys, text, ids, other)
+        print(f"{label:26} {len(texts)} strings, different: {found}, meant: {meant}; AutoTokenizer: {auto} of {tried} ({type(tokenizer).__name__ if not args.pre else 'not tried'})")
+        examples.sort(key=len)
+        for example in examples[:2]:
+            print(f"    {example}")
+        architecture = keys["general.architecture"]
+        way, kind = way_back(keys, architecture)
+        back = ours(args.example, folder, kind)
+        if "error" in back:
+            print("    converting back:", back["error"])
+            return found + auto + 1
+        original = {key: value for key, value in keys.items() if key.startswith("tokenizer.")}
+        for line in differences(back, original):
+            print(f"    back: {line}")
+        try:
+            (folder / "config.json").write_text(json.dumps({"architectures": ["None"], **json.loads((folder / "config.json").read_text())}))
+            lines = differences(back, theirs(folder, way, back.get("tokenizer.ggml.pre")))
+        except Exception as error:  # noqa: BLE001
+            lines = [repr(error)]
+        for line in lines:
+            print(f"    llama.cpp: {line}")
+        return found + auto + len(lines)
+
+
+def export(args) -> int:
+    failures = 0
+    for source in args.vocabulary:
+        if not args.pre:
+            failures += export_one(args, source, source.stem)
+            continue
+        said = subprocess.run([args.program, "tokenize", "--pre-tokenizer", "?", "a"], capture_output=True, text=True).stderr
+        for pre in re.search(r"possible values: ([^\]]*)", said)[1].split(", "):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "vocabulary.gguf"
+                with_pre(source, path, pre)
+                failures += export_one(args, path, pre)
     return failures
 
 
@@ -149,7 +274,19 @@ def main() -> None:
     command.add_argument("example", type=lambda path: Path(path).resolve())
     command.add_argument("folders", type=Path)
     command.add_argument("--write", metavar="FILE", type=Path)
+    command = commands.add_parser("export")
+    command.set_defaults(run=export)
+    command.add_argument("llama_cpp", type=lambda path: Path(path).resolve())
+    command.add_argument("example", type=lambda path: Path(path).resolve())
+    command.add_argument("program", type=lambda path: Path(path).resolve())
+    command.add_argument("vocabulary", type=Path, nargs="+")
+    command.add_argument("--export", type=str.split, help="command that exports [default: that of PROGRAM]")
+    command.add_argument("--strings", type=int, default=20000)
+    command.add_argument("--seed", type=int, default=1)
+    command.add_argument("--pre", action="store_true", help="try each vocabulary with every pre-tokenizer")
     args = parser.parse_args()
+    if getattr(args, "program", None) and not args.export:
+        args.export = [args.program, "export-tokenizer"]
     sys.exit(args.run(args) > 0)
 
 

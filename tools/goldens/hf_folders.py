@@ -16,7 +16,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vocabularies import RULES, corpus, hexadecimal
 
-SIZE = 420
+SIZE = 340
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA_3 = QWEN.replace(r"\p{N}|", r"\p{N}{1,3}|")
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -130,7 +130,7 @@ def make(root: Path) -> None:
         bert.normalizer = normalizers.BertNormalizer(lowercase=not cased)
         bert.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         bert.decoder = decoders.WordPiece()
-        bert.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=SIZE, limit_alphabet=120, special_tokens=special, show_progress=False))
+        bert.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=SIZE, limit_alphabet=100, special_tokens=special, show_progress=False))
         folder = root / ("bert-cased" if cased else "bert")
         write(folder, "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased, **names})
         write(folder, "config.json", {"architectures": ["BertModel"], "model_type": "bert", "vocab_size": SIZE, "pad_token_id": 0})

@@ -9,9 +9,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
-    argv, bench, chat, compare, completions, convert, devices, embed, imatrix, inspect, llama_cpp, logits,
-    man, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template, tokenize, trace,
-    verify, version,
+    argv, bench, chat, compare, completions, convert, devices, embed, export_tokenizer, imatrix, inspect,
+    llama_cpp, logits, man, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template,
+    tokenize, trace, verify, version,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Quantize(quantize::Args),
     /// Convert a checkpoint of Hugging Face to a GGUF file
     Convert(convert::Args),
+    /// Write a model's tokenizer in Hugging Face's format
+    ExportTokenizer(export_tokenizer::Args),
     /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
     /// Measure speed, absolute and relative to the machine's limits

@@ -13,6 +13,7 @@ mod context;
 mod convert;
 mod devices;
 mod embed;
+mod export_tokenizer;
 mod files;
 mod fit;
 mod folders;
@@ -85,6 +86,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::ExportTokenizer(args) => export_tokenizer::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Synth(args) => synth::run(args),

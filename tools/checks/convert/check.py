@@ -1,6 +1,6 @@
 """Compares `rustorch convert` with llama.cpp's converter, and its logits with transformers'.
 
-    pip install -r ../../oracle/requirements-transformers.txt sentencepiece
+    pip install -r ../../oracle/requirements-transformers.txt sentencepiece protobuf
     python check.py FOLDER --llama-cpp SOURCE --rustorch PROGRAM [CASE…]
 
 FOLDER gets small random checkpoints and both files of each. SOURCE is a checkout of llama.cpp, such as `vendor/llama.cpp` of

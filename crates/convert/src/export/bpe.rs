@@ -50,9 +50,18 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     }
     let bytes =
         json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false });
+    let missing = missing_bytes(&ids);
+    if !missing.is_empty() && row.whole_words {
+        return Err(vocabulary.inexpressible(format!("there are no tokens for the bytes {missing:?}")));
+    }
+    // Bytes without a token are lost, and what is around them is not merged.
+    let drop = json!({
+        "type": "Split", "pattern": { "Regex": format!("[{missing}]") }, "behavior": "Removed", "invert": false,
+    });
+    let drop = Some(drop).filter(|_| !missing.is_empty());
     Ok(Parts {
         normalizer: Value::Null,
-        pre_tokenizer: sequence("pretokenizers", splits.chain([bytes.clone()])),
+        pre_tokenizer: sequence("pretokenizers", splits.chain([bytes.clone()]).chain(drop)),
         decoder: bytes,
         model,
     })
@@ -70,14 +79,8 @@ fn merges<'a>(
     row: &PreTokenizerRow,
     ids: &HashMap<&str, u32>,
 ) -> Result<Vec<[&'a str; 2]>, Error> {
-    let mut spelled = [0; 2];
-    if !row.characters
-        && let Some(missing) =
-            text_bytes().map(alphabet).find(|c| !ids.contains_key(&*c.encode_utf8(&mut spelled)))
-    {
-        return Err(vocabulary.inexpressible(format!("there is no token {missing:?} for one byte")));
-    }
-    let possible: HashSet<char> = text_bytes().map(alphabet).collect();
+    let missing = missing_bytes(ids);
+    let possible: HashSet<char> = text_bytes().map(alphabet).filter(|c| !missing.contains(*c)).collect();
     let can_occur = |text: &str| row.characters || text.chars().all(|c| possible.contains(&c));
     let rules = vocabulary.metadata.strings("tokenizer.ggml.merges")?.unwrap_or_default();
     let (mut merges, mut known, mut result) =
@@ -108,6 +111,12 @@ fn merges<'a>(
         merges.push([left, right]);
     }
     Ok(merges)
+}
+
+/// The characters of bytes that have no token.
+fn missing_bytes(ids: &HashMap<&str, u32>) -> String {
+    let mut spelled = [0; 2];
+    text_bytes().map(alphabet).filter(|c| !ids.contains_key(&*c.encode_utf8(&mut spelled))).collect()
 }
 
 /// The character for a byte in GPT-2's alphabet: itself if it is printable, else the next one from U+0100.

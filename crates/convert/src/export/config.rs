@@ -131,6 +131,11 @@ pub(super) fn tokenizer_config(vocabulary: &Vocabulary) -> Result<Value, Error> 
             set(&format!("{role}_token"), token.text.into());
         }
     }
+    // Of these kinds, llama.cpp's converter takes only named tokens for control tokens.
+    if matches!(metadata.str("tokenizer.ggml.model")?, Some("t5" | "gemma4")) {
+        let special = vocabulary.tokens().filter(|token| token.is_added() && token.kind == Kind::Control);
+        set("additional_special_tokens", special.map(|token| token.text).collect());
+    }
     for role in ["bos", "eos", "sep"] {
         if let Some(adds) = metadata.bool(&format!("tokenizer.ggml.add_{role}_token"))? {
             set(&format!("add_{role}_token"), adds.into());

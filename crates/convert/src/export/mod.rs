@@ -76,10 +76,27 @@ fn is_one(path: &Path, name: &str) -> bool {
 /// What the packages do in another way.
 fn differences(vocabulary: &Vocabulary) -> Result<Vec<String>, Error> {
     let mut differences = Vec::new();
+    let model = vocabulary.metadata.str("tokenizer.ggml.model")?;
+    if model == Some("t5") {
+        differences.push(
+            "Of two ways to spell a text that have the same sum of scores, the package `tokenizers` takes the one that rounding \
+             favours, this program the first."
+                .to_owned(),
+        );
+    }
     if vocabulary.metadata.contains("tokenizer.ggml.precompiled_charsmap") {
         differences.push(
             "The package `tokenizers` normalises each character together with its marks, SentencePiece and this program the \
              longest text that has a rule."
+                .to_owned(),
+        );
+    }
+    if vocabulary.metadata.str("tokenizer.ggml.model")? == Some("t5")
+        && unigram::has_lower_scores(vocabulary)?
+    {
+        differences.push(
+            "The package `tokenizers` avoids unknown characters at any price, because the vocabulary has an unused token with a \
+             very low score."
                 .to_owned(),
         );
     }

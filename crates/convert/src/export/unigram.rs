@@ -17,15 +17,6 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     };
     let scores = vocabulary.scores()?;
     let used = vocabulary.used();
-    let lowest = |only_normal: bool| {
-        let tokens =
-            vocabulary.tokens().take(used).filter(|token| !only_normal || token.kind == Kind::Normal);
-        tokens.filter_map(|token| scores.get(token.id as usize)).copied().fold(f32::MAX, f32::min)
-    };
-    if lowest(false) < lowest(true) {
-        let why = "a special or unused token has a lower score than all others, which would change the score of unknown characters";
-        return Err(vocabulary.inexpressible(why.to_owned()));
-    }
     let vocab: Vec<Value> = vocabulary
         .tokens()
         .take(used)
@@ -64,6 +55,18 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         decoder: json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": if adds_space { "always" } else { "never" }, "split": false }),
         model: json!({ "type": "Unigram", "unk_id": unknown, "vocab": vocab, "byte_fallback": false }),
     })
+}
+
+/// Whether a special or unused token has a lower score than all others: the package `tokenizers` gives unknown characters
+/// an even lower one, llama.cpp counts normal tokens only.
+pub(super) fn has_lower_scores(vocabulary: &Vocabulary) -> Result<bool, Error> {
+    let scores = vocabulary.scores()?;
+    let lowest = |only_normal: bool| {
+        let tokens = vocabulary.tokens().take(vocabulary.used());
+        let tokens = tokens.filter(|token| !only_normal || token.kind == Kind::Normal);
+        tokens.filter_map(|token| scores.get(token.id as usize)).copied().fold(f32::MAX, f32::min)
+    };
+    Ok(lowest(false) < lowest(true))
 }
 
 fn charsmap(vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, Error> {

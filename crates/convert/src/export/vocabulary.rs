@@ -15,6 +15,9 @@ pub(super) struct Vocabulary<'a> {
     pub(super) tokenizer: &'a Tokenizer,
 }
 
+/// The name of the tokenizers whose texts are in GPT-2's byte alphabet.
+const BYTE_LEVEL: &str = "byte-level BPE";
+
 /// A token.
 #[derive(Clone, Copy)]
 pub(super) struct Token<'a> {
@@ -74,13 +77,19 @@ impl<'a> Vocabulary<'a> {
     /// An added token as JSON.
     pub(super) fn added_token(&self, token: &Token, with_id: bool) -> Value {
         let (lstrip, rstrip) = self.tokenizer.strips(token.id);
+        let types = self.metadata.i32s("tokenizer.ggml.token_type").ok().flatten().unwrap_or_default();
+        // A role makes a user-defined token a control token.
+        let is_user_defined = types.get(token.id as usize) == Some(&4);
+        // Of text in GPT-2's byte alphabet, llama.cpp's converter takes what is not normalised for bytes.
+        let looks_like_bytes = !token.text.is_ascii() && token.text.chars().all(|c| c <= '\u{143}');
+        let normalized = looks_like_bytes && self.tokenizer.facts().model == BYTE_LEVEL;
         let mut value = json!({
             "content": token.text,
             "single_word": false,
             "lstrip": lstrip,
             "rstrip": rstrip,
-            "normalized": false,
-            "special": token.kind.is_special(),
+            "normalized": normalized,
+            "special": token.kind.is_special() && !is_user_defined,
         });
         if let Some(object) = value.as_object_mut().filter(|_| with_id) {
             object.insert("id".to_owned(), token.id.into());

@@ -98,7 +98,7 @@ fn of_json(folder: &Folder, size: Option<usize>) -> Result<Unigram, Error> {
         .map_err(|error| invalid(&path, "`precompiled_charsmap`", error.to_string(), "bytes in base 64"))?;
     Ok(Unigram {
         vocabulary,
-        adds_space: config.add_prefix_space.unwrap_or(config.tokenizer_class.is_some()),
+        adds_space: config.add_prefix_space.unwrap_or(config.class() == Some("XLMRobertaTokenizer")),
         removes_spaces: config.clean_up_tokenization_spaces.unwrap_or(false),
         charsmap,
     })

@@ -1,0 +1,6 @@
+//! Tokenizers of checkpoints to metadata, and back.
+
+mod back;
+mod folders;
+mod hostile;
+mod keys;
