@@ -21,14 +21,25 @@ pub(crate) fn write(
 ) {
     metadata.insert("general.type", "model");
     sampling(checkpoint, metadata);
-    let folder = checkpoint.folder().canonicalize().ok();
-    let folder = folder.as_deref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let name = name.map(str::to_owned).or(folder).unwrap_or_else(|| "model".to_owned());
-    metadata.insert("general.name", title(name.rsplit('/').next().unwrap_or(&name)));
+    metadata.insert("general.name", self::name(checkpoint, name));
     metadata.insert("general.size_label", size_label(outputs));
     license(checkpoint, metadata);
     metadata.insert("general.file_type", Value::U32(file_type));
     metadata.insert("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+}
+
+/// The same, for an adapter.
+pub(crate) fn adapter(checkpoint: &Checkpoint, name: Option<&str>, metadata: &mut Metadata) {
+    metadata.insert("general.name", self::name(checkpoint, name));
+    license(checkpoint, metadata);
+    metadata.insert("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+}
+
+fn name(checkpoint: &Checkpoint, name: Option<&str>) -> String {
+    let folder = checkpoint.folder().canonicalize().ok();
+    let folder = folder.as_deref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let name = name.map(str::to_owned).or(folder).unwrap_or_else(|| "model".to_owned());
+    title(name.rsplit('/').next().unwrap_or(&name))
 }
 
 /// What `generation_config.json` advises.

@@ -14,6 +14,7 @@
 //! # }
 //! ```
 
+mod adapter;
 mod checkpoint;
 mod config;
 mod describe;
@@ -30,6 +31,7 @@ mod rules;
 mod splits;
 pub mod tokenizer;
 
+pub use adapter::Adapter;
 pub use checkpoint::Checkpoint;
 pub use error::Error;
 pub use export::export_tokenizer;

@@ -34,7 +34,7 @@ pub(crate) struct Output {
     /// Slowest dimension first.
     shape: Vec<usize>,
     content: Content,
-    format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug)]
@@ -81,6 +81,17 @@ impl<'a> Plan<'a> {
         );
         let warnings = check(&metadata, &outputs)?;
         Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
+    }
+
+    /// A plan that needs no check.
+    pub(crate) fn of_parts(
+        checkpoint: &'a Checkpoint,
+        architecture: &'static str,
+        file_type: FileType,
+        metadata: Metadata,
+        outputs: Vec<Output>,
+    ) -> Plan<'a> {
+        Plan { checkpoint, architecture, file_type, metadata, outputs, warnings: Vec::new() }
     }
 
     /// `general.architecture`.
@@ -180,8 +191,7 @@ pub struct Options {
 
 /// Applies the rules of a family to all tensors.
 fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Error> {
-    let mut outputs: Vec<Output> = Vec::new();
-    let mut experts: IndexMap<String, BTreeMap<usize, View>> = IndexMap::new();
+    let mut outputs = Outputs::default();
     for (name, view) in &checkpoint.tensors {
         let Some(name) = stem(name) else { continue };
         let name = (family.alias)(&name, &checkpoint.config)?.unwrap_or(name);
@@ -189,38 +199,80 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
             view.error(format!("a model of the architecture {} has no such tensor", family.architecture))
         })?;
         let layer = place.layer.unwrap_or_default();
-        let changed = (rule.change)(view.clone(), &checkpoint.config, layer)?;
-        let first = outputs.len();
-        for (to, view) in rule.to.iter().zip(changed) {
-            let name = to.replacen("{}", &layer.to_string(), 1) + place.ending;
-            if let Some(expert) = place.expert {
-                experts.entry(name).or_default().insert(expert, view);
-            } else if let Some(output) = outputs[first..].iter_mut().find(|output| output.name == name) {
-                output.append(view)?;
-            } else {
-                outputs.push(Output::of_view(name, view));
-            }
+        outputs.begin();
+        for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), &checkpoint.config, layer)?) {
+            outputs.add(to.replacen("{}", &layer.to_string(), 1) + place.ending, place.expert, view)?;
         }
     }
-    for (name, views) in experts {
-        outputs.push(Output::of_experts(name, views)?);
-    }
-    let mut seen = IndexMap::new();
-    for output in &outputs {
-        if seen.insert(&output.name, ()).is_some() {
-            return Err(Error::tensor(&output.name, "two tensors of the checkpoint would get this name"));
-        }
-    }
-    Ok(outputs)
+    outputs.finish()
 }
 
-fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
+/// Tensors as rules make them.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    outputs: Vec<Output>,
+    experts: IndexMap<String, BTreeMap<usize, View>>,
+    /// The first of the current rule.
+    first: usize,
+}
+
+impl Outputs {
+    /// From here on, the tensors are of another rule: those of a name are rows of one.
+    pub(crate) fn begin(&mut self) {
+        self.first = self.outputs.len();
+    }
+
+    /// Adds a tensor, or rows to it, or one of its experts.
+    pub(crate) fn add(&mut self, name: String, expert: Option<usize>, view: View) -> Result<(), Error> {
+        if let Some(expert) = expert {
+            self.experts.entry(name).or_default().insert(expert, view);
+        } else if let Some(output) = self.outputs[self.first..].iter_mut().find(|output| output.name == name)
+        {
+            output.append(view)?;
+        } else {
+            self.outputs.push(Output::of_view(name, view));
+        }
+        Ok(())
+    }
+
+    /// Whether the current rule has made this very tensor.
+    ///
+    /// # Errors
+    /// If it has made another one of the name.
+    pub(crate) fn has_same(&self, name: &str, view: &View) -> Result<bool, Error> {
+        let found = self.outputs[self.first..].iter().find(|output| output.name == name);
+        match found.map(|output| &output.content) {
+            None => Ok(false),
+            Some(Content::Views(views)) if matches!(views.as_slice(), [one] if one.has_same_elements(view)) => {
+                Ok(true)
+            }
+            Some(_) => Err(view.error("its parts have different columns; such adapters cannot be converted")),
+        }
+    }
+
+    /// All, the experts of a layer as one.
+    pub(crate) fn finish(mut self) -> Result<Vec<Output>, Error> {
+        for (name, views) in self.experts {
+            self.outputs.push(Output::of_experts(name, views)?);
+        }
+        let mut seen = IndexMap::new();
+        for output in &self.outputs {
+            if seen.insert(&output.name, ()).is_some() {
+                return Err(Error::tensor(&output.name, "two tensors of the checkpoint would get this name"));
+            }
+        }
+        Ok(self.outputs)
+    }
+}
+
+/// The rule of a tensor.
+pub(crate) fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
     let rules = family.rules.iter().chain(family.shared).chain(COMMON);
     rules.filter_map(|rule| Some((rule, rule.place(name)?))).next()
 }
 
 /// A name without the prefixes that models of several parts have; `None` for parts other than the language model.
-fn stem(name: &str) -> Option<String> {
+pub(crate) fn stem(name: &str) -> Option<String> {
     const OTHER: [&str; 14] = [
         "visual.",
         "vision_",

@@ -43,6 +43,13 @@ impl Checkpoint {
         Ok(Checkpoint { folder, config, tensors, files })
     }
 
+    /// The tensors of an adapter in `folder`, with the configuration of the model in `base`.
+    pub(crate) fn of_adapter(folder: &Path, base: &Path) -> Result<Checkpoint, Error> {
+        let config = Config::open(base)?;
+        let (files, sources) = shards::open_one(&folder.join("adapter_model.safetensors"))?;
+        Ok(Checkpoint { folder: folder.to_owned(), config, tensors: quantized::views(sources)?, files })
+    }
+
     /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder

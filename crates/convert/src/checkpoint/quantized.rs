@@ -41,7 +41,8 @@ pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<Stri
     }
 }
 
-fn views(sources: Sources) -> Result<IndexMap<String, View>, Error> {
+/// Tensors as they are stored.
+pub(super) fn views(sources: Sources) -> Result<IndexMap<String, View>, Error> {
     Ok(sources.into_iter().map(|(name, source)| (name, View::new(Arc::new(source)))).collect())
 }
 

@@ -35,6 +35,15 @@ pub(super) fn open(folder: &Path) -> Result<(Vec<MappedFile>, Sources), Error> {
     Ok((files, sources))
 }
 
+/// Maps one file and lists its tensors.
+pub(super) fn open_one(path: &Path) -> Result<(Vec<MappedFile>, Sources), Error> {
+    let file = MappedFile::open(path)?;
+    let mut sources = Sources::new();
+    read(path, &file, &mut sources)?;
+    file.check_intact()?;
+    Ok((vec![file], sources))
+}
+
 /// The shard of each tensor, if there is a list.
 fn index(folder: &Path) -> Result<Option<BTreeMap<String, String>>, Error> {
     let path = folder.join(INDEX);

@@ -51,6 +51,66 @@ impl View {
         View { source, offset: 0, axes, then: Vec::new() }
     }
 
+    /// A matrix that is the product of two others: its rows and columns can be rearranged, but it has no elements to read.
+    pub(crate) fn product(name: &str, left: &View, right: &View) -> Result<View, Error> {
+        let (a, b) = (left.shape(), right.shape());
+        let ([rows, rank], [inner, columns]) = (a.as_slice(), b.as_slice()) else {
+            return Err(Error::tensor(
+                name,
+                format!("its factors have the shapes {a:?} and {b:?}, not two dimensions"),
+            ));
+        };
+        if rank != inner || rows.checked_mul(*columns).is_none() {
+            return Err(Error::tensor(
+                name,
+                format!("its factors of the shapes {a:?} and {b:?} cannot be multiplied"),
+            ));
+        }
+        let shape = vec![*rows, *columns];
+        let data = bytes::Bytes::new();
+        Ok(View::new(Arc::new(Source { name: name.to_owned(), shape, data, elements: Elements::F32 })))
+    }
+
+    /// What became of a [`View::product`], as the product of its factors, likewise rearranged.
+    pub(crate) fn factors(&self, left: &View, right: &View) -> Result<(View, View), Error> {
+        let unknown = || self.error("the model's matrix is changed in a way that its factors cannot be");
+        let ([rows, columns], [l_rows, l_rank], [r_rank, r_columns]) =
+            (self.axes.as_slice(), left.axes.as_slice(), right.axes.as_slice())
+        else {
+            return Err(unknown());
+        };
+        let ([of_rows], [of_columns]) = (l_rows.as_slice(), r_columns.as_slice()) else {
+            return Err(unknown());
+        };
+        let width = of_columns.len;
+        let extent: usize = columns.iter().map(|dim| (dim.len - 1) * dim.stride).sum();
+        let is_row = |dim: &Dim| dim.len == 1 || dim.stride.is_multiple_of(width);
+        if !rows.iter().all(is_row) || self.offset % width + extent >= width {
+            return Err(unknown());
+        }
+        let scaled = |dims: &Axis, by: usize, step: usize| {
+            dims.iter().map(|dim| Dim { len: dim.len, stride: dim.stride / by * step }).collect::<Axis>()
+        };
+        let (mut left, mut right) = (
+            View { axes: vec![scaled(rows, width, of_rows.stride), l_rank.clone()], ..left.clone() },
+            View { axes: vec![r_rank.clone(), scaled(columns, 1, of_columns.stride)], ..right.clone() },
+        );
+        left.offset += self.offset / width * of_rows.stride;
+        right.offset += self.offset % width * of_columns.stride;
+        for then in &self.then {
+            match then {
+                Then::Scale(_) => left.then.push(*then),
+                Then::Apply(_) => return Err(unknown()),
+            }
+        }
+        Ok((left, right))
+    }
+
+    /// Whether it has the same elements in the same order.
+    pub(crate) fn has_same_elements(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.source, &other.source) && self.offset == other.offset && self.axes == other.axes
+    }
+
     /// The name in the checkpoint.
     pub(crate) fn name(&self) -> &str {
         &self.source.name
