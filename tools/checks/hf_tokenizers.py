@@ -219,7 +219,7 @@ def export_one(args, source: Path, label: str) -> int:
                     found += 1
                     examples.append(f"{text!a}\n        ours   {ids}\n        theirs {other}")
         auto, tried = 0, 0
-        if not args.pre:
+        if args.pre is None:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
             for text, ids in list(zip(texts, ours_ids))[:2000]:
                 # Qwen2Tokenizer, which AutoTokenizer insists on, normalises.
@@ -227,10 +227,12 @@ def export_one(args, source: Path, label: str) -> int:
                     tried += 1
                     other = tokenizer.encode(text, add_special_tokens=False)
                     auto += other != ids and not is_meant(keys, text, ids, other)
-        print(f"{label:26} {len(texts)} strings, different: {found}, meant: {meant}; AutoTokenizer: {auto} of {tried} ({type(tokenizer).__name__ if not args.pre else 'not tried'})")
+        print(f"{label:26} {len(texts)} strings, different: {found}, meant: {meant}; AutoTokenizer: {auto} of {tried} ({type(tokenizer).__name__ if args.pre is None else 'not tried'})")
         examples.sort(key=len)
         for example in examples[:2]:
             print(f"    {example}")
+        if args.pre is not None:
+            return found
         architecture = keys["general.architecture"]
         way, kind = way_back(keys, architecture)
         back = ours(args.example, folder, kind)
@@ -253,11 +255,11 @@ def export_one(args, source: Path, label: str) -> int:
 def export(args) -> int:
     failures = 0
     for source in args.vocabulary:
-        if not args.pre:
+        if args.pre is None:
             failures += export_one(args, source, source.stem)
             continue
-        said = subprocess.run([args.program, "tokenize", "--pre-tokenizer", "?", "a"], capture_output=True, text=True).stderr
-        for pre in re.search(r"possible values: ([^\]]*)", said)[1].split(", "):
+        said = "" if args.pre else subprocess.run([args.program, "tokenize", "--pre-tokenizer", "?", "a"], capture_output=True, text=True).stderr
+        for pre in args.pre or re.search(r"possible values: ([^\]]*)", said)[1].split(", "):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "vocabulary.gguf"
                 with_pre(source, path, pre)
@@ -283,7 +285,7 @@ def main() -> None:
     command.add_argument("--export", type=str.split, help="command that exports [default: that of PROGRAM]")
     command.add_argument("--strings", type=int, default=20000)
     command.add_argument("--seed", type=int, default=1)
-    command.add_argument("--pre", action="store_true", help="try each vocabulary with every pre-tokenizer")
+    command.add_argument("--pre", nargs="*", help="try each vocabulary with these pre-tokenizers, or with every one, and only compare ids")
     args = parser.parse_args()
     if getattr(args, "program", None) and not args.export:
         args.export = [args.program, "export-tokenizer"]
