@@ -16,7 +16,7 @@ pub(crate) fn normal_form(pattern: &str) -> String {
         rest = after;
     }
     written.push_str(rest);
-    written.replace("{1}", "")
+    written.replace(r"\p{N}{1}", r"\p{N}")
 }
 
 /// `pattern`, of literals and classes, for upper and lower case.
@@ -36,8 +36,19 @@ fn both_cases(pattern: &str) -> String {
     written
 }
 
+/// What crates/tokenizer does without a regular expression, as one: only ASCII digits count in the first two, and
+/// llama.cpp's own groups of digits keep the text before a number.
+const DIGITS: [(&str, &str); 3] = [
+    (r"\d{1,3}(?=(?:\d{3})*\b)", r"[0-9]{1,3}(?=(?:[0-9]{3})*(?![0-9A-Za-z_]))"),
+    (r"(?=(\d{3})+(?!\d))", r"(?=([0-9]{3})+(?![0-9]))"),
+    (r"\p{AFMoE_digits}", r"(?<=\p{N})(?=(?:\p{N}{3})+(?!\p{N}))|(?<=\p{N})(?!\p{N})"),
+];
+
 /// A regular expression of crates/tokenizer in the notation of Oniguruma, which the package `tokenizers` uses.
 pub(crate) fn exported(pattern: &str) -> String {
+    if let Some((_, written)) = DIGITS.iter().find(|(known, _)| *known == pattern) {
+        return (*written).to_owned();
+    }
     // Ours are for one text, Oniguruma's `$` is for lines.
     let pattern = pattern.strip_suffix('$').map_or(pattern.to_owned(), |start| format!(r"{start}\z"));
     differences(&pattern)
@@ -62,4 +73,27 @@ fn differences(pattern: &str) -> String {
     }
     written.push_str(rest);
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_models_become_ours() {
+        assert_eq!(normal_form(r"(?i:'s|'ll)|\p{N}{1}|a"), r"'[sS]|'[lL][lL]|\p{N}|a");
+        assert_eq!(normal_form("'(?i:[sd]|ll)|x(?i:'s)?"), "'(?:[sSdD]|[lL][lL])|x(?:'[sS])?");
+        for row in tokenizer::pre_tokenizer_rows() {
+            for pattern in row.patterns {
+                assert_eq!(normal_form(pattern), *pattern);
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_are_written_for_oniguruma() {
+        assert_eq!(exported(r"[\p{L}--[a-z]]*[\p{L}--[A-Z]]+"), r"[\p{L}&&[^a-z]]*[\p{L}&&[^A-Z]]+");
+        assert_eq!(exported(r"[[一-龥]--\s]+"), r"[[一-龥]&&[^\s]]+");
+        assert_eq!(exported(r"\s+$"), r"\s+\z");
+    }
 }

@@ -18,9 +18,9 @@ _rustorch() {
     done
     # bash replaces only what follows the last break.
     current=${words[${#words[@]}-1]}
-    [[ $COMP_WORDBREAKS == *:* ]] && breaks+=:
-    [[ $COMP_WORDBREAKS == *=* ]] && breaks+==
-    [[ -n $breaks ]] && prefix=${current%"${current##*[$breaks]}"}
+    [[ $COMP_WORDBREAKS == *:* ]] && breaks+=':'
+    [[ $COMP_WORDBREAKS == *=* ]] && breaks+='='
+    [[ -n $breaks ]] && prefix=${current%"${current##*["$breaks"]}"}
     COMPREPLY=()
     while IFS=$'\t' read -r word _; do
         [[ -n $word ]] || continue

@@ -53,10 +53,10 @@ fn too_large(
     let room = limit - limit / 64;
     let largest = |format| {
         let fits = |n_ctx| needs(n_ctx, format).is_some_and(|memory| total(&memory) <= room);
-        rounded_down(largest_in(asked, fits))
+        if fits(asked) { Some(asked) } else { rounded_down(largest_in(asked, fits)) }
     };
     let q8_0 = KvFormat { k: KvType::Q8_0, v: KvType::Q8_0 };
-    let fitting = largest(options.kv_format)?;
+    let fitting = largest(options.kv_format).filter(|&fitting| fitting < asked)?;
     Some(ContextTooLarge {
         asked,
         needed,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokenizer::{Kind, PreTokenizerRow};
 
 use super::error::Error;
-use super::parts::Parts;
+use super::parts::{Parts, isolate, replace, sequence};
 use super::vocabulary::{Vocabulary, text_bytes};
 use crate::splits;
 
@@ -30,14 +30,9 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         "vocab": ids,
         "merges": merges,
     });
-    let split = |pattern: &&str| {
-        let pattern = splits::exported(pattern);
-        json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false })
-    };
-    let splits = row.patterns.iter().map(split);
+    let splits = row.patterns.iter().map(|pattern| isolate(&splits::exported(pattern)));
     if row.characters {
         vocabulary.check_bytes(&ids)?;
-        let replace = |pattern: &str, content: &str| json!({ "type": "Replace", "pattern": { "String": pattern }, "content": content });
         return Ok(Parts {
             normalizer: replace(" ", "▁"),
             pre_tokenizer: sequence("pretokenizers", splits),
@@ -65,12 +60,6 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         decoder: bytes,
         model,
     })
-}
-
-/// Steps, as one.
-pub(super) fn sequence(name: &str, steps: impl IntoIterator<Item = Value>) -> Value {
-    let steps: Vec<Value> = steps.into_iter().collect();
-    json!({ "type": "Sequence", name: steps })
 }
 
 /// The merges that can happen. Each must make a token of two tokens, which the library requires.

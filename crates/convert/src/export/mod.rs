@@ -6,6 +6,7 @@ mod error;
 mod parts;
 mod sentencepiece;
 mod spm;
+mod tokenizer_json;
 mod unigram;
 mod vocabulary;
 mod wordpiece;
@@ -42,7 +43,7 @@ pub fn export_tokenizer(gguf: &Gguf, dir: &Path) -> Result<Exported, Error> {
     let vocabulary = Vocabulary { metadata, tokenizer: &tokenizer };
     let pretty = |value: Value| format!("{value:#}\n").into_bytes();
     let mut files = vec![
-        ("tokenizer.json", parts::tokenizer_json(&vocabulary)?),
+        ("tokenizer.json", tokenizer_json::text(&vocabulary)?),
         ("tokenizer_config.json", pretty(config::tokenizer_config(&vocabulary)?)),
         ("config.json", pretty(config::config(&vocabulary)?)),
     ];

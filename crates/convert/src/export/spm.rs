@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
-use super::bpe::sequence;
 use super::error::Error;
-use super::parts::Parts;
+use super::parts::{Parts, replace, sequence};
 use super::vocabulary::{Token, Vocabulary};
 
 /// Maximum length of a piece in bytes: five times that of real ones.
@@ -18,7 +17,6 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     vocabulary.check_bytes(&ids)?;
     let merges = merges(vocabulary, &ids)?;
     let adds_space = vocabulary.tokenizer.facts().add_space_prefix.value();
-    let replace = |pattern: &str, content: &str| json!({ "type": "Replace", "pattern": { "String": pattern }, "content": content });
     let prepend = json!({ "type": "Prepend", "prepend": "▁" });
     let strip = json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 });
     let normalizers = adds_space.then_some(prepend).into_iter().chain([replace(" ", "▁")]);

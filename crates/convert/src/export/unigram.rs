@@ -5,9 +5,8 @@ use gguf::Array;
 use serde_json::{Value, json};
 use tokenizer::Kind;
 
-use super::bpe::sequence;
 use super::error::Error;
-use super::parts::Parts;
+use super::parts::{Parts, replace_matches, sequence};
 use super::vocabulary::Vocabulary;
 
 /// The parts of a `tokenizer.json`.
@@ -23,7 +22,6 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         .zip(&scores)
         .map(|(token, score)| json!([token.text, score]))
         .collect();
-    let replace = |pattern: &str, content: &str| json!({ "type": "Replace", "pattern": { "Regex": pattern }, "content": content });
     let charsmap = charsmap(vocabulary)?.map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes));
     let mut normalizers = Vec::new();
     if let Some(charsmap) = &charsmap {
@@ -32,17 +30,17 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let adds_space = vocabulary.tokenizer.facts().add_space_prefix.value();
     if vocabulary.metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false) {
         normalizers.extend([
-            replace(r"\A +| +\z", ""),
-            replace(" +", "▁"),
+            replace_matches(r"\A +| +\z", ""),
+            replace_matches(" +", "▁"),
             json!({ "type": "Prepend", "prepend": "▁" }),
         ]);
     } else {
         if adds_space {
             normalizers.push(json!({ "type": "Prepend", "prepend": "▁" }));
             // Not before spaces alone.
-            normalizers.push(replace(r"\A▁(?= *\z)", ""));
+            normalizers.push(replace_matches(r"\A▁(?= *\z)", ""));
         }
-        normalizers.push(replace(" ", "▁"));
+        normalizers.push(replace_matches(" ", "▁"));
     }
     let mut normalizer = sequence("normalizers", normalizers);
     if let (Some(object), Some(charsmap)) = (normalizer.as_object_mut(), charsmap) {

@@ -5,9 +5,8 @@
 
 use serde_json::json;
 
-use super::bpe::sequence;
 use super::error::Error;
-use super::parts::Parts;
+use super::parts::{Parts, isolate, replace_matches, sequence};
 use super::vocabulary::Vocabulary;
 
 /// Control characters besides white space, and U+FFFD.
@@ -39,27 +38,25 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let flag = |name: &str| vocabulary.metadata.bool(&format!("tokenizer.ggml.normalizer.{name}"));
     let lowercase = flag("lowercase")?.unwrap_or(true);
     let strip_accents = flag("strip_accents")?;
-    let replace = |pattern: &str, content: &str| json!({ "type": "Replace", "pattern": { "Regex": pattern }, "content": content });
     let mut normalizers = Vec::new();
     if strip_accents.unwrap_or(lowercase) {
-        normalizers.extend(initials().map(|(range, initial)| replace(&range, &initial)));
-        normalizers.extend([json!({ "type": "NFD" }), replace(r"\p{M}+", "")]);
+        normalizers.extend(initials().map(|(range, initial)| replace_matches(&range, &initial)));
+        normalizers.extend([json!({ "type": "NFD" }), replace_matches(r"\p{M}+", "")]);
     }
-    normalizers.push(replace(DROPPED, ""));
+    normalizers.push(replace_matches(DROPPED, ""));
     if lowercase {
         // The only character whose lower case is two.
-        normalizers.push(replace("İ", "i"));
+        normalizers.push(replace_matches("İ", "i"));
     }
     normalizers.push(json!({
         "type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
         "strip_accents": strip_accents, "lowercase": lowercase,
     }));
-    let split = |pattern: &str| json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
     Ok(Parts {
         normalizer: sequence("normalizers", normalizers),
         pre_tokenizer: sequence(
             "pretokenizers",
-            [json!({ "type": "WhitespaceSplit" }), split(PUNCTUATION), split(CHINESE)],
+            [json!({ "type": "WhitespaceSplit" }), isolate(PUNCTUATION), isolate(CHINESE)],
         ),
         decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": false }),
         model: json!({

@@ -2,6 +2,7 @@
 //! checkpoints, and the added tokens of the other files.
 
 use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
@@ -85,7 +86,7 @@ impl HfTokenizer {
         let json: TokenizerJson = folder.parse(name, &bytes)?;
         json.check(&path)?;
         let library = |source| Error::Library { path: path.clone(), source };
-        let tokenizer = Tokenizer::from_bytes(&bytes).map_err(library)?;
+        let tokenizer = guarded(|| Tokenizer::from_bytes(&bytes)).map_err(library)?;
         let mut this = HfTokenizer {
             path,
             json,
@@ -156,7 +157,7 @@ impl HfTokenizer {
     }
 
     fn add(&mut self, tokens: impl IntoIterator<Item = AddedToken>) -> Result<(), Error> {
-        let added = self.tokenizer.add_tokens(tokens);
+        let added = guarded(|| self.tokenizer.add_tokens(tokens));
         added.map(drop).map_err(|source| Error::Library { path: self.path.clone(), source })
     }
 
@@ -198,19 +199,29 @@ impl HfTokenizer {
 
     /// The ids of a prompt.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let encoding = self.tokenizer.encode(text, true).map_err(|source| self.refused(source))?;
+        let encoding =
+            guarded(|| self.tokenizer.encode(text, true)).map_err(|source| self.refused(source))?;
         Ok(self.around.0.into_iter().chain(encoding.get_ids().iter().copied()).chain(self.around.1).collect())
     }
 
     /// What the ids of `text` spell.
     pub(super) fn respell(&self, text: &str) -> Result<String, Error> {
-        let encoding = self.tokenizer.encode(text, false).map_err(|source| self.refused(source))?;
-        self.tokenizer.decode(encoding.get_ids(), false).map_err(|source| self.refused(source))
+        let respelled = guarded(|| {
+            let encoding = self.tokenizer.encode(text, false)?;
+            self.tokenizer.decode(encoding.get_ids(), false)
+        });
+        respelled.map_err(|source| self.refused(source))
     }
 
     fn refused(&self, source: tokenizers::Error) -> Error {
         Error::Library { path: self.path.clone(), source }
     }
+}
+
+/// What `call` of the library returns; it panics on some damaged files.
+fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(call));
+    result.unwrap_or_else(|_| Err("the library `tokenizers` failed; the file is damaged".into()))
 }
 
 /// The special tokens in `entries`, named ones first, else those of the class.

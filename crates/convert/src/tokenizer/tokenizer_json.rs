@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use base64::Engine;
 use indexmap::IndexMap;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -148,6 +149,18 @@ impl TokenizerJson {
                 }
             }
         }
+        if let Some(charsmap) = self.normalizer.as_ref().and_then(Normalizer::charsmap) {
+            let decoded = base64::engine::general_purpose::STANDARD.decode(charsmap);
+            let found = match &decoded {
+                Err(error) => Some(error.to_string()),
+                Ok(bytes) if !is_charsmap(bytes) => Some(format!("{} bytes of another kind", bytes.len())),
+                Ok(_) => None,
+            };
+            if let Some(found) = found {
+                let expected = "a trie and replacements in base 64";
+                return Err(invalid(path, "`precompiled_charsmap`", found, expected));
+            }
+        }
         for added in &self.added_tokens {
             if added.id as usize >= MAX_TOKENS {
                 let place = format!("the id of {} in `added_tokens`", gguf::quoted(&added.content));
@@ -156,6 +169,22 @@ impl TokenizerJson {
         }
         Ok(())
     }
+}
+
+impl Normalizer {
+    /// The normalisation of SentencePiece, in base 64.
+    pub(super) fn charsmap(&self) -> Option<&str> {
+        let own = self.precompiled_charsmap.as_deref();
+        own.or_else(|| self.normalizers.iter().find_map(Normalizer::charsmap))
+    }
+}
+
+/// Whether `bytes` have the layout of SentencePiece's: the length of a trie of 32-bit units, the trie, and text.
+fn is_charsmap(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return false };
+    let length = u32::from_le_bytes(*length) as usize;
+    let parts = rest.split_at_checked(length).filter(|_| length.is_multiple_of(4));
+    parts.is_some_and(|(_, text)| std::str::from_utf8(text).is_ok())
 }
 
 impl<'de> Deserialize<'de> for Vocab {

@@ -92,7 +92,7 @@ fn of_json(folder: &Folder, size: Option<usize>) -> Result<Unigram, Error> {
         vocabulary.set(id as usize, text.clone(), kind, *score as f32);
     }
     let config = &tokenizer.config;
-    let charsmap = json.normalizer.as_ref().and_then(charsmap).unwrap_or_default();
+    let charsmap = json.normalizer.as_ref().and_then(Normalizer::charsmap).unwrap_or_default();
     let charsmap = base64::engine::general_purpose::STANDARD
         .decode(charsmap)
         .map_err(|error| invalid(&path, "`precompiled_charsmap`", error.to_string(), "bytes in base 64"))?;
@@ -102,9 +102,4 @@ fn of_json(folder: &Folder, size: Option<usize>) -> Result<Unigram, Error> {
         removes_spaces: config.clean_up_tokenization_spaces.unwrap_or(false),
         charsmap,
     })
-}
-
-fn charsmap(normalizer: &Normalizer) -> Option<&str> {
-    let own = normalizer.precompiled_charsmap.as_deref();
-    own.or_else(|| normalizer.normalizers.iter().find_map(charsmap))
 }

@@ -29,15 +29,14 @@ fn file(metadata: &Metadata) -> Gguf {
 fn exported_tokenizers_make_the_same_tokens_and_keys() {
     for (name, folder) in all() {
         let on_disk = folder.write();
-        let (kind, _) = folder.kinds().next().expect("a kind");
-        if kind == Kind::Gemma4 {
-            continue;
-        }
+        let (kind, _) = folder.kinds().last().expect("a kind");
         let mut metadata = read_in(on_disk.path(), kind).expect("keys");
         let out = tempfile::tempdir().expect("a folder");
         match export_tokenizer(&file(&metadata), out.path()) {
-            // All its scores are equal, so that no order of merges is known.
-            Err(Error::Inexpressible { .. }) if name == "llama-json" => continue,
+            // All scores are equal, so that no order of merges is known; no file names the unknown token.
+            Err(Error::Inexpressible { .. }) if ["llama-json", "bert-cased"].contains(&name.as_str()) => {
+                continue;
+            }
             exported => drop(exported.unwrap_or_else(|error| panic!("{name}: {error}"))),
         }
 
@@ -50,6 +49,10 @@ fn exported_tokenizers_make_the_same_tokens_and_keys() {
             assert_eq!(found, expected, "{name}: {text:?}");
         }
 
+        if name == "xlm-r" {
+            // No file names UNK, so that its type cannot come back.
+            continue;
+        }
         let mut back = read_in(out.path(), kind).unwrap_or_else(|error| panic!("{name}: {error}"));
         for optional in ADDED_BY_EXPORT {
             if !metadata.contains(optional) {

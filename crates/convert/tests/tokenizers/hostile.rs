@@ -30,11 +30,11 @@ fn errors_name_file_and_place() {
     let replace = |from: &'static str, to: &'static str| move |text: String| text.replacen(from, to, 1);
     let truncated = error("qwen2", Kind::Bpe, "tokenizer.json", |text| text[..text.len() / 2].to_owned());
     has(&truncated, &["tokenizer.json", "line", "column"]);
-    let id = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\": 3", "\"$\": 4000000000"));
+    let id = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\":3", "\"$\":4000000000"));
     has(&id, &["tokenizer.json", "\"$\"", "4000000000", "below 1048576"]);
-    let twice = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\": 3", "\"$\": 2"));
+    let twice = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\":3", "\"$\":2"));
     has(&twice, &["tokenizer.json", "\"$\"", "is 2", "\"#\""]);
-    let type_ = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\": 3", "\"$\": \"3\""));
+    let type_ = error("qwen2", Kind::Bpe, "tokenizer.json", replace("\"$\":3", "\"$\":\"3\""));
     has(&type_, &["tokenizer.json", "string", "line"]);
     let size = error(
         "qwen2",
