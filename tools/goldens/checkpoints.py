@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 GOLDENS = ROOT / "crates" / "convert" / "goldens"
 sys.path.insert(0, str(ROOT / "tools" / "checks" / "convert"))
 
-from cases import CASES  # noqa: E402
+from cases import CASES, MEANT  # noqa: E402
 from check import Converter, read  # noqa: E402
 
 TYPES = ["f32", "bf16"]
@@ -87,7 +87,8 @@ def golden(folder: Path, case: str, converter: Converter) -> dict:
     keys = {key: [types[-1].name if len(types) == 1 else f"[{types[-1].name}]", plain(value)]
             for key, (types, value) in keys.items() if key.startswith(f"{architecture}.")}  # fmt: skip
     config = json.loads((out / "config.json").read_text())
-    return {"case": case, "architecture": architecture, "others": others(out), "config": config, "tensors": tensors, "keys": keys, "files": files}
+    meant = {"meant": sorted(MEANT[case])} if case in MEANT else {}
+    return meant | {"case": case, "architecture": architecture, "others": others(out), "config": config, "tensors": tensors, "keys": keys, "files": files}
 
 
 if __name__ == "__main__":

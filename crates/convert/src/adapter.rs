@@ -10,7 +10,8 @@ use serde_json::Value as Json;
 use crate::checkpoint::{Checkpoint, View};
 use crate::config::object;
 use crate::families::Family;
-use crate::plan::{Output, Outputs, Plan, find, stem};
+use crate::output::{Output, Outputs};
+use crate::plan::{Plan, find, stem};
 use crate::{Error, FileType, describe};
 
 const CONFIG: &str = "adapter_config.json";

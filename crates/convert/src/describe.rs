@@ -6,7 +6,7 @@ use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 
 use crate::checkpoint::Checkpoint;
-use crate::plan::Output;
+use crate::output::Output;
 
 /// Version of the quantised formats.
 const QUANTIZATION_VERSION: u32 = 2;

@@ -23,6 +23,7 @@ pub mod export;
 mod families;
 mod file_type;
 mod keys;
+mod output;
 mod parameters;
 mod plan;
 mod pooling;

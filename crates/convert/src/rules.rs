@@ -149,6 +149,10 @@ mod tests {
         assert_eq!(place, Some(Place { layer: Some(3), expert: Some(17), ending: ".weight" }));
         assert_eq!(rule.place("layers.3.mlp.experts.x.up_proj.weight"), None);
         assert_eq!(rule.place("layers.3.mlp.experts.17.up_proj.weight.scale"), None);
-        assert_eq!(rename("norm", &[]).place("norm.bias").map(|place| place.ending), Some(".bias"));
+        for (name, ending) in
+            [("norm", ""), ("norm.bias", ".bias"), ("norm.gamma", ".weight"), ("norm.beta", ".bias")]
+        {
+            assert_eq!(rename("norm", &[]).place(name).map(|place| place.ending), Some(ending));
+        }
     }
 }

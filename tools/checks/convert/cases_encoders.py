@@ -145,7 +145,8 @@ def jina_code(folder: Path) -> None:
 
 
 def with_answers(folder: Path) -> None:
-    """The words that Qwen's rerankers answer with."""
+    """The name and the answers of Qwen's rerankers."""
+    config(folder, _name_or_path="Qwen/Qwen3-Reranker-0.6B")
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
     vocabulary = tokenizer["model"]["vocab"]

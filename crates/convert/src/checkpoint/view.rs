@@ -332,4 +332,41 @@ mod tests {
         assert!(view(&[6, 2]).narrow(0, 4..7).is_err());
         assert!(view(&[6, 2]).narrow(2, 0..1).is_err());
     }
+
+    /// `left` times `right`, or what became of it: rows times columns.
+    fn times(left: &View, right: &View) -> Vec<f32> {
+        let (a, b) = (values(left), values(right));
+        let (rank, columns) = (right.shape()[0], right.shape()[1]);
+        let entry = |row: &[f32], column: usize| (0..rank).map(|k| row[k] * b[k * columns + column]).sum();
+        a.chunks(rank).flat_map(|row| (0..columns).map(move |column| entry(row, column))).collect()
+    }
+
+    #[test]
+    fn what_is_done_to_a_product_is_done_to_its_factors() -> Result<(), Error> {
+        let (left, right) = (view(&[6, 2]), view(&[2, 8]).then(|value| value - 5.0));
+        let dense = times(&left, &right);
+        let data: Vec<u8> = dense.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let source =
+            Source { name: "x".into(), shape: vec![6, 8], data: data.into(), elements: Elements::F32 };
+        let change = |view: View| {
+            let rows = view.narrow(0, 2..6)?.split(0, &[2, 2])?.swap(0, 1).merge(0..2);
+            Ok::<View, Error>(rows.split(1, &[2, 0])?.narrow(2, 1..4)?.swap(1, 2).merge(1..3).scale(0.5))
+        };
+        let expected = values(&change(View::new(Arc::new(source)))?);
+        let (left, right) = change(View::product("x", &left, &right)?)?.factors(&left, &right)?;
+        assert_eq!((left.shape(), right.shape()), (vec![4, 2], vec![2, 6]));
+        assert_eq!(times(&left, &right), expected);
+        Ok(())
+    }
+
+    #[test]
+    fn factors_of_other_shapes_are_refused() -> Result<(), Error> {
+        let (left, right) = (view(&[6, 2]), view(&[2, 8]));
+        assert!(View::product("x", &right, &left).is_err());
+        assert!(View::product("x", &left, &view(&[2, 2, 2])).is_err());
+        let product = View::product("x", &left, &right)?;
+        assert!(product.clone().swap(0, 1).factors(&left, &right).is_err());
+        assert!(product.then(|value| value + 1.0).factors(&left, &right).is_err());
+        Ok(())
+    }
 }

@@ -31,8 +31,8 @@ use quant::Format;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::output::Output;
 use crate::parameters::common;
-use crate::plan::Output;
 use crate::rules::Rule;
 use crate::tokenizer::Kind;
 use crate::{Error, FileType};
