@@ -171,8 +171,10 @@ def command(convert: list[str], checkpoint: Path, out: Path, file_type: str) -> 
 
 def check(folder: Path, case: str, converter: Converter, rustorch: list[str], program: str | None, ignored: set[str]) -> bool:
     checkpoint = folder / case
-    if not list(checkpoint.glob("tokenizer.*")):
+    if not list(checkpoint.glob("tokenizer*")):
         shutil.rmtree(checkpoint, ignore_errors=True)
+        for path in folder.glob(f"{case}.*.gguf"):
+            path.unlink()
         make(checkpoint, case)
     notes = []
     for file_type in TYPES:
