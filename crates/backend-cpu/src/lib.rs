@@ -155,7 +155,8 @@ impl Backend for Cpu {
         for &bucket in buckets {
             let bound = BoundProgram::new(model.clone(), bucket, taps)?;
             let plan = Plan::new(&bound, |weight| weights.form(weight));
-            activations = activations.saturating_add(plan.bytes(bucket));
+            let memory = plan.memory(&bound, self.kernels.tile, self.pool.threads());
+            activations = activations.saturating_add(memory);
         }
         Ok(Memory { kv: model.kv_bytes(), activations, ..weights.memory() })
     }

@@ -205,7 +205,7 @@ impl Plan {
     }
 
     /// Bytes of the buffers when `bucket` is full.
-    pub(crate) fn bytes(&self, bucket: Bucket) -> u64 {
+    fn bytes(&self, bucket: Bucket) -> u64 {
         let words = |shape: &Shape| bucket.count(shape.rows).saturating_mul(shape.words) as u64;
         let words = self.buffers.iter().map(words);
         // The cos/sin tables.
@@ -213,8 +213,14 @@ impl Plan {
         words.chain(tables).fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
     }
 
+    /// Bytes of the activation buffers and of the scratch memory of `threads` threads.
+    pub(crate) fn memory(&self, bound: &BoundProgram, tile: usize, threads: usize) -> u64 {
+        let scratch = self.scratch_bytes(bound, tile).saturating_mul(threads as u64);
+        self.bytes(bound.bucket()).saturating_add(scratch)
+    }
+
     /// Maximum scratch bytes per thread with tiles of `tile` rows.
-    pub(crate) fn scratch_bytes(&self, bound: &BoundProgram, tile: usize) -> u64 {
+    fn scratch_bytes(&self, bound: &BoundProgram, tile: usize) -> u64 {
         let words = |phase: &Phase| match phase.kind {
             // Rows that only their own phase reads.
             Kind::Rows(_) => {

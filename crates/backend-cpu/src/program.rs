@@ -54,13 +54,11 @@ impl CpuProgram {
     ) -> Result<CpuProgram, Error> {
         let plan = Plan::new(&bound, |weight| weights.form(weight));
         let taken = {
-            let (bytes, state) = (plan.bytes(bound.bucket()), &mut *lock(&state));
-            let scratch =
-                plan.scratch_bytes(&bound, kernels.tile).saturating_mul(state.pool.threads() as u64);
+            let state = &mut *lock(&state);
+            let taken = plan.memory(&bound, kernels.tile, state.pool.threads());
             let remedy = if bound.bucket().rows > 1 { Remedy::SmallerBatch } else { Remedy::SmallerModel };
-            let taken = bytes.saturating_add(scratch);
             state.budget.take("activations", taken, remedy)?;
-            state.activation_bytes += bytes;
+            state.activation_bytes += taken;
             taken
         };
         let tables = plan.ropes.iter().map(|&rope| {
@@ -83,7 +81,7 @@ impl CpuProgram {
 impl Drop for CpuProgram {
     fn drop(&mut self) {
         let state = &mut *lock(&self.state);
-        state.activation_bytes -= self.plan.bytes(self.bound.bucket());
+        state.activation_bytes -= self.taken;
         state.budget.give_back(self.taken);
     }
 }

@@ -6,22 +6,24 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use convert::{Checkpoint, FileType, Options, Plan};
+use convert::{Adapter, Checkpoint, FileType, Options, Plan};
 use gguf::Gguf;
 use hub::{FileName, Snapshot};
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::files;
 use crate::output::{self, counted, note, size};
 use crate::source::fetch::Hub;
 use crate::source::name::{HubName, Name};
-use crate::{files, interrupt};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 IN is a folder with config.json, a tokenizer and *.safetensors, or user/repo on Hugging Face, whose
 files are downloaded into the cache first. The file is that of llama.cpp's converter. Weights in FP8
-and MXFP4 are read, too. For other types, such as Q4_K_M, go on with `rustorch quantize`.")]
+and MXFP4 are read, too. A folder with adapter_config.json is a LoRA adapter of PEFT: its file changes
+the model that it names, or that of --base. For other types, such as Q4_K_M, go on with `rustorch
+quantize`.")]
 pub(crate) struct Args {
     /// Folder, or user/repo[@REVISION] on Hugging Face
     #[arg(value_name = "IN")]
@@ -38,6 +40,9 @@ pub(crate) struct Args {
     /// Pre-tokenizer of a BPE tokenizer, such as qwen2, where it cannot be found out
     #[arg(long, value_name = "NAME")]
     pre_tokenizer: Option<String>,
+    /// Model that an adapter changes: a folder with its config.json, or user/repo [default: as the adapter says]
+    #[arg(long, value_name = "IN")]
+    base: Option<PathBuf>,
     /// Use only what was downloaded before
     #[arg(long)]
     offline: bool,
@@ -55,19 +60,34 @@ fn file_type() -> impl TypedValueParser<Value = FileType> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (folder, name) = folder(&args)?;
+    let (folder, name) = folder(&args.input, args.offline, wanted)?;
+    let name = args.name.clone().or(name);
+    if Adapter::is_in(&folder) {
+        let base = match &args.base {
+            Some(base) => base.clone(),
+            None => Adapter::base_of(&folder)?.map(PathBuf::from).with_context(|| {
+                format!("{} does not name its model; give it with --base", folder.display())
+            })?,
+        };
+        let is_config = |snapshot: &Snapshot| named(snapshot, |name| name == CONFIG);
+        let (base, _) = self::folder(&base, args.offline, is_config).context("the model of the adapter")?;
+        let adapter = Adapter::open(&folder, &base)?;
+        return finish(args, &adapter.plan(name.as_deref(), None)?);
+    }
     let checkpoint = Checkpoint::open(&folder)?;
-    let name = args.name.or(name);
-    let plan =
-        Plan::new(&checkpoint, &Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer })?;
+    let options = Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer.clone() };
+    finish(args, &Plan::new(&checkpoint, &options)?)
+}
+
+fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
     plan.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
     let output = match args.output.is_dir() {
-        true => args.output.join(file_name(&plan)),
+        true => args.output.join(file_name(plan)),
         false => args.output,
     };
     let begin = Instant::now();
     if !args.dry_run {
-        write(&plan, &output)?;
+        write(plan, &output)?;
     }
     let (bytes, tensors) = (plan.file_len()?, plan.tensors());
     if args.json {
@@ -112,72 +132,71 @@ fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
     Ok(out.finish()?)
 }
 
-/// The folder of the checkpoint, and the model's name if that does not say it.
-fn folder(args: &Args) -> anyhow::Result<(PathBuf, Option<String>)> {
-    if args.input.exists() {
-        return Ok((args.input.clone(), None));
+const CONFIG: &str = "config.json";
+const ADAPTER: &str = "adapter_config.json";
+
+/// The folder of a checkpoint, and the model's name if that does not say it. Of a repository, the `wanted` files are downloaded.
+fn folder(
+    input: &Path,
+    is_offline: bool,
+    wanted: fn(&Snapshot) -> Vec<FileName>,
+) -> anyhow::Result<(PathBuf, Option<String>)> {
+    if input.exists() {
+        return Ok((input.to_owned(), None));
     }
-    let Name::Hub(HubName { repo, revision, part: None }) = Name::of(&args.input)? else {
-        bail!("there is no folder {}, and it is not user/repo on Hugging Face", args.input.display());
+    let Name::Hub(HubName { repo, revision, part: None }) = Name::of(input)? else {
+        bail!("there is no folder {}, and it is not user/repo on Hugging Face", input.display());
     };
-    interrupt::install()?;
-    let hub = Hub::open(args.offline)?;
-    let found = match hub.settings.offline {
-        true => None,
-        false => Some(hub.snapshot(&repo, &revision)?),
-    };
-    let config = match found {
-        None => cached(&hub, &repo, &revision)?,
-        Some(snapshot) => {
-            let names = wanted(&snapshot);
-            if !names.iter().any(|name| name.as_str() == "config.json") {
-                bail!(
-                    "{repo} has no config.json, so it is no checkpoint; it may have GGUF files: rustorch show {repo}"
-                );
-            }
-            let bytes =
-                snapshot.files.iter().filter(|file| names.contains(&file.name)).filter_map(|file| file.bytes);
-            note(format_args!("{repo}: {}, {}", counted(names.len(), "file"), size(bytes.sum())));
-            let files = hub.fetch(&snapshot, &names)?;
-            files
-                .into_iter()
-                .map(|file| file.path)
-                .find(|path| path.ends_with("config.json"))
-                .with_context(|| format!("{repo} came without config.json"))?
+    let hub = Hub::open(is_offline)?;
+    let config = if hub.settings.offline {
+        cached(&hub, &repo, &revision)?
+    } else {
+        let snapshot = hub.snapshot(&repo, &revision)?;
+        let names = wanted(&snapshot);
+        if !names.iter().any(|name| [CONFIG, ADAPTER].contains(&name.as_str())) {
+            bail!("{repo} has no {CONFIG}, so it is no checkpoint; for its GGUF files: rustorch show {repo}");
         }
+        let bytes = snapshot.files.iter().filter(|file| names.contains(&file.name));
+        let bytes = bytes.filter_map(|file| file.bytes).sum();
+        note(format_args!("{repo}: {}, {}", counted(names.len(), "file"), size(bytes)));
+        let mut files = hub.fetch(&snapshot, &names)?.into_iter().map(|file| file.path);
+        files.find(|path| is_config(path)).with_context(|| format!("{repo} came without {CONFIG}"))?
     };
     Ok((config.parent().map(Path::to_owned).unwrap_or_default(), Some(repo.to_string())))
 }
 
-/// `config.json` of a repository that was downloaded before.
+fn is_config(path: &Path) -> bool {
+    path.ends_with(CONFIG) || path.ends_with(ADAPTER)
+}
+
+/// The configuration of a repository that was downloaded before.
 fn cached(hub: &Hub, repo: &hub::RepoId, revision: &hub::Revision) -> anyhow::Result<PathBuf> {
     let commit = hub.cache.commit_of(repo, revision);
     let files = commit.map(|commit| hub.cache.files(repo, &commit)).transpose()?.unwrap_or_default();
-    let config = files.into_iter().find(|file| file.name.as_str() == "config.json");
-    config
-        .map(|file| file.path)
-        .with_context(|| format!("{repo} is not here; without --offline it is downloaded"))
+    let config = files.into_iter().map(|file| file.path).find(|path| is_config(path));
+    config.with_context(|| format!("{repo} is not here; without --offline it is downloaded"))
 }
 
-/// The files of a checkpoint: text files of the top folder and of `1_Pooling`, and the weights, in one form.
-fn wanted(snapshot: &Snapshot) -> Vec<FileName> {
+/// The names of files that are meant.
+fn named(snapshot: &Snapshot, is_meant: impl Fn(&str) -> bool) -> Vec<FileName> {
     let names = snapshot.files.iter().map(|file| &file.name);
-    let has_shards = names
-        .clone()
-        .any(|name| name.as_str().starts_with("model") && name.as_str().ends_with(".safetensors"));
-    let is_wanted = |name: &FileName| {
-        let name = name.as_str();
-        if name.ends_with(".safetensors") {
-            return !name.contains('/')
-                && (!has_shards || name.starts_with("model") || name.starts_with("adapter"));
-        }
+    names.filter(|name| is_meant(name.as_str())).cloned().collect()
+}
+
+/// The files of a checkpoint: text files of the top folder and of modules such as `1_Pooling`, and the weights, in one form.
+fn wanted(snapshot: &Snapshot) -> Vec<FileName> {
+    let is_shard = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
+    let has_shards = snapshot.files.iter().any(|file| is_shard(file.name.as_str()));
+    named(snapshot, |name| {
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
         let is_text = [".json", ".txt", ".jinja"].iter().any(|ending| file.ends_with(ending));
         match folder {
-            "" => is_text || file == "README.md" || file == "tokenizer.model",
+            "" if name.ends_with(".safetensors") => {
+                !has_shards || is_shard(name) || name.starts_with("adapter")
+            }
+            "" => is_text || ["README.md", "tokenizer.model", "sentencepiece.bpe.model"].contains(&file),
             "additional_chat_templates" => is_text,
-            _ => file == "config.json" && folder.starts_with(|first: char| first.is_ascii_digit()),
+            _ => file == CONFIG && folder.starts_with(|first: char| first.is_ascii_digit()),
         }
-    };
-    names.filter(|name| is_wanted(name)).cloned().collect()
+    })
 }

@@ -6,6 +6,7 @@ mod common;
 mod compare;
 #[cfg(unix)]
 mod completions;
+mod convert;
 mod embed;
 mod embedded;
 mod fuzzed;

@@ -56,15 +56,23 @@ const ARCHITECTURES: &[(&str, &str, &str)] = &[
 ];
 
 /// Keys of a GGUF file after the architecture's name, and of `config.json`.
-const SIZES: [(&str, &str); 8] = [
+const SIZES: [(&str, &str); 9] = [
     ("context_length", "max_position_embeddings"),
     ("embedding_length", "hidden_size"),
     ("block_count", "num_hidden_layers"),
     ("feed_forward_length", "intermediate_size"),
     ("attention.head_count", "num_attention_heads"),
     ("attention.head_count_kv", "num_key_value_heads"),
+    ("attention.key_length", "head_dim"),
     ("expert_count", "num_experts"),
     ("expert_used_count", "num_experts_per_tok"),
+];
+
+/// The same, of numbers.
+const NUMBERS: [(&str, &str); 3] = [
+    ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("attention.layer_norm_epsilon", "layer_norm_eps"),
+    ("rope.freq_base", "rope_theta"),
 ];
 
 /// Roles of tokens that have keys in both files.
@@ -90,6 +98,13 @@ pub(super) fn config(vocabulary: &Vocabulary) -> Result<Value, Error> {
     for (key, name) in SIZES {
         let value = metadata.get(&format!("{architecture}.{key}")).and_then(gguf::Value::integer);
         if let Some(value) = value.and_then(|value| u64::try_from(value).ok()) {
+            config.insert(name.to_owned(), value.into());
+        }
+    }
+    for (key, name) in NUMBERS {
+        // The shortest digits of the number in 32 bits: 0.00001, not 0.000009999999747378752.
+        let value = metadata.f32(&format!("{architecture}.{key}"))?.map(|value| value.to_string());
+        if let Some(value) = value.and_then(|value| value.parse::<f64>().ok()) {
             config.insert(name.to_owned(), value.into());
         }
     }

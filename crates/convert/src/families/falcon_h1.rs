@@ -20,6 +20,9 @@ pub(super) const FAMILY: Family = Family {
 
 const RULES: &[Rule] = &[
     change("embed_tokens", &["token_embd"], |view, config, _| {
+        if config.bool("tie_word_embeddings")? && config.need_f32(&["lm_head_multiplier"])? != 1.0 {
+            return Err(config.error("the output's matrix is that of the embeddings, but has another factor"));
+        }
         scaled(view, config, &["embedding_multiplier"])
     }),
     change("lm_head", &["output"], |view, config, _| scaled(view, config, &["lm_head_multiplier"])),

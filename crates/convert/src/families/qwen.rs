@@ -51,8 +51,18 @@ pub(super) const QWEN2MOE: Family = Family {
     ..QWEN2
 };
 
-pub(super) const QWEN3MOE: Family =
-    Family { architecture: "qwen3moe", classes: &["Qwen3MoeForCausalLM"], ..QWEN2MOE };
+pub(super) const QWEN3MOE: Family = Family {
+    architecture: "qwen3moe",
+    classes: &["Qwen3MoeForCausalLM"],
+    parameters: |config, keys| match config.bool("norm_topk_prob")? {
+        true => experts(config, keys),
+        // Engines normalise.
+        false => Err(config.error(
+            "\"norm_topk_prob\" is not true: weights of experts that do not sum to 1 cannot be expressed",
+        )),
+    },
+    ..QWEN2MOE
+};
 
 /// What the reranker is asked; it is part of the model.
 const QUESTION: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
