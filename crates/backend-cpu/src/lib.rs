@@ -280,8 +280,8 @@ mod tests {
             assert_eq!(required.as_ref(), Ok(&memory));
             let expected = if repack { (3 * 32 * 4, 2 * 16 * 32 * 4) } else { ((3 + 20) * 32 * 4, 0) };
             assert_eq!((memory.weights_mapped, memory.weights_owned), expected);
-            // The packed output rows and the result.
-            assert_eq!(memory.activations, 2 * (32 + 32 + 20) * 4);
+            // The packed output rows and the result; scratch memory for a strip of 16 rows.
+            assert_eq!(memory.activations, 2 * (32 + 32 + 20) * 4 + 16 * 32 * 4);
             let (id, _) = graph.weights().nth(1).expect("two weights");
             assert_eq!(model.weights.matrix(id).packed.get().is_none(), repack);
             if prepare {

@@ -121,7 +121,7 @@ pub struct Memory {
     pub weights_converted: Vec<ConvertedWeights>,
     /// The KV cache.
     pub kv: u64,
-    /// Activations of the compiled programs, without the scratch buffers of threads (about a megabyte each).
+    /// Activations of the compiled programs and the scratch memory of their threads.
     pub activations: u64,
 }
 

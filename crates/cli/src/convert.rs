@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// File to write, or a folder for it
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Format of the matrices [default: bf16 or f16, as in the checkpoint]
+    /// Format of the matrices [default: bf16 or f16, as in the checkpoint; f32 for an adapter]
     #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = file_type(), ignore_case = true)]
     r#type: Option<FileType>,
     /// Name of the model in the file [default: that of the folder or repository]
@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let is_config = |snapshot: &Snapshot| named(snapshot, |name| name == CONFIG);
         let (base, _) = self::folder(&base, args.offline, is_config).context("the model of the adapter")?;
         let adapter = Adapter::open(&folder, &base)?;
-        return finish(args, &adapter.plan(name.as_deref(), None)?);
+        return finish(args, &adapter.plan(name.as_deref(), args.r#type)?);
     }
     let checkpoint = Checkpoint::open(&folder)?;
     let options = Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer.clone() };

@@ -210,19 +210,26 @@ impl Config {
     /// Values of a head: as given, or the hidden size over the number of heads.
     pub(crate) fn head_dim(&self) -> Result<usize, Error> {
         match self.u32(&["head_dim", "attention_head_dim"])? {
-            Some(0) => Err(self.error("\"head_dim\" is 0")),
-            Some(len) => Ok(len as usize),
-            None => Ok(self.hidden()? / self.heads()?),
+            Some(len) if (1..=MAX_HEAD).contains(&len) => Ok(len as usize),
+            Some(len) => Err(self.error(format!("\"head_dim\" is {len}, expected 1 to {MAX_HEAD}"))),
+            None => Ok((self.hidden()? / self.heads()?).min(MAX_HEAD as usize)),
         }
     }
 }
 
+/// Far above the heads of real models.
+pub(crate) const MAX_HEAD: u32 = 1 << 16;
+
+/// Far above all counts of real models, and so small that sums and products of two do not overflow.
+const MAX_COUNT: u32 = 1 << 30;
+
 fn as_u32(value: &Value) -> Option<u32> {
-    u32::try_from(value.as_u64().or_else(|| {
+    let count = u32::try_from(value.as_u64().or_else(|| {
         // 1e6 is a count, too.
         value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0).map(|value| value as u64)
     })?)
-    .ok()
+    .ok()?;
+    (count <= MAX_COUNT).then_some(count)
 }
 
 /// The object in a JSON file.

@@ -18,6 +18,7 @@ mod adapter;
 mod checkpoint;
 mod config;
 mod describe;
+mod doubts;
 mod error;
 pub mod export;
 mod families;

@@ -1,17 +1,18 @@
 //! The file that a checkpoint becomes: keys, tensors and their formats.
 
-use std::collections::HashMap;
 use std::io::Write;
+use std::ops::Range;
 
 use gguf::{Layout, Metadata};
 use quant::Format;
 
 use crate::checkpoint::Checkpoint;
+use crate::config::Config;
 use crate::families::Family;
 use crate::keys::Keys;
 use crate::output::{Output, Outputs};
 use crate::rules::{COMMON, Place, Rule};
-use crate::{Error, FileType, describe, tokenizer};
+use crate::{Error, FileType, describe, doubts, tokenizer};
 
 /// What will be written: everything is checked, nothing is converted yet.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl<'a> Plan<'a> {
             &outputs,
             &mut metadata,
         );
-        let warnings = check(&metadata, &outputs)?;
+        let warnings = doubts::find(config, &metadata, &outputs)?;
         Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
     }
 
@@ -135,29 +136,6 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Fails if the model's graph needs a tensor that is not there. A graph that cannot be built is a warning: the file is right for other
-/// programs.
-fn check(metadata: &Metadata, outputs: &[Output]) -> Result<Vec<String>, Error> {
-    let shapes: HashMap<&str, Vec<usize>> =
-        outputs.iter().map(|output| (output.name.as_str(), output.file_shape())).collect();
-    let model = match models::Model::of(metadata, &|name| shapes.contains_key(name)) {
-        Ok(model) => model,
-        Err(why) => return Ok(vec![format!("this program would not run the file: {why}")]),
-    };
-    for (_, weight) in model.graph.weights() {
-        let (name, expected) = (&weight.tensor, weight.tensor_shape());
-        let Some(found) = shapes.get(name.as_str()) else {
-            return Err(Error::tensor(name, "no tensor of the checkpoint becomes it; is a shard missing?"));
-        };
-        let significant = found.iter().rposition(|len| *len != 1).map_or(1, |last| last + 1);
-        if found[..significant.min(found.len())] != expected {
-            let why = format!("it would have the shape {found:?}, but the configuration says {expected:?}");
-            return Err(Error::tensor(name, why));
-        }
-    }
-    Ok(Vec::new())
-}
-
 /// What the user chooses.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -172,19 +150,36 @@ pub struct Options {
 /// Applies the rules of a family to all tensors.
 fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Error> {
     let mut outputs = Outputs::default();
+    let predicted = family.drops_prediction.then(|| prediction_layers(&checkpoint.config)).transpose()?;
     for (name, view) in &checkpoint.tensors {
         let Some(name) = stem(name) else { continue };
+        if predicted.as_ref().is_some_and(|layers| layer(&name).is_some_and(|layer| layers.contains(&layer)))
+        {
+            continue;
+        }
         let name = (family.alias)(&name, &checkpoint.config)?.unwrap_or(name);
         let (rule, place) = find(family, &name).ok_or_else(|| {
             view.error(format!("a model of the architecture {} has no such tensor", family.architecture))
         })?;
-        let layer = place.layer.unwrap_or_default();
+        let at = place.layer.unwrap_or_default();
         outputs.begin();
-        for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), &checkpoint.config, layer)?) {
-            outputs.add(to.replacen("{}", &layer.to_string(), 1) + place.ending, place.expert, view)?;
+        for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), &checkpoint.config, at)?) {
+            outputs.add(to.replacen("{}", &at.to_string(), 1) + place.ending, place.expert, view)?;
         }
     }
     outputs.finish()
+}
+
+/// The layers after the model's own that predict further tokens.
+fn prediction_layers(config: &Config) -> Result<Range<usize>, Error> {
+    let layers = config.layers()?;
+    let more = config.u32(&["num_nextn_predict_layers", "num_mtp_layers"])?.unwrap_or(0) as usize;
+    Ok(layers..layers + more)
+}
+
+/// The layer of a tensor.
+fn layer(name: &str) -> Option<usize> {
+    name.strip_prefix("layers.")?.split('.').next()?.parse().ok()
 }
 
 /// The rule of a tensor.

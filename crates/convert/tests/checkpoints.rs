@@ -232,3 +232,54 @@ fn a_list_that_names_a_missing_shard_is_refused() {
     });
     assert!(message.contains("no file name"), "{message}");
 }
+
+/// The result for a case whose tensors and configuration `change` has changed.
+fn changed(name: &str, change: impl FnOnce(&mut Json)) -> Result<Gguf, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut case = case(name);
+    change(&mut case);
+    make(folder.path(), &case);
+    converted(folder.path(), FileType::F16)
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out_of_deepseek() {
+    let further = |case: &mut Json| {
+        case["tensors"]["model.layers.3.eh_proj.weight"] = serde_json::json!(["BF16", [64, 128]])
+    };
+    let file = changed("deepseek-v3", |case| {
+        case["config"]["num_nextn_predict_layers"] = 1.into();
+        further(case);
+    });
+    assert!(file.expect("it is converted").tensors().all(|tensor| !tensor.name.starts_with("blk.3.")));
+    let error = changed("deepseek-v3", |case| {
+        case["config"]["num_nextn_predict_layers"] = 0.into();
+        further(case);
+    });
+    assert!(error.expect_err("a layer too many").to_string().contains("layers.3.eh_proj"));
+}
+
+#[test]
+fn a_scalar_in_place_of_a_vector_is_refused() {
+    let error = changed("mamba2", |case| {
+        let tensors = case["tensors"].as_object_mut().expect("an object");
+        let name = tensors.keys().find(|name| name.ends_with("A_log")).expect("a decay").clone();
+        tensors.insert(name, serde_json::json!(["F32", []]));
+    });
+    assert!(error.expect_err("a scalar").to_string().contains("A_log"));
+}
+
+#[test]
+fn scaling_that_the_file_cannot_express_is_refused() {
+    for rope in [
+        serde_json::json!({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+        serde_json::json!({"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0}),
+        serde_json::json!({"rope_type": "yarn", "rope_theta": 1e4}),
+    ] {
+        let kind = rope["rope_type"].as_str().expect("a kind").to_owned();
+        let error = changed("qwen3", |case| case["config"]["rope_parameters"] = rope);
+        assert!(error.expect_err("unknown scaling").to_string().contains(&kind));
+    }
+    let huge = changed("llama-3", |case| case["config"]["head_dim"] = 4_294_967_295u32.into());
+    assert!(huge.expect_err("a head too long").to_string().contains("head_dim"));
+}

@@ -67,7 +67,9 @@ impl State {
     fn ready(&mut self, dropped: &Mutex<Vec<Dropped>>) -> Result<&mut Engine> {
         match &mut self.engine {
             Health::Good(engine) => {
-                for dropped in dropped.lock().drain(..) {
+                // Without the lock: a hook that is dropped here may drop others.
+                let dropped = std::mem::take(&mut *dropped.lock());
+                for dropped in dropped {
                     match dropped {
                         Dropped::Request(id) => {
                             engine.cancel(id);

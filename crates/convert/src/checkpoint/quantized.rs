@@ -13,7 +13,15 @@ use crate::Error;
 use crate::config::Config;
 
 /// Endings of scales that only activations or the KV cache have.
-const OF_ACTIVATIONS: [&str; 4] = [".activation_scale", "_activation_scale", ".input_scale", ".k_scale"];
+const OF_ACTIVATIONS: [&str; 7] = [
+    ".activation_scale",
+    "_activation_scale",
+    ".input_scale",
+    ".k_scale",
+    ".v_scale",
+    ".q_scale",
+    ".output_scale",
+];
 
 /// The tensors, weights joined with their scales as `quantization_config` says.
 pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<String, View>, Error> {

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     architecture: "deepseek2",
     classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"],
     parameters,
+    drops_prediction: true,
     rules: &[
         rename("layers.{}.self_attn.q_a_proj", &["blk.{}.attn_q_a"]),
         rename("layers.{}.self_attn.q_b_proj", &["blk.{}.attn_q_b"]),

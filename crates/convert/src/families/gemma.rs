@@ -53,6 +53,7 @@ pub(super) const RULES: &[Rule] = &[
 fn gemma2(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     sizes(config, keys)?;
     keys.count("attention.head_count_kv", config.kv_heads()?);
+    keys.optional("rope.freq_base", Rope::of(config)?.theta()?.filter(|theta| *theta != 10000.0));
     keys.set("attn_logit_softcapping", config.need_f32(&["attn_logit_softcapping"])?);
     keys.set("final_logit_softcapping", config.need_f32(&["final_logit_softcapping"])?);
     keys.set("attention.sliding_window", config.need_u32(&["sliding_window"])?);

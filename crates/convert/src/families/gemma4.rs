@@ -2,7 +2,7 @@
 
 use super::{BASE, Extra, Family, gemma};
 use crate::Error;
-use crate::config::Config;
+use crate::config::{Config, MAX_HEAD};
 use crate::keys::Keys;
 use crate::rope::Rope;
 use crate::rules::{Rule, rename, skip};
@@ -83,9 +83,13 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 }
 
 fn global_head(config: &Config) -> Result<usize, Error> {
-    match of_global_layers(config, "head_dim") {
-        Some(len) if config.value("global_head_dim").is_none() => Ok(len),
-        _ => config.need_count(&["global_head_dim"]),
+    let len = match of_global_layers(config, "head_dim") {
+        Some(len) if config.value("global_head_dim").is_none() => len,
+        _ => config.need_count(&["global_head_dim"])?,
+    };
+    match len <= MAX_HEAD as usize {
+        true => Ok(len),
+        false => Err(config.error(format!("a global head has {len} values, expected at most {MAX_HEAD}"))),
     }
 }
 

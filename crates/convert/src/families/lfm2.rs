@@ -71,7 +71,8 @@ fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
         if let Some(factor) = config.f64("block_ffn_dim_multiplier")? {
             width = (factor * width as f64) as usize;
         }
-        width = width.next_multiple_of(config.need_count(&["block_multiple_of"])?);
+        let multiple = config.need_count(&["block_multiple_of"])?;
+        width = width.checked_next_multiple_of(multiple).unwrap_or(width);
     }
     keys.count("feed_forward_length", width);
     Ok(())

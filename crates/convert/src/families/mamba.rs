@@ -28,8 +28,10 @@ pub(super) const MIXER: &[Rule] = &[
     rename("layers.{}.mixer.in_proj", &["blk.{}.ssm_in"]),
     change("layers.{}.mixer.conv1d", &["blk.{}.ssm_conv1d"], |view, _, _| Ok(vec![view.squeeze()])),
     rename("layers.{}.mixer.dt_bias", &["blk.{}.ssm_dt.bias"]),
-    change("layers.{}.mixer.A_log", &["blk.{}.ssm_a"], |view, _, _| Ok(vec![decay(view).expand(1)])),
-    change("layers.{}.mixer.D", &["blk.{}.ssm_d"], |view, _, _| Ok(vec![view.expand(1)])),
+    change("layers.{}.mixer.A_log", &["blk.{}.ssm_a"], |view, _, _| {
+        Ok(vec![decay(view.with_axes(1)?).expand(1)])
+    }),
+    change("layers.{}.mixer.D", &["blk.{}.ssm_d"], |view, _, _| Ok(vec![view.with_axes(1)?.expand(1)])),
     change("layers.{}.mixer.norm", &["blk.{}.ssm_norm"], |view, config, _| {
         Ok(vec![view.split(0, &[config.need_count(GROUPS)?, 0])?])
     }),

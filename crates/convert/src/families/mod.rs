@@ -110,6 +110,8 @@ pub(crate) struct Family {
     pub(crate) shared: &'static [Rule],
     /// The name that a tensor would have if it stood where the rules expect it.
     pub(crate) alias: fn(&str, &Config) -> Result<Option<String>, Error>,
+    /// Whether layers that predict further tokens are left out.
+    pub(crate) drops_prediction: bool,
     /// Tensors that no checkpoint has.
     pub(crate) extra: fn(&Config) -> Result<Extra, Error>,
 }
@@ -127,6 +129,7 @@ const BASE: Family = Family {
     rules: &[],
     shared: &[],
     alias: |_, _| Ok(None),
+    drops_prediction: false,
     extra: |_| Ok(Vec::new()),
 };
 

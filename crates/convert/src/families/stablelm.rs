@@ -22,7 +22,10 @@ pub(super) const FAMILY: Family = Family {
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     sizes(config, keys)?;
     keys.count("attention.head_count_kv", config.kv_heads()?);
-    let part = Rope::of(config)?.partial()?.unwrap_or(0.25);
+    let rope = Rope::of(config)?;
+    // Files have the base only where it is not the usual one.
+    keys.optional("rope.freq_base", rope.theta()?.filter(|theta| *theta != 10000.0));
+    let part = rope.partial()?.unwrap_or(0.25);
     let head = config.hidden()? / config.heads()?;
     keys.count("rope.dimension_count", (part * head as f32) as usize);
     let is_parallel =
