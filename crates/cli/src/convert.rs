@@ -72,7 +72,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let is_config = |snapshot: &Snapshot| named(snapshot, |name| name == CONFIG);
         let (base, _) = self::folder(&base, args.offline, is_config).context("the model of the adapter")?;
         let adapter = Adapter::open(&folder, &base)?;
-        return finish(args, &adapter.plan(name.as_deref(), args.r#type)?);
+        let plan = adapter.plan(name.as_deref(), args.r#type)?;
+        return finish(args, &plan);
     }
     let checkpoint = Checkpoint::open(&folder)?;
     let options = Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer.clone() };
