@@ -34,6 +34,7 @@ sys.path.append(str(Path(__file__).parents[1] / "goldens"))
 import gguf  # noqa: E402
 import tokenizers  # noqa: E402
 import transformers  # noqa: E402
+from gguf_vocabulary import with_pre  # noqa: E402
 from strings import strings  # noqa: E402
 
 # What a folder may be, by its name: ways of llama.cpp's converter, as class and kind of crates/convert.
@@ -160,21 +161,6 @@ def way_back(keys: dict, architecture: str) -> tuple[str, str]:
     if model == "llama":
         return BACK.get(architecture if architecture == "phi3" else "llama")
     return BACK[model] if model != "gpt2" or architecture != "llama" else BACK["llama"]
-
-
-def with_pre(source: Path, out: Path, pre: str) -> None:
-    """The vocabulary `source` with another pre-tokenizer."""
-    reader = gguf.GGUFReader(str(source))
-    writer = gguf.GGUFWriter(str(out), "llama")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "tokenizer.ggml.pre"):
-            continue
-        kind = field.types[0]
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    writer.add_tokenizer_pre(pre)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
 
 
 def is_meant(keys: dict, text: str, ids: list[int], other: list[int]) -> bool:

@@ -35,6 +35,7 @@ import gguf
 import llama_cpp
 
 sys.path.append(str(Path(__file__).parents[1] / "goldens"))
+from gguf_vocabulary import with_pre  # noqa: E402
 from strings import strings  # noqa: E402
 
 NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4
@@ -78,22 +79,6 @@ class Vocabulary:
         if pre in ("tiny_aya", "cohere2moe") and re.search("[0-9]", text):
             return "digits"
         return None
-
-
-def with_pre(source: Path, out: Path, pre: str) -> None:
-    """The vocabulary `source` with another pre-tokenizer."""
-    reader = gguf.GGUFReader(str(source))
-    writer = gguf.GGUFWriter(str(out), "llama")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "tokenizer.ggml.pre"):
-            continue
-        kind = field.types[0]
-        sub_type = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=sub_type)
-    writer.add_tokenizer_pre(pre)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
 
 
 class Theirs:

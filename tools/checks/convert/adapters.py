@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from check import differences, read
+from check import differences, read, report
 
 CASES = [
     "llama", "mixtral", "qwen2", "qwen3", "gemma3", "phi3", "granite", "glm4", "olmo2", "starcoder2", "stablelm", "smollm3", "command-r",
@@ -66,10 +66,7 @@ def check(folder: Path, case: str, source: Path, convert: list[str]) -> bool:
             break
         exact = read(adapter / "f32.llama-cpp.gguf")[1] if file_type == "q8_0" else None
         notes += [f"{file_type}: {what}" for what in differences(ours, theirs, set(), {"general.name"}, exact)]
-    print(f"{case}: {'ok' if not notes else 'DIFFERS'}", flush=True)
-    for note in notes[:12]:
-        print("   ", note)
-    return not notes
+    return report(case, notes)
 
 
 if __name__ == "__main__":

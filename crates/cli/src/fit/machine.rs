@@ -12,8 +12,20 @@ use crate::placement::{self, Read};
 use crate::registry::{BackendName, registry};
 use crate::values::Size;
 
-/// The GPUs of backend `name`, with a memory limit for each; only those that it would use if `is_chosen`, else all.
-pub(crate) fn deployment(name: BackendName, limit: Option<Size>, is_chosen: bool) -> Deployment {
+/// The devices that a model is compared with.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct DeviceArgs {
+    /// Compare the model with the devices of this backend; auto queries the GPUs
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
+    backend: BackendName,
+    /// Memory limit per GPU, such as 2GiB [default: the free memory]
+    #[arg(long, value_name = "SIZE", env)]
+    gpu_memory: Option<Size>,
+}
+
+/// The GPUs of a backend; only those that it would use if `is_chosen`, else all.
+pub(crate) fn deployment(args: DeviceArgs, is_chosen: bool) -> Deployment {
+    let DeviceArgs { backend: name, gpu_memory } = args;
     let mut devices = match name {
         BackendName::Auto => registry().likely(),
         BackendName::HybridF32 => registry().devices(),
@@ -25,7 +37,7 @@ pub(crate) fn deployment(name: BackendName, limit: Option<Size>, is_chosen: bool
     }
     let options = OpenOptions {
         f32_activations: name == BackendName::HybridF32,
-        memory: limit.map(|Size(bytes)| bytes),
+        memory: gpu_memory.map(|Size(bytes)| bytes),
         ..OpenOptions::default()
     };
     let devices = devices.into_iter().map(|device| DeviceConfig { device, options });

@@ -4,11 +4,9 @@ use backend::DeviceKind;
 use engine::{Model, Options};
 use serde::Serialize;
 
-use crate::fit::machine;
+use crate::fit::machine::{self, DeviceArgs};
 use crate::output::{printable, size};
 use crate::placement::{self, Read};
-use crate::registry::BackendName;
-use crate::values::Size;
 
 #[derive(Serialize)]
 pub(super) struct Fit {
@@ -26,13 +24,8 @@ pub(super) struct Fit {
     fitting: Option<usize>,
 }
 
-pub(super) fn all(
-    model: &Model,
-    options: &Options,
-    name: BackendName,
-    limit: Option<Size>,
-) -> anyhow::Result<Vec<Fit>> {
-    let deployment = machine::deployment(name, limit, false);
+pub(super) fn all(model: &Model, options: &Options, devices: DeviceArgs) -> anyhow::Result<Vec<Fit>> {
+    let deployment = machine::deployment(devices, false);
     if deployment.devices.is_empty() {
         return Ok(Vec::new());
     }

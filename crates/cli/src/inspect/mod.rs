@@ -20,10 +20,9 @@ use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
 use crate::args::{ContextArgs, CpuArgs, ModelArgs, WeightsArgs};
-use crate::fit::machine::{self, Machine};
+use crate::fit::machine::{self, DeviceArgs, Machine};
 use crate::placement::{self, Read};
 use crate::registry::BackendName;
-use crate::values::Size;
 use crate::{backends, load, output};
 use fits::Fit;
 use quantised::Fits;
@@ -40,12 +39,8 @@ pub(crate) struct Args {
     context: ContextArgs,
     #[command(flatten)]
     weights: WeightsArgs,
-    /// Show how many layers fit on the devices of this backend; auto queries the GPUs
-    #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
-    backend: BackendName,
-    /// Memory limit per GPU, such as 2GiB [default: the free memory]
-    #[arg(long, value_name = "SIZE", env)]
-    gpu_memory: Option<Size>,
+    #[command(flatten)]
+    devices: DeviceArgs,
     /// Print one JSON object with everything, arrays in full
     #[arg(long)]
     json: bool,
@@ -60,8 +55,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
     let memory = memory.and_then(|model| {
         let options = load::options(&args.context, &model);
-        let devices = fits::all(&model, &options, args.backend, args.gpu_memory)?;
-        let gpus = machine::deployment(args.backend, args.gpu_memory, true);
+        let devices = fits::all(&model, &options, args.devices)?;
+        let gpus = machine::deployment(args.devices, true);
         let fits = Fits::of(&mut Machine::new(&gpus, args.weights)?, &model, &options)?;
         memory_needed(&model, &options, args.weights, devices, fits)
     });

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::kinds;
+
 /// A checkpoint without weights.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Folder {
@@ -59,7 +61,7 @@ impl Folder {
             let keys = self.keys.iter().chain(other).map(|(key, value)| (key.as_str(), value));
             let mut keys: BTreeMap<&str, &Value> = keys.collect();
             keys.retain(|_, value| !value.is_null());
-            (kind(name), keys)
+            (kinds::kind(name), keys)
         })
     }
 }
@@ -69,28 +71,4 @@ pub(crate) fn read_in(folder: &std::path::Path, kind: Kind) -> Result<Metadata, 
     let config = fs::read(folder.join("config.json")).unwrap_or_default();
     let config = serde_json::from_slice(&config).unwrap_or_default();
     read(folder, kind, &config, None)
-}
-
-fn kind(name: &str) -> Kind {
-    match name {
-        "Bpe" => Kind::Bpe,
-        "PaddedBpe" => Kind::PaddedBpe(8),
-        "SentencePieceOrBpe" => Kind::SentencePieceOrBpe,
-        "Llama" => Kind::Llama,
-        "Mamba2" => Kind::Mamba2(16),
-        "Gemma2" => Kind::Gemma2,
-        "Gemma3" => Kind::Gemma3,
-        "Gemma4" => Kind::Gemma4,
-        "Ernie" => Kind::Ernie,
-        "Phi3" => Kind::Phi3,
-        "Glm4" => Kind::Glm4,
-        "Glm4Moe" => Kind::Glm4Moe,
-        "ModernBert" => Kind::ModernBert,
-        "WordPiece" => Kind::WordPiece,
-        "Roberta" => Kind::Roberta,
-        "Unigram" => Kind::Unigram,
-        "NomicBert" => Kind::NomicBert,
-        "JinaBertV2" => Kind::JinaBertV2,
-        other => panic!("no kind {other}"),
-    }
 }

@@ -4,3 +4,5 @@ mod back;
 mod folders;
 mod hostile;
 mod keys;
+#[path = "../../examples/kinds/mod.rs"]
+mod kinds;

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Fifteen lines in a crate of its own, with nothing in its `Cargo.toml` but the dependency: a chat, a batch, log-probabilities
 /// and an own sampler. It uses the lock file of the workspace, so that it needs no network; its build takes minutes.
 #[test]
-#[ignore = "builds the engine again"]
+#[ignore = "builds the engine again, which takes minutes; .ci/full runs it"]
 fn a_crate_outside_the_workspace_uses_the_facade() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");

@@ -18,10 +18,8 @@ use super::super::name::HubName;
 use super::super::stores;
 use super::Target;
 use crate::args::{ContextArgs, WeightsArgs};
-use crate::fit::machine::{self, Machine};
+use crate::fit::machine::{self, DeviceArgs, Machine};
 use crate::fit::{self, Candidate, Fit};
-use crate::registry::BackendName;
-use crate::values::Size;
 use crate::{interrupt, output};
 use facts::Facts;
 
@@ -39,12 +37,8 @@ pub(crate) struct Args {
     context: ContextArgs,
     #[command(flatten)]
     weights: WeightsArgs,
-    /// Use the devices of this backend; auto has GPUs that are no software
-    #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
-    backend: BackendName,
-    /// Memory limit per GPU, such as 2GiB [default: the free memory]
-    #[arg(long, value_name = "SIZE", env)]
-    gpu_memory: Option<Size>,
+    #[command(flatten)]
+    devices: DeviceArgs,
     /// Do not fetch a header: no memory is computed
     #[arg(long)]
     quick: bool,
@@ -102,7 +96,7 @@ struct Row {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let settings = Settings::from_env()?;
-    let gpus = machine::deployment(args.backend, args.gpu_memory, true);
+    let gpus = machine::deployment(args.devices, true);
     let mut machine = Machine::new(&gpus, args.weights)?;
     let mut of_held = |held: &Held| of_held(&args, &mut machine, held);
     let mut report = match Target::of(&args.name, &settings)? {
