@@ -1,43 +1,32 @@
-//! The block manager: free pages of each group of stores, free slots, and the caches of idle sequences.
+//! The block manager: pages of each group of stores and slots for states, shared by requests with a common prefix.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use backend::{BlockTable, PAGE, Slots, first_needed_page};
 use graph::Group;
 
-use crate::ids::SequenceId;
-use crate::slots::{SlotPool, States};
+use crate::pool::Pool;
+use crate::prefix::Prefixes;
+use crate::slots::States;
 
-/// The cache of one sequence: its tokens, a block table per group, and the states of recurrent layers.
+/// What a request has in the cache: positions, a block table per group, and the states of recurrent layers.
 ///
 /// Tables are shared with the steps that run on them. They are modified between steps, when they normally have one
 /// owner and need no copy.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    pub(crate) tokens: Vec<u32>,
+    pub(crate) positions: usize,
     pub(crate) tables: Arc<[BlockTable]>,
     pub(crate) states: States,
+    /// Full pages that other requests can find.
+    published: usize,
 }
 
-#[derive(Debug)]
-pub(crate) struct Pool {
-    group: Group,
-    /// Pages never used so far. As a range, an oversized pool costs nothing.
-    unused: Range<u32>,
-    free: Vec<u32>,
-    /// Pages of idle sequences, which can be evicted.
-    idle: usize,
-}
-
-impl Pool {
-    pub(crate) fn free(&self) -> usize {
-        self.free.len() + self.unused.len()
-    }
-
-    fn take(&mut self, pages: usize) -> impl Iterator<Item = u32> {
-        (0..pages).filter_map(|_| self.free.pop().or_else(|| self.unused.next()))
+impl Cache {
+    /// The last page with cached positions, if it is partly filled.
+    fn partial_page(&self, table: &BlockTable) -> Option<u32> {
+        let index = (self.positions / PAGE).checked_sub(table.first)?;
+        table.pages.get(index).copied().filter(|_| !self.positions.is_multiple_of(PAGE))
     }
 }
 
@@ -50,165 +39,187 @@ pub(crate) struct Demand {
     pub(crate) next: usize,
 }
 
-/// The pages that no running request has. Free pages are used first; then idle sequences are evicted, least recently
+impl Demand {
+    fn pages(self, group: Group, table: &BlockTable) -> usize {
+        let positions = if group.mask.span().is_some() { self.next } else { self.all };
+        positions.div_ceil(PAGE).saturating_sub(table.first + table.pages.len())
+    }
+}
+
+/// The pages and slots of all requests. Free ones are used first, then cached ones that no request uses, least recently
 /// used first.
+///
+/// A full page can be found by other requests as soon as the step that filled it has succeeded. The last page of a
+/// request, partly filled, and the state after its last position can be found when it has ended; a request that
+/// continues there writes into that page, and is the only one that has it.
 #[derive(Debug)]
 pub(crate) struct BlockManager {
-    pub(crate) pools: Vec<Pool>,
-    pub(crate) slots: SlotPool,
-    /// Caches of sequences that no request uses, retained for a later one. Least recently used first.
-    pub(crate) idle: VecDeque<(SequenceId, Cache)>,
+    pub(crate) groups: Vec<(Group, Pool)>,
+    pub(crate) slots: Pool,
 }
 
 impl BlockManager {
     pub(crate) fn new(groups: &[(Group, usize)], slots: usize) -> BlockManager {
-        let pool = |&(group, pages): &(Group, usize)| {
-            let end = u32::try_from(pages).unwrap_or(u32::MAX);
-            Pool { group, unused: 0..end, free: Vec::new(), idle: 0 }
-        };
-        let pools = groups.iter().map(pool).collect();
-        BlockManager { pools, slots: SlotPool::new(slots), idle: VecDeque::new() }
+        let groups = groups.iter().map(|&(group, pages)| (group, Pool::new(pages))).collect();
+        BlockManager { groups, slots: Pool::new(slots) }
     }
 
-    pub(crate) fn no_tables(&self) -> Arc<[BlockTable]> {
-        vec![BlockTable::default(); self.pools.len()].into()
+    pub(crate) fn has_states(&self) -> bool {
+        self.slots.capacity() > 0
     }
 
-    /// Extends `tables` to cover `demand`. Returns false and changes nothing if a group would need pages of running
-    /// requests.
-    pub(crate) fn grow(&mut self, tables: &mut Arc<[BlockTable]>, demand: Demand) -> bool {
-        let missing = |pool: &Pool, table: &BlockTable| {
-            let positions = if pool.group.mask.span().is_some() { demand.next } else { demand.all };
-            positions.div_ceil(PAGE).saturating_sub(table.first + table.pages.len())
-        };
+    pub(crate) fn empty(&self) -> Cache {
+        let tables = vec![BlockTable::default(); self.groups.len()].into();
+        Cache { positions: 0, tables, states: States::default(), published: 0 }
+    }
+
+    /// The number of leading `tokens`, up to `max`, that are cached: with all pages that the next row sees, and the state.
+    pub(crate) fn find(&self, prefixes: &Prefixes, tokens: &[u32], max: usize) -> usize {
+        let full = max / PAGE;
+        let mut is_deepest = true;
+        for pages in (0..=full).rev() {
+            if !self.has_pages(prefixes, pages) {
+                continue;
+            }
+            let start = pages * PAGE;
+            if is_deepest || self.has_states() {
+                let partial = start + 1..(start + PAGE).min(max + 1);
+                if let Some(end) = partial.rev().find(|&end| self.has_partial(prefixes, tokens, end)) {
+                    return end;
+                }
+            }
+            if self.has_state(prefixes, tokens, start) {
+                return start;
+            }
+            is_deepest = false;
+        }
+        0
+    }
+
+    /// Whether every group has the full pages that a row after `pages` pages sees.
+    fn has_pages(&self, prefixes: &Prefixes, pages: usize) -> bool {
+        self.groups.iter().all(|(group, pool)| {
+            let first = group.mask.first_visible(pages * PAGE) / PAGE;
+            (first..pages).rev().all(|page| pool.find(prefixes.of_pages(page + 1)).is_some())
+        })
+    }
+
+    /// Whether the partly filled page that ends at `end` is cached.
+    fn has_partial(&self, prefixes: &Prefixes, tokens: &[u32], end: usize) -> bool {
+        let prefix = prefixes.at(tokens, end);
+        self.groups.iter().all(|(_, pool)| pool.find(prefix).is_some())
+            && self.has_state(prefixes, tokens, end)
+    }
+
+    fn has_state(&self, prefixes: &Prefixes, tokens: &[u32], position: usize) -> bool {
+        !self.has_states() || position == 0 || self.slots.find(prefixes.at(tokens, position)).is_some()
+    }
+
+    /// What [`BlockManager::find`] found, for a request. To be adopted or released.
+    pub(crate) fn acquire(&mut self, prefixes: &Prefixes, tokens: &[u32], positions: usize) -> Cache {
+        let mut cache = Cache { positions, published: positions / PAGE, ..self.empty() };
+        let partial = (!positions.is_multiple_of(PAGE)).then(|| prefixes.at(tokens, positions));
+        for ((group, pool), table) in self.groups.iter_mut().zip(Arc::make_mut(&mut cache.tables)) {
+            table.first = group.mask.first_visible(positions) / PAGE;
+            let full = (table.first..positions / PAGE).map(|page| prefixes.of_pages(page + 1));
+            table.pages.extend(full.chain(partial).filter_map(|prefix| pool.find(prefix)));
+            table.pages.iter().for_each(|&page| pool.share(page));
+        }
+        if self.has_states() && positions > 0 {
+            cache.states.current = self.slots.find(prefixes.at(tokens, positions));
+            cache.states.current.iter().for_each(|&slot| self.slots.share(slot));
+        }
+        cache
+    }
+
+    /// Takes the partly filled pages of an acquired cache from others: its request will write into them.
+    pub(crate) fn adopt(&mut self, cache: &Cache) {
+        for ((_, pool), table) in self.groups.iter_mut().zip(cache.tables.iter()) {
+            cache.partial_page(table).iter().for_each(|&page| pool.unpublish(page));
+        }
+    }
+
+    /// Extends the tables of `cache` to cover `demand`. Returns false and changes nothing if a group would need pages of
+    /// running requests.
+    pub(crate) fn grow(&mut self, cache: &mut Cache, demand: Demand) -> bool {
         let mut are_missing = false;
-        for (pool, table) in self.pools.iter().zip(tables.iter()) {
-            let missing = missing(pool, table);
-            if missing > pool.free() + pool.idle {
+        for ((group, pool), table) in self.groups.iter().zip(cache.tables.iter()) {
+            let missing = demand.pages(*group, table);
+            if missing > pool.available() {
                 return false;
             }
             are_missing |= missing > 0;
         }
-        if !are_missing {
-            return true;
-        }
-        for (i, table) in Arc::make_mut(tables).iter_mut().enumerate() {
-            let missing = missing(&self.pools[i], table);
-            while self.pools[i].free() < missing {
-                self.release_idle(0);
+        if are_missing {
+            for ((group, pool), table) in self.groups.iter_mut().zip(Arc::make_mut(&mut cache.tables)) {
+                let missing = demand.pages(*group, table);
+                table.pages.extend((0..missing).filter_map(|_| pool.take()));
             }
-            table.pages.extend(self.pools[i].take(missing));
         }
         true
     }
 
-    /// Releases the pages before the windows of a sequence of `cached` positions.
-    pub(crate) fn trim(&mut self, tables: &mut Arc<[BlockTable]>, cached: usize) {
-        for (i, pool) in self.pools.iter_mut().enumerate() {
-            let expired = first_needed_page(pool.group, cached).saturating_sub(tables[i].first);
-            let expired = expired.min(tables[i].pages.len());
+    /// The slots of the next step of `cache`. There are [`backend::SLOTS`] for each running request, which is one more
+    /// than it has at any time.
+    pub(crate) fn slots(&mut self, cache: &mut Cache, rows: usize, checkpoint: usize) -> Slots {
+        if !self.has_states() {
+            return Slots::default();
+        }
+        cache.states.step(&mut self.slots, cache.positions..cache.positions + rows, checkpoint)
+    }
+
+    /// The last step of `cache` has succeeded: other requests may find its full pages and its checkpoint, and pages before
+    /// its windows are released.
+    pub(crate) fn confirm(&mut self, cache: &mut Cache, prefixes: &mut Prefixes, tokens: &[u32]) {
+        let full = cache.positions / PAGE;
+        if cache.published < full {
+            prefixes.extend(&tokens[..cache.positions]);
+            for ((_, pool), table) in self.groups.iter_mut().zip(cache.tables.iter()) {
+                for page in cache.published.max(table.first)..full {
+                    pool.publish(table.pages[page - table.first], prefixes.of_pages(page + 1));
+                }
+            }
+            cache.published = full;
+        }
+        cache.states.confirm(&mut self.slots, |position| prefixes.at(tokens, position));
+        for (i, (group, pool)) in self.groups.iter_mut().enumerate() {
+            let expired = first_needed_page(*group, cache.positions).saturating_sub(cache.tables[i].first);
+            let expired = expired.min(cache.tables[i].pages.len());
             if expired > 0 {
-                let table = &mut Arc::make_mut(tables)[i];
-                pool.free.extend(table.pages.drain(..expired));
+                let table = &mut Arc::make_mut(&mut cache.tables)[i];
+                table.pages.drain(..expired).for_each(|page| pool.release(page));
                 table.first += expired;
             }
         }
     }
 
-    /// The slots of a step of a running request. There are [`backend::SLOTS`] for each, so that evicting idle sequences suffices.
-    pub(crate) fn slots(&mut self, states: &mut States, rows: Range<usize>, checkpoint: usize) -> Slots {
-        if !self.slots.is_used() {
-            return Slots::default();
+    /// Releases the cache of a request whose last step has succeeded, and lets others find all of it: also the last page, if
+    /// that is partly filled, and the state after it.
+    pub(crate) fn retire(&mut self, mut cache: Cache, prefixes: &mut Prefixes, tokens: &[u32]) {
+        // Of pages that were not published because others had the same contents, the others may be gone.
+        cache.published = 0;
+        self.confirm(&mut cache, prefixes, tokens);
+        if cache.positions > 0 {
+            let prefix = prefixes.at(tokens, cache.positions);
+            for ((_, pool), table) in self.groups.iter_mut().zip(cache.tables.iter()) {
+                cache.partial_page(table).iter().for_each(|&page| pool.publish(page, prefix));
+            }
+            cache.states.current.iter().for_each(|&slot| self.slots.publish(slot, prefix));
         }
-        let is_inside = rows.start < checkpoint && checkpoint < rows.end;
-        let needed = 1 + usize::from(is_inside);
-        self.slots.trim(states, rows.start, needed);
-        while self.slots.free() < needed && !self.idle.is_empty() {
-            self.release_idle(0);
-        }
-        self.slots.step(states, rows, checkpoint)
+        self.release(cache);
     }
 
-    /// Releases the pages and states of a sequence.
-    pub(crate) fn release(&mut self, tables: &mut Arc<[BlockTable]>, states: &mut States) {
-        self.slots.clear(states);
-        for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(tables)) {
-            pool.free.append(&mut table.pages);
-            table.first = 0;
+    /// Releases the pages and states of a request. Later pages are evicted first: they are of no use without earlier ones.
+    pub(crate) fn release(&mut self, cache: Cache) {
+        for ((_, pool), table) in self.groups.iter_mut().zip(cache.tables.iter()) {
+            table.pages.iter().rev().for_each(|&page| pool.release(page));
         }
+        cache.states.release(&mut self.slots);
     }
 
-    /// Retains `cache` for a later request on `sequence`, replacing an earlier one.
-    pub(crate) fn retain(&mut self, sequence: SequenceId, mut cache: Cache) {
-        self.forget(sequence);
-        self.trim(&mut cache.tables, cache.tokens.len());
-        self.slots.trim(&mut cache.states, cache.tokens.len(), 0);
-        self.truncate(&mut cache);
-        if cache.tokens.is_empty() {
-            return;
-        }
-        for (pool, table) in self.pools.iter_mut().zip(cache.tables.iter()) {
-            pool.idle += table.pages.len();
-        }
-        self.idle.push_back((sequence, cache));
-    }
-
-    pub(crate) fn forget(&mut self, sequence: SequenceId) {
-        if let Some(index) = self.position(sequence) {
-            self.release_idle(index);
-        }
-    }
-
-    /// The longest prefix of `tokens`, up to `max`, that is retained for `sequence` and usable. Releases the rest.
-    ///
-    /// The windows before the next position must be complete; otherwise nothing is reused. The state of recurrent layers
-    /// must be stored; otherwise an earlier position is taken.
-    pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], max: usize) -> Cache {
-        let retained = self.position(sequence).and_then(|index| self.take_idle(index));
-        let Some(mut cache) = retained else { return self.empty() };
-        let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
-        let common = if self.slots.is_used() { cache.states.last(common) } else { common };
-        let has_window = |(pool, table): (&Pool, &BlockTable)| {
-            table.positions().start <= pool.group.mask.first_visible(common)
-        };
-        let common = if self.pools.iter().zip(cache.tables.iter()).all(has_window) { common } else { 0 };
-        cache.tokens.truncate(common);
-        self.truncate(&mut cache);
-        cache
-    }
-
-    pub(crate) fn empty(&self) -> Cache {
-        Cache { tokens: Vec::new(), tables: self.no_tables(), states: States::default() }
-    }
-
-    fn position(&self, sequence: SequenceId) -> Option<usize> {
-        self.idle.iter().position(|(idle, _)| *idle == sequence)
-    }
-
-    /// Releases the pages and states past the tokens of `cache`.
-    fn truncate(&mut self, cache: &mut Cache) {
-        if cache.tokens.is_empty() {
-            return self.release(&mut cache.tables, &mut cache.states);
-        }
-        self.slots.rewind(&mut cache.states, cache.tokens.len());
-        let end = cache.tokens.len().div_ceil(PAGE);
-        for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(&mut cache.tables)) {
-            let needed = end.saturating_sub(table.first).min(table.pages.len());
-            pool.free.extend(table.pages.drain(needed..));
-        }
-    }
-
-    fn release_idle(&mut self, index: usize) {
-        if let Some(mut cache) = self.take_idle(index) {
-            self.release(&mut cache.tables, &mut cache.states);
-        }
-    }
-
-    fn take_idle(&mut self, index: usize) -> Option<Cache> {
-        let (_, cache) = self.idle.remove(index)?;
-        for (pool, table) in self.pools.iter_mut().zip(cache.tables.iter()) {
-            pool.idle -= table.pages.len();
-        }
-        Some(cache)
+    /// Drops everything cached that no request uses.
+    pub(crate) fn clear(&mut self) {
+        self.groups.iter_mut().for_each(|(_, pool)| pool.clear());
+        self.slots.clear();
     }
 }

@@ -12,12 +12,12 @@ use crate::engine::Engine;
 use crate::model::{Model, NoTemplate};
 use crate::request::{Event, Request};
 use crate::sampling::{Processor, Sampling};
-use crate::scheduler::{Refusal, RequestId, SequenceId};
+use crate::scheduler::{Refusal, RequestId};
 use crate::stop::{Stop, StopReason};
 use crate::{Error, Usage};
 
-/// A conversation. The KV cache of its sequence is reused across turns, so that a turn prefills only new tokens. The
-/// text is the same as that of a fresh engine given the whole conversation.
+/// A conversation. A turn finds those before it in the KV cache, and prefills only new tokens. The text is the same as that
+/// of a fresh engine given the whole conversation.
 ///
 /// [`say`](Chat::say) submits a turn; the caller steps the engine and passes its events to
 /// [`on_event`](Chat::on_event).
@@ -36,7 +36,6 @@ pub struct Chat {
     pub processors: Vec<Box<dyn Processor>>,
     /// Options of the template: current time, extra variables.
     pub template_options: ::chat::Options,
-    sequence: SequenceId,
     messages: Vec<Message>,
     /// Whether to use the template if the model has one.
     templated: bool,
@@ -76,7 +75,7 @@ const MAX_SAVED_BYTES: u64 = 64 << 20;
 
 impl Chat {
     /// An empty conversation, with the model's template if it is usable.
-    pub fn new(engine: &mut Engine) -> Chat {
+    pub fn new(engine: &Engine) -> Chat {
         let template = engine.model().template().ok();
         Chat {
             sampling: Sampling::default(),
@@ -90,27 +89,20 @@ impl Chat {
             turn_end: template.and_then(::chat::Template::turn_end),
             merged_system: false,
             pending: None,
-            sequence: engine.new_sequence(),
         }
     }
 
     /// Moves to another engine, perhaps with another model. Messages and settings stay; the next turn computes the
     /// whole conversation. Raw stays raw; otherwise the new model's template is used if it is usable. Fails if a turn
     /// is in progress. Nothing has changed then.
-    pub fn move_to(&mut self, engine: &mut Engine) -> Result<(), Error> {
+    pub fn move_to(&mut self, engine: &Engine) -> Result<(), Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
         }
         let template = engine.model().template().ok();
         self.has_template = template.is_some();
         self.turn_end = template.and_then(::chat::Template::turn_end);
-        self.sequence = engine.new_sequence();
         Ok(())
-    }
-
-    /// The sequence whose cache the turns share; [forget](Engine::forget) it when the conversation is over.
-    pub fn sequence(&self) -> SequenceId {
-        self.sequence
     }
 
     /// The messages so far, starting with the system message if there is one.
@@ -147,7 +139,6 @@ impl Chat {
         if let Some(Answer { id, .. }) = self.pending.take() {
             engine.cancel(id);
         }
-        engine.forget(self.sequence);
         self.messages.retain(|message| message.role == SYSTEM);
     }
 
@@ -215,7 +206,6 @@ impl Chat {
             sampling: self.sampling.clone(),
             stop: self.stops(),
             max_tokens: self.max_tokens,
-            sequence: Some(self.sequence),
             processors: self.processors.clone(),
             ..Request::new(prompt)
         };

@@ -14,9 +14,10 @@ use crate::Error;
 use crate::choose::{Row, choose_all};
 use crate::model::Model;
 use crate::options::Options;
+use crate::random::random_key;
 use crate::request::{Event, LogitRows, Request, RequestError, Usage};
 use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
-use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler, SequenceId};
+use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler};
 use crate::stop::StopReason;
 
 type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
@@ -36,7 +37,6 @@ pub struct Engine {
     observer: Option<StepObserver>,
     interrupt: Interrupt,
     next_request: u64,
-    next_sequence: u64,
 }
 
 /// Events for the scheduler and for the caller, to be delivered by the next step.
@@ -90,7 +90,7 @@ impl Engine {
         let groups: Vec<_> = graph.groups().iter().copied().zip(pages).collect();
         Ok(Engine {
             runner,
-            scheduler: Scheduler::new(layout.limits, &groups, slots),
+            scheduler: Scheduler::new(layout.limits, &groups, slots, random_key()),
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
@@ -99,7 +99,6 @@ impl Engine {
             observer: None,
             interrupt: Interrupt::default(),
             next_request: 0,
-            next_sequence: 0,
         })
     }
 
@@ -160,15 +159,9 @@ impl Engine {
         Ok(self.runner.compile(backend::Bucket { rows, outputs: rows })?)
     }
 
-    /// Creates a sequence for requests that continue each other, such as the turns of a chat.
-    pub fn new_sequence(&mut self) -> SequenceId {
-        self.next_sequence += 1;
-        SequenceId(self.next_sequence)
-    }
-
-    /// Releases the cache of `sequence` at the next step. Running requests on it continue, but leave no cache.
-    pub fn forget(&mut self, sequence: SequenceId) {
-        self.pending.of_scheduler.push(scheduler::Event::Forget(sequence));
+    /// Drops all cached prefixes that no running request uses, at the next step.
+    pub fn clear_cache(&mut self) {
+        self.pending.of_scheduler.push(scheduler::Event::Clear);
     }
 
     /// Queues `request`; later steps serve it. Fails if the prompt is empty, leaves no room for a token in the context
@@ -204,7 +197,7 @@ impl Engine {
         if let Some(position) = request.prompt.iter().position(|&id| id as usize >= n_vocab) {
             return Err(Error::Token { position, id: request.prompt[position], n_vocab });
         }
-        let sequence = request.sequence;
+        let salt = request.cache_salt.clone();
         let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
         let (state, tokens) = RequestState::new(request, observed, self.model.tokenizer().clone())?;
         if is_many {
@@ -218,7 +211,7 @@ impl Engine {
             self.pending.of_caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
         } else {
             self.requests.insert(id, Box::new(state));
-            let submitted = scheduler::Event::Submit { id, tokens, sequence, outputs_from };
+            let submitted = scheduler::Event::Submit { id, tokens, salt, outputs_from };
             self.pending.of_scheduler.push(submitted);
         }
         Ok(id)
@@ -249,8 +242,8 @@ impl Engine {
 
     /// Runs one step: one token for each decoding request, and chunks of prompts.
     ///
-    /// When the backend fails, the requests in the step end with [`Event::Failed`], and the caches of their sequences
-    /// are released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
+    /// When the backend fails, the requests in the step end with [`Event::Failed`], and their pages are
+    /// released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
     /// be trusted. All requests have ended then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
         self.advance(None)

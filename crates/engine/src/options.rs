@@ -85,7 +85,7 @@ impl Options {
         let n_vocab = graph.value(graph.output()).cols;
         let limits = self.limits(model.config().context_length, n_vocab)?;
         // The scheduler may clamp them further.
-        let limits = Scheduler::new(limits, &[], 0).limits();
+        let limits = Scheduler::new(limits, &[], 0, [0; 16]).limits();
         let Limits { sequences, n_batch, logit_rows, .. } = limits;
         Ok(Layout {
             limits,

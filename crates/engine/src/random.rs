@@ -21,10 +21,20 @@ impl SplitMix64 {
 
 /// An unpredictable seed, never the value that requests a random one.
 pub(crate) fn random_seed() -> u32 {
+    let seed = unpredictable() as u32;
+    if seed == u32::MAX { 0 } else { seed }
+}
+
+/// An unpredictable key.
+pub(crate) fn random_key() -> [u8; 16] {
+    let (low, high) = (u128::from(unpredictable()), u128::from(unpredictable()));
+    (high << 64 | low).to_le_bytes()
+}
+
+fn unpredictable() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // Each `RandomState` is keyed with system entropy.
-    let seed = std::hash::RandomState::new().build_hasher().finish() as u32;
-    if seed == u32::MAX { 0 } else { seed }
+    std::hash::RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::sampling::{Logprobs, Processor, Sampling, SamplingError};
-use crate::scheduler::{RequestId, SequenceId};
+use crate::scheduler::RequestId;
 use crate::stop::{Stop, StopReason};
 
 /// A prompt to continue. Built from [`Request::new`]:
@@ -23,9 +23,9 @@ pub struct Request {
     pub stop: Stop,
     /// Maximum number of tokens to generate; `None` continues until a stop condition or the end of the context.
     pub max_tokens: Option<usize>,
-    /// The sequence to continue: its cached prefix of the prompt is reused, and its cache is retained afterwards. See
-    /// [`Engine::new_sequence`](crate::Engine::new_sequence).
-    pub sequence: Option<SequenceId>,
+    /// Requests with the same salt share the KV cache of a common prefix. A salt per user hides from others, who could
+    /// measure the time, what a user's prompts begin with.
+    pub cache_salt: Vec<u8>,
     /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,
     /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Request::sampling`].
@@ -41,7 +41,7 @@ impl Request {
             sampling: Sampling::default(),
             stop: Stop::default(),
             max_tokens: None,
-            sequence: None,
+            cache_salt: Vec::new(),
             logprobs: None,
             processors: Vec::new(),
         }
@@ -59,8 +59,8 @@ impl Request {
         Request { max_tokens: max_tokens.into(), ..self }
     }
 
-    pub fn sequence(self, sequence: impl Into<Option<SequenceId>>) -> Request {
-        Request { sequence: sequence.into(), ..self }
+    pub fn cache_salt(self, salt: impl Into<Vec<u8>>) -> Request {
+        Request { cache_salt: salt.into(), ..self }
     }
 
     pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {

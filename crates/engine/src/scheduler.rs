@@ -8,11 +8,13 @@
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
 //!   `logit_rows` rows instead, all of which may be output rows.
 //! - A request is admitted when fewer than `sequences` are running and pages are available for all its tokens, or in
-//!   groups with a window for its next rows. Later requests wait, but a request whose sequence is in use blocks no others.
+//!   groups with a window for its next rows. Later requests wait.
+//! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
+//!   page of that prefix, it waits for that, and blocks no others.
 //! - Running requests release pages that drop out of their windows.
-//! - When a group has too few pages for a running request, idle sequences are evicted, least recently used first, then the
-//!   latest running request is preempted: its pages are released and its tokens recomputed later. The oldest running
-//!   request thus makes progress in every step, and every request ends.
+//! - When a group has too few pages for a running request, cached pages that nobody uses are dropped, least recently used
+//!   first, then the latest running request is preempted: its pages are released, and what is no longer cached is
+//!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -22,9 +24,10 @@ use backend::{BlockTable, PAGE, Slots};
 use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
-use crate::slots::{States, checkpoint_of};
+use crate::prefix::{Prefix, Prefixes};
+use crate::slots::checkpoint_of;
 
-pub(crate) use crate::ids::{RequestId, SequenceId};
+pub(crate) use crate::ids::RequestId;
 
 /// Limits of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,19 +47,18 @@ pub struct Limits {
 /// An event since the last step. Events for ended requests are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. It continues `sequence`, whose
-    /// cache is retained when it ends. `outputs_from` is the position of the prompt's first output row; by default
-    /// only the last row is one.
-    Submit { id: RequestId, tokens: Vec<u32>, sequence: Option<SequenceId>, outputs_from: Option<usize> },
+    /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. `outputs_from` is the position of
+    /// the prompt's first output row; by default only the last row is one. It shares the cache with requests of the same
+    /// `salt`.
+    Submit { id: RequestId, tokens: Vec<u32>, salt: Vec<u8>, outputs_from: Option<usize> },
     /// The next token of a request.
     Token { id: RequestId, token: u32 },
     /// The last planned step did not run: the cache still has `n_past` tokens of the request.
     Rewind { id: RequestId, n_past: usize },
-    /// A request ended. `intact` is false after a failed step: the cache does not match the plans so far, and is
-    /// released.
+    /// A request ended. `intact` is false after a failed step: what it wrote is not cached.
     End { id: RequestId, intact: bool },
-    /// Release the cache of a sequence. Requests on it continue, but leave no cache when they end.
-    Forget(SequenceId),
+    /// Drop everything cached that no request uses.
+    Clear,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,14 +113,14 @@ pub enum Refusal {
 #[derive(Debug)]
 struct Request {
     id: RequestId,
-    sequence: Option<SequenceId>,
-    /// Prompt and generated tokens; those from `cached` on are to be computed.
+    /// Prompt and generated tokens; those that are not in the cache are to be computed.
     tokens: Vec<u32>,
+    /// Tokens of the prompt, or all tokens when it was preempted.
+    prompt: usize,
+    prefixes: Prefixes,
     /// Position of the first output row. The row of the last token always is one.
     outputs_from: usize,
-    cached: usize,
-    tables: Arc<[BlockTable]>,
-    states: States,
+    cache: Cache,
     /// Position whose state is stored for later requests; 0 for none.
     checkpoint: usize,
     /// Rows in the step being planned.
@@ -128,13 +130,13 @@ struct Request {
 
 impl Request {
     fn remaining(&self) -> usize {
-        self.tokens.len() - self.cached
+        self.tokens.len() - self.cache.positions
     }
 
     /// Output rows among the next `rows`.
     fn outputs(&self, rows: usize) -> usize {
-        let end = self.cached + rows;
-        let asked_for = end.saturating_sub(self.outputs_from.max(self.cached));
+        let end = self.cache.positions + rows;
+        let asked_for = end.saturating_sub(self.outputs_from.max(self.cache.positions));
         asked_for.max(usize::from(end == self.tokens.len()))
     }
 
@@ -143,19 +145,32 @@ impl Request {
         self.outputs_from.min(self.tokens.len() - 1)
     }
 
+    /// Pages and states of its prompt that it will publish.
+    fn filling(&self, has_states: bool) -> impl Iterator<Item = Prefix> {
+        let pages = match has_states {
+            false => self.cache.positions / PAGE + 1..self.prompt / PAGE + 1,
+            // Pages are of no use without a state.
+            true if self.cache.positions < self.checkpoint => {
+                self.checkpoint / PAGE..self.checkpoint / PAGE + 1
+            }
+            true => 0..0,
+        };
+        pages.map(|pages| self.prefixes.of_pages(pages))
+    }
+
     fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
-        let (n_past, outputs) = (self.cached, self.outputs(self.rows));
-        let slots = blocks.slots(&mut self.states, n_past..n_past + self.rows, self.checkpoint);
-        self.cached += self.rows;
-        self.rows = 0;
+        let (n_past, outputs) = (self.cache.positions, self.outputs(self.rows));
+        let slots = blocks.slots(&mut self.cache, self.rows, self.checkpoint);
+        let end = n_past + self.rows;
+        (self.cache.positions, self.rows) = (end, 0);
         Chunk {
             id: self.id,
-            tokens: self.tokens[n_past..self.cached].to_vec(),
+            tokens: self.tokens[n_past..end].to_vec(),
             n_past,
-            tables: self.tables.clone(),
+            tables: self.cache.tables.clone(),
             slots,
             outputs,
-            is_last: self.cached == self.tokens.len(),
+            is_last: end == self.tokens.len(),
         }
     }
 }
@@ -191,7 +206,7 @@ impl Budget {
         let extra = |rows| request.outputs(rows).saturating_sub(1);
         let mut rows = request.remaining().min(self.rows);
         if !self.is_all_outputs && extra(rows) > self.outputs {
-            let before = request.outputs_from.saturating_sub(request.cached);
+            let before = request.outputs_from.saturating_sub(request.cache.positions);
             let few = rows.min(before + 1 + self.outputs);
             let all = rows.min(self.limits.logit_rows.saturating_sub(self.given));
             self.is_all_outputs = all > few;
@@ -218,6 +233,7 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     limits: Limits,
+    hash_key: [u8; 16],
     blocks: BlockManager,
     running: BTreeMap<RequestId, Request>,
     waiting: BTreeMap<RequestId, Request>,
@@ -227,14 +243,21 @@ impl Scheduler {
     /// A scheduler over these groups of stores, with the pages of each, and this number of slots. Conflicting limits are adjusted: `n_ctx` to
     /// at most the positions of all pages, `n_batch` to at least `sequences`.
     ///
-    /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`.
-    pub(crate) fn new(limits: Limits, groups: &[(Group, usize)], slots: usize) -> Scheduler {
+    /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`. `hash_key` is
+    /// secret where users can choose tokens and must not see each other's.
+    pub(crate) fn new(
+        limits: Limits,
+        groups: &[(Group, usize)],
+        slots: usize,
+        hash_key: [u8; 16],
+    ) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
         let n_ctx = limits.n_ctx.min(limits.pages.saturating_mul(PAGE));
         let logit_rows = limits.logit_rows.clamp(1, n_batch);
         Scheduler {
             limits: Limits { n_ctx, sequences, n_batch, logit_rows, ..limits },
+            hash_key,
             blocks: BlockManager::new(groups, slots),
             running: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -263,7 +286,7 @@ impl Scheduler {
 
     /// Tokens of a request that are in the cache, those of the last plan included.
     pub(crate) fn cached(&self, id: RequestId) -> usize {
-        self.request(id).map_or(0, |request| request.cached)
+        self.request(id).map_or(0, |request| request.cache.positions)
     }
 
     fn request(&self, id: RequestId) -> Option<&Request> {
@@ -276,7 +299,7 @@ impl Scheduler {
             self.apply(event);
         }
         for request in self.running.values_mut() {
-            self.blocks.trim(&mut request.tables, request.cached);
+            self.blocks.confirm(&mut request.cache, &mut request.prefixes, &request.tokens);
         }
         let mut plan = Plan::default();
         let mut budget = Budget::new(self.limits, self.running.len());
@@ -292,16 +315,17 @@ impl Scheduler {
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Submit { id, tokens, sequence, outputs_from } => {
+            Event::Submit { id, tokens, salt, outputs_from } => {
                 debug_assert!(self.admits(tokens.len(), 0).is_ok(), "the prompt was checked");
+                let mut prefixes = Prefixes::new(self.hash_key, &salt);
+                prefixes.extend(&tokens);
                 let request = Request {
                     id,
-                    sequence,
+                    prompt: tokens.len(),
                     tokens,
+                    prefixes,
                     outputs_from: outputs_from.unwrap_or(usize::MAX),
-                    cached: 0,
-                    tables: self.blocks.no_tables(),
-                    states: States::default(),
+                    cache: self.blocks.empty(),
                     checkpoint: 0,
                     rows: 0,
                     was_preempted: false,
@@ -315,36 +339,28 @@ impl Scheduler {
             }
             Event::Rewind { id, n_past } => {
                 if let Some(request) = self.running.get_mut(&id) {
-                    request.cached = n_past;
-                    self.blocks.slots.rewind(&mut request.states, n_past);
+                    request.cache.positions = n_past;
+                    request.cache.states.rewind(&mut self.blocks.slots);
                 }
             }
             Event::End { id, intact } => {
                 // Waiting requests have no pages.
-                if let Some(request) = self.running.remove(&id) {
-                    self.end(request, intact);
-                } else {
-                    self.waiting.remove(&id);
+                self.waiting.remove(&id);
+                match self.running.remove(&id) {
+                    Some(request) if intact => drop(self.retire(request)),
+                    Some(request) => self.blocks.release(request.cache),
+                    None => {}
                 }
             }
-            Event::Forget(sequence) => {
-                self.blocks.forget(sequence);
-                for request in self.running.values_mut().chain(self.waiting.values_mut()) {
-                    request.sequence.take_if(|own| *own == sequence);
-                }
-            }
+            Event::Clear => self.blocks.clear(),
         }
     }
 
-    fn end(&mut self, mut request: Request, intact: bool) {
-        match request.sequence {
-            Some(sequence) if intact => {
-                request.tokens.truncate(request.cached);
-                let Request { tokens, tables, states, .. } = request;
-                self.blocks.retain(sequence, Cache { tokens, tables, states });
-            }
-            _ => self.blocks.release(&mut request.tables, &mut request.states),
-        }
+    /// Releases the cache of a request whose last step has succeeded. Returns the request.
+    fn retire(&mut self, mut request: Request) -> Request {
+        let cache = std::mem::replace(&mut request.cache, self.blocks.empty());
+        self.blocks.retire(cache, &mut request.prefixes, &request.tokens);
+        request
     }
 
     /// Assigns rows and pages to running requests.
@@ -358,8 +374,8 @@ impl Scheduler {
         }
         let mut last = None;
         while let Some((&id, request)) = self.running.range_mut(after(last)).next() {
-            let end = request.cached + request.rows;
-            if self.blocks.grow(&mut request.tables, Demand { all: end, next: end }) {
+            let end = request.cache.positions + request.rows;
+            if self.blocks.grow(&mut request.cache, Demand { all: end, next: end }) {
                 last = Some(id);
             } else {
                 self.preempt_latest(plan);
@@ -369,10 +385,11 @@ impl Scheduler {
 
     fn preempt_latest(&mut self, plan: &mut Plan) {
         if let Some((id, mut request)) = self.running.pop_last() {
-            self.blocks.release(&mut request.tables, &mut request.states);
             // Rows that ran have already been output.
-            request.outputs_from = request.outputs_from.max(request.cached);
-            (request.cached, request.rows, request.was_preempted) = (0, 0, true);
+            request.outputs_from = request.outputs_from.max(request.cache.positions);
+            request = self.retire(request);
+            (request.prompt, request.rows, request.was_preempted) = (request.tokens.len(), 0, true);
+            request.prefixes.extend(&request.tokens);
             self.waiting.insert(id, request);
             plan.preempted.push(id);
         }
@@ -382,37 +399,35 @@ impl Scheduler {
         if self.waiting.is_empty() {
             return;
         }
+        let has_states = self.blocks.has_states();
         let running = self.running.values();
-        let mut busy: HashSet<SequenceId> = running.filter_map(|request| request.sequence).collect();
+        let mut filling: HashSet<Prefix> = running.flat_map(|request| request.filling(has_states)).collect();
         let mut last = None;
         while self.running.len() < self.limits.sequences && budget.has_room() {
-            let is_free = |request: &Request| request.sequence.is_none_or(|own| !busy.contains(&own));
-            let next = self.waiting.range_mut(after(last)).find(|(_, request)| is_free(request));
-            let Some((&id, request)) = next else { break };
-            let mut cache = match request.sequence {
-                Some(sequence) => self.blocks.reuse(sequence, &request.tokens, request.reusable()),
-                None => self.blocks.empty(),
-            };
-            request.cached = cache.tokens.len();
+            let Some((&id, request)) = self.waiting.range_mut(after(last)).next() else { break };
+            last = Some(id);
+            let max = request.reusable();
+            let cached = self.blocks.find(&request.prefixes, &request.tokens, max);
+            let mut next = (cached / PAGE + 1..=max / PAGE).map(|pages| request.prefixes.of_pages(pages));
+            if next.any(|prefix| filling.contains(&prefix)) {
+                continue;
+            }
+            request.cache = self.blocks.acquire(&request.prefixes, &request.tokens, cached);
             let mut trial = Budget { outputs: budget.outputs.saturating_sub(1), ..*budget };
             trial.give(request);
-            let demand = Demand { all: request.tokens.len(), next: request.cached + request.rows };
-            if !self.blocks.grow(&mut cache.tables, demand) {
-                (request.cached, request.rows) = (0, 0);
-                match request.sequence {
-                    Some(sequence) => self.blocks.retain(sequence, cache),
-                    None => self.blocks.release(&mut cache.tables, &mut cache.states),
-                }
+            let demand = Demand { all: request.tokens.len(), next: cached + request.rows };
+            if !self.blocks.grow(&mut request.cache, demand) {
+                request.rows = 0;
+                let cache = std::mem::replace(&mut request.cache, self.blocks.empty());
+                self.blocks.release(cache);
                 break;
             }
             *budget = trial;
-            (request.tables, request.states) = (cache.tables, cache.states);
+            self.blocks.adopt(&request.cache);
             request.checkpoint = checkpoint_of(request.tokens.len());
-            let (reused, is_resumed) = (request.cached, request.was_preempted);
-            plan.admitted.push(Admitted { id, reused, is_resumed });
-            busy.extend(request.sequence);
-            last = Some(id);
+            plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.was_preempted });
             if let Some(request) = self.waiting.remove(&id) {
+                filling.extend(request.filling(has_states));
                 self.running.insert(id, request);
             }
         }

@@ -2,11 +2,14 @@
 //!
 //! A step reads the state before its first row from one slot and writes the state after its last row to another, so that
 //! it can be repeated. A prompt leaves a checkpoint shortly before its end. A later prompt with the same beginning, such as
-//! that of the next chat message, reuses it.
+//! that of the next chat message, continues from it.
 
 use std::ops::Range;
 
-use backend::{PAGE, SLOTS, Slots};
+use backend::{PAGE, Slots};
+
+use crate::pool::Pool;
+use crate::prefix::Prefix;
 
 /// Tokens between a checkpoint and the end of the prompt, at least: templates end a prompt with a few tokens that they do
 /// not repeat in the next turn.
@@ -17,90 +20,63 @@ pub(crate) fn checkpoint_of(tokens: usize) -> usize {
     tokens.saturating_sub(MARGIN) / PAGE * PAGE
 }
 
-/// A stored state: of which position, and where.
-#[derive(Clone, Copy, Debug)]
-struct Stored {
-    position: usize,
-    slot: u32,
-    is_checkpoint: bool,
+/// The states of one running request.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    /// The state after its cached positions; none at position 0.
+    pub(crate) current: Option<u32>,
+    /// What the last step read and wrote, until it is known to have succeeded.
+    last: Option<LastStep>,
 }
 
-/// The stored states of one sequence, by position.
-#[derive(Debug, Default)]
-pub(crate) struct States(Vec<Stored>);
+#[derive(Debug)]
+struct LastStep {
+    read: Option<u32>,
+    /// Position and slot of a state before the last row.
+    inside: Option<(usize, u32)>,
+    /// The position after the last row, if its state is worth publishing.
+    end: Option<usize>,
+}
 
 impl States {
-    /// The last position up to `max` whose state is stored; 0, which needs no state, if there is none.
-    pub(crate) fn last(&self, max: usize) -> usize {
-        self.0.iter().rev().map(|stored| stored.position).find(|&position| position <= max).unwrap_or(0)
+    /// The slots of a step over `rows` of a prompt with this `checkpoint`, or after it. Takes one slot, or two.
+    pub(crate) fn step(&mut self, pool: &mut Pool, rows: Range<usize>, checkpoint: usize) -> Slots {
+        let mut take =
+            || pool.take().expect("a request has at most three slots, and there are four for each");
+        let is_inside = rows.start < checkpoint && checkpoint < rows.end;
+        let inside = is_inside.then(|| (checkpoint, take()));
+        let (read, write) = (self.current, take());
+        let end = Some(rows.end).filter(|&end| end <= checkpoint && end % PAGE == 0);
+        self.current = Some(write);
+        self.last = Some(LastStep { read, inside, end });
+        let checkpoint = inside.map(|(position, slot)| (position - rows.start, slot));
+        Slots { read: read.unwrap_or(0), write, checkpoint }
     }
 
-    /// Slots in use.
-    #[cfg(test)]
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|stored| stored.slot)
-    }
-}
-
-/// The slots that no sequence has.
-#[derive(Debug)]
-pub(crate) struct SlotPool {
-    /// Whether the model has any recurrent layer.
-    is_used: bool,
-    /// Slots never used so far.
-    unused: Range<u32>,
-    free: Vec<u32>,
-}
-
-impl SlotPool {
-    pub(crate) fn new(slots: usize) -> SlotPool {
-        let end = u32::try_from(slots).unwrap_or(u32::MAX);
-        SlotPool { is_used: slots > 0, unused: 0..end, free: Vec::new() }
+    /// The last step has succeeded: publishes its states that a later request may continue from.
+    pub(crate) fn confirm(&mut self, pool: &mut Pool, prefix_at: impl Fn(usize) -> Prefix) {
+        let Some(LastStep { read, inside, end }) = self.last.take() else { return };
+        if let (Some(end), Some(slot)) = (end, self.current) {
+            pool.publish(slot, prefix_at(end));
+        }
+        if let Some((position, slot)) = inside {
+            pool.publish(slot, prefix_at(position));
+            pool.release(slot);
+        }
+        read.into_iter().for_each(|slot| pool.release(slot));
     }
 
-    pub(crate) fn is_used(&self) -> bool {
-        self.is_used
-    }
-
-    pub(crate) fn free(&self) -> usize {
-        self.free.len() + self.unused.len()
-    }
-
-    /// Frees all states.
-    pub(crate) fn clear(&mut self, states: &mut States) {
-        self.retain(states, |_| false);
-    }
-
-    /// Frees the states after `position`.
-    pub(crate) fn rewind(&mut self, states: &mut States, position: usize) {
-        self.retain(states, |stored| stored.position <= position);
-    }
-
-    /// Frees states that no later step reads: those before `position` that are no checkpoints, and the oldest
-    /// checkpoints, so that `more` slots can be added.
-    pub(crate) fn trim(&mut self, states: &mut States, position: usize, more: usize) {
-        self.retain(states, |stored| stored.is_checkpoint || stored.position == position);
-        while states.0.len() + more > SLOTS {
-            self.free.push(states.0.remove(0).slot);
+    /// The last step did not run.
+    pub(crate) fn rewind(&mut self, pool: &mut Pool) {
+        if let Some(LastStep { read, inside, .. }) = self.last.take() {
+            let written = self.current.into_iter().chain(inside.map(|(_, slot)| slot));
+            written.for_each(|slot| pool.release(slot));
+            self.current = read;
         }
     }
 
-    fn retain(&mut self, states: &mut States, keep: impl Fn(&Stored) -> bool) {
-        let gone = states.0.extract_if(.., |stored| !keep(stored));
-        self.free.extend(gone.map(|stored| stored.slot));
-    }
-
-    /// The slots of a step of `rows`, for which there are enough free ones.
-    pub(crate) fn step(&mut self, states: &mut States, rows: Range<usize>, checkpoint: usize) -> Slots {
-        let read = states.0.iter().find(|stored| stored.position == rows.start);
-        let read = read.map_or(0, |stored| stored.slot);
-        let mut store = |position: usize| {
-            let slot = self.free.pop().or_else(|| self.unused.next()).expect("a free slot");
-            states.0.push(Stored { position, slot, is_checkpoint: position == checkpoint });
-            slot
-        };
-        let is_inside = rows.start < checkpoint && checkpoint < rows.end;
-        let checkpoint = is_inside.then(|| (checkpoint - rows.start, store(checkpoint)));
-        Slots { read, write: store(rows.end), checkpoint }
+    pub(crate) fn release(mut self, pool: &mut Pool) {
+        self.rewind(pool);
+        self.current.into_iter().for_each(|slot| pool.release(slot));
     }
 }

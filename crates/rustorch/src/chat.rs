@@ -71,14 +71,6 @@ impl Chat {
     }
 }
 
-impl Drop for Chat {
-    fn drop(&mut self) {
-        if let (Ok(chat), Ok(shared)) = (&self.chat, self.model.shared()) {
-            shared.forget(chat.sequence());
-        }
-    }
-}
-
 /// A piece of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use engine::{Engine, Event, RequestId, SequenceId};
+use engine::{Engine, Event, RequestId};
 use parking_lot::{FairMutex, Mutex};
 
 use crate::{Error, Result};
@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// The engine behind a lock. A fair one: a thread that waited gets it before the one that just stepped.
 pub(crate) struct Shared {
     state: FairMutex<State>,
-    /// What callers have dropped, without waiting for a running step.
-    dropped: Mutex<Vec<Dropped>>,
+    /// Requests that callers have dropped, without waiting for a running step.
+    dropped: Mutex<Vec<RequestId>>,
 }
 
 struct State {
@@ -27,11 +27,6 @@ enum Health {
     Panicked,
     /// The file has changed.
     Failed(Error),
-}
-
-enum Dropped {
-    Request(RequestId),
-    Sequence(SequenceId),
 }
 
 impl Shared {
@@ -55,28 +50,18 @@ impl Shared {
         state.events.insert(id, VecDeque::new());
         Ok(Running { shared: self.clone(), id })
     }
-
-    /// Releases the cache of `sequence`.
-    pub(crate) fn forget(&self, sequence: SequenceId) {
-        self.dropped.lock().push(Dropped::Sequence(sequence));
-    }
 }
 
 impl State {
     /// The engine, without what was dropped.
-    fn ready(&mut self, dropped: &Mutex<Vec<Dropped>>) -> Result<&mut Engine> {
+    fn ready(&mut self, dropped: &Mutex<Vec<RequestId>>) -> Result<&mut Engine> {
         match &mut self.engine {
             Health::Good(engine) => {
                 // Without the lock: a hook that is dropped here may drop others.
                 let dropped = std::mem::take(&mut *dropped.lock());
-                for dropped in dropped {
-                    match dropped {
-                        Dropped::Request(id) => {
-                            engine.cancel(id);
-                            self.events.remove(&id);
-                        }
-                        Dropped::Sequence(sequence) => engine.forget(sequence),
-                    }
+                for id in dropped {
+                    engine.cancel(id);
+                    self.events.remove(&id);
                 }
                 Ok(engine)
             }
@@ -86,7 +71,7 @@ impl State {
     }
 
     /// Runs one step for all requests.
-    fn step(&mut self, dropped: &Mutex<Vec<Dropped>>) -> Result<()> {
+    fn step(&mut self, dropped: &Mutex<Vec<RequestId>>) -> Result<()> {
         self.ready(dropped)?;
         let Health::Good(mut engine) = std::mem::replace(&mut self.engine, Health::Panicked) else {
             return Err(Error::Panicked);
@@ -137,6 +122,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.shared.dropped.lock().push(Dropped::Request(self.id));
+        self.shared.dropped.lock().push(self.id);
     }
 }

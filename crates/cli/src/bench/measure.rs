@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use backend::Timing;
-use engine::{Engine, Event, Request, Sampling, SequenceId, Stop, StopReason};
+use engine::{Engine, Event, Request, Sampling, Stop, StopReason};
 use indicatif::ProgressBar;
 
 use super::plan::{Kind, Test};
@@ -12,8 +12,6 @@ use crate::interrupt::Answering;
 
 pub(super) struct Stopwatch<'a> {
     engine: Engine,
-    /// Its cache begins with the tokens of the depth.
-    sequence: SequenceId,
     /// Chooses the first token of each request. Consecutive requests differ in it, so that they share only the tokens of the
     /// depth.
     turn: usize,
@@ -25,21 +23,17 @@ pub(super) struct Stopwatch<'a> {
 
 impl<'a> Stopwatch<'a> {
     pub(super) fn new(
-        mut engine: Engine,
+        engine: Engine,
         warm_up: Duration,
         answering: &'a Answering,
         bar: &'a ProgressBar,
     ) -> Stopwatch<'a> {
-        let sequence = engine.new_sequence();
-        Stopwatch { engine, sequence, turn: 0, warm_up, answering, bar }
+        Stopwatch { engine, turn: 0, warm_up, answering, bar }
     }
 
     /// Tokens per second of `test`, `repetitions` times, after an untimed run. The tokens of the depth are computed once.
     /// `None` after Ctrl-C.
     pub(super) fn samples(&mut self, test: Test, repetitions: usize) -> anyhow::Result<Option<Vec<f64>>> {
-        if test.depth > 0 && self.request(self.before(test.depth), 1)?.is_none() {
-            return Ok(None);
-        }
         // Touches all buffers.
         let warm_up = if test.kind == Kind::Generation { Test { tokens: 1, ..test } } else { test };
         let start = Instant::now();
@@ -69,6 +63,10 @@ impl<'a> Stopwatch<'a> {
 
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
         let mut prompt = self.before(test.depth);
+        // The last page of the depth is not cached if the test before has continued it.
+        if test.depth > 0 && self.request(prompt.clone(), 1)?.is_none() {
+            return Ok(None);
+        }
         let (more, new) = match test.kind {
             Kind::Prompt => (test.tokens, 1),
             // The single token of the prompt is computed like those that follow.
@@ -88,7 +86,7 @@ impl<'a> Stopwatch<'a> {
         }
     }
 
-    /// The first tokens of the sequence.
+    /// The tokens of the depth.
     fn before(&self, depth: usize) -> Vec<u32> {
         let n_vocab = self.engine.model().tokenizer().vocab_size();
         (0..depth).map(|i| token(104_729 * i, n_vocab)).collect()
@@ -98,7 +96,7 @@ impl<'a> Stopwatch<'a> {
     fn request(&mut self, prompt: Vec<u32>, new: usize) -> anyhow::Result<Option<usize>> {
         let stop = Stop { ignore_eog: true, ..Stop::default() };
         let request = Request::new(prompt).sampling(Sampling::greedy()).stop(stop).max_tokens(new);
-        let id = self.engine.submit(request.sequence(self.sequence))?;
+        let id = self.engine.submit(request)?;
         loop {
             if self.answering.is_to_stop() {
                 self.engine.cancel(id);

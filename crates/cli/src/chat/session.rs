@@ -175,7 +175,7 @@ impl Session {
 
     /// Continues the conversation on `engine`, or clears it if its model cannot.
     pub(super) fn go_on(&mut self, mut engine: Engine) -> anyhow::Result<()> {
-        self.chat.move_to(&mut engine)?;
+        self.chat.move_to(&engine)?;
         say_if_raw(&engine, &self.args.template);
         let prompt = self.chat.prompt(engine.model());
         let fits = prompt.is_ok_and(|ids| ids.len() < engine.limits().n_ctx);

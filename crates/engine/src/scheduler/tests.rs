@@ -2,15 +2,15 @@
 //! groups and slots, and a simulated language model whose next token depends on every token that the stores give for
 //! the sequence.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
 use graph::{Builder, Graph, Group, Mask, Store};
 
-use super::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
-use crate::blocks::Pool;
+use super::{Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler};
 
 mod outputs;
+mod sharing;
 mod slots;
 mod windows;
 
@@ -20,21 +20,19 @@ impl Scheduler {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// Tokens retained for an idle sequence.
-    fn kept(&self, sequence: SequenceId) -> usize {
-        let mut idle = self.blocks.idle.iter();
-        idle.find(|(id, _)| *id == sequence).map_or(0, |(_, cache)| cache.tokens.len())
+    /// Pages per group that no request uses.
+    fn available_pages(&self) -> impl Iterator<Item = usize> {
+        self.blocks.groups.iter().map(|(_, pool)| pool.available())
     }
 
-    /// Free pages per group.
-    fn free_pages(&self) -> impl Iterator<Item = usize> {
-        self.blocks.pools.iter().map(Pool::free)
+    /// Pages and slots that are cached for later requests.
+    fn idle(&self) -> usize {
+        self.blocks.groups.iter().map(|(_, pool)| pool.idle()).sum::<usize>() + self.blocks.slots.idle()
     }
 
-    /// Block tables of running requests and idle sequences, in no particular order.
+    /// Block tables of running requests, in no particular order.
     fn block_tables(&self) -> impl Iterator<Item = &[BlockTable]> {
-        let idle = self.blocks.idle.iter().map(|(_, cache)| &*cache.tables);
-        self.running.values().map(|request| &*request.tables).chain(idle)
+        self.running.values().map(|request| &*request.cache.tables)
     }
 }
 
@@ -78,7 +76,7 @@ fn graph(masks: &[Mask]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)], 0)
+    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)], 0, [0; 16])
 }
 
 /// Limits of steps in which only the last rows are output rows.
@@ -87,13 +85,13 @@ fn limits(n_ctx: usize, sequences: usize, n_batch: usize, pages: usize) -> Limit
 }
 
 /// A request for text.
-fn submit(id: u64, tokens: Vec<u32>, sequence: Option<SequenceId>) -> Event {
-    Event::Submit { id: RequestId(id), tokens, sequence, outputs_from: None }
+fn submit(id: u64, tokens: Vec<u32>) -> Event {
+    Event::Submit { id: RequestId(id), tokens, salt: Vec::new(), outputs_from: None }
 }
 
 /// What a request looks like from outside.
 struct Job {
-    sequence: Option<SequenceId>,
+    salt: u8,
     tokens: Vec<u32>,
     /// Tokens of its prompt.
     prompt: usize,
@@ -103,6 +101,8 @@ struct Job {
     goal: usize,
     cached: usize,
     running: bool,
+    /// What it ran in the last step.
+    last: Option<Chunk>,
     /// Steps until it must have ended.
     patience: usize,
 }
@@ -122,10 +122,8 @@ struct World {
     /// The tokens up to the state in each slot; no slots for a model without state.
     slots: Vec<Vec<u32>>,
     alive: BTreeMap<RequestId, Job>,
-    /// What each sequence's last request ended with.
-    histories: BTreeMap<SequenceId, Vec<u32>>,
-    /// The sequences on which a request has ended since they were last forgotten.
-    keepable: BTreeSet<SequenceId>,
+    /// What the last request of each salt had.
+    histories: BTreeMap<u8, Vec<u32>>,
     events: Vec<Event>,
     submitted: u64,
     ended: u64,
@@ -156,7 +154,7 @@ impl World {
             windows.remove(0);
         }
         let graph = graph(&windows);
-        let limits = Scheduler::new(limits, &[], 0).limits();
+        let limits = Scheduler::new(limits, &[], 0, [0; 16]).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
             KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
@@ -171,7 +169,7 @@ impl World {
             graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
         let slots = if random.chance(50) { SLOTS * limits.sequences } else { 0 };
         World {
-            scheduler: Scheduler::new(limits, &groups, slots),
+            scheduler: Scheduler::new(limits, &groups, slots, [0; 16]),
             slots: vec![Vec::new(); slots],
             limits,
             random,
@@ -181,7 +179,6 @@ impl World {
             groups,
             alive: BTreeMap::new(),
             histories: BTreeMap::new(),
-            keepable: BTreeSet::new(),
             events: Vec::new(),
             submitted: 0,
             ended: 0,
@@ -194,8 +191,8 @@ impl World {
     fn submit(&mut self) {
         let n_ctx = self.limits.n_ctx;
         let random = &mut self.random;
-        let sequence = random.chance(60).then(|| SequenceId(random.below(3) as u64));
-        let mut tokens = match sequence.and_then(|sequence| self.histories.get(&sequence)) {
+        let salt = random.below(2) as u8;
+        let mut tokens = match self.histories.get(&salt) {
             Some(history) if random.chance(80) => history.clone(),
             _ => Vec::new(),
         };
@@ -220,22 +217,25 @@ impl World {
         }
         let id = RequestId(self.submitted);
         self.submitted += 1;
-        self.events.push(Event::Submit { id, tokens: tokens.clone(), sequence, outputs_from });
+        self.events.push(Event::Submit { id, tokens: tokens.clone(), salt: vec![salt], outputs_from });
+        self.histories.insert(salt, tokens.clone());
         // The oldest running request continues at every step, so one ends every `n_ctx` steps. At most
-        // all older ones, and as many younger as ran while it waited for its sequence, end before it.
+        // all older ones, and as many younger as ran while it waited for its pages, end before it.
         let patience = (self.alive.len() + self.limits.sequences + 1) * n_ctx;
         let (prompt, asked_from) = (tokens.len(), outputs_from.unwrap_or(tokens.len()));
-        let job = Job { sequence, tokens, prompt, asked_from, goal, cached: 0, running: false, patience };
+        let (running, last) = (false, None);
+        let job = Job { salt, tokens, prompt, asked_from, goal, cached: 0, running, last, patience };
         self.alive.insert(id, job);
     }
 
     fn end(&mut self, id: RequestId) {
         let job = self.alive.remove(&id).expect("a request ends once");
-        if let Some(sequence) = job.sequence {
-            self.histories.insert(sequence, job.tokens);
-            self.keepable.insert(sequence);
+        self.histories.insert(job.salt, job.tokens);
+        let intact = self.random.chance(90);
+        self.events.push(Event::End { id, intact });
+        if let Some(chunk) = job.last.filter(|_| !intact) {
+            self.write(&chunk, |_, _| None, |_| vec![u32::MAX]);
         }
-        self.events.push(Event::End { id, intact: self.random.chance(90) });
         self.ended += 1;
     }
 
@@ -250,12 +250,7 @@ impl World {
             self.end(id);
         }
         if self.random.chance(1) {
-            let forgotten = SequenceId(self.random.below(3) as u64);
-            self.events.push(Event::Forget(forgotten));
-            self.keepable.remove(&forgotten);
-            for job in self.alive.values_mut() {
-                job.sequence.take_if(|sequence| *sequence == forgotten);
-            }
+            self.events.push(Event::Clear);
         }
     }
 
@@ -266,24 +261,34 @@ impl World {
         self.run(&plan);
     }
 
-    /// Every page of a group is free, or in one block table, once; and no table is longer than it may be.
+    /// Every page of a group is in a block table or available; and no table is longer than it may be.
     fn check_pages(&self) {
-        let free: Vec<usize> = self.scheduler.free_pages().collect();
+        let available: Vec<usize> = self.scheduler.available_pages().collect();
         for (number, &(_, pages)) in self.groups.iter().enumerate() {
             let tables: Vec<&BlockTable> =
                 self.scheduler.block_tables().map(|tables| &tables[number]).collect();
-            let used: Vec<u32> = tables.iter().flat_map(|table| table.pages.iter().copied()).collect();
-            let distinct: HashSet<u32> = used.iter().copied().collect();
-            assert_eq!(distinct.len(), used.len(), "a page of group {number} is shared");
+            let used: HashSet<u32> = tables.iter().flat_map(|table| table.pages.iter().copied()).collect();
             assert!(used.iter().all(|&page| (page as usize) < pages));
-            assert_eq!(used.len() + free[number], pages, "a page of group {number} leaked");
+            assert_eq!(used.len() + available[number], pages, "a page of group {number} leaked");
             let longest = tables.iter().map(|table| table.pages.len()).max().unwrap_or(0);
             assert!(longest <= self.most_pages[number], "{longest} pages of group {number}");
         }
         self.check_slots();
-        let kept = (0..3).map(SequenceId).filter(|&sequence| self.scheduler.kept(sequence) > 0);
-        for sequence in kept {
-            assert!(self.keepable.contains(&sequence), "a forgotten sequence is kept");
+    }
+
+    /// No page that a chunk writes is in the table of another request.
+    fn check_writes(&self, plan: &Plan) {
+        for number in 0..self.groups.len() {
+            let mut users: HashMap<u32, usize> = HashMap::new();
+            for tables in self.scheduler.block_tables() {
+                tables[number].pages.iter().for_each(|&page| *users.entry(page).or_default() += 1);
+            }
+            for chunk in &plan.chunks {
+                for position in chunk.n_past..chunk.n_past + chunk.tokens.len() {
+                    let page = chunk.tables[number].slot(position).0 as u32;
+                    assert_eq!(users[&page], 1, "a shared page of group {number} is written");
+                }
+            }
         }
     }
 
@@ -296,9 +301,6 @@ impl World {
         assert!(plan.chunks.is_sorted_by_key(|chunk| !chunk.is_decode()), "decode comes first");
         if !plan.preempted.is_empty() {
             let is_unbounded = |(group, _): &(Group, usize)| group.mask.span().is_none();
-            let kept: usize = (0..3).map(|sequence| self.scheduler.kept(SequenceId(sequence))).sum();
-            // Without windows one page is needed at a time, which every idle sequence has.
-            assert!(kept == 0 || !self.groups.iter().all(is_unbounded), "preempted before an idle sequence");
             assert!(self.groups.iter().any(is_unbounded) || !self.has_all_windows, "windows have room");
         }
         self.preempted += plan.preempted.len();
@@ -309,16 +311,12 @@ impl World {
         for Admitted { id, reused, .. } in &plan.admitted {
             let job = self.alive.get_mut(id).expect("admitted requests are alive");
             assert!(*reused < job.tokens.len());
-            assert!(*reused == 0 || job.sequence.is_some());
             (job.cached, job.running) = (*reused, true);
             self.reused += reused;
         }
         let running = || self.alive.iter().filter(|(_, job)| job.running);
         let latest = running().map(|(id, _)| id).max();
         assert!(plan.preempted.iter().all(|id| Some(id) > latest), "only the latest are preempted");
-        let sequences: Vec<SequenceId> = running().filter_map(|(_, job)| job.sequence).collect();
-        let distinct: HashSet<&SequenceId> = sequences.iter().collect();
-        assert_eq!(distinct.len(), sequences.len(), "two requests run on a sequence");
         let oldest = running().next().map(|(id, _)| id);
         assert!(oldest.is_some() || self.alive.is_empty(), "requests wait and none runs");
         assert!(
@@ -331,9 +329,31 @@ impl World {
         }
     }
 
+    /// Writes for each row of `chunk` what `token` gives, and to slots what `state` gives for the position.
+    fn write(
+        &mut self,
+        chunk: &Chunk,
+        token: impl Fn(usize, &Chunk) -> Option<u32>,
+        state: impl Fn(usize) -> Vec<u32>,
+    ) {
+        for (table, store) in chunk.tables.iter().zip(&mut self.stores) {
+            for i in 0..chunk.tokens.len() {
+                store[slot(table, chunk.n_past + i)] = token(i, chunk);
+            }
+        }
+        if !self.slots.is_empty() {
+            if let Some((rows, slot)) = chunk.slots.checkpoint {
+                self.slots[slot as usize] = state(chunk.n_past + rows);
+            }
+            self.slots[chunk.slots.write as usize] = state(chunk.n_past + chunk.tokens.len());
+        }
+    }
+
     /// Runs the plan on the simulated device and samples.
     fn run(&mut self, plan: &Plan) {
-        self.run_slots(plan);
+        self.check_writes(plan);
+        self.check_states(plan);
+        self.alive.values_mut().for_each(|job| job.last = None);
         if self.random.chance(2) {
             // The step is interrupted.
             for chunk in &plan.chunks {
@@ -357,18 +377,16 @@ impl World {
             job.asked_from =
                 if job.cached < job.prompt { job.asked_from.max(job.cached) } else { usize::MAX };
 
-            for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&mut self.stores) {
-                let slot = |position: usize| {
-                    let (page, offset) = table.slot(position);
-                    page * PAGE + offset
-                };
-                for (i, &token) in chunk.tokens.iter().enumerate() {
-                    store[slot(chunk.n_past + i)] = Some(token);
-                }
+            job.last = Some(chunk.clone());
+            let tokens = job.tokens.clone();
+            self.write(chunk, |i, chunk| Some(chunk.tokens[i]), |end| tokens[..end].to_vec());
+            for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&self.stores) {
                 let first = group.mask.first_visible(chunk.n_past);
-                let seen: Vec<u32> = (first..job.cached).map_while(|at| store[slot(at)]).collect();
-                assert_eq!(seen, job.tokens[first..job.cached], "the stores hold what the rows see");
+                let end = chunk.n_past + chunk.tokens.len();
+                let seen: Vec<u32> = (first..end).map_while(|at| store[slot(table, at)]).collect();
+                assert_eq!(seen, tokens[first..end], "the stores hold what the rows see");
             }
+            let job = self.alive.get_mut(&chunk.id).expect("it was there");
             if job.prompt == job.goal {
                 continue;
             }
@@ -389,6 +407,12 @@ impl World {
     }
 }
 
+/// Index of `position` in the simulated store of its group.
+fn slot(table: &BlockTable, position: usize) -> usize {
+    let (page, offset) = table.slot(position);
+    page * PAGE + offset
+}
+
 /// Counts of a trace: requests, preemptions, reused tokens, requested rows.
 fn trace(number: u64) -> [usize; 4] {
     let mut world = World::new(number);
@@ -402,10 +426,10 @@ fn trace(number: u64) -> [usize; 4] {
     world.step();
     assert_eq!(world.submitted, world.ended);
     assert!(world.scheduler.is_idle());
-    world.events.extend((0..3).map(|sequence| Event::Forget(SequenceId(sequence))));
-    assert_eq!(world.scheduler.step(world.events.drain(..)), Plan::default());
-    let free: Vec<usize> = world.scheduler.free_pages().collect();
-    assert!(free.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
+    let available: Vec<usize> = world.scheduler.available_pages().collect();
+    assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
+    assert_eq!(world.scheduler.step([Event::Clear]), Plan::default());
+    assert_eq!(world.scheduler.idle(), 0);
     [world.submitted as usize, world.preempted, world.reused, world.asked]
 }
 
@@ -429,49 +453,10 @@ fn random_traffic_keeps_every_invariant() {
     );
 }
 
-/// A scheduler with room for everything, and its first request run to its first token.
-fn with_chat(prompt: &[u32]) -> Scheduler {
-    let mut scheduler = scheduler(limits(256, 2, 512, 16));
-    let sequence = Some(SequenceId(0));
-    let plan = scheduler.step([submit(0, prompt.to_vec(), sequence)]);
-    assert_eq!(plan.chunks.len(), 1);
-    scheduler
-}
-
-/// How much of `prompt` a second turn finds in the cache.
-fn reused(mut scheduler: Scheduler, prompt: &[u32]) -> usize {
-    let second = submit(1, prompt.to_vec(), Some(SequenceId(0)));
-    let plan = scheduler.step([Event::End { id: RequestId(0), intact: true }, second]);
-    assert_eq!(plan.chunks[0].n_past, plan.admitted[0].reused);
-    plan.admitted[0].reused
-}
-
-#[test]
-fn a_chat_prefills_only_what_is_new() {
-    let first: Vec<u32> = (0..40).collect();
-    let longer: Vec<u32> = (0..50).collect();
-    assert_eq!(reused(with_chat(&first), &longer), 40, "all that was run");
-    assert_eq!(reused(with_chat(&first), &first), 39, "one token must run");
-    assert_eq!(reused(with_chat(&longer), &first), 39, "a shorter prompt drops the tail");
-    let mut edited = longer.clone();
-    edited[20] = 99;
-    assert_eq!(reused(with_chat(&first), &edited), 20, "the longest common beginning");
-    assert_eq!(reused(with_chat(&first), &[7, 8]), 0);
-}
-
-#[test]
-fn the_last_sampled_token_is_not_in_the_cache() {
-    let mut scheduler = with_chat(&[1, 2, 3]);
-    scheduler.step([Event::Token { id: RequestId(0), token: 4 }]);
-    scheduler
-        .step([Event::Token { id: RequestId(0), token: 5 }, Event::End { id: RequestId(0), intact: true }]);
-    assert_eq!(scheduler.kept(SequenceId(0)), 4);
-}
-
 #[test]
 fn prompts_are_chunked_and_never_delay_decoding() {
     let mut scheduler = scheduler(limits(256, 2, 10, 16));
-    let submit = |id, tokens: usize| submit(id, vec![1; tokens], None);
+    let submit = |id: u64, tokens: usize| submit(id, vec![id as u32; tokens]);
     let rows = |plan: &Plan| {
         plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.is_last)).collect::<Vec<_>>()
     };
@@ -498,7 +483,7 @@ fn the_context_is_never_larger_than_the_pages() {
 #[test]
 fn nobody_passes_a_request_that_waits_for_pages() {
     let mut scheduler = scheduler(limits(128, 4, 512, 4));
-    let submit = |id, tokens| submit(id, vec![1; tokens], None);
+    let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
     let ids = |plan: Plan| plan.chunks.iter().map(|chunk| chunk.id.0).collect::<Vec<_>>();
     assert_eq!(ids(scheduler.step([submit(0, 5), submit(1, 100), submit(2, 5)])), [0]);
     let token = Event::Token { id: RequestId(0), token: 1 };
@@ -508,7 +493,7 @@ fn nobody_passes_a_request_that_waits_for_pages() {
 
 /// The positions that the tables of a request have room for after the prompt has been run and `generated` tokens.
 fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) -> Vec<std::ops::Range<usize>> {
-    let mut plan = scheduler.step([submit(0, vec![1; prompt], None)]);
+    let mut plan = scheduler.step([submit(0, vec![1; prompt])]);
     let mut tokens = 0;
     loop {
         let chunk = &plan.chunks[0];
@@ -525,7 +510,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 fn pages_that_fell_out_of_a_window_come_back() {
     let groups = [Mask::Causal, Mask::Window(40)].map(|mask| Group { mask });
     let positions = |generated| {
-        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0);
+        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0, [0; 16]);
         positions_after(scheduler, 100, generated)
     };
     // Row 64 sees positions from 25 on.
@@ -536,29 +521,6 @@ fn pages_that_fell_out_of_a_window_come_back() {
     assert_eq!(positions(3), [0..128, 0..128]);
     assert_eq!(positions(4), [0..128, 32..128]);
     assert_eq!(positions(29), [0..160, 32..160]);
-}
-
-/// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
-fn reused_with_window(prompt: &[u32]) -> usize {
-    let groups = [Mask::Causal, Mask::Window(40)].map(|mask| (Group { mask }, 32));
-    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups, 0);
-    scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
-    reused(scheduler, prompt)
-}
-
-#[test]
-fn what_is_kept_is_reused_where_the_window_before_it_is_there() {
-    let longer: Vec<u32> = (0..300).collect();
-    assert_eq!(reused_with_window(&longer), 200);
-    // After 200 tokens page 5 is the first that is needed, and page 4 is slack: positions from 128 on. Row 167 is the
-    // first whose 40 positions are all there.
-    assert_eq!(reused_with_window(&longer[..168]), 167);
-    assert_eq!(reused_with_window(&longer[..167]), 0, "its window is gone, so all is computed again");
-    let mut edited = longer.clone();
-    edited[180] = 9999;
-    assert_eq!(reused_with_window(&edited), 180);
-    edited[100] = 9999;
-    assert_eq!(reused_with_window(&edited), 0);
 }
 
 /// Gemma 3's 1B: 26 layers of one K/V head of 256, of which every sixth sees all positions and others the last 512.
@@ -580,8 +542,8 @@ fn windows_take_a_fraction_of_the_memory() {
     let graph = graph(&windows);
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
-    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0);
-    let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);
+    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0, [0; 16]);
+    let mut plan = scheduler.step([submit(0, vec![1; 32000])]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {
         assert!(plan.preempted.is_empty() && !plan.chunks.is_empty());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::backend::PAGE;
 use engine::template::Split;
 use engine::{
     Chat, Engine, Error, Event, Message, Model, NoTemplate, Options, Processor, Request, Sampling, Stop,
@@ -22,7 +23,7 @@ fn with_template(template: Option<&str>) -> Arc<Model> {
 }
 
 /// A chat with short, greedy answers.
-fn chat(engine: &mut Engine) -> Chat {
+fn chat(engine: &Engine) -> Chat {
     let mut chat = Chat::new(engine);
     (chat.sampling, chat.max_tokens) = (Sampling::greedy(), Some(12));
     chat
@@ -49,19 +50,19 @@ fn a_turn_prefills_only_what_is_new_and_answers_as_a_fresh_engine() {
     let path = folder.path().join("chat.json");
     let model = model(Format::Q8_0);
     let mut engine = serve(&model, 2, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.set_system(Some("Be brief.".into()));
     let mut before = 0;
     for text in ["Hello world", "What is the capital of France?", "And of Italy?"] {
         chat.save(&path).unwrap();
         let (answer, reason, usage) = ask(&mut engine, &mut chat, text);
         assert_eq!(reason, StopReason::MaxTokens);
-        assert!(usage.reused_tokens >= before, "{usage:?}, {before} were there");
-        assert!(before == 0 || usage.prefilled_tokens() < usage.prompt_tokens / 2, "{usage:?}");
+        // The last page has tokens of the answer, which its text need not be encoded to.
+        assert!(usage.reused_tokens >= before / PAGE * PAGE, "{usage:?}, {before} were there");
         before = usage.prompt_tokens;
 
         let mut fresh = serve(&model, 1, Options::default());
-        let mut again = self::chat(&mut fresh);
+        let mut again = self::chat(&fresh);
         again.load(&path).unwrap();
         let (expected, _, usage) = ask(&mut fresh, &mut again, text);
         assert_eq!((answer, usage.reused_tokens), (expected, 0));
@@ -71,6 +72,7 @@ fn a_turn_prefills_only_what_is_new_and_answers_as_a_fresh_engine() {
 
     chat.clear(&mut engine);
     assert_eq!(chat.messages(), [Message::new("system", "Be brief.")]);
+    engine.clear_cache();
     assert_eq!(ask(&mut engine, &mut chat, "Hello world").2.reused_tokens, 0);
 }
 
@@ -78,7 +80,7 @@ fn a_turn_prefills_only_what_is_new_and_answers_as_a_fresh_engine() {
 fn chats_do_not_disturb_each_other() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { sequences: 2, ..Options::default() });
-    let mut chats = [chat(&mut engine), chat(&mut engine)];
+    let mut chats = [chat(&engine), chat(&engine)];
     for text in ["Hello", "Go on"] {
         for chat in &mut chats {
             chat.say(&mut engine, text).unwrap();
@@ -99,26 +101,25 @@ fn chats_do_not_disturb_each_other() {
 fn a_conversation_moves_to_another_engine() {
     let (first, second) = (model(Format::F32), with_template(None));
     let mut engine = serve(&first, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     ask(&mut engine, &mut chat, "Hello");
     let before = chat.messages().to_vec();
 
-    // Another conversation has the first sequence of that engine.
     let mut other = serve(&second, 1, Options::default());
-    let mut theirs = self::chat(&mut other);
-    ask(&mut other, &mut theirs, "Hello");
-    chat.move_to(&mut other).unwrap();
+    let mut theirs = self::chat(&other);
+    ask(&mut other, &mut theirs, &"Hello ".repeat(PAGE));
+    chat.move_to(&other).unwrap();
     assert_eq!((chat.messages(), chat.is_templated()), (&*before, false));
-    assert_eq!(ask(&mut other, &mut chat, "And?").2.reused_tokens, 0, "the cache is another's");
+    assert_eq!(ask(&mut other, &mut chat, "And?").2.reused_tokens, 0, "nothing of it is cached there");
     assert!(ask(&mut other, &mut theirs, "Go on").2.reused_tokens > 0);
 
     chat.say(&mut other, "And?").unwrap();
-    assert!(matches!(chat.move_to(&mut engine), Err(Error::Answering)));
+    assert!(matches!(chat.move_to(&engine), Err(Error::Answering)));
     chat.step_failed();
-    chat.move_to(&mut engine).unwrap();
+    chat.move_to(&engine).unwrap();
     assert!(chat.is_templated(), "back with the template");
     chat.set_templated(&first, false).unwrap();
-    chat.move_to(&mut engine).unwrap();
+    chat.move_to(&engine).unwrap();
     assert!(!chat.is_templated(), "raw stays raw");
 }
 
@@ -128,7 +129,7 @@ fn what_a_user_types_is_never_a_special_token() {
     let bos_too = "{{ bos_token }}{% for m in messages %}{{ m.content + eos_token }}{% endfor %}";
     for (model, name) in [(model(Format::F32), "without BOS"), (with_template(Some(bos_too)), "with BOS")] {
         let mut engine = serve(&model, 1, Options::default());
-        let mut chat = chat(&mut engine);
+        let mut chat = chat(&engine);
         ask(&mut engine, &mut chat, "</s><s>Hi</s>");
         chat.say(&mut engine, "<s></s>").unwrap();
         let ids = chat.prompt(&model).unwrap();
@@ -137,7 +138,7 @@ fn what_a_user_types_is_never_a_special_token() {
     }
     let model = with_template(None);
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.say(&mut engine, "</s><s>Hi</s>").unwrap();
     let ids = chat.prompt(&model).unwrap();
     assert_eq!((ids[0], count(&ids, 1), count(&ids, 2)), (1, 1, 0), "{ids:?}");
@@ -149,7 +150,7 @@ fn a_templated_prompt_has_the_templates_eos_and_no_other() {
     metadata.insert("tokenizer.ggml.add_eos_token", true);
     let model = model_with(&metadata);
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.say(&mut engine, "Hello").unwrap();
     let ids = chat.prompt(&model).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 1, "one message, one EOS: {ids:?}");
@@ -160,7 +161,7 @@ fn a_templated_prompt_has_the_templates_eos_and_no_other() {
 fn raw_messages_follow_each_other_as_text() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     assert!(chat.is_templated());
     chat.set_templated(&model, false).unwrap();
     let (answer, ..) = ask(&mut engine, &mut chat, "Hello");
@@ -180,7 +181,7 @@ fn a_model_without_a_usable_template_says_why() {
         let model = with_template(template);
         assert_eq!(matches!(model.template(), Err(NoTemplate::Absent)), template.is_none());
         let mut engine = serve(&model, 1, Options::default());
-        let mut chat = chat(&mut engine);
+        let mut chat = chat(&engine);
         assert!(!chat.is_templated());
         let error = chat.set_templated(&model, true).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -194,7 +195,7 @@ fn a_template_that_refuses_a_conversation_leaves_it_as_it_was() {
                     {{ messages[-1].content }}";
     let model = with_template(Some(template));
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     let error = chat.say(&mut engine, "Refuse").unwrap_err().to_string();
     assert!(error.contains("not this") && error.contains("without the template"), "{error}");
     assert_eq!((chat.messages().len(), chat.pending()), (0, None));
@@ -206,7 +207,7 @@ fn an_answer_ends_where_the_template_ends_a_turn() {
     let template = "{% for m in messages %}{{ m.content + '!\\n' }}{% endfor %}";
     let model = with_template(Some(template));
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     // The model says `!` and nothing else.
     let exclamation =
         model.tokenizer().encode("!", tokenizer::Encode { add_special: false, parse_special: false });
@@ -233,7 +234,7 @@ fn reasoning_is_kept_apart_and_given_to_the_template() {
     metadata.insert("tokenizer.chat_template", template);
     let model = model_with(&metadata);
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     let id = chat.say(&mut engine, "Hello").unwrap();
     let mut text = Split::default();
     for (token, piece) in [(10, "H"), (10, "m \n"), (500, ""), (10, "\n\n4"), (10, ".")] {
@@ -308,7 +309,7 @@ fn an_answer_ends_at_the_token_that_ends_a_turn() {
     let model = model_with(&metadata);
     assert!(!model.tokenizer().ends_generation(500));
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.sampling.logit_bias = vec![(500, 1000.0)];
     let (answer, reason, _) = ask(&mut engine, &mut chat, "Hello");
     assert_eq!((&*answer, reason), ("", StopReason::StopId(500)));
@@ -318,7 +319,7 @@ fn an_answer_ends_at_the_token_that_ends_a_turn() {
 fn a_full_context_says_what_to_do() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_ctx: Some(60), ..Options::default() });
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.max_tokens = None;
     assert_eq!(ask(&mut engine, &mut chat, "Hi").1, StopReason::ContextFull);
     let messages = chat.messages().to_vec();
@@ -338,7 +339,7 @@ fn a_full_context_says_what_to_do() {
 fn the_oldest_turns_make_room() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_ctx: Some(160), ..Options::default() });
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     chat.set_system(Some("Be brief".into()));
     let mut forgotten = 0;
     for turn in 0..8 {
@@ -358,7 +359,7 @@ fn the_oldest_turns_make_room() {
 fn a_cancelled_answer_stays_as_far_as_it_came() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let mut chat = chat(&engine);
     let cancel_after = |steps, engine: &mut Engine, chat: &mut Chat| {
         let id = chat.say(engine, "Hello").unwrap();
         for step in 0.. {
@@ -386,8 +387,8 @@ fn a_cancelled_answer_stays_as_far_as_it_came() {
 fn conversations_are_json() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.json");
-    let mut engine = serve(&model(Format::F32), 1, Options::default());
-    let mut chat = chat(&mut engine);
+    let engine = serve(&model(Format::F32), 1, Options::default());
+    let mut chat = chat(&engine);
     std::fs::write(&path, r#"{"messages": [{"role": "user", "content": "Hi \"you\"\n"}]}"#).unwrap();
     chat.load(&path).unwrap();
     assert_eq!(chat.messages(), [Message::new("user", "Hi \"you\"\n")]);

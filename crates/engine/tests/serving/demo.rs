@@ -39,8 +39,8 @@ fn demo(file: &'static [u8]) -> Arc<Model> {
 #[test]
 fn chats_become_the_tokens_of_llama_cpp() {
     let model = demo(demo_model::EMBEDDED);
-    let mut engine = serve(&model, 1, Options::default());
-    let mut chat = Chat::new(&mut engine);
+    let engine = serve(&model, 1, Options::default());
+    let mut chat = Chat::new(&engine);
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("chat.json");
     for golden in goldens() {

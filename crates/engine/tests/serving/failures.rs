@@ -167,8 +167,7 @@ fn an_interrupted_step_is_run_again() {
 fn a_prompt_is_cancelled_within_a_step() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_batch: 16, ..Options::default() });
-    let sequence = engine.new_sequence();
-    let long = || Request::new(prompt(1, 64)).sampling(Sampling::greedy()).max_tokens(4).sequence(sequence);
+    let long = || Request::new(prompt(1, 64)).sampling(Sampling::greedy()).max_tokens(4);
     let id = engine.submit(long()).expect("room");
     assert!(engine.step().expect("nothing fails").is_empty());
     engine.interrupt().raise();
@@ -210,16 +209,14 @@ fn a_failed_step_ends_its_requests_and_leaks_nothing() {
     let mut engine = Engine::new(model, backend, options).unwrap();
     for failing in 0..6 {
         steps.store(failing, Ordering::Relaxed);
-        let chat = engine.new_sequence();
         for seed in 0..8 {
-            engine.submit(if seed == 0 { greedy(0).sequence(chat) } else { greedy(seed) }).unwrap();
+            engine.submit(greedy(seed)).unwrap();
         }
         assert_eq!(failed(&mut engine).len(), 8);
         assert!(engine.is_idle() && engine.step().unwrap().is_empty());
 
         steps.store(usize::MAX, Ordering::Relaxed);
-        let requests = (0..8).map(|seed| if seed == 0 { greedy(0).sequence(chat) } else { greedy(seed) });
-        let answers = run(&mut engine, requests);
+        let answers = run(&mut engine, (0..8).map(greedy));
         for (answer, expected) in answers.iter().zip(&expected) {
             assert_eq!(answer.content(), expected.content());
             assert_eq!(answer.usage.reused_tokens, 0, "what a failed step wrote is not trusted");
@@ -234,8 +231,7 @@ fn who_was_not_in_a_failed_step_goes_on() {
     for failing in [0, 1, 3] {
         let (backend, steps) = faulty(Fault::Fails, usize::MAX);
         let mut engine = Engine::new(model.clone(), backend, Options { sequences: 4, ..eight() }).unwrap();
-        let chat = engine.new_sequence();
-        run(&mut engine, [greedy(7).sequence(chat)]);
+        let before = run(&mut engine, [greedy(7)]).remove(0);
         steps.store(failing, Ordering::Relaxed);
         let ids: Vec<_> = (0..6).map(|seed| engine.submit(greedy(seed)).unwrap()).collect();
         assert_eq!(failed(&mut engine), ids[..4], "the first four are in the step, the others wait");
@@ -244,8 +240,11 @@ fn who_was_not_in_a_failed_step_goes_on() {
         for (answer, expected) in answers.values().zip(&expected[4..]) {
             assert_eq!(answer.content(), expected.content());
         }
-        let again = run(&mut engine, [greedy(7).sequence(chat)]).remove(0);
-        assert_eq!(again.usage.reused_tokens, 19, "a sequence that was not in the step keeps its cache");
+        let Request { prompt, .. } = greedy(7);
+        let longer = [prompt, before.tokens, vec![1]].concat();
+        let cached = longer.len() - 2;
+        let again = run(&mut engine, [Request::new(longer).max_tokens(1)]).remove(0);
+        assert_eq!(again.usage.reused_tokens, cached, "what was not in the step stays cached");
     }
 }
 

@@ -63,7 +63,7 @@ fn tinyllama_answers_as_llama_cpp() {
         assert_eq!(run(&mut engine, [request])[0].tokens, expected);
     }
 
-    let mut chat = Chat::new(&mut engine);
+    let mut chat = Chat::new(&engine);
     chat.sampling = Sampling::greedy();
     chat.max_tokens = Some(40);
     chat.say(&mut engine, "What is the capital of France?").unwrap();

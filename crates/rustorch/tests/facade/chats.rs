@@ -12,7 +12,7 @@ const QUESTIONS: [&str; 3] =
 #[test]
 fn answers_are_those_of_the_engines_chat() {
     let mut engine = options().engine(crate::errors::demo_file()).expect("loads");
-    let mut expected = Chat::new(&mut engine);
+    let mut expected = Chat::new(&engine);
     expected.set_system(Some("Be kind.".into()));
     expected.sampling = Sampling { seed: Some(5), ..Sampling::default() };
     let mut chat = demo().chat().system("Be kind.").seed(5);

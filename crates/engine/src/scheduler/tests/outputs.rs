@@ -8,8 +8,8 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
     let limits = Limits { logit_rows: 20, ..limits(256, 3, 64, 24) };
     let logits = |id, tokens, from| Event::Submit {
         id: RequestId(id),
-        tokens: vec![1; tokens],
-        sequence: None,
+        tokens: vec![id as u32; tokens],
+        salt: Vec::new(),
         outputs_from: Some(from),
     };
     let rows = |plan: Plan| {
@@ -23,9 +23,9 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
     assert_eq!(rows(alone.step([])), [(0, 93, 7, 7)]);
     // Others decode meanwhile, and begin.
     let mut busy = scheduler(limits);
-    assert_eq!(rows(busy.step([submit(0, vec![1; 4], None)])), [(0, 0, 4, 1)]);
+    assert_eq!(rows(busy.step([submit(0, vec![0; 4])])), [(0, 0, 4, 1)]);
     let token = || Event::Token { id: RequestId(0), token: 1 };
     assert_eq!(rows(busy.step([token(), logits(1, 30, 0)])), [(0, 4, 1, 1), (1, 0, 19, 19)]);
-    let third = submit(2, vec![1; 40], None);
+    let third = submit(2, vec![2; 40]);
     assert_eq!(rows(busy.step([token(), third])), [(0, 5, 1, 1), (1, 19, 11, 11), (2, 0, 8, 0)]);
 }

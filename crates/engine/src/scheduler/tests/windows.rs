@@ -11,7 +11,7 @@ use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
 use quant::Format;
 use runner::ModelRunner;
 
-use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
+use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler};
 
 const WIDTH: usize = 32;
 const VOCAB: usize = 40;
@@ -113,7 +113,6 @@ struct Job {
     tokens: Vec<u32>,
     goal: usize,
     prompt: usize,
-    sequence: Option<SequenceId>,
 }
 
 /// Runs `jobs` together; gives back their tokens, and how many were preempted and reused.
@@ -126,7 +125,7 @@ fn together(
 ) -> (Vec<Vec<u32>>, usize, usize) {
     let groups: Vec<_> = graph.groups().iter().copied().zip(pages.iter().copied()).collect();
     let slots = KvLayout::new(graph, limits.n_ctx, limits.sequences, limits.n_batch, KvFormat::F32).slots;
-    let mut scheduler = Scheduler::new(limits, &groups, slots);
+    let mut scheduler = Scheduler::new(limits, &groups, slots, [0; 16]);
     let limits = scheduler.limits();
     let mut runner = runner(graph, file, (pages, slots), limits.n_batch);
     let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
@@ -134,8 +133,8 @@ fn together(
     for (number, job) in jobs.iter().enumerate() {
         let id = RequestId(number as u64);
         tokens.insert(id, job.tokens[..job.prompt].to_vec());
-        let (tokens, sequence) = (job.tokens[..job.prompt].to_vec(), job.sequence);
-        events.push(Event::Submit { id, tokens, sequence, outputs_from: None });
+        let tokens = job.tokens[..job.prompt].to_vec();
+        events.push(Event::Submit { id, tokens, salt: Vec::new(), outputs_from: None });
     }
     loop {
         let plan: Plan = scheduler.step(events.drain(..));
@@ -171,9 +170,8 @@ fn together(
 
 #[test]
 fn windows_change_no_token() {
-    // 198 tokens are kept of the second turn, and of the window of 7 positions from 160 on: enough before row 166, not
-    // before row 165.
-    no_token_changes(&graph(), 159 + 166);
+    // The third and fourth turn begin with full pages of the second.
+    no_token_changes(&graph(), 159 + 160 + 160);
 }
 
 /// The state after 159 tokens is the current one of the first turn. The third and fourth turn begin at the checkpoints of
@@ -198,7 +196,7 @@ fn no_token_changes(graph: &Graph, expected: usize) {
             while tokens.len() < goal {
                 tokens.push(*alone(graph, &file, &tokens).last().expect("one a token"));
             }
-            Job { tokens, goal, prompt, sequence: None }
+            Job { tokens, goal, prompt }
         })
         .collect();
     let distinct: std::collections::BTreeSet<_> =
@@ -215,8 +213,7 @@ fn no_token_changes(graph: &Graph, expected: usize) {
         }
     }
     // Turns of a chat, one after the other: each begins with the one before.
-    let turn =
-        |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt, sequence: Some(SequenceId(0)) };
+    let turn = |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt };
     let turns = [turn(130, 160), turn(160, 199), turn(167, 199), turn(166, 180)];
     let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, pages: 7, logit_rows: 50 };
     let pages = KvLayout::new(graph, 200, 1, 50, KvFormat::F32).pages;

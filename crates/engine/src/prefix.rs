@@ -1,0 +1,93 @@
+//! Keys of prefixes: what the KV cache is found by.
+
+use std::hash::Hasher;
+
+use backend::PAGE;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// The key of a prefix: a keyed hash of a salt and of all tokens of the prefix. Whoever does not know the hash key cannot
+/// make two prefixes with the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Prefix(u128);
+
+/// Keys of the prefixes of one request, chained by page: the key after a page follows from the key before it and from the
+/// tokens of the page.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefixes {
+    hash_key: [u8; 16],
+    /// Keys after 0, 1, 2, … full pages.
+    after_pages: Vec<Prefix>,
+}
+
+impl Prefixes {
+    /// Keys for a request with this salt. Requests with different salts never share a prefix.
+    pub(crate) fn new(hash_key: [u8; 16], salt: &[u8]) -> Prefixes {
+        let mut hasher = SipHasher24::new_with_key(&hash_key);
+        hasher.write(salt);
+        Prefixes { hash_key, after_pages: vec![Prefix(hasher.finish128().as_u128())] }
+    }
+
+    /// Adds the keys of the full pages of `tokens`, which begin with the tokens of earlier calls.
+    pub(crate) fn extend(&mut self, tokens: &[u32]) {
+        for page in tokens.chunks_exact(PAGE).skip(self.after_pages.len() - 1) {
+            self.after_pages.push(self.after(self.after_pages[self.after_pages.len() - 1], page));
+        }
+    }
+
+    /// The key of the first `pages` pages, which [`Prefixes::extend`] has seen.
+    pub(crate) fn of_pages(&self, pages: usize) -> Prefix {
+        self.after_pages[pages]
+    }
+
+    /// The key of the first `position` tokens; full pages among them are those that [`Prefixes::extend`] has seen.
+    pub(crate) fn at(&self, tokens: &[u32], position: usize) -> Prefix {
+        let pages = position / PAGE;
+        let before = self.of_pages(pages);
+        if position.is_multiple_of(PAGE) {
+            before
+        } else {
+            self.after(before, &tokens[pages * PAGE..position])
+        }
+    }
+
+    fn after(&self, before: Prefix, tokens: &[u32]) -> Prefix {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(&before.0.to_le_bytes());
+        tokens.iter().for_each(|token| hasher.write(&token.to_le_bytes()));
+        Prefix(hasher.finish128().as_u128())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefixes(salt: &[u8], tokens: &[u32]) -> Prefixes {
+        let mut prefixes = Prefixes::new([7; 16], salt);
+        prefixes.extend(tokens);
+        prefixes
+    }
+
+    #[test]
+    fn a_key_depends_on_salt_and_on_every_token() {
+        let tokens: Vec<u32> = (0..100).collect();
+        let own = prefixes(b"a", &tokens);
+        let mut keys: Vec<Prefix> = (0..=100).map(|position| own.at(&tokens, position)).collect();
+        let other = prefixes(b"b", &tokens);
+        keys.extend((0..=100).map(|position| other.at(&tokens, position)));
+        for changed in [0, 31, 32, 99] {
+            let mut tokens = tokens.clone();
+            tokens[changed] = 1000;
+            keys.push(prefixes(b"a", &tokens).at(&tokens, 100));
+        }
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+        assert_eq!(
+            prefixes(b"a", &tokens[..50]).at(&tokens, 50),
+            own.at(&tokens, 50),
+            "however much follows"
+        );
+    }
+}
