@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Taps};
 use runner::{FileWeights, ModelRunner};
@@ -14,6 +14,8 @@ use crate::Error;
 use crate::choose::{Row, choose_all};
 use crate::model::Model;
 use crate::options::Options;
+use crate::pace::Pace;
+use crate::queue::Place;
 use crate::random::random_key;
 use crate::request::{Event, LogitRows, Request, RequestError, Usage};
 use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
@@ -34,6 +36,8 @@ pub struct Engine {
     requests: BTreeMap<RequestId, Box<RequestState>>,
     pending: PendingEvents,
     sampling_threads: usize,
+    step_target: Option<Duration>,
+    pace: Pace,
     observer: Option<StepObserver>,
     interrupt: Interrupt,
     next_request: u64,
@@ -96,6 +100,8 @@ impl Engine {
             pending: PendingEvents::default(),
             // Cached: the system call takes as long as sampling a token.
             sampling_threads: sampling_threads.map_or(1, NonZero::get),
+            step_target: options.step_target,
+            pace: Pace::default(),
             observer: None,
             interrupt: Interrupt::default(),
             next_request: 0,
@@ -198,6 +204,7 @@ impl Engine {
             return Err(Error::Token { position, id: request.prompt[position], n_vocab });
         }
         let salt = request.cache_salt.clone();
+        let place = Place { client: request.client, priority: request.priority, was_preempted: false };
         let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
         let (state, tokens) = RequestState::new(request, observed, self.model.tokenizer().clone())?;
         if is_many {
@@ -211,7 +218,7 @@ impl Engine {
             self.pending.of_caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
         } else {
             self.requests.insert(id, Box::new(state));
-            let submitted = scheduler::Event::Submit { id, tokens, salt, outputs_from };
+            let submitted = scheduler::Event::Submit { id, tokens, salt, place, outputs_from };
             self.pending.of_scheduler.push(submitted);
         }
         Ok(id)
@@ -251,7 +258,8 @@ impl Engine {
 
     /// Runs one step. `caller` receives the logits of [`Engine::logits`].
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
-        let plan = self.scheduler.step(self.pending.of_scheduler.drain(..));
+        let prompt_rows = self.step_target.map_or(usize::MAX, |target| self.pace.prompt_rows(target));
+        let plan = self.scheduler.step(self.pending.of_scheduler.drain(..), prompt_rows);
         let now = Instant::now();
         for admitted in plan.admitted.iter().filter(|admitted| !admitted.is_resumed) {
             if let Some(state) = self.requests.get_mut(&admitted.id) {
@@ -261,6 +269,8 @@ impl Engine {
         for id in &plan.preempted {
             tracing::debug!(request = id.0, "preempted: the KV cache is full");
         }
+        let decoding = plan.chunks.iter().filter(|chunk| chunk.is_decode()).count();
+        let of_prompts = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum::<usize>() - decoding;
         if !plan.chunks.is_empty()
             && let Err(error) = self.run(plan.chunks, caller)
         {
@@ -269,6 +279,7 @@ impl Engine {
             self.pending = PendingEvents { of_scheduler: ended.collect(), of_caller: Vec::new() };
             return Err(error);
         }
+        self.pace.measured(now.elapsed(), decoding, of_prompts);
         Ok(std::mem::take(&mut self.pending.of_caller))
     }
 

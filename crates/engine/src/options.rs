@@ -1,6 +1,7 @@
 //! Engine options, and the programs and memory that follow from them.
 
 use std::num::NonZero;
+use std::time::Duration;
 
 use backend::{Bucket, KvFormat, KvLayout, PAGE};
 use graph::Graph;
@@ -48,6 +49,9 @@ pub struct Options {
     /// sequences at full length; with fewer, requests may have to wait or be recomputed. Stores with a window get
     /// what the windows of all sequences need, but no more than this.
     pub pages: Option<usize>,
+    /// While anyone decodes, a step has so few rows of prompts that it takes about this time. `None` does not limit them:
+    /// prompts are faster, and answers pause meanwhile.
+    pub step_target: Option<Duration>,
     /// Threads for sampling; `None` is the number that the system reports.
     pub sampling_threads: Option<NonZero<usize>>,
 }
@@ -60,6 +64,7 @@ impl Default for Options {
             n_batch: DEFAULT_N_BATCH,
             kv_format: KvFormat::default(),
             pages: None,
+            step_target: None,
             sampling_threads: None,
         }
     }

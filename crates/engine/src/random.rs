@@ -5,9 +5,16 @@
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(pub(crate) u64);
 
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl SplitMix64 {
+    /// Number `index` of the generator with this seed, uniform in `[0, 1)`.
+    pub(crate) fn nth_f64(seed: u64, index: usize) -> f64 {
+        SplitMix64(seed.wrapping_add(STEP.wrapping_mul(index as u64))).next_f64()
+    }
+
     pub(crate) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -53,6 +60,12 @@ mod tests {
             16_408_922_859_458_223_821,
         ];
         assert_eq!(std::array::from_fn(|_| random.next_u64()), expected);
+    }
+
+    #[test]
+    fn any_number_can_be_had() {
+        let mut random = SplitMix64(42);
+        (0..10).for_each(|index| assert_eq!(SplitMix64::nth_f64(42, index), random.next_f64()));
     }
 
     #[test]

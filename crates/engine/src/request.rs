@@ -26,6 +26,10 @@ pub struct Request {
     /// Requests with the same salt share the KV cache of a common prefix. A salt per user hides from others, who could
     /// measure the time, what a user's prompts begin with.
     pub cache_salt: Vec<u8>,
+    /// Whose request it is: clients that wait get equal shares of the rows.
+    pub client: u64,
+    /// Requests of lower values start first, as in vLLM.
+    pub priority: i32,
     /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,
     /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Request::sampling`].
@@ -42,6 +46,8 @@ impl Request {
             stop: Stop::default(),
             max_tokens: None,
             cache_salt: Vec::new(),
+            client: 0,
+            priority: 0,
             logprobs: None,
             processors: Vec::new(),
         }
@@ -61,6 +67,14 @@ impl Request {
 
     pub fn cache_salt(self, salt: impl Into<Vec<u8>>) -> Request {
         Request { cache_salt: salt.into(), ..self }
+    }
+
+    pub fn client(self, client: u64) -> Request {
+        Request { client, ..self }
+    }
+
+    pub fn priority(self, priority: i32) -> Request {
+        Request { priority, ..self }
     }
 
     pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {

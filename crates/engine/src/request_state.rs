@@ -54,7 +54,7 @@ impl RequestState {
         observed: Option<(LogitRows, Observer)>,
         tokenizer: Arc<Tokenizer>,
     ) -> Result<(RequestState, Vec<u32>), Error> {
-        let Request { prompt, mut sampling, stop, max_tokens, cache_salt: _, logprobs, processors } = request;
+        let Request { prompt, mut sampling, stop, max_tokens, logprobs, processors, .. } = request;
         let Stop { ids: stop_ids, strings, ignore_eog } = stop;
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);

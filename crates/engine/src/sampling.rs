@@ -87,7 +87,6 @@ impl Logprobs {
 #[derive(Clone, Debug)]
 pub struct Sampler {
     seed: u32,
-    random: SplitMix64,
     logit_bias: Vec<(u32, f32)>,
     processors: Vec<Box<dyn Processor>>,
     chain: Chain,
@@ -107,7 +106,6 @@ impl Sampler {
         let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
         Ok(Sampler {
             seed,
-            random: SplitMix64(u64::from(seed)),
             logit_bias: sampling.logit_bias.clone(),
             processors,
             chain: Chain::new(sampling, seed, tokenizer),
@@ -131,10 +129,10 @@ impl Sampler {
     }
 
     /// Samples the token after `tokens` (prompt and generated ones) from `logits`, one per token of the vocabulary.
-    /// Every call draws one random number, so a seed's draws stay in step. Fails if a logit is NaN or plus infinity, or
-    /// no token is possible.
+    /// The draw depends on the seed and on the number of `tokens` alone, so that a text can be continued from any token on.
+    /// Fails if a logit is NaN or plus infinity, or no token is possible.
     pub fn sample(&mut self, logits: &[f32], tokens: &[u32]) -> Result<u32, SamplingError> {
-        let u = self.random.next_f64();
+        let u = SplitMix64::nth_f64(u64::from(self.seed), tokens.len());
         if let Some(token) = logits.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY) {
             return Err(SamplingError::Logit { token, value: logits[token] });
         }

@@ -4,11 +4,14 @@
 //! I/O or randomness.
 //!
 //! Rules, in order of submission:
-//! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total.
+//! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total. While anyone decodes,
+//!   the caller limits the rows of prompts.
+//! - The prompt with the fewest remaining tokens comes first, but each is passed by at most as many rows as it has left.
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
 //!   `logit_rows` rows instead, all of which may be output rows.
 //! - A request is admitted when fewer than `sequences` are running and pages are available for all its tokens, or in
-//!   groups with a window for its next rows. Later requests wait.
+//!   groups with a window for its next rows. While one waits for pages, a limited number of later ones may pass it. The
+//!   [queue](crate::queue) has the order.
 //! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
 //!   page of that prefix, it waits for that, and blocks no others.
 //! - Running requests release pages that drop out of their windows.
@@ -25,6 +28,7 @@ use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
 use crate::prefix::{Prefix, Prefixes};
+use crate::queue::{Place, Queue};
 use crate::slots::checkpoint_of;
 
 pub(crate) use crate::ids::RequestId;
@@ -50,7 +54,7 @@ pub(crate) enum Event {
     /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. `outputs_from` is the position of
     /// the prompt's first output row; by default only the last row is one. It shares the cache with requests of the same
     /// `salt`.
-    Submit { id: RequestId, tokens: Vec<u32>, salt: Vec<u8>, outputs_from: Option<usize> },
+    Submit { id: RequestId, tokens: Vec<u32>, salt: Vec<u8>, place: Place, outputs_from: Option<usize> },
     /// The next token of a request.
     Token { id: RequestId, token: u32 },
     /// The last planned step did not run: the cache still has `n_past` tokens of the request.
@@ -125,7 +129,11 @@ struct Request {
     checkpoint: usize,
     /// Rows in the step being planned.
     rows: usize,
-    was_preempted: bool,
+    /// Rows of other prompts while its own had to wait.
+    passed_rows: usize,
+    /// Requests that started while it waited for pages.
+    passed_by: usize,
+    place: Place,
 }
 
 impl Request {
@@ -182,6 +190,9 @@ impl Chunk {
     }
 }
 
+/// Requests that may start while one waits for pages.
+const MAX_PASSED_BY: usize = 16;
+
 /// Remaining capacity of the step being planned.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
@@ -196,9 +207,11 @@ struct Budget {
 }
 
 impl Budget {
-    fn new(limits: Limits, running: usize) -> Budget {
+    /// For `rows` rows of prompts besides those of `decoding` requests, while `running` requests run.
+    fn new(limits: Limits, running: usize, decoding: usize, rows: usize) -> Budget {
         let outputs = limits.sequences.saturating_sub(running);
-        Budget { limits, rows: limits.n_batch, given: 0, outputs, is_all_outputs: false }
+        let rows = rows.min(limits.n_batch - decoding);
+        Budget { limits, rows, given: decoding, outputs, is_all_outputs: false }
     }
 
     /// Assigns as many remaining rows of a running request as fit.
@@ -211,7 +224,7 @@ impl Budget {
             let all = rows.min(self.limits.logit_rows.saturating_sub(self.given));
             self.is_all_outputs = all > few;
             if self.is_all_outputs {
-                self.rows = self.limits.logit_rows - self.given;
+                self.rows = self.rows.min(self.limits.logit_rows - self.given);
             }
             rows = all.max(few);
         }
@@ -221,11 +234,6 @@ impl Budget {
         request.rows = rows;
         self.rows -= rows;
         self.given += rows;
-    }
-
-    /// Whether another request can start.
-    fn has_room(&self) -> bool {
-        self.rows > 0 && (self.is_all_outputs || self.outputs > 0)
     }
 }
 
@@ -237,6 +245,7 @@ pub(crate) struct Scheduler {
     blocks: BlockManager,
     running: BTreeMap<RequestId, Request>,
     waiting: BTreeMap<RequestId, Request>,
+    queue: Queue,
 }
 
 impl Scheduler {
@@ -261,6 +270,7 @@ impl Scheduler {
             blocks: BlockManager::new(groups, slots),
             running: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            queue: Queue::default(),
         }
     }
 
@@ -293,8 +303,9 @@ impl Scheduler {
         self.running.get(&id).or_else(|| self.waiting.get(&id))
     }
 
-    /// Applies `events` and plans the next step. Planned tokens count as cached.
-    pub(crate) fn step(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
+    /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most
+    /// `prompt_rows` rows of prompts.
+    pub(crate) fn step(&mut self, events: impl IntoIterator<Item = Event>, prompt_rows: usize) -> Plan {
         for event in events {
             self.apply(event);
         }
@@ -302,20 +313,30 @@ impl Scheduler {
             self.blocks.confirm(&mut request.cache, &mut request.prefixes, &request.tokens);
         }
         let mut plan = Plan::default();
-        let mut budget = Budget::new(self.limits, self.running.len());
-        self.continue_running(&mut budget, &mut plan);
-        if plan.preempted.is_empty() {
-            self.admit(&mut budget, &mut plan);
+        self.share_rows(0);
+        if self.grow_running(&mut plan) {
+            self.admit(&mut plan);
         }
-        let planned = self.running.values_mut().filter(|request| request.rows > 0);
-        plan.chunks.extend(planned.map(|request| request.take_chunk(&mut self.blocks)));
+        self.share_rows(prompt_rows);
+        while !self.grow_running(&mut plan) {
+            self.share_rows(prompt_rows);
+        }
+        let of_prompts =
+            self.running.values().map(|request| request.rows).filter(|&rows| rows > 1).sum::<usize>();
+        for request in self.running.values_mut().filter(|request| request.rows == 0) {
+            request.passed_rows += of_prompts;
+        }
+        for request in self.running.values_mut().filter(|request| request.rows > 0) {
+            self.queue.charge(request.place.client, request.rows);
+            plan.chunks.push(request.take_chunk(&mut self.blocks));
+        }
         plan.chunks.sort_by_key(|chunk| !chunk.is_decode());
         plan
     }
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Submit { id, tokens, salt, outputs_from } => {
+            Event::Submit { id, tokens, salt, place, outputs_from } => {
                 debug_assert!(self.admits(tokens.len(), 0).is_ok(), "the prompt was checked");
                 let mut prefixes = Prefixes::new(self.hash_key, &salt);
                 prefixes.extend(&tokens);
@@ -328,8 +349,11 @@ impl Scheduler {
                     cache: self.blocks.empty(),
                     checkpoint: 0,
                     rows: 0,
-                    was_preempted: false,
+                    passed_rows: 0,
+                    passed_by: 0,
+                    place,
                 };
+                self.queue.submit(id, place);
                 self.waiting.insert(id, request);
             }
             Event::Token { id, token } => {
@@ -344,12 +368,13 @@ impl Scheduler {
                 }
             }
             Event::End { id, intact } => {
-                // Waiting requests have no pages.
-                self.waiting.remove(&id);
-                match self.running.remove(&id) {
-                    Some(request) if intact => drop(self.retire(request)),
-                    Some(request) => self.blocks.release(request.cache),
-                    None => {}
+                let request = self.running.remove(&id).or_else(|| self.waiting.remove(&id));
+                if let Some(request) = request {
+                    self.queue.end(id, request.place.client);
+                    match intact {
+                        true => drop(self.retire(request)),
+                        false => self.blocks.release(request.cache),
+                    }
                 }
             }
             Event::Clear => self.blocks.clear(),
@@ -363,15 +388,23 @@ impl Scheduler {
         request
     }
 
-    /// Assigns rows and pages to running requests.
-    fn continue_running(&mut self, budget: &mut Budget, plan: &mut Plan) {
-        for decode in [true, false] {
-            for request in self.running.values_mut() {
-                if (request.remaining() == 1) == decode {
-                    budget.give(request);
-                }
-            }
-        }
+    /// Gives a row to each request that decodes, and shares those of prompts among the others: at most `prompt_rows` if
+    /// anyone decodes.
+    fn share_rows(&mut self, prompt_rows: usize) {
+        let running = self.running.len();
+        let requests = self.running.values_mut();
+        let (decode, mut prompts): (Vec<_>, Vec<_>) = requests.partition(|request| request.remaining() == 1);
+        let rows = if decode.is_empty() && prompt_rows > 0 { usize::MAX } else { prompt_rows };
+        let mut budget = Budget::new(self.limits, running, decode.len(), rows);
+        decode.into_iter().for_each(|request| request.rows = 1);
+        prompts.sort_by_key(|request| (request.remaining().saturating_sub(request.passed_rows), request.id));
+        prompts.into_iter().for_each(|request| budget.give(request));
+    }
+
+    /// Gives running requests the pages that their rows need, the oldest first. Preempts the latest if there are too few.
+    /// Returns whether nobody was preempted.
+    fn grow_running(&mut self, plan: &mut Plan) -> bool {
+        let before = self.running.len();
         let mut last = None;
         while let Some((&id, request)) = self.running.range_mut(after(last)).next() {
             let end = request.cache.positions + request.rows;
@@ -381,6 +414,7 @@ impl Scheduler {
                 self.preempt_latest(plan);
             }
         }
+        self.running.len() == before
     }
 
     fn preempt_latest(&mut self, plan: &mut Plan) {
@@ -388,24 +422,31 @@ impl Scheduler {
             // Rows that ran have already been output.
             request.outputs_from = request.outputs_from.max(request.cache.positions);
             request = self.retire(request);
-            (request.prompt, request.rows, request.was_preempted) = (request.tokens.len(), 0, true);
+            (request.prompt, request.rows) = (request.tokens.len(), 0);
             request.prefixes.extend(&request.tokens);
+            let admitted = plan.admitted.extract_if(.., |admitted| admitted.id == id).next();
+            if admitted.is_none() {
+                request.place.was_preempted = true;
+                plan.preempted.push(id);
+            }
+            self.queue.wait(id, request.place);
             self.waiting.insert(id, request);
-            plan.preempted.push(id);
         }
     }
 
-    fn admit(&mut self, budget: &mut Budget, plan: &mut Plan) {
+    fn admit(&mut self, plan: &mut Plan) {
         if self.waiting.is_empty() {
             return;
         }
         let has_states = self.blocks.has_states();
         let running = self.running.values();
         let mut filling: HashSet<Prefix> = running.flat_map(|request| request.filling(has_states)).collect();
-        let mut last = None;
-        while self.running.len() < self.limits.sequences && budget.has_room() {
-            let Some((&id, request)) = self.waiting.range_mut(after(last)).next() else { break };
-            last = Some(id);
+        let mut tried: HashSet<RequestId> = HashSet::new();
+        let mut without_pages: Vec<RequestId> = Vec::new();
+        while self.running.len() < self.limits.sequences {
+            let Some(id) = self.queue.next(|id| !tried.contains(&id)) else { break };
+            let Some(request) = self.waiting.get_mut(&id) else { break };
+            tried.insert(id);
             let max = request.reusable();
             let cached = self.blocks.find(&request.prefixes, &request.tokens, max);
             let mut next = (cached / PAGE + 1..=max / PAGE).map(|pages| request.prefixes.of_pages(pages));
@@ -413,22 +454,27 @@ impl Scheduler {
                 continue;
             }
             request.cache = self.blocks.acquire(&request.prefixes, &request.tokens, cached);
-            let mut trial = Budget { outputs: budget.outputs.saturating_sub(1), ..*budget };
-            trial.give(request);
-            let demand = Demand { all: request.tokens.len(), next: cached + request.rows };
+            let all = request.tokens.len();
+            let demand = Demand { all, next: cached + 1 };
             if !self.blocks.grow(&mut request.cache, demand) {
-                request.rows = 0;
                 let cache = std::mem::replace(&mut request.cache, self.blocks.empty());
                 self.blocks.release(cache);
-                break;
+                if request.place.was_preempted || request.passed_by >= MAX_PASSED_BY {
+                    break;
+                }
+                without_pages.push(id);
+                continue;
             }
-            *budget = trial;
             self.blocks.adopt(&request.cache);
             request.checkpoint = checkpoint_of(request.tokens.len());
-            plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.was_preempted });
+            plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.place.was_preempted });
             if let Some(request) = self.waiting.remove(&id) {
+                self.queue.start(id);
                 filling.extend(request.filling(has_states));
                 self.running.insert(id, request);
+            }
+            for id in &without_pages {
+                self.waiting.get_mut(id).into_iter().for_each(|request| request.passed_by += 1);
             }
         }
     }

@@ -96,7 +96,7 @@ pub(super) struct Chain {
     order: Vec<SamplerKind>,
     dry: Option<DryPenalty>,
     mirostat: Option<MirostatState>,
-    xtc_random: SplitMix64,
+    xtc_seed: u64,
     /// Occurrences of tokens, for [`penalise`].
     counts: HashMap<u32, u32>,
     is_greedy: bool,
@@ -121,7 +121,7 @@ impl Chain {
             order,
             mirostat,
             // Not the random numbers of the draws, which are seeded with 32 bits.
-            xtc_random: SplitMix64(u64::from(seed) | 1 << 32),
+            xtc_seed: u64::from(seed) | 1 << 32,
             counts: HashMap::new(),
             is_greedy,
             sampling,
@@ -174,7 +174,7 @@ impl Chain {
             SamplerKind::TopP => candidates::top_p(kept, sampling.top_p),
             SamplerKind::MinP => candidates::min_p(kept, sampling.min_p),
             SamplerKind::Xtc => {
-                if self.xtc_random.next_f64() < f64::from(sampling.xtc.probability) {
+                if SplitMix64::nth_f64(self.xtc_seed, tokens.len()) < f64::from(sampling.xtc.probability) {
                     candidates::exclude_top_choices(kept, sampling.xtc.threshold);
                 }
             }

@@ -147,8 +147,9 @@ fn draws_follow_the_softmax() {
     let total: f64 = weights.iter().sum();
     let mut sampler = sampler(Sampling { temperature, ..off() }).unwrap();
     let mut counts = [0; 4];
-    for _ in 0..100_000 {
-        counts[sampler.sample(&logits.map(|logit| logit as f32), &[]).unwrap() as usize] += 1;
+    let tokens = [0; 100_000];
+    for n in 0..tokens.len() {
+        counts[sampler.sample(&logits.map(|logit| logit as f32), &tokens[..n]).unwrap() as usize] += 1;
     }
     for (weight, count) in weights.into_iter().zip(counts) {
         let (expected, found) = (weight / total, f64::from(count) / 100_000.0);
@@ -161,7 +162,7 @@ fn draws_follow_the_softmax() {
 fn a_seed_gives_the_same_tokens_for_ever() {
     let logits = logits(3, 1000);
     let mut sampler = sampler(Sampling { seed: Some(42), ..Sampling::default() }).unwrap();
-    let tokens: Vec<u32> = (0..8).map(|_| sampler.sample(&logits, &[]).unwrap()).collect();
+    let tokens: Vec<u32> = (0..8).map(|n| sampler.sample(&logits, &vec![0; n]).unwrap()).collect();
     assert_eq!(tokens, FOR_EVER);
 }
 
@@ -384,8 +385,9 @@ fn every_other_sampler_does_what_llama_cpp_does() {
 fn xtc_acts_as_often_as_it_is_asked_to() {
     let xtc = Xtc { probability: 0.3, threshold: 0.2 };
     let mut drawn = sampler(Sampling { xtc, ..off() }).unwrap();
-    let acted = (0..10_000).filter(|_| {
-        drawn.sample(&[1.0, 0.9, -3.0], &[]).unwrap();
+    let tokens = [0; 10_000];
+    let acted = (0..tokens.len()).filter(|&n| {
+        drawn.sample(&[1.0, 0.9, -3.0], &tokens[..n]).unwrap();
         drawn.candidates.len() == 2
     });
     let share = acted.count() as f64 / 10_000.0;
@@ -398,8 +400,9 @@ fn mirostat_holds_the_surprise() {
         let mirostat = Some(Mirostat { version, tau: 2.0, eta: 0.1 });
         let mut drawn = sampler(Sampling { mirostat, top_k: 1, ..off() }).unwrap();
         let values: Vec<f32> = logits(7, 512).into_iter().map(|logit| logit * logit.abs() / 8.0).collect();
-        let surprise = |_| {
-            let token = drawn.sample(&values, &[]).unwrap();
+        let tokens = [0; 2_000];
+        let surprise = |n: usize| {
+            let token = drawn.sample(&values, &tokens[..n]).unwrap();
             -candidates::probability(&drawn.candidates, token).log2()
         };
         let mean = (0..2_000).map(surprise).skip(200).sum::<f64>() / 1_800.0;

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
 use graph::{Builder, Graph, Group, Mask, Store};
 
+use crate::queue::Place;
+
 use super::{Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler};
 
 mod outputs;
@@ -18,6 +20,11 @@ impl Scheduler {
     /// Whether no request is running or waiting.
     fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// The next step, with as many rows of prompts as fit.
+    fn plan(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
+        self.step(events, usize::MAX)
     }
 
     /// Pages per group that no request uses.
@@ -86,7 +93,7 @@ fn limits(n_ctx: usize, sequences: usize, n_batch: usize, pages: usize) -> Limit
 
 /// A request for text.
 fn submit(id: u64, tokens: Vec<u32>) -> Event {
-    Event::Submit { id: RequestId(id), tokens, salt: Vec::new(), outputs_from: None }
+    Event::Submit { id: RequestId(id), tokens, salt: Vec::new(), place: Place::default(), outputs_from: None }
 }
 
 /// What a request looks like from outside.
@@ -217,11 +224,12 @@ impl World {
         }
         let id = RequestId(self.submitted);
         self.submitted += 1;
-        self.events.push(Event::Submit { id, tokens: tokens.clone(), salt: vec![salt], outputs_from });
+        let place = Place { client: random.below(3) as u64, ..Place::default() };
+        self.events.push(Event::Submit { id, tokens: tokens.clone(), salt: vec![salt], place, outputs_from });
         self.histories.insert(salt, tokens.clone());
-        // The oldest running request continues at every step, so one ends every `n_ctx` steps. At most
-        // all older ones, and as many younger as ran while it waited for its pages, end before it.
-        let patience = (self.alive.len() + self.limits.sequences + 1) * n_ctx;
+        // The oldest running request decodes at every step, and a prompt is passed by at most as many rows as it has. All
+        // older requests may end before a new one, and some younger ones.
+        let patience = 2 * (self.alive.len() + self.limits.sequences + 1) * n_ctx;
         let (prompt, asked_from) = (tokens.len(), outputs_from.unwrap_or(tokens.len()));
         let (running, last) = (false, None);
         let job = Job { salt, tokens, prompt, asked_from, goal, cached: 0, running, last, patience };
@@ -255,7 +263,8 @@ impl World {
     }
 
     fn step(&mut self) {
-        let plan = self.scheduler.step(self.events.drain(..));
+        let prompt_rows = if self.random.chance(50) { usize::MAX } else { 1 + self.random.below(20) };
+        let plan = self.scheduler.step(self.events.drain(..), prompt_rows);
         self.check_pages();
         self.check_plan(&plan);
         self.run(&plan);
@@ -317,12 +326,8 @@ impl World {
         let running = || self.alive.iter().filter(|(_, job)| job.running);
         let latest = running().map(|(id, _)| id).max();
         assert!(plan.preempted.iter().all(|id| Some(id) > latest), "only the latest are preempted");
-        let oldest = running().next().map(|(id, _)| id);
-        assert!(oldest.is_some() || self.alive.is_empty(), "requests wait and none runs");
-        assert!(
-            oldest.is_none_or(|oldest| plan.chunks.iter().any(|chunk| chunk.id == *oldest)),
-            "the oldest stalls"
-        );
+        assert!(running().next().is_some() || self.alive.is_empty(), "requests wait and none runs");
+        assert!(!plan.chunks.is_empty() || self.alive.is_empty(), "nothing runs");
         for job in self.alive.values_mut() {
             assert!(job.patience > 0, "a request starves");
             job.patience -= 1;
@@ -428,7 +433,7 @@ fn trace(number: u64) -> [usize; 4] {
     assert!(world.scheduler.is_idle());
     let available: Vec<usize> = world.scheduler.available_pages().collect();
     assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
-    assert_eq!(world.scheduler.step([Event::Clear]), Plan::default());
+    assert_eq!(world.scheduler.plan([Event::Clear]), Plan::default());
     assert_eq!(world.scheduler.idle(), 0);
     [world.submitted as usize, world.preempted, world.reused, world.asked]
 }
@@ -461,14 +466,14 @@ fn prompts_are_chunked_and_never_delay_decoding() {
         plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.is_last)).collect::<Vec<_>>()
     };
     assert_eq!(
-        rows(&scheduler.step([submit(0, 4), submit(1, 20), submit(2, 1)])),
+        rows(&scheduler.plan([submit(0, 4), submit(1, 20), submit(2, 1)])),
         [(0, 0, 4, true), (1, 0, 6, false)]
     );
     let token = |id| Event::Token { id: RequestId(id), token: 1 };
-    assert_eq!(rows(&scheduler.step([token(0)])), [(0, 4, 1, true), (1, 6, 9, false)]);
-    assert_eq!(rows(&scheduler.step([token(0)])), [(0, 5, 1, true), (1, 15, 5, true)]);
+    assert_eq!(rows(&scheduler.plan([token(0)])), [(0, 4, 1, true), (1, 6, 9, false)]);
+    assert_eq!(rows(&scheduler.plan([token(0)])), [(0, 5, 1, true), (1, 15, 5, true)]);
     let end = Event::End { id: RequestId(0), intact: true };
-    assert_eq!(rows(&scheduler.step([end, token(1)])), [(1, 20, 1, true), (2, 0, 1, true)]);
+    assert_eq!(rows(&scheduler.plan([end, token(1)])), [(1, 20, 1, true), (2, 0, 1, true)]);
 }
 
 #[test]
@@ -481,19 +486,50 @@ fn the_context_is_never_larger_than_the_pages() {
 }
 
 #[test]
-fn nobody_passes_a_request_that_waits_for_pages() {
-    let mut scheduler = scheduler(limits(128, 4, 512, 4));
+fn few_requests_pass_one_that_waits_for_pages() {
+    let mut scheduler = scheduler(limits(128, 2, 512, 4));
     let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
     let ids = |plan: Plan| plan.chunks.iter().map(|chunk| chunk.id.0).collect::<Vec<_>>();
-    assert_eq!(ids(scheduler.step([submit(0, 5), submit(1, 100), submit(2, 5)])), [0]);
+    let (token, end) =
+        (Event::Token { id: RequestId(0), token: 1 }, |id| Event::End { id: RequestId(id), intact: true });
+    assert_eq!(ids(scheduler.plan([submit(0, 5), submit(1, 100), submit(2, 5)])), [0, 2]);
+    for id in 3..18 {
+        assert_eq!(ids(scheduler.plan([token.clone(), end(id - 1), submit(id, 5)])), [0, id]);
+    }
+    assert_eq!(ids(scheduler.plan([token.clone(), end(17), submit(18, 5)])), [0], "16 have passed");
+    assert_eq!(ids(scheduler.plan([end(0)])), [1]);
+}
+
+#[test]
+fn short_prompts_come_first_but_long_ones_go_on() {
+    let mut scheduler = scheduler(limits(256, 8, 20, 64));
+    let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
+    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.tokens.len())).collect::<Vec<_>>();
+    assert_eq!(rows(scheduler.plan([submit(0, 100)])), [(0, 20)]);
+    assert_eq!(rows(scheduler.plan([submit(1, 30), submit(2, 10)])), [(1, 10), (2, 10)]);
+    let mut order = Vec::new();
+    for id in 3..20 {
+        let ends = (1..id).map(|id| Event::End { id: RequestId(id), intact: true }).filter(|_| id > 3);
+        order.extend(rows(scheduler.plan(ends.chain([submit(id, 20)]))).into_iter().map(|(id, _)| id));
+    }
+    // 80 rows are left of the first prompt: fewer of others pass it.
+    assert_eq!(order[..6], [1, 4, 0, 0, 0, 0]);
+}
+
+#[test]
+fn prompts_have_few_rows_while_others_decode() {
+    let mut scheduler = scheduler(limits(256, 8, 100, 64));
+    let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
+    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.tokens.len())).collect::<Vec<_>>();
+    assert_eq!(rows(scheduler.step([submit(0, 90)], 7)), [(0, 90)], "nobody decodes");
     let token = Event::Token { id: RequestId(0), token: 1 };
-    assert_eq!(ids(scheduler.step([token, submit(3, 5)])), [0]);
-    assert_eq!(ids(scheduler.step([Event::End { id: RequestId(0), intact: true }])), [1]);
+    assert_eq!(rows(scheduler.step([token.clone(), submit(1, 90)], 7)), [(0, 1), (1, 7)]);
+    assert_eq!(rows(scheduler.step([token, submit(2, 5)], 7)), [(0, 1), (1, 2), (2, 5)]);
 }
 
 /// The positions that the tables of a request have room for after the prompt has been run and `generated` tokens.
 fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) -> Vec<std::ops::Range<usize>> {
-    let mut plan = scheduler.step([submit(0, vec![1; prompt])]);
+    let mut plan = scheduler.plan([submit(0, vec![1; prompt])]);
     let mut tokens = 0;
     loop {
         let chunk = &plan.chunks[0];
@@ -502,7 +538,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
         }
         let event = chunk.is_last.then_some(Event::Token { id: RequestId(0), token: 1 });
         tokens += usize::from(event.is_some());
-        plan = scheduler.step(event);
+        plan = scheduler.plan(event);
     }
 }
 
@@ -543,7 +579,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
     let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0, [0; 16]);
-    let mut plan = scheduler.step([submit(0, vec![1; 32000])]);
+    let mut plan = scheduler.plan([submit(0, vec![1; 32000])]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {
         assert!(plan.preempted.is_empty() && !plan.chunks.is_empty());
@@ -552,7 +588,7 @@ fn windows_take_a_fraction_of_the_memory() {
             *pages = table.pages.len().max(*pages);
         }
         let token = Event::Token { id: RequestId(0), token: 1 };
-        plan = scheduler.step(plan.chunks[0].is_last.then_some(token));
+        plan = scheduler.plan(plan.chunks[0].is_last.then_some(token));
         steps += 1;
     }
     assert!(steps > 800 && most[&0] <= 35 && most[&1] == 1024, "{most:?}");

@@ -1,5 +1,6 @@
 //! Conversations.
 
+use rustorch::engine::backend::PAGE;
 use rustorch::engine::{Chat, Event};
 use rustorch::{Piece, Result, Sampling};
 
@@ -36,7 +37,7 @@ fn answers_are_those_of_the_engines_chat() {
     assert_eq!(chat.messages().len(), 1 + 2 * QUESTIONS.len());
 }
 
-/// Chats take turns in any order, and each keeps its cache.
+/// Chats take turns in any order, and find what all of them have computed.
 #[test]
 fn chats_do_not_disturb_each_other() {
     let ask = |chat: &mut rustorch::Chat, question| {
@@ -48,14 +49,19 @@ fn chats_do_not_disturb_each_other() {
     let mut alone = model.chat().temperature(0.0);
     let expected = QUESTIONS.map(|question| ask(&mut alone, question));
     assert!(expected[0].1 == 0 && expected[1].1 > 0 && expected[2].1 > expected[1].1);
+    let is_same = |answer: (String, usize), expected: &(String, usize)| {
+        assert_eq!(answer.0, expected.0);
+        assert!(answer.1 / PAGE >= expected.1 / PAGE, "{answer:?} {expected:?}");
+    };
+    let expected_first = expected[0].clone();
     let [mut one, mut two] = [model.chat().temperature(0.0), model.chat().temperature(0.0)];
     for (question, expected) in QUESTIONS.iter().zip(expected) {
-        assert_eq!(ask(&mut one, *question), expected);
-        assert_eq!(ask(&mut two, *question), expected);
+        is_same(ask(&mut one, *question), &expected);
+        is_same(ask(&mut two, *question), &expected);
     }
     one.clear().expect("an empty chat");
     assert!(one.messages().is_empty());
-    assert_eq!(ask(&mut one, QUESTIONS[0]).1, 0, "nothing is left in the cache");
+    is_same(ask(&mut one, QUESTIONS[0]), &expected_first);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Steps with many output rows.
 
 use super::{limits, scheduler, submit};
+use crate::queue::Place;
 use crate::scheduler::{Event, Limits, Plan, RequestId};
 
 #[test]
@@ -10,6 +11,7 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
         id: RequestId(id),
         tokens: vec![id as u32; tokens],
         salt: Vec::new(),
+        place: Place::default(),
         outputs_from: Some(from),
     };
     let rows = |plan: Plan| {
@@ -17,15 +19,15 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
     };
     // Rows that nobody asks for go with an ordinary step, and so do as many output rows as others do not need: three.
     let mut alone = scheduler(limits);
-    assert_eq!(rows(alone.step([logits(0, 100, 50)])), [(0, 0, 53, 3)]);
-    assert_eq!(rows(alone.step([])), [(0, 53, 20, 20)]);
-    assert_eq!(rows(alone.step([])), [(0, 73, 20, 20)]);
-    assert_eq!(rows(alone.step([])), [(0, 93, 7, 7)]);
+    assert_eq!(rows(alone.plan([logits(0, 100, 50)])), [(0, 0, 53, 3)]);
+    assert_eq!(rows(alone.plan([])), [(0, 53, 20, 20)]);
+    assert_eq!(rows(alone.plan([])), [(0, 73, 20, 20)]);
+    assert_eq!(rows(alone.plan([])), [(0, 93, 7, 7)]);
     // Others decode meanwhile, and begin.
     let mut busy = scheduler(limits);
-    assert_eq!(rows(busy.step([submit(0, vec![0; 4])])), [(0, 0, 4, 1)]);
+    assert_eq!(rows(busy.plan([submit(0, vec![0; 4])])), [(0, 0, 4, 1)]);
     let token = || Event::Token { id: RequestId(0), token: 1 };
-    assert_eq!(rows(busy.step([token(), logits(1, 30, 0)])), [(0, 4, 1, 1), (1, 0, 19, 19)]);
+    assert_eq!(rows(busy.plan([token(), logits(1, 30, 0)])), [(0, 4, 1, 1), (1, 0, 19, 19)]);
     let third = submit(2, vec![2; 40]);
-    assert_eq!(rows(busy.step([token(), third])), [(0, 5, 1, 1), (1, 19, 11, 11), (2, 0, 8, 0)]);
+    assert_eq!(rows(busy.plan([token(), third])), [(0, 5, 1, 1), (1, 19, 11, 11), (2, 0, 8, 0)]);
 }

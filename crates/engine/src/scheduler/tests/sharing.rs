@@ -4,12 +4,13 @@ use backend::PAGE;
 use graph::{Group, Mask};
 
 use super::{limits, scheduler, submit};
+use crate::queue::Place;
 use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler};
 
 /// A scheduler with room for everything, and its first request run to its first token.
 fn after(prompt: &[u32]) -> Scheduler {
     let mut scheduler = scheduler(limits(256, 2, 512, 16));
-    let plan = scheduler.step([submit(0, prompt.to_vec())]);
+    let plan = scheduler.plan([submit(0, prompt.to_vec())]);
     assert_eq!(plan.chunks.len(), 1);
     scheduler
 }
@@ -24,7 +25,7 @@ fn token(id: u64, token: u32) -> Event {
 
 /// How much of `prompt` a second request finds in the cache after the first.
 fn reused(scheduler: &mut Scheduler, prompt: &[u32]) -> usize {
-    let plan = scheduler.step([end(0), submit(1, prompt.to_vec())]);
+    let plan = scheduler.plan([end(0), submit(1, prompt.to_vec())]);
     assert_eq!(plan.chunks[0].n_past, plan.admitted[0].reused);
     plan.admitted[0].reused
 }
@@ -51,9 +52,9 @@ fn a_prompt_begins_with_what_is_cached() {
 #[test]
 fn the_last_sampled_token_is_not_in_the_cache() {
     let mut scheduler = after(&[1, 2, 3]);
-    scheduler.step([token(0, 4)]);
-    scheduler.step([token(0, 5), end(0)]);
-    let plan = scheduler.step([submit(1, vec![1, 2, 3, 4, 5, 6])]);
+    scheduler.plan([token(0, 4)]);
+    scheduler.plan([token(0, 5), end(0)]);
+    let plan = scheduler.plan([submit(1, vec![1, 2, 3, 4, 5, 6])]);
     assert_eq!(plan.admitted[0].reused, 4);
 }
 
@@ -61,7 +62,7 @@ fn the_last_sampled_token_is_not_in_the_cache() {
 #[test]
 fn only_one_request_continues_a_page() {
     let mut scheduler = after(&[1, 2, 3]);
-    let plan = scheduler.step([end(0), submit(1, vec![1, 2, 3, 4]), submit(2, vec![1, 2, 3, 5])]);
+    let plan = scheduler.plan([end(0), submit(1, vec![1, 2, 3, 4]), submit(2, vec![1, 2, 3, 5])]);
     assert_eq!(plan.admitted.iter().map(|admitted| admitted.reused).collect::<Vec<_>>(), [3, 0]);
 }
 
@@ -72,14 +73,15 @@ fn salts_share_nothing() {
         id: RequestId(id),
         tokens: vec![1; 100],
         salt: salt.to_vec(),
+        place: Place::default(),
         outputs_from: None,
     };
     let reused = |plan: Plan| plan.admitted[0].reused;
-    assert_eq!(reused(scheduler.step([submit(0, b"a")])), 0);
-    assert_eq!(reused(scheduler.step([end(0), submit(1, b"b")])), 0);
-    assert_eq!(reused(scheduler.step([end(1), submit(2, b"a")])), 96);
-    assert_eq!(reused(scheduler.step([end(2), submit(3, b"b")])), 96);
-    assert_eq!(reused(scheduler.step([end(3), Event::Clear, submit(4, b"b")])), 0);
+    assert_eq!(reused(scheduler.plan([submit(0, b"a")])), 0);
+    assert_eq!(reused(scheduler.plan([end(0), submit(1, b"b")])), 0);
+    assert_eq!(reused(scheduler.plan([end(1), submit(2, b"a")])), 96);
+    assert_eq!(reused(scheduler.plan([end(2), submit(3, b"b")])), 96);
+    assert_eq!(reused(scheduler.plan([end(3), Event::Clear, submit(4, b"b")])), 0);
 }
 
 /// Four requests with a common prefix of 100 tokens at once: three pages of it are computed once, and used by all.
@@ -89,17 +91,17 @@ fn a_common_prefix_is_computed_once() {
     let mut scheduler = scheduler(limits(256, 4, 512, 32));
     let rows =
         |plan: &Plan| plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len())).collect::<Vec<_>>();
-    let plan = scheduler.step((0..4).map(|id| submit(id.into(), prompt(id))));
+    let plan = scheduler.plan((0..4).map(|id| submit(id.into(), prompt(id))));
     assert_eq!(rows(&plan), [(0, 0, 110)], "the others wait for its pages");
-    let plan = scheduler.step([token(0, 1)]);
+    let plan = scheduler.plan([token(0, 1)]);
     assert_eq!(rows(&plan), [(0, 110, 1), (1, 96, 14), (2, 96, 14), (3, 96, 14)]);
     for chunk in &plan.chunks {
         assert_eq!(chunk.tables[0].pages[..3], plan.chunks[0].tables[0].pages[..3]);
     }
     // Who comes later finds the pages while they are in use, and after.
-    let plan = scheduler.step([token(0, 1), token(1, 1), token(2, 1), end(3), submit(4, prompt(4))]);
+    let plan = scheduler.plan([token(0, 1), token(1, 1), token(2, 1), end(3), submit(4, prompt(4))]);
     assert_eq!(rows(&plan)[3], (4, 96, 14));
-    let plan = scheduler.step([end(0), end(1), end(2), end(4), submit(5, prompt(5))]);
+    let plan = scheduler.plan([end(0), end(1), end(2), end(4), submit(5, prompt(5))]);
     assert_eq!(rows(&plan), [(5, 96, 14)]);
 }
 
@@ -109,10 +111,10 @@ fn nobody_waits_for_what_never_comes() {
     let mut scheduler = scheduler(limits(256, 4, 64, 32));
     let prompt: Vec<u32> = (0..200).collect();
     let first = |plan: Plan| (plan.chunks[0].id.0, plan.chunks[0].n_past, plan.chunks.len());
-    assert_eq!(first(scheduler.step((0..3).map(|id| submit(id, prompt.clone())))), (0, 0, 1));
-    assert_eq!(first(scheduler.step([])), (0, 64, 1));
-    assert_eq!(first(scheduler.step([Event::End { id: RequestId(0), intact: false }])), (1, 64, 1));
-    assert_eq!(first(scheduler.step([end(1)])), (2, 128, 1));
+    assert_eq!(first(scheduler.plan((0..3).map(|id| submit(id, prompt.clone())))), (0, 0, 1));
+    assert_eq!(first(scheduler.plan([])), (0, 64, 1));
+    assert_eq!(first(scheduler.plan([Event::End { id: RequestId(0), intact: false }])), (1, 64, 1));
+    assert_eq!(first(scheduler.plan([end(1)])), (2, 128, 1));
 }
 
 #[test]
@@ -120,8 +122,8 @@ fn least_recently_used_pages_are_dropped_first() {
     let mut scheduler = scheduler(limits(128, 1, 512, 4));
     let prompt = |first: u32| vec![first; 2 * PAGE + 1];
     let mut reused = |id: u64, first| {
-        let plan = scheduler.step([submit(id, prompt(first))]);
-        scheduler.step([end(id)]);
+        let plan = scheduler.plan([submit(id, prompt(first))]);
+        scheduler.plan([end(id)]);
         plan.admitted[0].reused
     };
     // A prompt takes three of four pages, of which two can be reused by the same prompt.
@@ -136,8 +138,8 @@ fn reused_with_window(pages: usize, prompt: &[u32]) -> usize {
     let groups = [(Mask::Causal, 32), (Mask::Window(40), pages)].map(|(mask, pages)| (Group { mask }, pages));
     let limits = Limits { n_ctx: 1000, sequences: 1, n_batch: 50, pages: 32, logit_rows: 50 };
     let mut scheduler = Scheduler::new(limits, &groups, 0, [0; 16]);
-    scheduler.step([submit(0, (0..200).collect())]);
-    (0..3).for_each(|_| drop(scheduler.step([])));
+    scheduler.plan([submit(0, (0..200).collect())]);
+    (0..3).for_each(|_| drop(scheduler.plan([])));
     reused(&mut scheduler, prompt)
 }
 

@@ -11,6 +11,7 @@ use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
 use quant::Format;
 use runner::ModelRunner;
 
+use crate::queue::Place;
 use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler};
 
 const WIDTH: usize = 32;
@@ -134,10 +135,16 @@ fn together(
         let id = RequestId(number as u64);
         tokens.insert(id, job.tokens[..job.prompt].to_vec());
         let tokens = job.tokens[..job.prompt].to_vec();
-        events.push(Event::Submit { id, tokens, salt: Vec::new(), outputs_from: None });
+        events.push(Event::Submit {
+            id,
+            tokens,
+            salt: Vec::new(),
+            place: Place::default(),
+            outputs_from: None,
+        });
     }
     loop {
-        let plan: Plan = scheduler.step(events.drain(..));
+        let plan: Plan = scheduler.plan(events.drain(..));
         preempted += plan.preempted.len();
         reused += plan.admitted.iter().map(|admitted| admitted.reused).sum::<usize>();
         if plan.chunks.is_empty() {

@@ -1,0 +1,86 @@
+//! How many rows of prompts fit a step while others decode.
+
+use std::time::Duration;
+
+/// Rows of prompts that a step has at least: fewer waste the time that reading the weights takes.
+const MIN_ROWS: usize = 16;
+
+/// A step with rows of prompts takes at most so many times as long as one without.
+const MAX_RATIO: f64 = 4.0;
+
+/// The share of a new measurement in a mean.
+const WEIGHT: f64 = 0.25;
+
+/// Measures steps: how long they take without rows of prompts, and how long each such row takes besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Mean seconds of a step in which requests only decode.
+    decode: Option<f64>,
+    /// Mean seconds of a row of a prompt.
+    row: Option<f64>,
+}
+
+impl Pace {
+    /// A step took so long, with so many rows that decode and rows of prompts.
+    pub(crate) fn measured(&mut self, time: Duration, decode_rows: usize, prompt_rows: usize) {
+        let seconds = time.as_secs_f64();
+        if prompt_rows == 0 {
+            self.decode = Some(mean(self.decode, seconds));
+        } else if prompt_rows >= MIN_ROWS {
+            let decode = if decode_rows > 0 { self.decode.unwrap_or(0.0) } else { 0.0 };
+            let row = (seconds - decode).max(0.0) / prompt_rows as f64;
+            self.row = Some(mean(self.row, row));
+        }
+    }
+
+    /// Rows of prompts for a step that shall take at most `target` while others decode.
+    pub(crate) fn prompt_rows(&self, target: Duration) -> usize {
+        let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
+        let target = target.as_secs_f64().min(decode * MAX_RATIO);
+        // As a float it saturates.
+        ((((target - decode) / row.max(1e-9)).max(0.0)) as usize).max(MIN_ROWS)
+    }
+}
+
+fn mean(before: Option<f64>, new: f64) -> f64 {
+    before.map_or(new, |before| before + WEIGHT * (new - before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Duration = Duration::from_millis(100);
+
+    fn pace(decode_ms: u64, step_ms: u64, rows: usize) -> Pace {
+        let mut pace = Pace::default();
+        pace.measured(Duration::from_millis(decode_ms), 4, 0);
+        pace.measured(Duration::from_millis(step_ms), 4, rows);
+        pace
+    }
+
+    #[test]
+    fn the_target_holds() {
+        // 40 ms for what decodes, 1 ms a row: 60 rows.
+        assert_eq!(pace(40, 140, 100).prompt_rows(TARGET), 60);
+        // A step that decodes takes 10 ms: at most three times as much for prompts.
+        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 30);
+    }
+
+    #[test]
+    fn prompts_always_go_on() {
+        assert_eq!(Pace::default().prompt_rows(TARGET), MIN_ROWS);
+        assert_eq!(pace(200, 300, 100).prompt_rows(TARGET), MIN_ROWS);
+        assert!(pace(20, 20, 100).prompt_rows(TARGET) > 1_000_000, "rows that take no time");
+    }
+
+    #[test]
+    fn the_pace_follows_the_machine() {
+        let mut pace = pace(10, 110, 100);
+        for _ in 0..30 {
+            pace.measured(Duration::from_millis(20), 4, 0);
+            pace.measured(Duration::from_millis(220), 4, 100);
+        }
+        assert!((29..=31).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
+    }
+}
