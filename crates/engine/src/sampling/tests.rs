@@ -166,6 +166,22 @@ fn a_seed_gives_the_same_tokens_for_ever() {
     assert_eq!(tokens, FOR_EVER);
 }
 
+#[test]
+fn a_text_can_be_continued_from_any_token() {
+    let sampling = || Sampling { seed: Some(9), xtc: Xtc { probability: 0.5, threshold: 0.0 }, ..off() };
+    let continued = |mut tokens: Vec<u32>| {
+        let mut sampler = sampler(sampling()).unwrap();
+        while tokens.len() < 40 {
+            tokens.push(sampler.sample(&logits(tokens.len() as u64, 100), &tokens).unwrap());
+        }
+        tokens
+    };
+    let whole = continued(Vec::new());
+    for n in [1, 7, 39] {
+        assert_eq!(continued(whole[..n].to_vec()), whole);
+    }
+}
+
 /// Printed by `tools/goldens/sampling.py`.
 const FOR_EVER: [u32; 8] = [701, 299, 397, 430, 108, 865, 323, 787];
 
