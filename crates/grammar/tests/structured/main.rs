@@ -1,0 +1,4 @@
+//! Grammars of every kind, on every kind of vocabulary.
+
+mod common;
+mod schemas;
