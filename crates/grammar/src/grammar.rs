@@ -70,5 +70,8 @@ pub(crate) fn plain(error: &dyn fmt::Display) -> String {
         .iter()
         .filter_map(|mark| text.find(mark))
         .min();
-    text[..end.unwrap_or(text.len())].trim().to_owned()
+    match text[..end.unwrap_or(text.len())].trim() {
+        "NoExtensionBias" => "no token of the vocabulary fits".to_owned(),
+        text => text.to_owned(),
+    }
 }

@@ -94,6 +94,11 @@ impl Vocabulary {
         self.trie.tok_trie().vocab_size()
     }
 
+    /// The tokens that end generation.
+    pub(crate) fn ends(&self) -> &[u32] {
+        self.trie.tok_trie().eos_tokens()
+    }
+
     /// The token with this text, if it is a special token or one that is always found in text.
     pub(crate) fn special(&self, text: &str) -> Option<u32> {
         let trie = self.trie.tok_trie();

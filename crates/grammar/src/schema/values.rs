@@ -49,7 +49,7 @@ const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
     ("double", None, None),
 ];
 
-/// Numbers up to this size are compared exactly.
+/// Numbers below this size are compared exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The longest text, list or object that a bound may name.
@@ -86,7 +86,7 @@ fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     while let Some(next) = rest.pop() {
         match next {
             Value::Number(number) if !number.as_f64().is_some_and(is_exact) => {
-                return cannot("numbers up to 2^53");
+                return cannot("numbers below 2^53");
             }
             Value::String(text)
                 if text.chars().any(|c| c.is_control() && !"\u{8}\u{c}\n\r\t".contains(c)) =>
@@ -102,13 +102,13 @@ fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
 }
 
 fn is_exact(number: f64) -> bool {
-    number.abs() <= EXACT
+    number.abs() < EXACT
 }
 
 fn number(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     match value.as_f64() {
         Some(number) if is_exact(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a number up to 2^53")),
+        _ => Err(SchemaProblem::value(name, value, "a number below 2^53")),
     }
 }
 
@@ -120,7 +120,7 @@ fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
 fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     match value.as_f64() {
         Some(number) if number > 0.0 && is_exact(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a positive number up to 2^53")),
+        _ => Err(SchemaProblem::value(name, value, "a positive number below 2^53")),
     }
 }
 

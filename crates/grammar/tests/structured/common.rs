@@ -66,7 +66,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Walk {
     constraint: Constraint,
     tokenizer: Arc<Tokenizer>,
-    tokens: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
     logits: Vec<f32>,
 }
 

@@ -1,4 +1,11 @@
 //! Grammars of every kind, on every kind of vocabulary.
 
 mod common;
+mod compiling;
+mod gbnf;
+mod refusals;
+mod requests;
+mod sampled;
 mod schemas;
+mod triggers;
+mod vocabularies;
