@@ -10,8 +10,8 @@ use crate::source::Hash;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Grammar, Source};
 
-/// Stack of a thread that compiles: llguidance takes some KiB for each level of a schema.
-const STACK: usize = 32 << 20;
+/// Stack of a thread that compiles: llguidance takes some ten KiB for each definition of a schema. Unused pages take no memory.
+const STACK: usize = 256 << 20;
 
 /// Limits of a [`Compiler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,12 +20,8 @@ pub struct Grammar {
 }
 
 impl Grammar {
-    /// Compiles `source`, on this thread and however long it takes; a [`Compiler`](crate::Compiler) has a deadline.
-    ///
-    /// # Errors
-    /// If the source is broken, too large, or asks for something that cannot be enforced.
-    pub fn new(vocabulary: Arc<Vocabulary>, source: &Source) -> Result<Grammar, Error> {
-        source.hash()?;
+    /// Compiles `source`, on this thread, which needs a large stack, and however long it takes.
+    pub(crate) fn new(vocabulary: Arc<Vocabulary>, source: &Source) -> Result<Grammar, Error> {
         let grammar = source.grammar(&vocabulary)?;
         let refused = |error: &dyn fmt::Display| source.refused(&plain(error));
         let parser = vocabulary.factory().create_parser(grammar).map_err(|error| refused(&error))?;

@@ -17,8 +17,8 @@ use pointer::Pointer;
 
 pub(crate) use pattern::reason;
 
-/// Deepest nesting of a schema.
-const MAX_DEPTH: usize = 128;
+/// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
+const MAX_DEFINITIONS: usize = 1000;
 
 /// White space between two parts of JSON: unbounded, a model may write nothing else.
 const SPACE: &str = r"[\x20\x0A\x0D\x09]{1,100}";
@@ -55,8 +55,8 @@ pub enum SchemaProblem {
     Reference { found: String, why: &'static str },
     #[error("`{keyword}` is the regular expression {found}: {why}")]
     Pattern { keyword: String, found: String, why: String },
-    #[error("it is nested deeper than {MAX_DEPTH} levels; use `$ref`")]
-    Depth,
+    #[error("there are `$ref`s to more than {MAX_DEFINITIONS} places; merge some of them")]
+    Definitions,
     #[error("it accepts nothing")]
     Nothing,
 }
@@ -143,9 +143,6 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn schema(&mut self, schema: &Value, at: &Pointer) -> Result<Value, SchemaError> {
-        if at.depth() > MAX_DEPTH {
-            return Err(at.error(SchemaProblem::Depth));
-        }
         let Value::Object(keywords) = schema else {
             return match schema {
                 Value::Bool(_) => Ok(schema.clone()),
@@ -240,6 +237,9 @@ impl Walk<'_> {
             return Ok("#".to_owned());
         }
         if !self.names.contains_key(&target) {
+            if self.names.len() == MAX_DEFINITIONS {
+                return Err(at.error(SchemaProblem::Definitions));
+            }
             let name = format!("d{}", self.names.len());
             self.names.insert(target.clone(), name.clone());
             self.targets.push((name, target.clone()));

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use regex_automata::MatchKind;
-use regex_automata::dfa::{Automaton, dense};
+use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
 
@@ -16,12 +16,16 @@ use super::syntax::{Expression, Grammar, Rule};
 /// Longest regular expression of a lexeme, in bytes.
 const MAX_REGEX: usize = 16 << 10;
 
+/// The most lexemes that are compared with each other.
+const MAX_COMPARED: usize = 100;
+
 /// Most memory of the automaton of some lexemes, in bytes.
 const MAX_AUTOMATON: usize = 8 << 20;
 
 /// What is cut into characters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cut {
+    pub(super) regexes: Regexes,
     /// Rules that are not lexemes.
     pub(super) rules: BTreeSet<Rule>,
     /// Literals that are not lexemes.
@@ -39,10 +43,9 @@ enum Lexeme {
 
 /// Finds what to cut so that the lexemes are prefix-free.
 pub(super) fn cut(grammar: &Grammar) -> Cut {
-    let recursive = grammar.recursive();
-    let rules =
-        (0..grammar.rules.len()).filter(|rule| recursive[*rule] || regex_of(grammar, *rule).is_none());
-    let mut cut = Cut { rules: rules.collect(), literals: BTreeSet::new() };
+    let regexes = Regexes::new(grammar);
+    let rules = (0..grammar.rules.len()).filter(|rule| regexes.of_rule(*rule).is_none());
+    let mut cut = Cut { rules: rules.collect(), literals: BTreeSet::new(), regexes };
     // A grammar that is one lexeme has no other that could be confused with it.
     if !cut.rules.contains(&grammar.root) {
         return cut;
@@ -51,15 +54,15 @@ pub(super) fn cut(grammar: &Grammar) -> Cut {
         let lexemes = used(grammar, &cut);
         let mut wrong: BTreeSet<&Lexeme> = BTreeSet::new();
         let regexes: Vec<(&Lexeme, String)> =
-            lexemes.iter().map(|lexeme| (lexeme, lexeme.regex(grammar))).collect();
+            lexemes.iter().map(|lexeme| (lexeme, lexeme.regex(&cut.regexes))).collect();
         if is_prefix_free(regexes.iter().map(|(_, regex)| regex.as_str())) {
             return cut;
         }
+        let is_fixed = |lexeme: &Lexeme| matches!(lexeme, Lexeme::Character(_));
         for (number, (lexeme, regex)) in regexes.iter().enumerate() {
             for (other, with) in &regexes[number..] {
-                let is_fixed = |lexeme: &Lexeme| matches!(lexeme, Lexeme::Character(_));
-                if !(is_fixed(lexeme) && is_fixed(other)) && !is_prefix_free([regex.as_str(), with.as_str()])
-                {
+                let in_the_way = || !is_prefix_free([regex.as_str(), with.as_str()]);
+                if !(is_fixed(lexeme) && is_fixed(other)) && (regexes.len() > MAX_COMPARED || in_the_way()) {
                     wrong.extend([*lexeme, *other]);
                 }
             }
@@ -100,7 +103,7 @@ fn used(grammar: &Grammar, cut: &Cut) -> BTreeSet<Lexeme> {
                 lexemes.extend(text.chars().map(|character| Lexeme::Character(of_character(character))));
             }
             leaf @ Expression::Class { .. } => {
-                lexemes.extend(regex(grammar, leaf, MAX_REGEX).map(Lexeme::Character));
+                lexemes.extend(cut.regexes.of(leaf).map(Lexeme::Character));
             }
             _ => {}
         });
@@ -109,9 +112,9 @@ fn used(grammar: &Grammar, cut: &Cut) -> BTreeSet<Lexeme> {
 }
 
 impl Lexeme {
-    fn regex(&self, grammar: &Grammar) -> String {
+    fn regex(&self, regexes: &Regexes) -> String {
         match self {
-            Lexeme::Rule(rule) => regex_of(grammar, *rule).unwrap_or_default(),
+            Lexeme::Rule(rule) => regexes.of_rule(*rule).unwrap_or_default().to_owned(),
             Lexeme::Literal(text) => text.chars().map(of_character).collect(),
             Lexeme::Character(regex) => regex.clone(),
         }
@@ -123,6 +126,8 @@ fn is_prefix_free<'a>(regexes: impl IntoIterator<Item = &'a str>) -> bool {
     let joined: Vec<String> = regexes.into_iter().map(|regex| format!("(?:{regex})")).collect();
     let config = dense::Config::new()
         .match_kind(MatchKind::All)
+        .start_kind(StartKind::Anchored)
+        .accelerate(false)
         .dfa_size_limit(Some(MAX_AUTOMATON))
         .determinize_size_limit(Some(MAX_AUTOMATON));
     let Ok(automaton) = dense::Builder::new().configure(config).build(&joined.join("|")) else {
@@ -146,44 +151,60 @@ fn is_prefix_free<'a>(regexes: impl IntoIterator<Item = &'a str>) -> bool {
     true
 }
 
-/// The regular expression of a rule, unless it is recursive, has tokens, or becomes too long.
-pub(super) fn regex_of(grammar: &Grammar, rule: Rule) -> Option<String> {
-    regex(grammar, &grammar.rules[rule].1, MAX_REGEX)
-}
+/// The regular expressions of the rules; none of a rule that is recursive, has tokens, or is too long.
+#[derive(Debug)]
+pub(super) struct Regexes(Vec<Option<String>>);
 
-/// The regular expression of an expression of at most `room` bytes. Recursion never fits.
-pub(super) fn regex(grammar: &Grammar, expression: &Expression, room: usize) -> Option<String> {
-    // So that recursion ends soon.
-    let room = room.checked_sub(1)?;
-    let joined = |parts: &[Expression], separator: &str| {
-        let mut joined = String::new();
-        for (number, part) in parts.iter().enumerate() {
-            if number > 0 {
-                joined += separator;
+impl Regexes {
+    fn new(grammar: &Grammar) -> Regexes {
+        let mut regexes = Regexes(vec![None; grammar.rules.len()]);
+        // A rule's expression follows those of the rules that it refers to.
+        for rule in grammar.regular() {
+            regexes.0[rule] = regexes.of(&grammar.rules[rule].1);
+        }
+        regexes
+    }
+
+    /// That of a rule.
+    pub(super) fn of_rule(&self, rule: Rule) -> Option<&str> {
+        self.0.get(rule)?.as_deref()
+    }
+
+    /// That of an expression.
+    pub(super) fn of(&self, expression: &Expression) -> Option<String> {
+        let joined = |parts: &[Expression], separator: &str| {
+            let mut joined = String::new();
+            for (number, part) in parts.iter().enumerate() {
+                if number > 0 {
+                    joined += separator;
+                }
+                joined += &self.of(part)?;
+                if joined.len() > MAX_REGEX {
+                    return None;
+                }
             }
-            joined += &regex(grammar, part, room.checked_sub(joined.len())?)?;
-        }
-        Some(joined)
-    };
-    let result = match expression {
-        Expression::Literal(text) => text.chars().map(of_character).collect(),
-        Expression::Class { negated: true, ranges } if ranges.is_empty() => "(?s:.)".to_owned(),
-        Expression::Class { negated, ranges } => {
-            let range =
-                |(first, last): &(char, char)| format!("{}-{}", of_character(*first), of_character(*last));
-            let ranges: String = ranges.iter().map(range).collect();
-            format!("[{}{ranges}]", if *negated { "^" } else { "" })
-        }
-        Expression::Token { .. } => return None,
-        Expression::Rule(rule) => regex(grammar, &grammar.rules[*rule].1, room)?,
-        Expression::Sequence(parts) => joined(parts, "")?,
-        Expression::Alternatives(parts) => format!("(?:{})", joined(parts, "|")?),
-        Expression::Repeat { of, least, most } => {
-            let most = most.map_or(String::new(), |most| most.to_string());
-            format!("(?:{}){{{least},{most}}}", regex(grammar, of, room)?)
-        }
-    };
-    (result.len() <= room).then_some(result)
+            Some(joined)
+        };
+        Some(match expression {
+            Expression::Literal(text) => text.chars().map(of_character).collect(),
+            Expression::Class { negated: true, ranges } if ranges.is_empty() => "(?s:.)".to_owned(),
+            Expression::Class { negated, ranges } => {
+                let range = |(first, last): &(char, char)| {
+                    format!("{}-{}", of_character(*first), of_character(*last))
+                };
+                let ranges: String = ranges.iter().map(range).collect();
+                format!("[{}{ranges}]", if *negated { "^" } else { "" })
+            }
+            Expression::Token { .. } => return None,
+            Expression::Rule(rule) => self.of_rule(*rule)?.to_owned(),
+            Expression::Sequence(parts) => joined(parts, "")?,
+            Expression::Alternatives(parts) => format!("(?:{})", joined(parts, "|")?),
+            Expression::Repeat { of, least, most } => {
+                let most = most.map_or(String::new(), |most| most.to_string());
+                format!("(?:{}){{{least},{most}}}", self.of(of)?)
+            }
+        })
+    }
 }
 
 /// The regular expression of a character.

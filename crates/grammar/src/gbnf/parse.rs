@@ -10,6 +10,9 @@ use crate::vocabulary::Vocabulary;
 /// Deepest nesting of groups.
 const MAX_DEPTH: usize = 128;
 
+/// The most rules.
+const MAX_RULES: usize = 4096;
+
 /// Largest number of a repetition, as in llama.cpp.
 const MAX_REPEATS: u32 = 2000;
 
@@ -151,6 +154,9 @@ impl<'a> Parser<'a> {
         }
         self.space(true);
         let number = self.number_of(name, position);
+        if self.rules.len() > MAX_RULES {
+            return Err(self.error(format!("found more than {MAX_RULES} rules; merge some of them")));
+        }
         if let Some((first, _)) = self.rules[number].1.replace((position, expression)) {
             let problem = format!("the rule `{name}` is already defined at {first}; join them with |");
             return Err(GbnfError { position, problem });

@@ -87,27 +87,35 @@ impl Expression {
 }
 
 impl Grammar {
-    /// Whether each rule leads back to itself or has tokens: it is no regular expression of characters then.
-    pub(super) fn recursive(&self) -> Vec<bool> {
-        let mut is_open = vec![true; self.rules.len()];
-        // Rules become closed when all that they refer to are.
-        loop {
-            let mut changed = false;
-            for (number, (_, expression)) in self.rules.iter().enumerate() {
-                let mut refers = false;
-                expression.leaves(&mut |leaf| {
-                    refers |= match leaf {
-                        Expression::Rule(rule) => is_open[*rule],
-                        leaf => matches!(leaf, Expression::Token { .. }),
-                    };
-                });
-                changed |= is_open[number] && !refers;
-                is_open[number] &= refers;
-            }
-            if !changed {
-                return is_open;
+    /// The rules that are regular expressions of characters, after those that they refer to: not those that lead to themselves
+    /// or have tokens.
+    pub(super) fn regular(&self) -> Vec<Rule> {
+        // How many mentions of rules each rule waits for, and who mentions it.
+        let mut waits = vec![0_usize; self.rules.len()];
+        let mut mentioned_by = vec![Vec::new(); self.rules.len()];
+        for (number, (_, expression)) in self.rules.iter().enumerate() {
+            expression.leaves(&mut |leaf| match leaf {
+                Expression::Rule(rule) => {
+                    waits[number] += 1;
+                    mentioned_by[*rule].push(number);
+                }
+                // For ever.
+                Expression::Token { .. } => waits[number] += 1,
+                _ => {}
+            });
+        }
+        let mut regular: Vec<Rule> = (0..waits.len()).filter(|rule| waits[*rule] == 0).collect();
+        let mut next = 0;
+        while let Some(&rule) = regular.get(next) {
+            next += 1;
+            for &by in &mentioned_by[rule] {
+                waits[by] -= 1;
+                if waits[by] == 0 {
+                    regular.push(by);
+                }
             }
         }
+        regular
     }
 
     /// Refuses left recursion.

@@ -8,7 +8,7 @@ use super::syntax::{Expression, Grammar, Rule};
 /// The grammar of Lark for `grammar`.
 pub(super) fn lark(grammar: &Grammar) -> String {
     let cut = lexemes::cut(grammar);
-    let mut writer = Writer { grammar, cut, terminals: BTreeMap::new(), rules: BTreeMap::new() };
+    let mut writer = Writer { cut, terminals: BTreeMap::new(), rules: BTreeMap::new() };
     let start = writer.rule(grammar.root);
     let mut text = format!("start: {start}\n");
     // Rules mention further rules as they are written.
@@ -26,8 +26,7 @@ pub(super) fn lark(grammar: &Grammar) -> String {
     text
 }
 
-struct Writer<'a> {
-    grammar: &'a Grammar,
+struct Writer {
     cut: Cut,
     /// Numbers, by regular expressions.
     terminals: BTreeMap<String, usize>,
@@ -35,7 +34,7 @@ struct Writer<'a> {
     rules: BTreeMap<Rule, Option<String>>,
 }
 
-impl Writer<'_> {
+impl Writer {
     /// The name of a terminal; `""` for one without characters.
     fn terminal(&mut self, regex: String) -> String {
         if regex.is_empty() {
@@ -50,7 +49,7 @@ impl Writer<'_> {
             self.rules.entry(rule).or_insert(None);
             return format!("r{rule}");
         }
-        self.terminal(lexemes::regex_of(self.grammar, rule).unwrap_or_default())
+        self.terminal(self.cut.regexes.of_rule(rule).unwrap_or_default().to_owned())
     }
 
     fn expression(&mut self, expression: &Expression) -> String {
@@ -61,8 +60,7 @@ impl Writer<'_> {
                 each.collect::<Vec<_>>().join(" ")
             }
             leaf @ (Expression::Literal(_) | Expression::Class { .. }) => {
-                // A character or a text fits.
-                let regex = lexemes::regex(self.grammar, leaf, usize::MAX).unwrap_or_default();
+                let regex = self.cut.regexes.of(leaf).unwrap_or_default();
                 self.terminal(regex)
             }
             Expression::Token { ids, negated } => {

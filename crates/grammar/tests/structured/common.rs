@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::Processor;
 use gguf::{Array, Metadata, Value};
-use grammar::{Constraint, Grammar, Source, Vocabulary};
+use grammar::{Compiler, Constraint, Grammar, Source, Vocabulary};
 use serde_json::Value as Json;
 use tokenizer::Tokenizer;
 
@@ -46,10 +46,6 @@ fn value_of(key: &str, value: &Json) -> Value {
         }),
         other => Value::U32(integer(other) as u32),
     }
-}
-
-pub(crate) fn vocabulary(name: &str) -> Arc<Vocabulary> {
-    Arc::new(Vocabulary::new(&tokenizer(name)).expect("it ends texts"))
 }
 
 /// Where a text leaves its grammar.
@@ -134,19 +130,22 @@ pub(crate) fn judge(
     Walk::new(grammar, tokenizer).read(vocabulary, text)
 }
 
-/// A grammar and what walks through it, on the vocabulary of byte-level BPE.
+/// A vocabulary and its compiler.
 pub(crate) struct Bench {
     pub(crate) vocabulary: Arc<Vocabulary>,
+    compiler: Compiler,
     pub(crate) tokenizer: Arc<Tokenizer>,
 }
 
 impl Bench {
     pub(crate) fn new(name: &str) -> Bench {
-        Bench { vocabulary: vocabulary(name), tokenizer: Arc::new(tokenizer(name)) }
+        let tokenizer = Arc::new(tokenizer(name));
+        let vocabulary = Arc::new(Vocabulary::new(&tokenizer).expect("it ends texts"));
+        Bench { compiler: Compiler::new(vocabulary.clone()), vocabulary, tokenizer }
     }
 
     pub(crate) fn compile(&self, source: &Source) -> Result<Grammar, grammar::Error> {
-        Grammar::new(self.vocabulary.clone(), source)
+        self.compiler.compile(source)
     }
 
     pub(crate) fn judge(&self, grammar: &Grammar, text: &str) -> Verdict {

@@ -14,7 +14,7 @@ fn slow() -> Source {
             "\"p{number}\":{{\"type\":\"string\",\"pattern\":\"^(a{number}|b{{1,300}}c?){{1,40}}$\",\"minLength\":5}}"
         )
     };
-    let all: Vec<String> = (0..400).map(name).collect();
+    let all: Vec<String> = (0..40).map(name).collect();
     Source::JsonSchema(format!("{{\"type\":\"object\",\"properties\":{{{}}}}}", all.join(",")))
 }
 
@@ -47,4 +47,30 @@ fn what_takes_too_long_is_refused_and_so_are_too_many() {
     assert!(matches!(errors[0], Error::Deadline { .. }), "{errors:?}");
     assert!(errors.contains(&Error::Busy { threads: 2 }), "{errors:?}");
     assert_eq!(errors[0].to_string(), "the JSON schema was not compiled within 0 ms; make it simpler");
+}
+
+/// A chain of definitions, each of which is read within the one before.
+fn chain(length: usize) -> Source {
+    let link = |number: usize| {
+        let next = format!("{{\"$ref\":\"#/$defs/{}\"}}", number + 1);
+        let all =
+            format!("{{\"allOf\":[{{\"properties\":{{\"a\":{{\"items\":{next}}}}}}},{{\"maxLength\":9}}]}}");
+        format!("\"{number}\":{{\"anyOf\":[{all},{{\"type\":\"null\"}}]}}")
+    };
+    let links: Vec<String> = (0..length - 1).map(link).collect();
+    let last = length - 1;
+    Source::JsonSchema(format!(
+        "{{\"$ref\":\"#/$defs/0\",\"$defs\":{{{},\"{last}\":true}}}}",
+        links.join(",")
+    ))
+}
+
+#[test]
+fn long_chains_of_definitions_fit_on_the_stack_or_are_refused() {
+    let bench = Bench::new("made-spm");
+    let compiler = Compiler::new(bench.vocabulary.clone());
+    let long = compiler.compile(&chain(1000));
+    assert!(!matches!(long, Err(Error::Busy { .. } | Error::Schema(_))), "{long:?}");
+    let error = compiler.compile(&chain(1200)).expect_err("too long").to_string();
+    assert!(error.contains("`$ref`s to more than 1000 places"), "{error}");
 }

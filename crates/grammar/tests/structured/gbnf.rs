@@ -58,6 +58,7 @@ fn tokens_are_matched_by_id_and_by_text() {
 fn errors_name_line_and_column_and_what_was_expected() {
     let bench = Bench::new("made-spm");
     let deep = format!("root ::= {}\"a\"{}", "(".repeat(300), ")".repeat(300));
+    let many: String = (0..5000).map(|number| format!("a{number} ::= \"x\"\n")).collect();
     let cases = [
         ("", "line 1, column 1: found no rule `root`"),
         (
@@ -95,6 +96,7 @@ fn errors_name_line_and_column_and_what_was_expected() {
             "line 1, column 1: the rule `root` begins with itself (left recursion)",
         ),
         ("root ::= a\na ::= \"\" b? \"x\"\nb ::= a", "line 2, column 1: the rule `a` begins with itself"),
+        (many.as_str(), "found more than 4096 rules"),
         (deep.as_str(), "groups are nested deeper than 128"),
     ];
     for (source, expected) in cases {
@@ -105,5 +107,17 @@ fn errors_name_line_and_column_and_what_was_expected() {
             }
             other => panic!("{source}: {other:?}"),
         }
+    }
+}
+
+/// Rules that double at each level, empty or not.
+#[test]
+fn grammars_that_grow_fast_are_compiled_fast() {
+    let bench = Bench::new("made-spm");
+    for (first, text) in [("\"\"", ""), ("\"a\"?", "aaaa")] {
+        let doubled = |number: usize| format!("r{number} ::= r{} r{}\n", number - 1, number - 1);
+        let rules: String = (1..60).map(doubled).collect();
+        let source = Source::Gbnf(format!("root ::= r59 \"x\"\nr0 ::= {first}\n{rules}"));
+        assert_eq!(bench.accepted(&source, &[&format!("{text}x"), "y"]), [format!("{text}x")]);
     }
 }

@@ -73,10 +73,6 @@ fn annotations_and_unknown_keywords_pass() {
 #[test]
 fn what_is_wrong_with_a_schema_is_said() {
     let bench = Bench::new("made-spm");
-    let mut deep = json!({});
-    for _ in 0..70 {
-        deep = json!({"items": {"anyOf": [deep]}});
-    }
     let cases = [
         (json!({"minLenght": 1}), "at its root: there is no keyword `minLenght`; `minLength` is meant?"),
         (json!({"Required": ["a"]}), "there is no keyword `Required`; `required` is meant?"),
@@ -116,7 +112,6 @@ fn what_is_wrong_with_a_schema_is_said() {
         (json!({"prefixItems": [{}], "items": [{}]}), "`items` is not supported; a list"),
         (json!(false), "at its root: it accepts nothing"),
         (json!("a"), "a schema is \"a\""),
-        (deep, "it is nested deeper than 128 levels"),
     ];
     for (schema, expected) in cases {
         let error = refused(&bench, &schema);
