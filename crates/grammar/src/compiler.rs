@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::source::Hash;
 use crate::vocabulary::Vocabulary;
@@ -16,9 +16,9 @@ const STACK: usize = 256 << 20;
 /// Limits of a [`Compiler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilerOptions {
-    /// How long a compilation may take.
+    /// How long a compilation may take, with waiting for others.
     pub deadline: Duration,
-    /// Grammars that are compiled at once, those beyond their deadline included. Others are refused.
+    /// Grammars that are compiled at once, those beyond their deadline included.
     pub threads: usize,
     /// Grammars kept for later requests.
     pub kept: usize,
@@ -37,8 +37,7 @@ pub struct Compiler {
     options: CompilerOptions,
     /// The last ones used, the latest at the end.
     kept: Mutex<VecDeque<(Hash, Grammar)>>,
-    /// One copy for each running thread, and this one.
-    running: Arc<()>,
+    slots: Arc<Slots>,
 }
 
 impl Compiler {
@@ -49,7 +48,8 @@ impl Compiler {
 
     /// With these options.
     pub fn with(vocabulary: Arc<Vocabulary>, options: CompilerOptions) -> Compiler {
-        Compiler { vocabulary, options, kept: Mutex::default(), running: Arc::new(()) }
+        let slots = Slots { free: Mutex::new(options.threads), freed: Condvar::new() };
+        Compiler { vocabulary, options, kept: Mutex::default(), slots: Arc::new(slots) }
     }
 
     /// The vocabulary.
@@ -85,28 +85,54 @@ impl Compiler {
     }
 
     fn compile_elsewhere(&self, source: Source) -> Result<Grammar, Error> {
-        let (what, deadline, threads) = (source.name(), self.options.deadline, self.options.threads);
-        let running = self.running.clone();
-        // This one, and the compiler's own.
-        if Arc::strong_count(&running) > threads + 1 {
-            return Err(Error::Busy { threads });
-        }
+        let CompilerOptions { deadline, threads, .. } = self.options;
+        let (what, began) = (source.name(), Instant::now());
+        let slot = self.slots.take(deadline).ok_or(Error::Busy { threads })?;
         let (answer, result) = mpsc::sync_channel(1);
         let vocabulary = self.vocabulary.clone();
         let work = move || {
             // Nobody waits for it after the deadline.
             let _ = answer.send(Grammar::new(vocabulary, &source));
-            drop(running);
+            drop(slot);
         };
         let started = thread::Builder::new().name("grammar".into()).stack_size(STACK).spawn(work);
         if started.is_err() {
             return Err(Error::Busy { threads });
         }
-        result.recv_timeout(deadline).unwrap_or_else(|error| match error {
+        let left = deadline.saturating_sub(began.elapsed());
+        result.recv_timeout(left).unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => Err(Error::Deadline { what, deadline }),
             RecvTimeoutError::Disconnected => {
                 Err(Error::Compile { what, why: "its compilation panicked; report the grammar".to_owned() })
             }
         })
+    }
+}
+
+/// Threads that may be started.
+#[derive(Debug)]
+struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// One of them; free again when it is dropped.
+struct Slot(Arc<Slots>);
+
+impl Slots {
+    /// Waits for a free one.
+    fn take(self: &Arc<Slots>, deadline: Duration) -> Option<Slot> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.freed.wait_timeout_while(free, deadline, |free| *free == 0);
+        let mut free = waited.unwrap_or_else(PoisonError::into_inner).0;
+        *free = free.checked_sub(1)?;
+        Some(Slot(self.clone()))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
     }
 }

@@ -168,7 +168,8 @@ impl Processor for Constraint {
                 mask: state.mask.clone(),
             }),
             Phase::Failed(why) => Phase::Failed(why.clone()),
-            Phase::Computing(_) => unreachable!("it has settled"),
+            // Not after it has settled.
+            Phase::Computing(_) => Phase::Failed("its mask was not computed".to_owned()),
         };
         let Constraint { grammar, seen, .. } = self;
         Box::new(Constraint { grammar: grammar.clone(), seen: *seen, phase: RefCell::new(phase) })

@@ -25,7 +25,7 @@ pub enum Error {
     TooLong { what: &'static str, found: usize, most: usize },
     #[error("the {what} was not compiled within {} ms; make it simpler", deadline.as_millis())]
     Deadline { what: &'static str, deadline: Duration },
-    #[error("{threads} grammars are being compiled already; try again later")]
+    #[error("{threads} other grammars are still being compiled; try again later")]
     Busy { threads: usize },
     #[error("the trigger of the grammar {0}")]
     Trigger(&'static str),

@@ -36,6 +36,20 @@ fn grammars_are_compiled_once_and_the_last_ones_kept() {
 }
 
 #[test]
+fn more_grammars_than_threads_wait_for_each_other() {
+    let bench = Bench::new("made-spm");
+    let options = CompilerOptions { threads: 1, ..CompilerOptions::default() };
+    let compiler = Compiler::with(bench.vocabulary.clone(), options);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let source = Source::Regex(format!("a{{{number}}}"));
+            let compiler = &compiler;
+            scope.spawn(move || compiler.compile(&source).expect("a good grammar"));
+        }
+    });
+}
+
+#[test]
 fn what_takes_too_long_is_refused_and_so_are_too_many() {
     let bench = Bench::new("made-spm");
     let options = CompilerOptions { deadline: Duration::from_micros(1), threads: 2, kept: 2 };

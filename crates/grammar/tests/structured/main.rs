@@ -3,6 +3,7 @@
 mod common;
 mod compiling;
 mod gbnf;
+mod hostile;
 mod refusals;
 mod requests;
 mod sampled;
