@@ -3,9 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use ::grammar::Grammar;
 use anyhow::bail;
 use engine::template::Split;
-use engine::{Chat, Engine, Event, Model, RequestId, Stop, StopReason, Usage};
+use engine::{Chat, Engine, Event, Model, Processor, RequestId, Stop, StopReason, Usage};
 use indicatif::ProgressBar;
 
 use crate::args::{AnswerArgs, Reasoning, TemplateArgs, TemplateChoice};
@@ -64,14 +65,26 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
 }
 
 /// Applies the options of answers and of the template's variables.
-pub(crate) fn configure(chat: &mut Chat, model: &Model, args: &AnswerArgs, template: &TemplateChoice) {
+///
+/// A grammar applies from the first token on, so that there is no reasoning.
+pub(crate) fn configure(
+    chat: &mut Chat,
+    model: &Model,
+    args: &AnswerArgs,
+    template: &TemplateChoice,
+    grammar: Option<&Grammar>,
+) {
     let AnswerArgs { length, sampling, reasoning } = args;
     // -1 is no limit.
     chat.max_tokens = usize::try_from(length.max_tokens).ok();
     chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
     chat.sampling = sampling.sampling();
+    chat.processors =
+        grammar.map(|grammar| Box::new(grammar.constraint()) as Box<dyn Processor>).into_iter().collect();
+    let reasons = model.template().is_ok_and(|template| template.has_reasoning());
+    let is_off = *reasoning == Reasoning::Off || (grammar.is_some() && reasons);
     let mut variables = serde_json::Map::new();
-    if let (Reasoning::Off, Ok(template)) = (reasoning, model.template()) {
+    if let (true, Ok(template)) = (is_off, model.template()) {
         match template.without_reasoning() {
             Some(off) => variables = off,
             None if template.has_reasoning() => {

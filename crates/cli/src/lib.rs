@@ -18,6 +18,7 @@ mod files;
 mod fit;
 mod folders;
 mod generate;
+mod grammar;
 mod imatrix;
 mod inspect;
 mod interrupt;

@@ -50,7 +50,7 @@ const ABSENT: &[(&[&str], &str)] = &[
         "to place layers on GPUs, use '-ngl N'",
     ),
     (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
-    (&["lora", "lora-scaled", "mmproj", "grammar", "grammar-file", "json-schema"], "this is not supported"),
+    (&["lora", "lora-scaled", "mmproj"], "this is not supported"),
 ];
 
 /// Lets `chat` and `run` accept options that change nothing.

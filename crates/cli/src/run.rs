@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::grammar::Grammar;
 use anyhow::{Context, bail};
 use backend::host_memory;
 use engine::template::Split;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
 use crate::generate::{self, AnswerOut, Outcome};
+use crate::grammar::GrammarArgs;
 use crate::output::{self, INTERRUPTED, size};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
@@ -35,6 +37,8 @@ pub(crate) struct Args {
     pub(crate) parse_special: bool,
     #[command(flatten)]
     pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) grammar: GrammarArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     /// Print one JSON object at the end instead of the text
@@ -63,12 +67,13 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
     let model = args.template.apply(load::model(&args.model)?)?;
+    let grammar = args.grammar.grammar(&model)?;
     let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
     let text = match (typed, file) {
         (None, Some(file)) => Some(file.prompt(&engine)?),
         (typed, _) => typed,
     };
-    let (id, prompt, mut chat) = submit(&mut engine, &args, text)?;
+    let (id, prompt, mut chat) = submit(&mut engine, &args, text, grammar.as_ref())?;
 
     interrupt::install()?;
     let mut out = AnswerOut::new(args.answers.reasoning);
@@ -102,9 +107,10 @@ fn submit(
     engine: &mut Engine,
     args: &Args,
     text: Option<String>,
+    grammar: Option<&Grammar>,
 ) -> anyhow::Result<(RequestId, Vec<u32>, Option<Chat>)> {
     let mut chat = Chat::new(engine);
-    generate::configure(&mut chat, engine.model(), &args.answers, &args.template.choice);
+    generate::configure(&mut chat, engine.model(), &args.answers, &args.template.choice, grammar);
     let prompt = match (text, engine.model().template()) {
         (Some(text), Ok(_)) if !args.template.raw => {
             chat.set_system(args.template.system.clone());
@@ -128,8 +134,8 @@ fn submit(
             args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)
         }
     };
-    let request =
-        Request::new(prompt.clone()).sampling(chat.sampling).stop(chat.stop).max_tokens(chat.max_tokens);
+    let Chat { sampling, stop, max_tokens, processors, .. } = chat;
+    let request = Request { sampling, stop, max_tokens, processors, ..Request::new(prompt.clone()) };
     Ok((engine.submit(request)?, prompt, None))
 }
 

@@ -180,8 +180,9 @@ impl RequestState {
             printable += &self.stop_strings.flush();
         }
         let ended = string.map(StopReason::StopString).or(ended);
-        if ended.is_some() {
-            printable += &self.stop_strings.flush();
+        match ended {
+            Some(_) => printable += &self.stop_strings.flush(),
+            None => self.sampler.chosen(token),
         }
         (printable, ended)
     }

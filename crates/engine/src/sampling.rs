@@ -42,6 +42,9 @@ pub enum SamplingError {
     /// The bias or a processor has ruled out every token.
     #[error("no token is possible: logit_bias or a processor, such as a grammar, has ruled out every one")]
     RuledOut,
+    /// A processor has ruled out every token, and says why.
+    #[error("no token is possible: {0}")]
+    Failed(String),
 }
 
 /// Modifies the logits of a row before a token is sampled from them, such as the mask of a grammar.
@@ -52,6 +55,15 @@ pub trait Processor: fmt::Debug + Send {
     /// Modifies `logits`, one per token of the vocabulary, of the token after `tokens` (prompt and generated ones).
     /// Minus infinity rules a token out.
     fn apply(&mut self, tokens: &[u32], logits: &mut [f32]);
+
+    /// Called once `token` follows the tokens of the last [`apply`](Processor::apply), unless it ends the text: the next call
+    /// can be prepared while the model computes.
+    fn chosen(&mut self, _token: u32) {}
+
+    /// Why it has ruled out every token, for the error of the request.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 
     /// A copy in the same state, for a copy of its request.
     fn boxed_clone(&self) -> Box<dyn Processor>;
@@ -152,9 +164,15 @@ impl Sampler {
             true => arg_max(processed),
             false => self.chain.choose(processed, tokens, u, &mut self.candidates),
         };
+        let failure = || self.processors.iter().find_map(|processor| processor.failure());
         chosen.ok_or_else(|| match arg_max(logits) {
-            Some(_) => SamplingError::RuledOut,
+            Some(_) => failure().map_or(SamplingError::RuledOut, SamplingError::Failed),
             None => SamplingError::NoToken,
         })
+    }
+
+    /// Takes note that `token` follows the tokens of the last [`sample`](Sampler::sample) and that the text goes on.
+    pub fn chosen(&mut self, token: u32) {
+        self.processors.iter_mut().for_each(|processor| processor.chosen(token));
     }
 }

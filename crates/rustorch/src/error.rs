@@ -42,6 +42,12 @@ pub enum Error {
         /// What there is.
         found: String,
     },
+    /// The grammar, or the JSON schema.
+    #[error(transparent)]
+    Grammar(#[from] grammar::Error),
+    /// No grammar can constrain the model's tokens.
+    #[error(transparent)]
+    Vocabulary(#[from] grammar::VocabularyError),
     /// Scores of documents need a reranker.
     #[error("{file} is no reranker; open one such as bge-reranker, or compare the texts by `Model::embed`")]
     NoReranker {

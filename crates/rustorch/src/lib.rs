@@ -19,7 +19,7 @@
 //! model writes is an iterator of [`Result`]s, which computes as you read, and which you may drop at any time:
 //!
 //! ```
-//! # use rustorch::{Model, Token};
+//! # use rustorch::{GrammarSource, Model, Token};
 //! # fn main() -> rustorch::Result<()> {
 //! # let model = Model::demo()?;
 //! // Token by token, with log-probabilities.
@@ -37,6 +37,11 @@
 //! let forbid = move |_tokens: &[u32], logits: &mut [f32]| logits[paris] = f32::NEG_INFINITY;
 //! let text = model.generate("The capital of France is").max_tokens(8).sampler(forbid).text()?;
 //! # assert!(!text.contains("Paris"));
+//!
+//! // JSON of a schema, or what a regular expression or a grammar accepts.
+//! let year = model.grammar(&GrammarSource::Regex("1[0-9]{3}".into()))?;
+//! let text = model.generate("It was founded in ").grammar(&year).text()?;
+//! # assert_eq!(text.len(), 4);
 //!
 //! // Embeddings, of length 1.
 //! let [a, b] = &model.embed(&["a cat", "a dog"])?[..] else { unreachable!() };
@@ -95,7 +100,7 @@ mod shared;
 
 #[cfg(feature = "hub")]
 pub use ::hub;
-pub use {::backend, ::engine, ::gguf, ::runner};
+pub use {::backend, ::engine, ::gguf, ::grammar, ::runner};
 
 pub use backend::KvType;
 pub use chat::{Answer, Chat, Piece};
@@ -103,6 +108,7 @@ pub use devices::BackendName;
 pub use engine::{Engine, KvFormat, Message, Sampling, StopReason, Usage};
 pub use error::{Error, Result};
 pub use generate::{Batch, Candidate, End, Generate, Prompt, Token, Tokens};
+pub use grammar::{Grammar, Source as GrammarSource, Trigger};
 pub use model::Model;
 pub use options::Options;
 pub use runner::placement::Layers;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::models::Pooling;
 use engine::tokenizer::Detokenizer;
 use engine::{Embedder, Limits};
+use grammar::{Compiler, Vocabulary};
 use parking_lot::Mutex;
 
 use crate::Result;
@@ -19,6 +20,8 @@ pub(crate) struct Loaded {
     options: Options,
     /// Of a model that writes text, loaded by the first use.
     embedder: Mutex<Option<Embedder>>,
+    /// Made by the first use.
+    grammars: Mutex<Option<Arc<Compiler>>>,
 }
 
 /// What the file is for.
@@ -45,7 +48,13 @@ impl Loaded {
             let (model, limits) = (engine.model().clone(), engine.limits());
             (Task::Text { model, limits, shared: Shared::new(engine) }, None)
         };
-        Ok(Arc::new(Loaded { task, source, options, embedder: Mutex::new(embedder) }))
+        Ok(Arc::new(Loaded {
+            task,
+            source,
+            options,
+            embedder: Mutex::new(embedder),
+            grammars: Mutex::default(),
+        }))
     }
 
     /// The engine. Fails if the model computes embeddings.
@@ -66,6 +75,16 @@ impl Loaded {
             Some(embedder) => with(embedder),
             none => with(none.insert(self.options.embedder(&self.source)?)),
         }
+    }
+
+    /// Compiles grammars for the model's tokens.
+    pub(crate) fn grammars(&self) -> Result<Arc<Compiler>> {
+        let mut grammars = self.grammars.lock();
+        if let Some(compiler) = &*grammars {
+            return Ok(compiler.clone());
+        }
+        let vocabulary = Vocabulary::new(self.model().tokenizer())?;
+        Ok(grammars.insert(Arc::new(Compiler::new(Arc::new(vocabulary)))).clone())
     }
 
     pub(crate) fn model(&self) -> &Arc<engine::Model> {

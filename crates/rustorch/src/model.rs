@@ -6,12 +6,13 @@ use std::sync::Arc;
 use engine::Normalization;
 use engine::models::Pooling;
 use engine::tokenizer::Encode;
+use grammar::Grammar;
 
 use crate::chat::Chat;
 use crate::generate::{Batch, Generate, Prompt};
 use crate::loaded::Loaded;
 use crate::options::{Options, Source};
-use crate::{Error, Result};
+use crate::{Error, GrammarSource, Result};
 
 /// A loaded model. Clones share it, also between threads.
 #[derive(Clone, Debug)]
@@ -84,6 +85,28 @@ impl Model {
     /// Begins a conversation.
     pub fn chat(&self) -> Chat {
         Chat::new(self.0.clone())
+    }
+
+    /// Compiles a JSON schema, a regular expression or a grammar, of which texts cannot depart. The last ones are kept.
+    ///
+    /// ```
+    /// # fn main() -> rustorch::Result<()> {
+    /// # let model = rustorch::Model::demo()?;
+    /// use rustorch::GrammarSource;
+    ///
+    /// let schema = r#"{"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 2, "maxItems": 3}"#;
+    /// let colours = model.grammar(&GrammarSource::JsonSchema(schema.into()))?;
+    /// let json = model.generate("Three colours: ").grammar(&colours).max_tokens(100).text()?;
+    /// let list: Vec<String> = serde_json::from_str(&json).expect("JSON of the schema");
+    /// # assert!(list.len() == 2 || list.len() == 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the source is broken, too complex, or asks for something that cannot be enforced: nothing is silently ignored.
+    pub fn grammar(&self, source: &GrammarSource) -> Result<Grammar> {
+        Ok(self.0.grammars()?.compile(source)?)
     }
 
     /// The embedding of each text, of Euclidean length 1, so that the sum of products of two is their cosine similarity.

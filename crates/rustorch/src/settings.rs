@@ -77,6 +77,13 @@ macro_rules! settings_methods {
                 self
             }
 
+            /// Rules out what is not in the language of a [`Model::grammar`](crate::Model::grammar) of this model. The text ends where
+            /// the grammar ends it, unless its tokens are spent before.
+            pub fn grammar(mut self, grammar: &crate::Grammar) -> Self {
+                self.settings.processors.push(Box::new(grammar.constraint()));
+                self
+            }
+
             /// Changes the logits of each token before one is sampled: `hook` gets the tokens so far, prompt included, and
             /// one logit per token of the vocabulary. Minus infinity rules a token out. Hooks run in the order of the calls;
             /// each text has its own copy. A hook runs within a step, so that it must not use the model.

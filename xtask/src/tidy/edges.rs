@@ -8,7 +8,7 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 23] = [
+const MAY_USE: [(&str, &str); 24] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
@@ -26,15 +26,19 @@ const MAY_USE: [(&str, &str); 23] = [
     ("backend-wgpu", "backend graph quant"),
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
+    ("grammar", "tokenizer engine"),
     ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
-    ("rustorch", "hub gguf backend backend-reference backend-cpu backend-wgpu runner engine demo-model"),
+    (
+        "rustorch",
+        "hub gguf backend backend-reference backend-cpu backend-wgpu runner engine grammar demo-model",
+    ),
     (
         "cli",
         "outfile hub quant gguf tokenizer chat convert graph models quantize synth backend backend-reference backend-cpu \
-         runner engine eval trace demo-model rustorch",
+         runner engine grammar eval trace demo-model rustorch",
     ),
 ];
 

@@ -5,6 +5,7 @@ use clap::builder::FalseyValueParser;
 
 use super::settings::Settings;
 use crate::args::{ESCAPES, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
+use crate::grammar::GrammarArgs;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -30,6 +31,8 @@ pub(crate) struct Args {
     pub(super) context_shift: bool,
     #[command(flatten)]
     pub(super) settings: Settings,
+    #[command(flatten)]
+    pub(super) grammar: GrammarArgs,
     #[command(flatten)]
     pub(super) engine: EngineArgs,
 }

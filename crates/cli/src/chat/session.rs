@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ::grammar::Grammar;
 use clap::ValueEnum;
 use engine::{Chat, Engine, LogitRows, Model, StopReason, Usage};
 
@@ -16,6 +17,8 @@ use crate::{folders, generate, load};
 pub(super) struct Session {
     engine: Engine,
     pub(super) chat: Chat,
+    /// For the tokens of the engine's model.
+    grammar: Option<Grammar>,
     args: Args,
     verbose: bool,
     is_interactive: bool,
@@ -27,9 +30,10 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(args: Args, verbose: bool, is_interactive: bool) -> anyhow::Result<Session> {
         let model = args.template.apply(load::model(&args.model)?)?;
+        let grammar = args.grammar.grammar(&model)?;
         let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
-        let chat = new_chat(&mut engine, &args)?;
-        Ok(Session { engine, chat, args, verbose, is_interactive, last: None, generated: 0 })
+        let chat = new_chat(&mut engine, &args, grammar.as_ref())?;
+        Ok(Session { engine, chat, grammar, args, verbose, is_interactive, last: None, generated: 0 })
     }
 
     pub(super) fn greet(&self) {
@@ -170,11 +174,12 @@ impl Session {
 
     fn configure(&mut self) {
         let (answers, template) = (&self.args.settings.answers, &self.args.template.choice);
-        generate::configure(&mut self.chat, self.engine.model(), answers, template);
+        generate::configure(&mut self.chat, self.engine.model(), answers, template, self.grammar.as_ref());
     }
 
     /// Continues the conversation on `engine`, or clears it if its model cannot.
     pub(super) fn go_on(&mut self, mut engine: Engine) -> anyhow::Result<()> {
+        let grammar = self.args.grammar.grammar(engine.model())?;
         self.chat.move_to(&engine)?;
         say_if_raw(&engine, &self.args.template);
         let prompt = self.chat.prompt(engine.model());
@@ -185,7 +190,7 @@ impl Session {
                 "the conversation does not suit the model's template or context: it is cleared"
             ));
         }
-        (self.engine, self.last) = (engine, None);
+        (self.engine, self.grammar, self.last) = (engine, grammar, None);
         self.configure();
         Ok(())
     }
@@ -225,9 +230,10 @@ fn reopen(model: &ModelArgs, template: &TemplateArgs, args: &EngineArgs) -> anyh
 }
 
 /// An empty conversation with the options of the command line. Notes a missing template.
-fn new_chat(engine: &mut Engine, args: &Args) -> anyhow::Result<Chat> {
+fn new_chat(engine: &mut Engine, args: &Args, grammar: Option<&Grammar>) -> anyhow::Result<Chat> {
     let mut chat = Chat::new(engine);
-    generate::configure(&mut chat, engine.model(), &args.settings.answers, &args.template.choice);
+    let (answers, template) = (&args.settings.answers, &args.template.choice);
+    generate::configure(&mut chat, engine.model(), answers, template, grammar);
     chat.set_system(args.template.system.clone());
     if args.template.raw {
         chat.set_templated(engine.model(), false)?;

@@ -11,6 +11,7 @@ mod embed;
 mod embedded;
 mod fuzzed;
 mod gpu;
+mod grammar;
 mod help;
 mod hub;
 mod imatrix;

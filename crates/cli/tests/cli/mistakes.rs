@@ -156,7 +156,7 @@ fn what_was_probably_meant_is_suggested() {
     error: unrecognized subcommand 'frobnicate'
     "#);
     assert!(home.run("run -m MODEL -p a --backend gpu").failed(2).contains("invalid value 'gpu'"));
-    for args in ["--grammar-file x", "run -p a --chat-templates x", "--main-gpu 1"] {
+    for args in ["--lora x", "run -p a --chat-templates x", "--main-gpu 1"] {
         let error = home.run(args).failed(2);
         assert!(!error.contains("similar") || error.contains("'--chat-template'"), "{args}: {error}");
     }

@@ -226,3 +226,58 @@ fn a_processor_masks_what_a_grammar_forbids() {
         assert_eq!(last, Some(Event::Failed { id, error }), "there is no fifth word");
     }
 }
+
+/// Notes its calls: lengths of texts, and tokens. Rules out everything once a text has `most` tokens.
+#[derive(Clone, Debug)]
+struct Listener {
+    most: usize,
+    calls: Arc<Mutex<Vec<(&'static str, u32)>>>,
+}
+
+impl Processor for Listener {
+    fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
+        self.calls.lock().unwrap().push(("apply", tokens.len() as u32));
+        if tokens.len() >= self.most {
+            logits.fill(f32::NEG_INFINITY);
+        }
+    }
+
+    fn chosen(&mut self, token: u32) {
+        self.calls.lock().unwrap().push(("chosen", token));
+    }
+
+    fn failure(&self) -> Option<String> {
+        Some("it has enough".to_owned())
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_processor_learns_of_each_token_that_does_not_end_the_text_and_explains_itself() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, eight());
+    let listener = Listener { most: 14, calls: Arc::default() };
+    let request = Request::new(prompt(0, 10)).sampling(Sampling::greedy()).processor(listener.clone());
+    let [answer] = &run(&mut engine, [request.clone().max_tokens(3)])[..] else { panic!("one answer") };
+    let tokens = &answer.tokens;
+    let calls = vec![
+        ("apply", 10),
+        ("chosen", tokens[0]),
+        ("apply", 11),
+        ("chosen", tokens[1]),
+        ("apply", 12),
+        // The last one ends the text.
+    ];
+    assert_eq!(*listener.calls.lock().unwrap(), calls);
+    let id = engine.submit(request.max_tokens(9)).unwrap();
+    let mut last = None;
+    while !engine.is_idle() {
+        last = engine.step().unwrap().pop().or(last);
+    }
+    let error = RequestError::Sampling(SamplingError::Failed("it has enough".to_owned()));
+    assert_eq!(error.to_string(), "no token is possible: it has enough");
+    assert_eq!(last, Some(Event::Failed { id, error }));
+}

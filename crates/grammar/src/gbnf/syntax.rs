@@ -1,0 +1,160 @@
+//! The rules of a grammar.
+
+use std::collections::BTreeMap;
+
+use super::GbnfError;
+use super::parse::Position;
+
+/// A rule's number.
+pub(super) type Rule = usize;
+
+/// What a rule stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expression {
+    /// Characters, one after another.
+    Literal(String),
+    /// One character of these ranges, or one of no range.
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+    /// One of these tokens, or any other one.
+    Token {
+        ids: Vec<u32>,
+        negated: bool,
+    },
+    Rule(Rule),
+    Sequence(Vec<Expression>),
+    Alternatives(Vec<Expression>),
+    Repeat {
+        of: Box<Expression>,
+        least: u32,
+        most: Option<u32>,
+    },
+}
+
+/// A grammar without undefined rules.
+#[derive(Debug)]
+pub(super) struct Grammar {
+    pub(super) names: Vec<String>,
+    /// With the positions of their names.
+    pub(super) rules: Vec<(Position, Expression)>,
+    pub(super) root: Rule,
+}
+
+impl Expression {
+    /// Calls `each` for every expression in this one that contains no other.
+    pub(super) fn leaves<'a>(&'a self, each: &mut impl FnMut(&'a Expression)) {
+        match self {
+            Expression::Sequence(parts) | Expression::Alternatives(parts) => {
+                parts.iter().for_each(|part| part.leaves(each));
+            }
+            Expression::Repeat { of, .. } => of.leaves(each),
+            leaf => each(leaf),
+        }
+    }
+
+    fn is_nullable(&self, rules: &[bool]) -> bool {
+        match self {
+            Expression::Literal(text) => text.is_empty(),
+            Expression::Class { .. } | Expression::Token { .. } => false,
+            Expression::Rule(rule) => rules[*rule],
+            Expression::Sequence(parts) => parts.iter().all(|part| part.is_nullable(rules)),
+            Expression::Alternatives(parts) => parts.iter().any(|part| part.is_nullable(rules)),
+            Expression::Repeat { of, least, .. } => *least == 0 || of.is_nullable(rules),
+        }
+    }
+
+    /// Adds the rules with which a text of this expression may begin.
+    fn first_rules(&self, nullable: &[bool], found: &mut Vec<Rule>) {
+        match self {
+            Expression::Literal(_) | Expression::Class { .. } | Expression::Token { .. } => {}
+            Expression::Rule(rule) => found.push(*rule),
+            Expression::Sequence(parts) => {
+                for part in parts {
+                    part.first_rules(nullable, found);
+                    if !part.is_nullable(nullable) {
+                        break;
+                    }
+                }
+            }
+            Expression::Alternatives(parts) => {
+                parts.iter().for_each(|part| part.first_rules(nullable, found))
+            }
+            Expression::Repeat { of, .. } => of.first_rules(nullable, found),
+        }
+    }
+}
+
+impl Grammar {
+    /// The rules that are regular expressions of characters, after those that they refer to: not those that lead to themselves
+    /// or have tokens.
+    pub(super) fn regular(&self) -> Vec<Rule> {
+        // How many mentions of rules each rule waits for, and who mentions it.
+        let mut waits = vec![0_usize; self.rules.len()];
+        let mut mentioned_by = vec![Vec::new(); self.rules.len()];
+        for (number, (_, expression)) in self.rules.iter().enumerate() {
+            expression.leaves(&mut |leaf| match leaf {
+                Expression::Rule(rule) => {
+                    waits[number] += 1;
+                    mentioned_by[*rule].push(number);
+                }
+                // For ever.
+                Expression::Token { .. } => waits[number] += 1,
+                _ => {}
+            });
+        }
+        let mut regular: Vec<Rule> = (0..waits.len()).filter(|rule| waits[*rule] == 0).collect();
+        let mut next = 0;
+        while let Some(&rule) = regular.get(next) {
+            next += 1;
+            for &by in &mentioned_by[rule] {
+                waits[by] -= 1;
+                if waits[by] == 0 {
+                    regular.push(by);
+                }
+            }
+        }
+        regular
+    }
+
+    /// Refuses left recursion.
+    pub(super) fn check(&self) -> Result<(), GbnfError> {
+        let nullable = self.nullable();
+        let mut first: BTreeMap<Rule, Vec<Rule>> = BTreeMap::new();
+        for (number, (_, expression)) in self.rules.iter().enumerate() {
+            expression.first_rules(&nullable, first.entry(number).or_default());
+        }
+        for (number, (position, _)) in self.rules.iter().enumerate() {
+            let mut seen = vec![false; self.rules.len()];
+            let mut next = first[&number].clone();
+            while let Some(rule) = next.pop() {
+                if rule == number {
+                    let name = &self.names[number];
+                    let problem = format!(
+                        "the rule `{name}` begins with itself (left recursion); write what it begins with first, and repeat the \
+                         rest, such as {name} ::= first (\"+\" first)*"
+                    );
+                    return Err(GbnfError { position: *position, problem });
+                }
+                if !std::mem::replace(&mut seen[rule], true) {
+                    next.extend(&first[&rule]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each rule may be empty.
+    fn nullable(&self) -> Vec<bool> {
+        let mut nullable = vec![false; self.rules.len()];
+        loop {
+            let next: Vec<bool> =
+                self.rules.iter().map(|(_, expression)| expression.is_nullable(&nullable)).collect();
+            if next == nullable {
+                return nullable;
+            }
+            nullable = next;
+        }
+    }
+}

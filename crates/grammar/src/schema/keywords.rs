@@ -1,0 +1,123 @@
+//! The keywords of draft 2020-12 and those that older drafts and OpenAPI add: each is enforced, an annotation, or refused.
+
+use serde_json::Value;
+
+use super::SchemaProblem;
+use super::values::{self, Check};
+
+/// What a keyword means.
+pub(super) enum Keyword {
+    /// Nothing for validation.
+    Annotation,
+    Schema,
+    Schemas,
+    Map,
+    /// A schema, or a list of schemas in older drafts.
+    Items,
+    Reference,
+    Assertion(Check),
+}
+
+const ANNOTATIONS: &[&str] = &[
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+    "$vocabulary",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "examples",
+    "example",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "externalDocs",
+    "discriminator",
+    "xml",
+    "enumNames",
+    "markdownDescription",
+];
+
+const SCHEMAS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
+
+const MAPS: &[&str] = &["properties", "patternProperties"];
+
+/// With advice.
+const REFUSED: &[(&str, &str)] = &[
+    ("$dynamicRef", "use `$ref`"),
+    ("$recursiveRef", "use `$ref`"),
+    ("contains", "use `prefixItems` and `items`"),
+    ("minContains", "use `prefixItems` and `items`"),
+    ("maxContains", "use `prefixItems` and `items`"),
+    ("uniqueItems", "remove it: items cannot be compared with each other while they are written"),
+    ("unevaluatedItems", "use `items`"),
+    ("unevaluatedProperties", "use `additionalProperties`"),
+    ("propertyNames", "use `patternProperties` with `additionalProperties`: false"),
+    ("dependentRequired", "use `anyOf` with `required`"),
+    ("dependentSchemas", "use `anyOf` with `required`"),
+    ("dependencies", "use `anyOf` with `required`"),
+    ("not", "say what is allowed, such as by `enum` or `pattern`"),
+    ("if", "use `anyOf`"),
+    ("then", "use `anyOf`"),
+    ("else", "use `anyOf`"),
+    ("nullable", "it is of OpenAPI; use `type`: [\"null\", …]"),
+    ("divisibleBy", "use `multipleOf`"),
+    ("disallow", "say what is allowed"),
+    ("extends", "use `allOf`"),
+    ("x-guidance", "options of llguidance cannot be set"),
+];
+
+/// Keywords with a value that asks for nothing.
+const VACUOUS: &[(&str, bool)] = &[
+    ("uniqueItems", false),
+    ("nullable", false),
+    ("unevaluatedItems", true),
+    ("unevaluatedProperties", true),
+    ("propertyNames", true),
+];
+
+/// The meaning of the keyword `name` with `value`. An unknown one is an annotation, unless it looks like a misspelt one.
+pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {
+    if VACUOUS.iter().any(|(vacuous, asks)| *vacuous == name && value == &Value::Bool(*asks)) {
+        return Ok(Keyword::Annotation);
+    }
+    if let Some(&(_, advice)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        return Err(SchemaProblem::Refused { keyword: name.to_owned(), advice });
+    }
+    if let Some(&(_, check)) = values::CHECKS.iter().find(|(known, _)| *known == name) {
+        return Ok(Keyword::Assertion(check));
+    }
+    Ok(match name {
+        "$ref" => Keyword::Reference,
+        "items" => Keyword::Items,
+        // Read with `items`, where that is a list; otherwise without meaning.
+        "additionalItems" => Keyword::Annotation,
+        "additionalProperties" => Keyword::Schema,
+        name if SCHEMAS.contains(&name) => Keyword::Schemas,
+        name if MAPS.contains(&name) => Keyword::Map,
+        name => match misspelt(name) {
+            Some(meant) => return Err(SchemaProblem::Misspelt { found: name.to_owned(), meant }),
+            None => Keyword::Annotation,
+        },
+    })
+}
+
+/// The keyword with an effect that `name` differs from in one letter or in upper case.
+fn misspelt(name: &str) -> Option<&'static str> {
+    if name.len() < 4 || ANNOTATIONS.contains(&name) {
+        return None;
+    }
+    let known = SCHEMAS.iter().chain(MAPS).copied().chain(["items", "additionalProperties"]);
+    let known = known.chain(values::CHECKS.iter().map(|(name, _)| *name));
+    let mut known = known.chain(REFUSED.iter().map(|(name, _)| *name)).filter(|name| name.len() >= 4);
+    known.find(|known| known.eq_ignore_ascii_case(name) || strsim::osa_distance(known, name) == 1)
+}

@@ -1,0 +1,72 @@
+//! Regular expressions of schemas: from ECMA-262 to the syntax of Rust.
+
+use llguidance::regex_to_lark;
+use serde_json::Value;
+
+use super::SchemaProblem;
+
+/// `pattern`, so that llguidance reads it as ECMA-262 means it. Inside brackets, Rust knows nested brackets and operators, which
+/// are plain characters there.
+pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaProblem> {
+    let refused = |why: String| SchemaProblem::Pattern {
+        keyword: keyword.to_owned(),
+        found: super::pointer::brief(&Value::from(pattern)),
+        why,
+    };
+    let mut result = String::new();
+    let mut in_class = false;
+    let mut characters = pattern.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                let escaped =
+                    characters.next().ok_or_else(|| refused("it ends with a backslash".to_owned()))?;
+                match escaped {
+                    // Beginnings and ends of words and texts in Rust only.
+                    '<' | '>' => result.push(escaped),
+                    'A' | 'z' | 'Z' => return Err(refused(format!("it has no escape \\{escaped}"))),
+                    'b' | 'B' if !in_class => {
+                        return Err(refused("boundaries of words (\\b, \\B) are not supported".to_owned()));
+                    }
+                    'b' => result.push_str("\\x08"),
+                    _ => result.extend(['\\', escaped]),
+                }
+            }
+            '[' if in_class => result.push_str("\\["),
+            '&' | '~' if in_class => result.extend(['\\', character]),
+            '[' => {
+                in_class = true;
+                result.push('[');
+                if characters.next_if_eq(&'^').is_some() {
+                    result.push('^');
+                }
+                if characters.peek() == Some(&']') {
+                    return Err(refused("empty brackets match nothing; write \\] for a bracket".to_owned()));
+                }
+            }
+            ']' if in_class => {
+                in_class = false;
+                result.push(']');
+            }
+            other => result.push(other),
+        }
+    }
+    // Parsed as llguidance will.
+    match regex_syntax::Parser::new().parse(&regex_to_lark(&result, "dw")) {
+        Ok(_) => Ok(result),
+        Err(error) => Err(refused(reason(&error))),
+    }
+}
+
+/// What is wrong, without the picture of the expression.
+pub(crate) fn reason(error: &regex_syntax::Error) -> String {
+    match error {
+        regex_syntax::Error::Parse(error) => {
+            format!("{} (character {})", error.kind(), error.span().start.column)
+        }
+        regex_syntax::Error::Translate(error) => {
+            format!("{} (character {})", error.kind(), error.span().start.column)
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,200 @@
+//! Keywords with a value that is no schema.
+
+use serde_json::{Map, Value, json};
+
+use super::{SchemaProblem, pattern, pointer};
+
+/// Checks the value of a keyword. Returns it for llguidance, or nothing if it asks for nothing.
+pub(super) type Check = fn(&str, &Value) -> Result<Option<Value>, SchemaProblem>;
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("type", types),
+    ("enum", values),
+    ("const", value),
+    ("minimum", number),
+    ("maximum", number),
+    ("exclusiveMinimum", bound),
+    ("exclusiveMaximum", bound),
+    ("multipleOf", positive),
+    ("minLength", count),
+    ("maxLength", count),
+    ("pattern", expression),
+    ("format", format),
+    ("minItems", count),
+    ("maxItems", count),
+    ("minProperties", count),
+    ("maxProperties", count),
+    ("required", names),
+];
+
+const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+
+/// The formats of texts that are enforced.
+const FORMATS: [&str; 10] =
+    ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
+
+/// Formats of numbers, which OpenAPI adds, with the smallest and the largest number.
+const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
+    ("int8", Some(-128.0), Some(127.0)),
+    ("int16", Some(-32768.0), Some(32767.0)),
+    ("int32", Some(-2147483648.0), Some(2147483647.0)),
+    ("uint8", Some(0.0), Some(255.0)),
+    ("uint16", Some(0.0), Some(65535.0)),
+    ("uint32", Some(0.0), Some(4294967295.0)),
+    ("uint", Some(0.0), None),
+    ("uint64", Some(0.0), None),
+    ("int", None, None),
+    ("int64", None, None),
+    ("float", None, None),
+    ("double", None, None),
+];
+
+/// Numbers below this size are compared exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The longest text, list or object that a bound may name.
+const MAX_COUNT: u64 = 1 << 20;
+
+impl SchemaProblem {
+    pub(super) fn value(keyword: &str, found: &Value, expected: &'static str) -> SchemaProblem {
+        SchemaProblem::Value { keyword: keyword.to_owned(), found: pointer::brief(found), expected }
+    }
+}
+
+fn types(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    let is_valid = match value {
+        Value::Array(list) => !list.is_empty() && list.iter().all(is_type),
+        value => is_type(value),
+    };
+    let expected = "null, boolean, integer, number, string, array or object, or a list of them";
+    if is_valid { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, expected)) }
+}
+
+fn values(name: &str, list: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let Some(values) = list.as_array().filter(|values| !values.is_empty()) else {
+        return Err(SchemaProblem::value(name, list, "a list of values, not empty"));
+    };
+    values.iter().try_for_each(|each| value(name, each).map(drop))?;
+    Ok(Some(list.clone()))
+}
+
+/// A value that an answer may have to spell.
+fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let cannot = |expected| Err(SchemaProblem::value(name, value, expected));
+    let mut rest = vec![value];
+    while let Some(next) = rest.pop() {
+        match next {
+            Value::Number(number) if !number.as_f64().is_some_and(is_exact) => {
+                return cannot("numbers below 2^53");
+            }
+            Value::String(text)
+                if text.chars().any(|c| c.is_control() && !"\u{8}\u{c}\n\r\t".contains(c)) =>
+            {
+                return cannot("texts without control characters");
+            }
+            Value::Array(list) => rest.extend(list),
+            Value::Object(map) => rest.extend(map.values()),
+            _ => {}
+        }
+    }
+    Ok(Some(value.clone()))
+}
+
+fn is_exact(number: f64) -> bool {
+    number.abs() < EXACT
+}
+
+fn number(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    match value.as_f64() {
+        Some(number) if is_exact(number) => Ok(Some(value.clone())),
+        _ => Err(SchemaProblem::value(name, value, "a number below 2^53")),
+    }
+}
+
+/// In draft 4, true or false.
+fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    if value.is_boolean() { Ok(Some(value.clone())) } else { number(name, value) }
+}
+
+fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    match value.as_f64() {
+        Some(number) if number > 0.0 && is_exact(number) => Ok(Some(value.clone())),
+        _ => Err(SchemaProblem::value(name, value, "a positive number below 2^53")),
+    }
+}
+
+fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    // The drafts allow 2.0 for 2.
+    let whole = value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
+    match whole.map(|number| number as u64) {
+        Some(number) if number <= MAX_COUNT => Ok(Some(json!(number))),
+        // What no answer reaches.
+        Some(_) if name.starts_with("max") => Ok(None),
+        _ => Err(SchemaProblem::value(name, value, "a whole number from 0 to 1048576")),
+    }
+}
+
+fn expression(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let text = value.as_str().ok_or_else(|| SchemaProblem::value(name, value, "a regular expression"))?;
+    Ok(Some(Value::String(pattern::translated(name, text)?)))
+}
+
+fn format(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let text = value.as_str().unwrap_or_default();
+    if FORMATS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {
+        return Ok(Some(value.clone()));
+    }
+    let expected = "date-time, date, time, duration, email, hostname, ipv4, ipv6, uuid or uri; use `pattern` for another";
+    Err(SchemaProblem::value(name, value, expected))
+}
+
+fn names(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+    let is_list = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
+    if is_list { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, "a list of names")) }
+}
+
+/// Checks what depends on several of a schema's `keywords`, and adapts the `result`.
+pub(super) fn check_together(
+    keywords: &Map<String, Value>,
+    result: &mut Map<String, Value>,
+) -> Result<(), SchemaProblem> {
+    if keywords.get("items").is_some_and(Value::is_array) && keywords.contains_key("prefixItems") {
+        let advice = "a list at `items` is of older drafts, and means `prefixItems`";
+        return Err(SchemaProblem::Refused { keyword: "items".to_owned(), advice });
+    }
+    let required = result.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+    if result.get("minProperties").and_then(Value::as_u64).is_some_and(|least| least > required + 1) {
+        let advice = "more than one property beyond those of `required` might have the same name; name them in `required`";
+        return Err(SchemaProblem::Refused { keyword: "minProperties".to_owned(), advice });
+    }
+    format_of_numbers(result)
+}
+
+/// Replaces a format of numbers by bounds.
+fn format_of_numbers(result: &mut Map<String, Value>) -> Result<(), SchemaProblem> {
+    let format = result.get("format").and_then(Value::as_str);
+    let Some(&(_, least, most)) = NUMBERS.iter().find(|(name, ..)| Some(*name) == format) else {
+        return Ok(());
+    };
+    let named: Vec<&str> = match result.get("type") {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(name)) => vec![name],
+        _ => vec!["string"],
+    };
+    if named.contains(&"string") {
+        let advice = "formats of numbers need `type`: integer or number";
+        return Err(SchemaProblem::Refused { keyword: "format".to_owned(), advice });
+    }
+    result.remove("format");
+    let bounds = [("minimum", least), ("maximum", most)];
+    let bounds: Map<String, Value> =
+        bounds.into_iter().filter_map(|(name, bound)| Some((name.to_owned(), json!(bound?)))).collect();
+    if !bounds.is_empty() {
+        let all = result.entry("allOf").or_insert_with(|| json!([]));
+        if let Value::Array(all) = all {
+            all.push(Value::Object(bounds));
+        }
+    }
+    Ok(())
+}

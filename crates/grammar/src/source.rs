@@ -1,0 +1,89 @@
+//! What a grammar is made from.
+
+use llguidance::api::TopLevelGrammar;
+use sha2::{Digest, Sha256};
+
+use crate::vocabulary::Vocabulary;
+use crate::{Error, gbnf, lark, schema};
+
+/// Longest source in bytes.
+pub(crate) const MAX_BYTES: usize = 256 << 10;
+
+/// What an answer must be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that this schema (draft 2020-12) accepts. Keys are in the schema's order.
+    JsonSchema(String),
+    /// What this regular expression (of the crate `regex`) matches as a whole.
+    Regex(String),
+    /// What the rule `start` of this grammar matches: Lark, in the dialect of llguidance.
+    Lark(String),
+    /// What the rule `root` of this grammar matches: GBNF of llama.cpp.
+    Gbnf(String),
+}
+
+/// A key of the cache: equal for equal sources.
+pub(crate) type Hash = [u8; 32];
+
+impl Source {
+    /// The kind, for people.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Source::JsonObject | Source::JsonSchema(_) => "JSON schema",
+            Source::Regex(_) => "regular expression",
+            Source::Lark(_) => "Lark grammar",
+            Source::Gbnf(_) => "GBNF grammar",
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Source::JsonObject => "",
+            Source::JsonSchema(text) | Source::Regex(text) | Source::Lark(text) | Source::Gbnf(text) => text,
+        }
+    }
+
+    /// The hash, unless the source is too long.
+    pub(crate) fn hash(&self) -> Result<Hash, Error> {
+        let (what, text) = (self.name(), self.text());
+        if text.len() > MAX_BYTES {
+            return Err(Error::TooLong { what, found: text.len(), most: MAX_BYTES });
+        }
+        let kind = match self {
+            Source::JsonObject => 0,
+            Source::JsonSchema(_) => 1,
+            Source::Regex(_) => 2,
+            Source::Lark(_) => 3,
+            Source::Gbnf(_) => 4,
+        };
+        Ok(Sha256::new().chain_update([kind]).chain_update(text).finalize().into())
+    }
+
+    /// The grammar for llguidance.
+    pub(crate) fn grammar(&self, vocabulary: &Vocabulary) -> Result<TopLevelGrammar, Error> {
+        Ok(match self {
+            Source::JsonObject => TopLevelGrammar::from_json_schema(schema::any_object()),
+            Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(schema::read(text)?),
+            Source::Regex(pattern) => TopLevelGrammar::from_lark(lark::of_regex(pattern)?),
+            Source::Lark(text) => TopLevelGrammar::from_lark(lark::check(text)?),
+            Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, vocabulary)?),
+        })
+    }
+
+    /// The error for what llguidance says about this source.
+    pub(crate) fn refused(&self, why: &str) -> Error {
+        let mut why = why.to_owned();
+        if let Source::JsonSchema(text) = self
+            && why.contains("oneOf")
+        {
+            why = format!(
+                "alternatives of `oneOf` that may hold at once are not enforced; use `anyOf`, or give every alternative a \
+                 required property with another `const` (there is `oneOf` at {})",
+                schema::pointers_to("oneOf", text).join(", ")
+            );
+        }
+        Error::Compile { what: self.name(), why }
+    }
+}

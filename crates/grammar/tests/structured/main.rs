@@ -1,0 +1,12 @@
+//! Grammars of every kind, on every kind of vocabulary.
+
+mod common;
+mod compiling;
+mod gbnf;
+mod hostile;
+mod refusals;
+mod requests;
+mod sampled;
+mod schemas;
+mod triggers;
+mod vocabularies;
