@@ -40,6 +40,18 @@ pub enum Error {
         "the chat template leaves out the system message: remove it, or use a prompt without the template"
     )]
     SystemLeftOut,
+    /// No format of tool calls is known for the template.
+    #[error(
+        "the chat template shows no known format of tool calls, so that its model cannot be given tools: leave them out, or \
+         use a model with a template for tools"
+    )]
+    NoToolCalls,
+    /// The template leaves out the tools.
+    #[error(
+        "the chat template leaves out the tools, so that its model does not know them: describe them in a message and give \
+         none, or use a model with a template for tools"
+    )]
+    ToolsLeftOut,
     /// The special tokens are too many or too long for the search automaton.
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),

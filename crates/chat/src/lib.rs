@@ -4,6 +4,8 @@
 //! [`Prompt`]: special tokens of the template as tokens, everything else as text, so that user text is never read as
 //! a special token.
 //!
+//! An [`AnswerParser`] finds reasoning and tool calls in answers, in the [`ToolFormat`] that the template shows.
+//!
 //! Templates are untrusted input. Rendering takes at most about [ten seconds](Error::TooMuchWork) and some hundred
 //! megabytes, whatever the template contains. The limits are:
 //!
@@ -13,6 +15,7 @@
 //! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
 //! - output length ([`MAX_OUTPUT_BYTES`]).
 
+mod answer;
 mod builtin;
 mod error;
 mod fence;
@@ -34,13 +37,16 @@ mod shape;
 mod system;
 mod template;
 mod text;
+mod tools;
 
+pub use answer::{Answer, AnswerParser, Calls, Delta};
 pub use builtin::{builtin, builtin_names};
 pub use error::Error;
 pub use message::{Content, FunctionCall, Message, Part, ToolCall};
 pub use prompt::{Prompt, Segment};
 pub use reasoning::{Split, Splitter};
 pub use template::{Options, Specials, Template, TurnEnd};
+pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.
 pub const MAX_SOURCE_BYTES: usize = 1 << 18;

@@ -6,12 +6,14 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::{Value as Json, json};
 
+use crate::answer::AnswerParser;
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
 use crate::prompt::{Prompt, Segment};
 use crate::reasoning::{Format, Splitter};
 use crate::shape::Shape;
+use crate::tools::{self, ToolFormat};
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
 /// Parts of the vocabulary that a template needs.
@@ -88,6 +90,8 @@ pub struct Template {
     special: SpecialTokens,
     /// The format of reasoning in answers, when it is known.
     reasoning: OnceLock<Option<&'static Format>>,
+    /// The format of tool calls in answers, when it is known.
+    tools: OnceLock<Result<&'static tools::Format, tools::Missing>>,
 }
 
 /// The key of a file's template.
@@ -122,6 +126,7 @@ impl Template {
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
             reasoning: OnceLock::new(),
+            tools: OnceLock::new(),
         })
     }
 
@@ -247,7 +252,23 @@ impl Template {
 
     /// Splits an answer to `prompt` into reasoning and content.
     pub fn splitter(&self, prompt: &Prompt) -> Splitter {
-        Splitter::new(self.reasoning_format(), self.special.iter(), &prompt.to_string())
+        Splitter::new(AnswerParser::new(
+            self.reasoning_format(),
+            None,
+            self.special.iter(),
+            &prompt.to_string(),
+        ))
+    }
+
+    /// How the model writes tool calls.
+    pub(crate) fn tool_format(&self) -> Result<ToolFormat, Error> {
+        let format = *self.tools.get_or_init(|| tools::detect(self));
+        Ok(ToolFormat::new(format?, self.reasoning_format(), self.special.iter()))
+    }
+
+    /// The texts of all sources.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.main), self.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text)
     }
 
     /// Whether the template marks reasoning in answers.
@@ -255,7 +276,7 @@ impl Template {
         self.reasoning_format().is_some()
     }
 
-    fn reasoning_format(&self) -> Option<&'static Format> {
+    pub(crate) fn reasoning_format(&self) -> Option<&'static Format> {
         *self.reasoning.get_or_init(|| {
             let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
             let options = Options { add_generation_prompt: false, ..Options::default() };

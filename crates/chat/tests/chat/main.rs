@@ -9,4 +9,7 @@ mod marks;
 mod messages;
 mod reasoning;
 mod system;
+mod tool_answers;
+mod tool_calls;
+mod tool_grammars;
 mod with_tokenizer;

@@ -1,0 +1,385 @@
+//! Reads answers: reasoning, content and tool calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::message::{FunctionCall, ToolCall};
+use crate::reasoning;
+use crate::tools::{Format, Input, Open, Section, Step, Tools, undecided};
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
+pub enum Delta {
+    /// What the model thinks before it answers.
+    Reasoning(String),
+    /// The answer.
+    Content(String),
+    /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
+    ToolCallBegin { index: usize, name: String, id: Option<String> },
+    /// More of the arguments' JSON text. All of them together are an object.
+    ToolCallArguments { index: usize, json: String },
+    /// The call is complete.
+    ToolCallEnd { index: usize },
+    /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
+    /// model wrote, is content. Never follows [`Calls::Whole`].
+    ToolCallBroken { index: usize, text: String },
+}
+
+/// When calls are passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Each one when it is complete, with an id that follows its arguments. What turns out to be no call is content, and was never a call.
+    #[default]
+    Whole,
+    /// While their arguments are generated.
+    Streamed,
+}
+
+/// An answer, made of its pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What the model thinks before it answers.
+    pub reasoning: String,
+    /// The answer.
+    pub content: String,
+    /// The tools that the model calls. Their arguments are JSON texts of objects.
+    pub tool_calls: Vec<ToolCall>,
+}
+
+impl Answer {
+    /// Appends a piece. Pieces of a call must follow its beginning.
+    pub fn push(&mut self, delta: Delta) {
+        match delta {
+            Delta::Reasoning(text) => self.reasoning.push_str(&text),
+            Delta::Content(text) => self.content.push_str(&text),
+            Delta::ToolCallBegin { name, id, .. } => {
+                let function = FunctionCall { name, arguments: Json::String(String::new()) };
+                self.tool_calls.push(ToolCall { id, kind: "function".into(), function });
+            }
+            Delta::ToolCallArguments { json, .. } => {
+                let call = self.tool_calls.last_mut();
+                if let Some(Json::String(arguments)) = call.map(|call| &mut call.function.arguments) {
+                    arguments.push_str(&json);
+                }
+            }
+            Delta::ToolCallEnd { .. } => {}
+            Delta::ToolCallBroken { text, .. } => {
+                self.tool_calls.pop();
+                self.content.push_str(&text);
+            }
+        }
+    }
+}
+
+/// The tools of an answer and how they are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Callable {
+    pub(crate) format: &'static Format,
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) calls: Calls,
+}
+
+/// Where in an answer the text belongs.
+#[derive(Clone, Debug)]
+enum Place {
+    /// Before reasoning or content.
+    Start,
+    Reasoning,
+    Content,
+    Calls(Box<Section>),
+}
+
+/// What a mark begins.
+#[derive(Clone, Copy)]
+enum Mark {
+    Reasoning,
+    Call,
+    /// Nothing: it is part of neither.
+    Skipped,
+}
+
+/// Reads an answer while it is generated. The result does not depend on where pieces of the answer begin and end.
+///
+/// Reasoning is at the start of an answer, between the marks of the template's format; the same marks within the
+/// content are content. Tool calls are in the content. White space around reasoning and calls belongs to nothing.
+///
+/// What looks like a call but is none is content as the model wrote it: a call of an unknown tool, arguments that are
+/// not JSON or nest deeper than 127, a call that the end of the answer cuts. Marks that follow complete arguments may be
+/// missing. Line breaks in JSON strings, which models do not always escape, are escaped.
+#[derive(Clone, Debug)]
+pub struct AnswerParser {
+    reasoning: Option<&'static reasoning::Format>,
+    callable: Option<Callable>,
+    /// Special tokens that are part of marks. Their text is not printed with the answer.
+    tokens: HashMap<u32, String>,
+    place: Place,
+    /// Whether white space at the start is skipped.
+    skips_space: bool,
+    /// Text that may be part of a mark, or white space before one.
+    held: String,
+    /// The beginning of the answer that is in the prompt, until content or a call follows.
+    prefill: &'static str,
+    /// Whether there has been content or a call.
+    has_content: bool,
+    /// The number of the next call.
+    next_call: usize,
+}
+
+impl AnswerParser {
+    /// For an answer to `prompt` by a model whose special tokens are `special`.
+    pub(crate) fn new<'a>(
+        reasoning: Option<&'static reasoning::Format>,
+        callable: Option<Callable>,
+        special: impl IntoIterator<Item = &'a (u32, String)>,
+        prompt: &str,
+    ) -> AnswerParser {
+        let marks = reasoning.into_iter().flat_map(reasoning::Format::marks);
+        let call_marks = callable.iter().flat_map(|callable| callable.format.marks());
+        let marks: Vec<&str> = marks.chain(call_marks).collect();
+        let is_part = |text: &str| marks.iter().any(|mark| mark.contains(text));
+        let tokens = special.into_iter().filter(|(_, text)| is_part(text)).cloned().collect();
+        let prompt = prompt.trim_end();
+        let (place, skips_space) = match reasoning {
+            Some(format) if prompt.ends_with(format.open) => (Place::Reasoning, true),
+            Some(format) => (Place::Start, prompt.ends_with(format.close)),
+            None if callable.is_some() => (Place::Start, false),
+            None => (Place::Content, false),
+        };
+        let prefill = callable.as_ref().map_or("", |callable| callable.format.prefill);
+        let prefill = if prompt.ends_with(prefill) { prefill } else { "" };
+        AnswerParser {
+            reasoning,
+            callable,
+            tokens,
+            place,
+            skips_space,
+            held: prefill.to_owned(),
+            prefill,
+            has_content: false,
+            next_call: 0,
+        }
+    }
+
+    /// Takes a generated token and the text to print with it. Returns what is decided.
+    pub fn push(&mut self, token: u32, text: &str) -> Vec<Delta> {
+        let Some(mark) = self.tokens.get(&token) else { return self.push_text(text) };
+        let text = text.to_owned() + mark;
+        self.push_text(&text)
+    }
+
+    /// Takes text. Returns what is decided.
+    pub fn push_text(&mut self, text: &str) -> Vec<Delta> {
+        let held = std::mem::take(&mut self.held) + text;
+        let mut input = Input::new(&held, true);
+        let mut out = Vec::new();
+        while self.step(&mut input, &mut out) {}
+        self.held = input.rest().to_owned();
+        out
+    }
+
+    /// The rest of the answer.
+    pub fn finish(&mut self) -> Vec<Delta> {
+        let held = std::mem::take(&mut self.held);
+        let mut input = Input::new(&held, false);
+        let mut out = Vec::new();
+        while self.step(&mut input, &mut out) {}
+        let rest = input.rest();
+        match self.place {
+            Place::Reasoning if self.skips_space => reason(rest.trim(), &mut out),
+            Place::Reasoning => reason(rest.trim_end(), &mut out),
+            Place::Start if self.skips_space => self.content(rest.trim_start(), &mut out),
+            Place::Start | Place::Content | Place::Calls(_) => self.content(rest, &mut out),
+        }
+        out
+    }
+
+    /// Whether the answer is within reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        matches!(self.place, Place::Reasoning)
+    }
+
+    /// Moves text from `input` to `out`. Returns whether the place has changed, so that there may be more to do.
+    fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
+        match self.place {
+            Place::Start => self.start(input),
+            Place::Reasoning => self.reason(input, out),
+            Place::Content => self.answer(input, out),
+            Place::Calls(_) => self.call(input, out),
+        }
+    }
+
+    fn start(&mut self, input: &mut Input<'_>) -> bool {
+        let text = input.rest().trim_start();
+        let space = input.rest().len() - text.len();
+        // The longest mark counts. After an answer, its end may be repeated, as by `<|end|><|return|>`.
+        let skipped = self.headers().chain(self.ends()).map(|mark| (mark, Mark::Skipped));
+        let opens = self.opens().filter(|open| !open.at_start).map(|open| (open.mark, Mark::Call));
+        let marks = self
+            .reasoning
+            .map(|format| (format.open, Mark::Reasoning))
+            .into_iter()
+            .chain(skipped)
+            .chain(opens);
+        let found =
+            marks.clone().filter(|(mark, _)| text.starts_with(mark)).max_by_key(|(mark, _)| mark.len());
+        let length = found.map_or(0, |(mark, _)| mark.len());
+        let may_be_longer = marks.into_iter().any(|(mark, _)| mark.len() > length && mark.starts_with(text));
+        if input.more && (may_be_longer || text.is_empty() && self.skips_space) {
+            return false;
+        }
+        match found {
+            Some((mark, Mark::Reasoning)) => {
+                input.take(space + mark.len());
+                (self.place, self.skips_space) = (Place::Reasoning, true);
+            }
+            Some((mark, Mark::Skipped)) => {
+                input.take(space + mark.len());
+                (self.skips_space, self.prefill) = (true, "");
+            }
+            Some((_, Mark::Call)) | None => {
+                if self.skips_space {
+                    input.take(space);
+                }
+                self.place = Place::Content;
+            }
+        }
+        true
+    }
+
+    fn reason(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
+        let Some(format) = self.reasoning else { return false };
+        if self.skips_space {
+            input.skip_space();
+            self.skips_space = input.rest().is_empty();
+        }
+        let text = input.rest();
+        if let Some(at) = text.find(format.close) {
+            reason(text[..at].trim_end(), out);
+            input.take(at + format.close.len());
+            (self.place, self.skips_space) = (Place::Start, true);
+            return true;
+        }
+        let decided = text[..undecided(text, &[format.close])].trim_end().len();
+        reason(input.take(decided), out);
+        false
+    }
+
+    fn answer(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
+        if !self.has_content && self.prefill.is_empty() {
+            let text = input.rest().trim_start();
+            let mut first = self.opens().filter(|open| open.at_start);
+            if let Some(open) = first.clone().find(|open| text.starts_with(open.mark)) {
+                let from = input.at();
+                input.skip_space();
+                self.begin(open, from, input);
+                return true;
+            }
+            if input.more && first.any(|open| open.mark.starts_with(text)) {
+                return false;
+            }
+        }
+        let text = input.rest();
+        let end = self.ends().filter_map(|end| Some((text.find(end)?, end.len()))).min();
+        let opens = self.opens().filter(|open| !open.at_start);
+        let call = opens.filter_map(|open| Some((text.find(open.mark)?, open)));
+        let call = call.min_by_key(|(at, open)| (*at, std::cmp::Reverse(open.mark.len())));
+        if let Some((at, open)) = call.filter(|(at, _)| end.is_none_or(|(end, _)| *at < end)) {
+            let from = input.at() + text[..at].trim_end().len();
+            self.content(text[..at].trim_end(), out);
+            input.take(at);
+            self.begin(open, from, input);
+            return true;
+        }
+        if let Some((at, length)) = end {
+            let content = input.take(at);
+            self.content(content, out);
+            input.take(length);
+            (self.place, self.skips_space) = (Place::Start, true);
+            return true;
+        }
+        let marks = self.ends().chain(self.opens().map(|open| open.mark));
+        let decided = &text[..undecided(text, &marks.collect::<Vec<_>>())];
+        let decided = if self.callable.is_some() { decided.trim_end() } else { decided };
+        let content = input.take(decided.len());
+        self.content(content, out);
+        false
+    }
+
+    /// Begins a section whose opening is next, after white space from `from` on.
+    fn begin(&mut self, open: &'static Open, from: usize, input: &mut Input<'_>) {
+        let Some(callable) = &self.callable else { return };
+        input.take(if open.is_part { 0 } else { open.mark.len() });
+        let raw = input.since(from);
+        let whole = callable.calls == Calls::Whole;
+        let section = Section::new(callable.format, open, raw, self.next_call, whole);
+        (self.place, self.has_content) = (Place::Calls(Box::new(section)), true);
+    }
+
+    fn call(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
+        let (Place::Calls(section), Some(callable)) = (&mut self.place, &self.callable) else { return false };
+        let mut deltas = Vec::new();
+        let step = section.step(input, &callable.tools, &mut deltas);
+        self.next_call = section.next_index();
+        for delta in deltas {
+            match delta {
+                Delta::Content(text) => self.content(&text, out),
+                Delta::ToolCallBroken { index, text } => {
+                    let text = text.strip_prefix(self.prefill).unwrap_or(&text).to_owned();
+                    self.prefill = "";
+                    out.push(Delta::ToolCallBroken { index, text });
+                }
+                other => {
+                    if matches!(other, Delta::ToolCallEnd { .. }) {
+                        self.prefill = "";
+                    }
+                    out.push(other);
+                }
+            }
+        }
+        match step {
+            Step::More => return false,
+            Step::Done => (self.place, self.skips_space) = (Place::Start, true),
+            Step::Broken => self.place = Place::Content,
+        }
+        true
+    }
+
+    fn content(&mut self, text: &str, out: &mut Vec<Delta>) {
+        let text = text.strip_prefix(self.prefill).unwrap_or(text);
+        if text.is_empty() {
+            return;
+        }
+        (self.prefill, self.has_content) = ("", true);
+        match out.last_mut() {
+            Some(Delta::Content(last)) => last.push_str(text),
+            _ => out.push(Delta::Content(text.to_owned())),
+        }
+    }
+
+    /// The openings of calls.
+    fn opens(&self) -> impl Iterator<Item = &'static Open> + Clone + use<> {
+        let format = self.callable.as_ref().map(|callable| callable.format);
+        format.into_iter().flat_map(|format| format.opens)
+    }
+
+    fn headers(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        let format = self.callable.as_ref().map(|callable| callable.format);
+        let ours = format.into_iter().flat_map(|format| format.headers);
+        self.reasoning.into_iter().flat_map(|format| format.headers).chain(ours).copied()
+    }
+
+    fn ends(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.reasoning.into_iter().flat_map(|format| format.ends).copied()
+    }
+}
+
+fn reason(text: &str, out: &mut Vec<Delta>) {
+    match out.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Delta::Reasoning(last)) => last.push_str(text),
+        _ => out.push(Delta::Reasoning(text.to_owned())),
+    }
+}

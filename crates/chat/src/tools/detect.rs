@@ -1,0 +1,90 @@
+//! Finds the format of tool calls that a template shows.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::families::FORMATS;
+use super::{Format, Tools};
+use crate::Error;
+use crate::answer::{Answer, AnswerParser, Callable, Calls};
+use crate::message::Message;
+use crate::template::{Options, Template};
+
+/// What a sample calls.
+const NAME: &str = "count_hedgehogs";
+
+/// Why the model of a template cannot be given tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// No format of calls is known for it.
+    Format,
+    /// The template leaves out the tools.
+    Tools,
+}
+
+impl From<Missing> for Error {
+    fn from(missing: Missing) -> Error {
+        match missing {
+            Missing::Format => Error::NoToolCalls,
+            Missing::Tools => Error::ToolsLeftOut,
+        }
+    }
+}
+
+/// The format of `template`: the one in which its rendering of a call reads as that call, or else the first one whose
+/// texts it contains.
+pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "place": { "type": "string" }, "year": { "type": "integer" } },
+        "required": ["place"],
+    });
+    let function = json!({ "name": NAME, "description": "Counts.", "parameters": parameters });
+    let tool = json!({ "type": "function", "function": function });
+    let tools = Arc::new(Tools::read(std::slice::from_ref(&tool)).map_err(|_| Missing::Format)?);
+    let render = |messages: &[Message], add_generation_prompt| {
+        let tools = vec![tool.clone()];
+        let options = Options { add_generation_prompt, tools, ..Options::default() };
+        template.render(messages, &options).map(|prompt| prompt.to_string()).ok()
+    };
+    let user = Message::new("user", "q");
+    let arguments = json!({ "place": "Bath", "year": 1999 });
+    let call = json!({ "id": "abcdef123", "type": "function", "function": { "name": NAME, "arguments": arguments } });
+    let called = Message {
+        tool_calls: vec![serde_json::from_value(call).map_err(|_| Missing::Format)?],
+        ..Message::new("assistant", "")
+    };
+
+    let prompt = render(std::slice::from_ref(&user), true).unwrap_or_default();
+    let sample = render(&[user.clone(), called], false).unwrap_or_default();
+    let same = prompt.bytes().zip(sample.bytes()).take_while(|(a, b)| a == b).count();
+    let (same, _) = sample.split_at(sample.floor_char_boundary(same));
+    // Not within a mark.
+    let mark = same.rfind('<').filter(|mark| same.rfind('>').is_none_or(|end| end < *mark));
+    let (prompt_end, answer) = sample.split_at(mark.unwrap_or(same.len()));
+    let reads = |format: &&&'static Format| {
+        if !answer.contains(format.shows) {
+            return false;
+        }
+        let callable = Callable { format, tools: tools.clone(), calls: Calls::Whole };
+        let mut parser = AnswerParser::new(template.reasoning_format(), Some(callable), &[], prompt_end);
+        let mut read = Answer::default();
+        parser.push_text(answer).into_iter().chain(parser.finish()).for_each(|delta| read.push(delta));
+        let [call] = &*read.tool_calls else { return false };
+        let found = call.function.arguments.as_str().and_then(|text| serde_json::from_str::<Json>(text).ok());
+        call.function.name == NAME && found.as_ref() == Some(&arguments)
+    };
+    let format = if answer.contains(NAME) {
+        FORMATS.iter().find(reads)
+    } else {
+        let text: String = template.sources().chain([&*prompt, answer]).collect::<Vec<_>>().join("\n");
+        let is_known = |format: &&&'static Format| {
+            format.known_by.iter().any(|texts| texts.iter().all(|known| text.contains(known)))
+        };
+        FORMATS.iter().find(is_known)
+    };
+    let format = format.ok_or(Missing::Format)?;
+    // A template may write calls, but not the tools that its model can call.
+    if prompt.contains(NAME) { Ok(format) } else { Err(Missing::Tools) }
+}

@@ -1,0 +1,371 @@
+//! The grammar of valid calls, in llguidance's dialect of Lark.
+//! <https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md>.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::format::{Element, Format, Keys, Open, Parameter};
+use super::lark::{self, Lark};
+use super::literal::Syntax;
+use super::schema::{Tool, Tools, ToolsError, Types};
+use crate::reasoning;
+
+/// Which tools the model calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Those that it wants to.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// This one.
+    Named(String),
+}
+
+/// A grammar that constrains an answer to valid calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grammar {
+    /// What the grammar waits for; empty if it holds from the beginning of the answer.
+    ///
+    /// The first trigger that occurs in the content (not in [reasoning](crate::AnswerParser::is_reasoning)) starts the
+    /// grammar, which describes the answer from the trigger's first byte: what is generated since then is fed to it.
+    pub triggers: Vec<Trigger>,
+    /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
+    /// the special ones of its vocabulary.
+    pub lark: String,
+}
+
+/// A text that starts a grammar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// The text. Special tokens are spelled in it.
+    pub text: String,
+    /// Whether only white space and reasoning may precede it.
+    pub at_start: bool,
+}
+
+/// The beginning of a section in a grammar.
+struct Begin<'a> {
+    open: &'a Open,
+    /// What the model writes of the opening: the rest is in the prompt.
+    text: &'a str,
+    at_start: bool,
+}
+
+pub(super) fn grammar(
+    format: &'static Format,
+    reasoning: Option<&'static reasoning::Format>,
+    special: &[(u32, String)],
+    prompt: &str,
+    tools: &Tools,
+    choice: &Choice,
+    parallel: bool,
+) -> Result<Grammar, ToolsError> {
+    let tools: Vec<&Tool> = match choice {
+        Choice::Named(name) => {
+            vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
+        }
+        Choice::Auto | Choice::Required => tools.iter().collect(),
+    };
+    if tools.is_empty() {
+        return Err(ToolsError::None);
+    }
+    let prompt = prompt.trim_end();
+    let in_prompt = if prompt.ends_with(format.prefill) { format.prefill } else { "" };
+    let begins = begins(format, in_prompt);
+    let is_auto = *choice == Choice::Auto;
+
+    let mut writer = Writer { lark: Lark::new(special), format };
+    let starts: Vec<String> = if is_auto {
+        begins.iter().map(|begin| writer.sections(begin, &tools, parallel)).collect()
+    } else {
+        // What follows reasoning has the whole opening.
+        let full = Begin { open: &format.opens[0], text: format.opens[0].written(), at_start: false };
+        let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
+        let calls = writer.sections(first, &tools, parallel);
+        let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
+        match closed {
+            None => vec![calls],
+            Some(marks) => {
+                let thought = writer.thought(marks);
+                let after = writer.sections(&full, &tools, parallel);
+                if prompt.ends_with(marks.open) {
+                    vec![format!("{thought} {after}")]
+                } else {
+                    vec![calls, format!("{} {thought} {after}", writer.lark.text(marks.open))]
+                }
+            }
+        }
+    };
+    let triggers = if is_auto { triggers(format, &begins, &tools) } else { Vec::new() };
+    Ok(Grammar { triggers, lark: writer.lark.finish(&starts) })
+}
+
+/// How a section may begin after a prompt that ends with `in_prompt`.
+fn begins<'a>(format: &'a Format, in_prompt: &str) -> Vec<Begin<'a>> {
+    let rest = |open: &'a Open| {
+        let text = open.mark.strip_prefix(in_prompt).filter(|_| !in_prompt.is_empty())?;
+        Some(Begin { open, text, at_start: true })
+    };
+    let whole = format.opens.iter().map(|open| Begin { open, text: open.written(), at_start: open.at_start });
+    whole.chain(format.opens.iter().filter_map(rest)).collect()
+}
+
+impl Open {
+    fn written(&self) -> &'static str {
+        if self.is_part { "" } else { self.mark }
+    }
+}
+
+fn triggers(format: &Format, begins: &[Begin<'_>], tools: &[&Tool]) -> Vec<Trigger> {
+    let mut triggers = Vec::new();
+    for begin in begins {
+        // Where the opening may be content, a name must follow.
+        let is_clear =
+            !begin.open.at_start && format.headers.iter().all(|header| !header.starts_with(begin.open.mark));
+        if is_clear {
+            triggers.push(Trigger { text: begin.text.to_owned(), at_start: begin.at_start });
+            continue;
+        }
+        for tool in tools {
+            let text = begin.text.to_owned() + &named(format, &tool.name);
+            triggers.push(Trigger { text, at_start: begin.at_start });
+        }
+    }
+    triggers
+}
+
+/// The beginning of a call of `name`.
+fn named(format: &Format, name: &str) -> String {
+    let mut text = String::new();
+    for element in format.call {
+        match element {
+            Element::Text(part) => text.push_str(part),
+            Element::Name(ends) => return text + name + ends[0],
+            Element::Object(keys) => return text + &keys.head(name),
+            _ => break,
+        }
+    }
+    text + name
+}
+
+impl Keys {
+    /// Up to the name, without an id.
+    fn head(&self, name: &str) -> String {
+        match self {
+            Keys::Fields { name: key, .. } => format!("{{\"{key}\": {}", Json::from(name)),
+            Keys::NameIsKey => format!("{{{}", Json::from(name)),
+        }
+    }
+}
+
+struct Writer<'a> {
+    lark: Lark<'a>,
+    format: &'static Format,
+}
+
+impl Writer<'_> {
+    /// Sections of which the first one begins with `begin`.
+    fn sections(&mut self, begin: &Begin<'_>, tools: &[&Tool], parallel: bool) -> String {
+        let format = self.format;
+        let call = self.calls(0, tools);
+        let first = if begin.open.then == 0 { call.clone() } else { self.calls(begin.open.then, tools) };
+        let (open, close) = (self.lark.text(begin.text), self.lark.text(format.close));
+        let list = |first: &str, separator: Option<String>| match separator {
+            Some(separator) if parallel => format!("{first} ({separator} {call})*"),
+            _ => first.to_owned(),
+        };
+        let separator = format.separator.map(|text| self.lark.text(text));
+        let mut sections = format!("{open} {} {close}", list(&first, separator.clone()));
+        if let Some(apart) = format.apart.filter(|_| parallel) {
+            let open = format.opens[0].written();
+            let next = format!(
+                "{} {} {} {close}",
+                self.lark.text(apart),
+                self.lark.text(open),
+                list(&call, separator)
+            );
+            let _ = write!(sections, " ({next})*");
+        }
+        sections
+    }
+
+    /// A rule for calls of all tools from part `then` on.
+    fn calls(&mut self, then: usize, tools: &[&Tool]) -> String {
+        let calls = tools.iter().enumerate().map(|(index, tool)| {
+            let elements = &self.format.call[then..];
+            let parts = elements.iter().map(|element| self.element(element, tool, index));
+            let parts = parts.collect::<Vec<_>>().join(" ");
+            self.lark.rule(&format!("call_{then}_{index}"), parts)
+        });
+        let calls: Vec<_> = calls.collect();
+        self.lark.rule(&format!("call_{then}"), calls.join(" | "))
+    }
+
+    /// Reasoning that has begun, with its end.
+    fn thought(&mut self, marks: &reasoning::Format) -> String {
+        let text = self.lark.text_until("thought", marks.close);
+        let header = marks.headers.iter().find(|header| header.ends_with("assistant"));
+        let header = header.map(|header| self.lark.text(header)).unwrap_or_default();
+        format!("{text} /[ \\t\\r\\n]{{0,8}}/ {header}")
+    }
+
+    fn element(&mut self, element: &Element, tool: &Tool, index: usize) -> String {
+        let text = |text: &str| self.lark.text(text);
+        match element {
+            Element::Text(part) => text(part),
+            Element::Name(_) => text(&tool.name),
+            Element::NumberedName(end) => {
+                format!("{} /[0-9]{{1,3}}/ {}", text(&format!("functions.{}:", tool.name)), text(end))
+            }
+            Element::Id(end) => format!("/[a-zA-Z0-9_-]{{1,64}}/ {}", text(end)),
+            Element::OptionalId { mark, .. } => format!("({} /[a-zA-Z0-9]{{9}}/)?", text(mark)),
+            Element::Skip { texts, .. } => {
+                let texts: Vec<_> = texts.iter().map(|part| text(part)).collect();
+                format!("({})", texts.join(" | "))
+            }
+            Element::Arguments => self.lark.json(&format!("arguments_{index}"), &tool.parameters),
+            Element::Object(keys) => {
+                let arguments = self.lark.json(&format!("arguments_{index}"), &tool.parameters);
+                let text = |text: &str| self.lark.text(text);
+                let head = keys.head(&tool.name);
+                match keys {
+                    Keys::NameIsKey => format!("{} {arguments} \"}}\"", text(&(head + ": "))),
+                    Keys::Fields { arguments: keys, id, writes_id, .. } => {
+                        let open = text(&format!("{{\"{id}\": \""));
+                        let id = if *writes_id {
+                            format!("{open} /[0-9]{{1,3}}/ \"\\\", \"")
+                        } else {
+                            "\"{\"".into()
+                        };
+                        let rest = text(&format!("{}, \"{}\": ", &head[1..], keys[0]));
+                        format!("{id} {rest} {arguments} \"}}\"")
+                    }
+                }
+            }
+            Element::Parameters(parameter) => {
+                let parameters = tool.properties().into_iter().enumerate();
+                let written = parameters.map(|(number, (name, schema, is_required))| {
+                    let rule = format!("parameter_{index}_{number}");
+                    let types = Types::of(tool, name);
+                    let written = self.parameter(parameter, &rule, name, &schema, types);
+                    if is_required { written } else { format!("({written})?") }
+                });
+                written.collect::<Vec<_>>().join(" ")
+            }
+            Element::Literals(syntax) => self.literals(*syntax, tool, index),
+        }
+    }
+
+    fn parameter(
+        &mut self,
+        parameter: &Parameter,
+        rule: &str,
+        name: &str,
+        schema: &Json,
+        types: Types,
+    ) -> String {
+        let is_text = types.text || types == Types::default();
+        let line = if parameter.in_lines { "\n" } else { "" };
+        let head = format!("{}{}{name}{}", parameter.before, parameter.open, parameter.key_end);
+        let attribute = match &parameter.attributes {
+            None => String::new(),
+            Some(attributes) if is_text => self.lark.text(attributes.text),
+            Some(attributes) => format!("/{}/", attributes.other),
+        };
+        let head = format!(
+            "{} {attribute} {}",
+            self.lark.text(&head),
+            self.lark.text(&format!("{}{line}", parameter.value_open))
+        );
+        let close = format!("{line}{}", parameter.close);
+        let choices = lark::choices(schema);
+        let value = match choices {
+            Some(choices) => {
+                let choices: Vec<_> = choices.into_iter().map(|choice| self.lark.text(choice)).collect();
+                format!("({}) {}", choices.join(" | "), self.lark.text(&close))
+            }
+            None if is_text => self.lark.text_until(rule, &close),
+            None => format!("{} {}", self.lark.json(rule, schema), self.lark.text(&close)),
+        };
+        format!("{head} {value}")
+    }
+
+    /// Named arguments with commas between them, and the closing bracket.
+    fn literals(&mut self, syntax: Syntax, tool: &Tool, index: usize) -> String {
+        let properties = tool.properties();
+        let comma = if syntax == Syntax::Python { "\", \"" } else { "\",\"" };
+        // Rules for what follows some arguments, and for what follows none.
+        let (mut some, mut none) = (String::new(), String::new());
+        for (number, (name, schema, is_required)) in properties.iter().enumerate().rev() {
+            let key = self.lark.text(&format!("{name}{}", syntax.assigns()));
+            let value =
+                self.literal(syntax, schema, Types::of(tool, name), &format!("value_{index}_{number}"));
+            let first = format!("{key} {value} {some}");
+            let next = format!("{comma} {key} {value}");
+            none = match (is_required, none.is_empty()) {
+                (true, _) => first,
+                (false, true) => format!("({first})?"),
+                (false, false) => format!("({first} | {none})"),
+            };
+            some = if *is_required { format!("{next} {some}") } else { format!("({next})? {some}") };
+            some = if some.trim().is_empty() {
+                some
+            } else {
+                self.lark.rule(&format!("rest_{index}_{number}"), some)
+            };
+            none = self.lark.rule(&format!("all_{index}_{number}"), none);
+        }
+        format!("{none} {}", self.lark.text(&syntax.brackets().1.to_string()))
+    }
+
+    fn literal(&mut self, syntax: Syntax, schema: &Json, types: Types, rule: &str) -> String {
+        let any = self.any_literal(syntax);
+        if let Some(choices) = lark::choices(schema) {
+            let choices = choices.into_iter().map(|choice| match syntax {
+                Syntax::Python => self.lark.text(&Json::from(choice).to_string()),
+                Syntax::Gemma { quote } => self.lark.text(&format!("{quote}{choice}{quote}")),
+            });
+            return format!("({})", choices.collect::<Vec<_>>().join(" | "));
+        }
+        let only = |wanted: Types| types == wanted;
+        let none = Types::default();
+        if only(Types { number: true, ..none }) {
+            self.lark.json(rule, schema)
+        } else if only(Types { bool: true, ..none }) {
+            lark::BOOLS[usize::from(syntax == Syntax::Python)].to_owned()
+        } else if only(Types { text: true, ..none }) {
+            format!("{}_text", any)
+        } else if only(Types { list: true, ..none }) {
+            format!("{}_list", any)
+        } else if only(Types { object: true, ..none }) {
+            format!("{}_object", any)
+        } else {
+            any
+        }
+    }
+
+    /// The name of the rule for any literal.
+    fn any_literal(&mut self, syntax: Syntax) -> String {
+        let bools = lark::BOOLS[usize::from(syntax == Syntax::Python)];
+        let (null, comma, key) = match syntax {
+            Syntax::Python => ("\"None\"", "\", \"", "literal_text \": \""),
+            Syntax::Gemma { .. } => ("\"null\"", "\",\"", "/[a-zA-Z0-9_]+/ \":\""),
+        };
+        let text = match syntax {
+            Syntax::Python => self.lark.json("literal_text", &serde_json::json!({ "type": "string" })),
+            Syntax::Gemma { quote } => {
+                let until = self.lark.text_until("literal_string", quote);
+                let text = format!("{} {until}", self.lark.text(quote));
+                self.lark.rule("literal_text", text)
+            }
+        };
+        let number = self.lark.json("literal_number", &serde_json::json!({ "type": "number" }));
+        self.lark.rule("literal_list", format!("\"[\" (literal ({comma} literal)*)? \"]\""));
+        let entry = format!("{key} literal");
+        self.lark.rule("literal_object", format!("\"{{\" ({entry} ({comma} {entry})*)? \"}}\""));
+        let any = format!("{text} | {number} | {bools} | {null} | literal_list | literal_object");
+        self.lark.rule("literal", any)
+    }
+}

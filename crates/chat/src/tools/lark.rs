@@ -1,0 +1,103 @@
+//! Writes Lark text.
+
+use serde_json::Value as Json;
+
+/// Booleans in JSON and in Python.
+pub(super) const BOOLS: [&str; 2] = ["(\"true\" | \"false\")", "(\"True\" | \"False\")"];
+
+/// A grammar that is written.
+#[derive(Debug)]
+pub(super) struct Lark<'a> {
+    special: Vec<&'a (u32, String)>,
+    /// Names and bodies.
+    rules: Vec<(String, String)>,
+}
+
+impl<'a> Lark<'a> {
+    /// For a vocabulary with these special tokens.
+    pub(super) fn new(special: &'a [(u32, String)]) -> Lark<'a> {
+        let mut special: Vec<_> = special.iter().filter(|(_, text)| !text.is_empty()).collect();
+        special.sort_by_key(|(_, text)| std::cmp::Reverse(text.len()));
+        Lark { special, rules: Vec::new() }
+    }
+
+    /// The rule `name`. Returns the name.
+    pub(super) fn rule(&mut self, name: &str, body: String) -> String {
+        if self.rules.iter().all(|(other, _)| other != name) {
+            self.rules.push((name.to_owned(), body));
+        }
+        name.to_owned()
+    }
+
+    /// Exactly `text`, with special tokens by their ids.
+    pub(super) fn text(&self, text: &str) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let token = self.special.iter().find(|(_, token)| rest.starts_with(token));
+            if let Some((id, token)) = token {
+                parts.extend(quoted(&std::mem::take(&mut plain)));
+                parts.push(format!("<[{id}]>"));
+                rest = &rest[token.len()..];
+            } else {
+                plain.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+        parts.extend(quoted(&plain));
+        parts.join(" ")
+    }
+
+    /// Any text up to and with `end`, as the rule `name`.
+    pub(super) fn text_until(&mut self, name: &str, end: &str) -> String {
+        let special =
+            self.special.iter().find_map(|(id, token)| Some((id, token, end.find(token.as_str())?)));
+        match special {
+            // A text cannot contain a special token.
+            Some((_, _, at)) if end[..at].trim().is_empty() => {
+                let end = self.text(&end[at..]);
+                self.rule(name, format!("TEXT {end}"))
+            }
+            _ => {
+                let end = quoted(end).unwrap_or_default();
+                let name = format!("{name}[suffix={end}]");
+                self.rule(&name, "TEXT".into());
+                name.split('[').next().unwrap_or_default().to_owned()
+            }
+        }
+    }
+
+    /// JSON by a schema, as the rule `name`.
+    pub(super) fn json(&mut self, name: &str, schema: &Json) -> String {
+        self.rule(name, format!("%json {schema}"))
+    }
+
+    /// The whole text. An answer is one of `starts`.
+    pub(super) fn finish(self, starts: &[String]) -> String {
+        let mut text = format!("start: {}\n", starts.join(" | "));
+        for (name, body) in &self.rules {
+            text.push_str(&format!("{name}: {body}\n"));
+        }
+        if self.rules.iter().any(|(_, body)| body.contains("TEXT")) {
+            text.push_str("TEXT: /(?s:.*)/\n");
+        }
+        text
+    }
+}
+
+/// A literal of Lark; `None` for no text.
+fn quoted(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| Json::from(text).to_string())
+}
+
+/// The strings of which a value must be one.
+pub(super) fn choices(schema: &Json) -> Option<Vec<&str>> {
+    let values = match (schema.get("enum"), schema.get("const")) {
+        (Some(Json::Array(values)), _) => values.iter().collect(),
+        (_, Some(value)) => vec![value],
+        _ => return None,
+    };
+    let texts: Option<Vec<&str>> = values.into_iter().map(Json::as_str).collect();
+    texts.filter(|texts| !texts.is_empty())
+}

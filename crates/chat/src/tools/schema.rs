@@ -1,0 +1,256 @@
+//! The tools of a request, and the types of their parameters.
+
+use serde_json::{Map, Value as Json, json};
+
+/// References and alternatives followed in a schema.
+const MAX_HOPS: usize = 16;
+
+/// A function that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// JSON schema of its arguments, an object.
+    pub parameters: Json,
+}
+
+/// The functions that the model may call. Their names differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tools(Vec<Tool>);
+
+/// Why a list of tools cannot be used.
+#[expect(missing_docs, reason = "the texts of the errors say what their fields are")]
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ToolsError {
+    /// A tool is no function.
+    #[error("tools[{index}] has the type {kind}, expected \"function\": leave it out")]
+    NotAFunction { index: usize, kind: String },
+    /// A function lacks its name, or has one that cannot be called.
+    #[error(
+        "tools[{index}].function.name is {found}, expected a text of 1 to 128 letters, digits and _ - . : / characters"
+    )]
+    Name { index: usize, found: String },
+    /// Two functions have one name.
+    #[error("tools[{index}].function.name is {name:?}, which an earlier tool has: rename one of them")]
+    Twice { index: usize, name: String },
+    /// The choice is a tool that there is not.
+    #[error("tool_choice names {name:?}, which is none of the tools: name one of them")]
+    Unknown { name: String },
+    /// A call is demanded without tools.
+    #[error("tool_choice demands a call, but there are no tools: give tools")]
+    None,
+    /// The schema is none of an object.
+    #[error(
+        "tools[{index}].function.parameters is {found}, expected a JSON schema with \"type\": \"object\""
+    )]
+    Parameters { index: usize, found: String },
+}
+
+impl Tools {
+    /// Reads OpenAI's form: `{"type": "function", "function": {"name": …, "parameters": …}}`.
+    pub fn read(tools: &[Json]) -> Result<Tools, ToolsError> {
+        let mut read = Tools::default();
+        for (index, tool) in tools.iter().enumerate() {
+            let kind = tool.get("type").unwrap_or(&Json::Null);
+            if !kind.is_null() && kind != "function" {
+                return Err(ToolsError::NotAFunction { index, kind: shown(kind) });
+            }
+            let function = tool.get("function").unwrap_or(&Json::Null);
+            let name = function.get("name").unwrap_or(&Json::Null);
+            let name = match name.as_str().filter(|name| is_name(name)) {
+                Some(name) => name.to_owned(),
+                None => return Err(ToolsError::Name { index, found: shown(name) }),
+            };
+            if read.get(&name).is_some() {
+                return Err(ToolsError::Twice { index, name });
+            }
+            let parameters = match function.get("parameters") {
+                None | Some(Json::Null) => no_parameters(),
+                Some(Json::Object(schema)) => object_schema(schema)
+                    .ok_or_else(|| ToolsError::Parameters { index, found: shown(&json!(schema)) })?,
+                Some(other) => return Err(ToolsError::Parameters { index, found: shown(other) }),
+            };
+            read.0.push(Tool { name, parameters });
+        }
+        Ok(read)
+    }
+
+    /// The tools in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.0.iter()
+    }
+
+    /// The tool called `name`.
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.0.iter().find(|tool| tool.name == name)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `text` may be the beginning of a name and what follows it.
+    pub(crate) fn may_begin(&self, text: &str) -> bool {
+        self.0.iter().any(|tool| tool.name.starts_with(text) || text.starts_with(&tool.name))
+    }
+}
+
+fn no_parameters() -> Json {
+    json!({ "type": "object", "properties": {}, "additionalProperties": false })
+}
+
+/// `schema`, with its type. An empty one stands for no parameters.
+fn object_schema(schema: &Map<String, Json>) -> Option<Json> {
+    match schema.get("type") {
+        _ if schema.is_empty() => Some(no_parameters()),
+        Some(kind) => (kind == "object").then(|| json!(schema)),
+        None => {
+            let kind = [("type".to_owned(), json!("object"))];
+            Some(Json::Object(kind.into_iter().chain(schema.clone()).collect()))
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "_-.:/".contains(c);
+    (1..=128).contains(&name.chars().count()) && name.chars().all(is_part)
+}
+
+/// The beginning of a value's JSON.
+fn shown(value: &Json) -> String {
+    if value.is_null() {
+        return "missing".into();
+    }
+    let text = value.to_string();
+    let start: String = text.chars().take(60).collect();
+    if start.len() < text.len() { start + "…" } else { start }
+}
+
+/// What types the values of a parameter may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Types {
+    pub(crate) text: bool,
+    pub(crate) null: bool,
+    pub(crate) bool: bool,
+    pub(crate) number: bool,
+    pub(crate) list: bool,
+    pub(crate) object: bool,
+}
+
+impl Types {
+    const TEXT: Types =
+        Types { text: true, null: false, bool: false, number: false, list: false, object: false };
+
+    /// Those of a parameter; none if the schema does not say.
+    pub(crate) fn of(tool: &Tool, parameter: &str) -> Types {
+        let mut types = Types::default();
+        let schema = property(tool, parameter);
+        if let Some(schema) = schema {
+            types.add(schema, &tool.parameters, &mut MAX_HOPS.clone());
+        }
+        types
+    }
+
+    fn add(&mut self, schema: &Json, root: &Json, hops: &mut usize) {
+        let Some(left) = hops.checked_sub(1) else { return };
+        *hops = left;
+        match schema.get("type") {
+            Some(Json::String(name)) => self.add_name(name),
+            Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).for_each(|n| self.add_name(n)),
+            _ => {}
+        }
+        let values = schema.get("enum").and_then(Json::as_array).into_iter().flatten();
+        values.chain(schema.get("const")).for_each(|value| self.add_name(type_of(value)));
+        for key in ["anyOf", "oneOf", "allOf"] {
+            let schemas = schema.get(key).and_then(Json::as_array);
+            schemas.into_iter().flatten().for_each(|schema| self.add(schema, root, hops));
+        }
+        let target = schema.get("$ref").and_then(Json::as_str).and_then(|name| name.strip_prefix('#'));
+        if let Some(schema) = target.and_then(|target| root.pointer(target)) {
+            self.add(schema, root, hops);
+        }
+    }
+
+    fn add_name(&mut self, name: &str) {
+        match name {
+            "string" => self.text = true,
+            "null" => self.null = true,
+            "boolean" => self.bool = true,
+            "number" | "integer" => self.number = true,
+            "array" => self.list = true,
+            "object" => self.object = true,
+            _ => {}
+        }
+    }
+
+    /// Whether every text is a string, so that it can be passed on before its end.
+    pub(crate) fn is_text(self) -> bool {
+        self.text && !(self.null || self.list || self.object)
+    }
+
+    /// Whether only strings are allowed.
+    pub(crate) fn is_only_text(self) -> bool {
+        self == Types::TEXT
+    }
+
+    /// The value that a model wrote as `text`, without quotes. A string stays one even if it looks like a number.
+    pub(crate) fn value(self, text: &str, read: impl Fn(&str) -> Option<Json>) -> Json {
+        let as_text = || Json::from(text);
+        let allows = |value: &Json| match value {
+            Json::Null => self.null,
+            Json::Bool(_) => self.bool && !self.text,
+            Json::Number(_) => self.number && !self.text,
+            Json::String(_) => false,
+            Json::Array(_) => self.list,
+            Json::Object(_) => self.object,
+        };
+        if self.is_text() {
+            return as_text();
+        }
+        match read(text.trim()) {
+            Some(value) if self == Types::default() || allows(&value) => value,
+            _ => as_text(),
+        }
+    }
+}
+
+impl Tool {
+    /// The parameters in the order of the schema: name, schema as a root, and whether it is required.
+    pub(crate) fn properties(&self) -> Vec<(&str, Json, bool)> {
+        let root = &self.parameters;
+        let required = root.get("required").and_then(Json::as_array);
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+        let definitions = ["$defs", "definitions"].into_iter().filter_map(|key| Some((key, root.get(key)?)));
+        let properties = root.get("properties").and_then(Json::as_object).into_iter().flatten();
+        let property = |(name, schema): (&'_ String, &Json)| {
+            let mut schema = schema.clone();
+            if let Json::Object(fields) = &mut schema {
+                for (key, value) in definitions.clone() {
+                    fields.entry(key).or_insert_with(|| value.clone());
+                }
+            }
+            (schema, is_required(name))
+        };
+        properties
+            .map(|(name, schema)| (name.as_str(), property((name, schema))))
+            .map(|(n, (s, r))| (n, s, r))
+            .collect()
+    }
+}
+
+/// The schema of a parameter.
+fn property<'a>(tool: &'a Tool, parameter: &str) -> Option<&'a Json> {
+    tool.parameters.get("properties")?.get(parameter)
+}
+
+fn type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
