@@ -65,7 +65,9 @@ fn blocks(config: &Config, metadata: &Metadata, outputs: &[Output]) -> Result<()
     let layers = config.layers()?;
     Err(Error::tensor(
         &further.name,
-        format!("the configuration has {layers} layers, expected none after them"),
+        format!(
+            "it comes after the {layers} layers of the configuration, where no key announces further ones"
+        ),
     ))
 }
 
@@ -103,7 +105,7 @@ fn scaling(config: &Config, metadata: &Metadata, shapes: &HashMap<&str, Vec<usiz
     let is_there = match kind.as_str() {
         "default" | "mrope" => true,
         "llama3" | "proportional" => shapes.contains_key("rope_freqs.weight"),
-        "longrope" | "su" => has("rope.scaling.type") || shapes.contains_key("rope_factors_long.weight"),
+        "longrope" | "su" => shapes.contains_key("rope_factors_long.weight"),
         _ => has("rope.scaling.type"),
     };
     // Cohere's models have no scaling whatever the configuration says.

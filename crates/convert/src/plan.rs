@@ -62,10 +62,12 @@ impl<'a> Plan<'a> {
         );
         let mut warnings = doubts::find(config, &metadata, &outputs)?;
         if left_out > 0 {
-            let tensors = if left_out == 1 { "tensor is" } else { "tensors are" };
-            warnings.push(format!(
-                "{left_out} {tensors} of images or sound and left out: the file is the language model"
-            ));
+            let tensors = if left_out == 1 {
+                "tensor for images or sound is"
+            } else {
+                "tensors for images or sound are"
+            };
+            warnings.push(format!("{left_out} {tensors} left out: the file is the language model"));
         }
         Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
     }

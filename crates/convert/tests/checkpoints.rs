@@ -407,10 +407,14 @@ fn scaling_that_the_file_cannot_express_is_refused() {
         serde_json::json!({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
         serde_json::json!({"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0}),
         serde_json::json!({"rope_type": "yarn", "rope_theta": 1e4}),
+        serde_json::json!({"rope_type": "longrope", "rope_theta": 1e4, "long_factor": [1.5], "short_factor": [1.0]}),
     ] {
-        let kind = rope["rope_type"].as_str().expect("a kind").to_owned();
-        let error = changed("qwen3", |case| case["config"]["rope_parameters"] = rope);
-        assert!(error.expect_err("unknown scaling").to_string().contains(&kind));
+        let kind = rope["rope_type"].as_str().expect("a kind");
+        for name in ["qwen3", "falcon-h1"] {
+            let error = changed(name, |case| case["config"]["rope_parameters"] = rope.clone());
+            let error = error.map(drop).expect_err("unknown scaling").to_string();
+            assert!(error.contains(kind), "{name}: {error}");
+        }
     }
     let huge = changed("llama-3", |case| case["config"]["head_dim"] = 4_294_967_295u32.into());
     assert!(huge.expect_err("a head too long").to_string().contains("head_dim"));
