@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long)]
     name: Option<String>,
     /// Pre-tokenizer of a BPE tokenizer, such as qwen2, where it cannot be found out
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "base")]
     pre_tokenizer: Option<String>,
     /// Model that an adapter changes: a folder with its config.json, or user/repo [default: as the adapter says]
     #[arg(long, value_name = "IN")]
@@ -60,16 +60,22 @@ fn file_type() -> impl TypedValueParser<Value = FileType> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (folder, name) = folder(&args.input, args.offline, wanted)?;
+    let (folder, name) = folder(&args.input, args.offline, |snapshot| {
+        let names = wanted(snapshot);
+        check(&args, names.iter().any(|name| name.as_str() == ADAPTER))?;
+        Ok(names)
+    })?;
     let name = args.name.clone().or(name);
-    if Adapter::is_in(&folder) {
+    let is_adapter = Adapter::is_in(&folder);
+    check(&args, is_adapter)?;
+    if is_adapter {
         let base = match &args.base {
             Some(base) => base.clone(),
             None => Adapter::base_of(&folder)?.map(PathBuf::from).with_context(|| {
                 format!("{} does not name its model; give it with --base", folder.display())
             })?,
         };
-        let is_config = |snapshot: &Snapshot| named(snapshot, |name| name == CONFIG);
+        let is_config = |snapshot: &Snapshot| Ok(named(snapshot, |name| name == CONFIG));
         let (base, _) = self::folder(&base, args.offline, is_config).context("the model of the adapter")?;
         let adapter = Adapter::open(&folder, &base)?;
         let plan = adapter.plan(name.as_deref(), args.r#type)?;
@@ -78,6 +84,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let checkpoint = Checkpoint::open(&folder)?;
     let options = Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer.clone() };
     finish(args, &Plan::new(&checkpoint, &options)?)
+}
+
+/// Fails if an option would change nothing: some are for models, others for adapters.
+fn check(args: &Args, is_adapter: bool) -> anyhow::Result<()> {
+    let input = args.input.display();
+    if is_adapter && args.pre_tokenizer.is_some() {
+        bail!("{input} is a LoRA adapter, whose file has no tokenizer: leave out --pre-tokenizer");
+    }
+    if !is_adapter && args.base.is_some() {
+        bail!("{input} is no LoRA adapter, as it has no {ADAPTER}: leave out --base");
+    }
+    Ok(())
 }
 
 fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
@@ -140,7 +158,7 @@ const ADAPTER: &str = "adapter_config.json";
 fn folder(
     input: &Path,
     is_offline: bool,
-    wanted: fn(&Snapshot) -> Vec<FileName>,
+    wanted: impl Fn(&Snapshot) -> anyhow::Result<Vec<FileName>>,
 ) -> anyhow::Result<(PathBuf, Option<String>)> {
     if input.exists() {
         return Ok((input.to_owned(), None));
@@ -153,7 +171,7 @@ fn folder(
         cached(&hub, &repo, &revision)?
     } else {
         let snapshot = hub.snapshot(&repo, &revision)?;
-        let names = wanted(&snapshot);
+        let names = wanted(&snapshot)?;
         if !names.iter().any(|name| [CONFIG, ADAPTER].contains(&name.as_str())) {
             bail!("{repo} has no {CONFIG}, so it is no checkpoint; for its GGUF files: rustorch show {repo}");
         }

@@ -20,6 +20,8 @@ const TEXT: [&str; 4] = ["text_config", "llm_config", "lm_config", "language_con
 pub(crate) struct Config {
     path: PathBuf,
     values: Map<String, Value>,
+    /// For keys that the file lacks.
+    defaults: Map<String, Value>,
     generation: Map<String, Value>,
     /// Names of the checkpoint's tensors: some things only they tell.
     tensors: Vec<String>,
@@ -31,15 +33,13 @@ impl Config {
         let mut values = object(&path)?;
         let text = TEXT.iter().find_map(|key| values.get(*key)?.as_object().cloned()).unwrap_or_default();
         let types = [values.get("model_type"), text.get("model_type")];
-        let defaults: Vec<&Map<String, Value>> =
-            types.into_iter().filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object()).collect();
+        let of_types = types.into_iter().filter_map(|name| DEFAULTS.get(name?.as_str()?)?.as_object());
+        let mut defaults: Map<String, Value> = of_types.flat_map(Map::clone).collect();
         values.extend(text);
-        for (key, value) in defaults.into_iter().rev().flatten() {
-            values.entry(key).or_insert_with(|| value.clone());
-        }
+        defaults.retain(|key, _| !values.contains_key(key));
         let generation = folder.join("generation_config.json");
         let generation = if generation.exists() { object(&generation)? } else { Map::new() };
-        Ok(Config { path, values, generation, tensors: Vec::new() })
+        Ok(Config { path, values, defaults, generation, tensors: Vec::new() })
     }
 
     /// With the names of the checkpoint's tensors.
@@ -79,7 +79,13 @@ impl Config {
 
     /// The whole, for the tokenizer.
     pub(crate) fn values(&self) -> Value {
-        Value::Object(self.values.clone())
+        Value::Object(
+            self.values
+                .iter()
+                .chain(&self.defaults)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+        )
     }
 
     /// `generation_config.json`.
@@ -100,7 +106,12 @@ impl Config {
 
     /// The value of a key, unless it is null.
     pub(crate) fn value(&self, key: &str) -> Option<&Value> {
-        self.values.get(key).filter(|value| !value.is_null())
+        self.values.get(key).or_else(|| self.defaults.get(key)).filter(|value| !value.is_null())
+    }
+
+    /// Whether the value of a key is transformers' own, because the file lacks the key.
+    pub(crate) fn is_default(&self, key: &str) -> bool {
+        self.defaults.contains_key(key)
     }
 
     fn first<T>(

@@ -3,23 +3,29 @@
 use std::collections::{HashMap, HashSet};
 
 use gguf::Metadata;
+use graph::{Gating, Op};
 
 use crate::Error;
 use crate::config::Config;
 use crate::output::Output;
 use crate::rope::Rope;
 
-/// Fails if the model's graph needs a tensor that is not there, or if positions would be scaled otherwise. Returns warnings.
+/// Fails if the model's graph needs a tensor that is not there or weighs experts otherwise, or if positions would be scaled otherwise.
+/// Returns warnings.
 pub(crate) fn find(config: &Config, metadata: &Metadata, outputs: &[Output]) -> Result<Vec<String>, Error> {
     let shapes: HashMap<&str, Vec<usize>> =
         outputs.iter().map(|output| (output.name.as_str(), output.file_shape())).collect();
     scaling(config, metadata, &shapes)?;
+    blocks(config, metadata, outputs)?;
     let mut warnings = Vec::new();
     warnings.extend(window(config, metadata)?);
     warnings.extend(activation(config, metadata)?);
     warnings.extend(dense(config)?);
     match models::Model::of(metadata, &|name| shapes.contains_key(name)) {
-        Ok(model) => warnings.extend(graph(&model, &shapes)?),
+        Ok(model) => {
+            normalisation(config, &model)?;
+            warnings.extend(graph(&model, &shapes)?);
+        }
         // The file is right for other programs.
         Err(why) => warnings.push(format!("this program would not run the file: {why}")),
     }
@@ -43,12 +49,52 @@ fn graph(model: &models::Model, shapes: &HashMap<&str, Vec<usize>>) -> Result<Op
     }
     // Blocks that predict further tokens come after those of the graph, and nomic-bert's biases are left out on purpose.
     let is_of_graph = |name: &str| {
-        let block = name.strip_prefix("blk.").and_then(|name| name.split('.').next()?.parse().ok());
-        block.is_some_and(|block: usize| block < model.config.block_count)
+        block(name).is_some_and(|block| block < model.config.block_count)
             && !["ffn_up.bias", "ffn_down.bias"].iter().any(|bias| name.ends_with(bias))
     };
     let unused = shapes.keys().filter(|name| is_of_graph(name) && !used.contains(*name)).min();
     Ok(unused.map(|name| format!("this program would not run the file: it has no use for the tensor {name}")))
+}
+
+/// No tensor is of a block that the file does not announce.
+fn blocks(config: &Config, metadata: &Metadata, outputs: &[Output]) -> Result<(), Error> {
+    let architecture = metadata.str("general.architecture").ok().flatten().unwrap_or_default();
+    let count = metadata.u32(&format!("{architecture}.block_count")).ok().flatten().unwrap_or_default();
+    let is_further = |name: &str| block(name).is_some_and(|block| block >= count as usize);
+    let Some(further) = outputs.iter().find(|output| is_further(&output.name)) else { return Ok(()) };
+    let layers = config.layers()?;
+    Err(Error::tensor(
+        &further.name,
+        format!(
+            "it comes after the {layers} layers of the configuration, where no key announces further ones"
+        ),
+    ))
+}
+
+/// The block of a tensor.
+fn block(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+}
+
+/// Whether the weights of the chosen experts sum to 1 is a key in few architectures; in the others, engines know it.
+fn normalisation(config: &Config, model: &models::Model) -> Result<(), Error> {
+    const KEYS: [&str; 2] = ["norm_topk_prob", "moe_normalize_expert_weights"];
+    let mut routers = model.graph.values().filter_map(|(_, value)| match value.op {
+        Op::Route { router, .. } => Some(router.renormalises || router.gating == Gating::ChosenSoftmax),
+        _ => None,
+    });
+    let Some(expected) = routers.next() else { return Ok(()) };
+    let Some(key) = KEYS.into_iter().find(|key| config.value(key).is_some()) else { return Ok(()) };
+    let found = config.bool(key)?;
+    if found == expected {
+        return Ok(());
+    }
+    let of_whom = if config.is_default(key) { ", transformers' default without the key" } else { "" };
+    let architecture = model.config.architecture;
+    Err(config.error(format!(
+        "{key:?} is {found}{of_whom}, expected {expected}: engines decide by the architecture, {architecture}, whether the weights \
+         of the chosen experts are divided by their sum, and the file cannot say otherwise"
+    )))
 }
 
 /// Every kind of RoPE scaling is a key or a tensor of the file.
@@ -59,7 +105,7 @@ fn scaling(config: &Config, metadata: &Metadata, shapes: &HashMap<&str, Vec<usiz
     let is_there = match kind.as_str() {
         "default" | "mrope" => true,
         "llama3" | "proportional" => shapes.contains_key("rope_freqs.weight"),
-        "longrope" | "su" => has("rope.scaling.type") || shapes.contains_key("rope_factors_long.weight"),
+        "longrope" | "su" => shapes.contains_key("rope_factors_long.weight"),
         _ => has("rope.scaling.type"),
     };
     // Cohere's models have no scaling whatever the configuration says.

@@ -39,7 +39,7 @@ impl<'a> Plan<'a> {
         metadata.insert("general.architecture", family.architecture);
         let mut keys = Keys::new(family.architecture, &mut metadata);
         (family.parameters)(config, &mut keys)?;
-        let mut outputs = convert(checkpoint, family)?;
+        let (mut outputs, left_out) = convert(checkpoint, family)?;
         for (name, values) in (family.extra)(config)? {
             outputs.insert(0, Output::of_values(name.to_owned(), values));
         }
@@ -60,7 +60,15 @@ impl<'a> Plan<'a> {
             &outputs,
             &mut metadata,
         );
-        let warnings = doubts::find(config, &metadata, &outputs)?;
+        let mut warnings = doubts::find(config, &metadata, &outputs)?;
+        if left_out > 0 {
+            let tensors = if left_out == 1 {
+                "tensor for images or sound is"
+            } else {
+                "tensors for images or sound are"
+            };
+            warnings.push(format!("{left_out} {tensors} left out: the file is the language model"));
+        }
         Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
     }
 
@@ -95,7 +103,7 @@ impl<'a> Plan<'a> {
         &self.metadata
     }
 
-    /// What is doubtful: why this program would not run the file.
+    /// What the file lacks of the checkpoint, and what is doubtful: why this program would not run the file.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -147,12 +155,16 @@ pub struct Options {
     pub pre_tokenizer: Option<String>,
 }
 
-/// Applies the rules of a family to all tensors.
-fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Error> {
+/// Applies the rules of a family to all tensors. Returns also how many are of other parts than the language model.
+fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<(Vec<Output>, usize), Error> {
     let mut outputs = Outputs::default();
+    let mut left_out = 0;
     let predicted = family.drops_prediction.then(|| prediction_layers(&checkpoint.config)).transpose()?;
     for (name, view) in &checkpoint.tensors {
-        let Some(name) = stem(name) else { continue };
+        let Some(name) = stem(name) else {
+            left_out += 1;
+            continue;
+        };
         if predicted.as_ref().is_some_and(|layers| layer(&name).is_some_and(|layer| layers.contains(&layer)))
         {
             continue;
@@ -167,7 +179,7 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
             outputs.add(to.replacen("{}", &at.to_string(), 1) + place.ending, place.expert, view)?;
         }
     }
-    outputs.finish()
+    Ok((outputs.finish()?, left_out))
 }
 
 /// The layers after the model's own that predict further tokens.

@@ -124,19 +124,22 @@ fn keys_and_tensors_are_those_of_llama_cpp() {
             };
             let prefix = format!("{}.", case["architecture"].as_str().expect("a name"));
             let keys = file.metadata().iter().filter(|(key, _)| key.starts_with(&prefix));
-            let keys: serde_json::Map<String, Json> =
-                keys.map(|(key, value)| (key.to_owned(), described(value))).collect();
-            if Json::Object(keys.clone()) != case["keys"] {
-                wrong.push(format!("{} {of}: keys {keys:?}, expected {}", case["case"], case["keys"]));
+            // What differs from llama.cpp on purpose.
+            let meant =
+                |name: &str| case["meant"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+            let keys = keys.filter(|(key, _)| !meant(key));
+            let keys: BTreeMap<&str, Json> = keys.map(|(key, value)| (key, described(value))).collect();
+            let expected = case["keys"].as_object().expect("an object").iter().filter(|(key, _)| !meant(key));
+            let expected: BTreeMap<&str, Json> =
+                expected.map(|(key, value)| (key.as_str(), value.clone())).collect();
+            if keys != expected {
+                wrong.push(format!("{} {of}: keys {keys:?}, expected {expected:?}", case["case"]));
             }
             let tensors = file.tensors().map(|tensor| {
                 let content = serde_json::json!([tensor.format.name(), tensor.shape, digest(&tensor.data)]);
                 (tensor.name.clone(), content)
             });
             let tensors: serde_json::Map<String, Json> = tensors.collect();
-            // What differs from llama.cpp on purpose.
-            let meant =
-                |name: &str| case["meant"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
             for (name, expected) in case["files"][of].as_object().expect("an object") {
                 if !meant(name) && tensors.get(name) != Some(expected) {
                     wrong.push(format!(
@@ -259,6 +262,135 @@ fn layers_that_predict_further_tokens_are_left_out_of_deepseek() {
     assert!(error.expect_err("a layer too many").to_string().contains("layers.3.eh_proj"));
 }
 
+/// What a file says of a key.
+fn key(file: &Gguf, key: &str) -> Json {
+    file.metadata().get(key).map_or(Json::Null, |value| described(value)[1].clone())
+}
+
+#[test]
+fn positions_of_falcon_h1_are_scaled() {
+    let file = changed("falcon-h1-yarn", |_| {}).expect("it is converted");
+    let scaling = ["type", "factor", "original_context_length"];
+    let scaling = scaling.map(|name| key(&file, &format!("falcon-h1.rope.scaling.{name}")));
+    assert_eq!(scaling, [Json::from("yarn"), 4.0.into(), 128.into()]);
+    let file = changed("falcon-h1-linear", |_| {}).expect("it is converted");
+    assert_eq!(key(&file, "falcon-h1.rope.scaling.type"), "linear");
+    assert_eq!(key(&file, "falcon-h1.rope.scaling.factor"), 2.0);
+}
+
+#[test]
+fn glm_4_7_flash_needs_no_key_for_its_experts() {
+    let file = changed("glm4-moe-lite-types", |_| {}).expect("it is converted");
+    assert_eq!(key(&file, "deepseek2.expert_gating_func"), 2);
+    assert_eq!(key(&file, "deepseek2.leading_dense_block_count"), 2);
+    // transformers has one dense layer where no key says otherwise.
+    let file = changed("glm4-moe-lite", |case| {
+        let config = case["config"].as_object_mut().expect("an object");
+        config.retain(|key, _| !["mlp_layer_types", "first_k_dense_replace"].contains(&key.as_str()));
+    });
+    assert_eq!(key(&file.expect("it is converted"), "deepseek2.leading_dense_block_count"), 1);
+    let message = refused("glm4-moe-lite-types", |_, config| {
+        config["mlp_layer_types"] = serde_json::json!(["dense", "sparse", "dense", "sparse"]);
+    });
+    assert!(message.contains("mlp_layer_types") && message.contains("before"), "{message}");
+}
+
+#[test]
+fn blocks_that_the_configuration_does_not_announce_are_refused() {
+    for case in ["glm4-moe-lite", "glm4-moe"] {
+        let error = changed(case, |case| {
+            case["config"]["num_nextn_predict_layers"] = 0.into();
+            case["tensors"]["model.layers.3.enorm.weight"] = serde_json::json!(["BF16", [64]]);
+        });
+        let message = error.map(drop).expect_err("a layer too many").to_string();
+        assert!(message.contains("blk.3") && message.contains("3 layers"), "{case}: {message}");
+    }
+}
+
+#[test]
+fn parts_for_images_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let case = case("qwen3-vl");
+    make(folder.path(), &case);
+    let checkpoint = Checkpoint::open(folder.path()).expect("it is complete");
+    let plan = Plan::new(&checkpoint, &options(FileType::F16)).expect("it can be converted");
+    let of_images = case["tensors"].as_object().expect("an object").keys();
+    let of_images = of_images.filter(|name| name.starts_with("model.visual.")).count();
+    assert!(of_images > 10);
+    assert!(matches!(plan.warnings(), [warning] if warning.starts_with(&format!("{of_images} tensors"))));
+    // Without keys, transformers' values.
+    let file = changed("qwen3-vl", |case| {
+        case["config"]["vision_config"] = serde_json::json!({});
+        case["config"]["text_config"]["rope_parameters"] = serde_json::json!({"rope_theta": 5e6});
+    });
+    let file = file.expect("it is converted");
+    assert_eq!(key(&file, "qwen3vl.n_deepstack_layers"), 3);
+    assert_eq!(key(&file, "qwen3vl.rope.dimension_sections"), serde_json::json!([24, 20, 20, 0]));
+    let message =
+        refused("qwen3-vl", |_, config| config["_name_or_path"] = "Qwen/Qwen3-VL-Reranker-2B".into());
+    assert!(message.contains("reranker"), "{message}");
+}
+
+/// `norm_topk_prob` of each class in transformers, and the default of its configuration.
+#[test]
+fn weights_of_experts_that_the_file_cannot_express_are_refused() {
+    let normalised = |name: &str, key: &str, value: Option<bool>| {
+        changed(name, |case| {
+            let config = &mut case["config"];
+            let config = if config["text_config"].is_object() { &mut config["text_config"] } else { config };
+            let config = config.as_object_mut().expect("an object");
+            match value {
+                Some(value) => config.insert(key.to_owned(), value.into()),
+                None => config.remove(key),
+            };
+        })
+    };
+    for (name, is_normalised, default) in [
+        ("qwen2-moe", false, Some(false)),
+        ("qwen3-moe", true, Some(false)),
+        ("qwen3-next", true, Some(true)),
+        ("qwen3.5-moe", true, None),
+        ("qwen3.5-moe-vision", true, None),
+        ("lfm2-moe", true, Some(true)),
+        ("minimax-m2", true, None),
+        ("hunyuan-moe", true, None),
+        ("gpt-oss", true, None),
+        ("mixtral", true, None),
+        ("granite-moe", true, None),
+        ("gemma4-moe", true, None),
+        ("llama4", false, None),
+    ] {
+        let key = "norm_topk_prob";
+        assert!(normalised(name, key, Some(is_normalised)).is_ok(), "{name}");
+        let message = normalised(name, key, Some(!is_normalised)).map(drop).expect_err(name).to_string();
+        for part in ["config.json", key, &format!("{}, expected {is_normalised}", !is_normalised)] {
+            assert!(message.contains(part), "{name}: {message}");
+        }
+        let without = normalised(name, key, None);
+        match default {
+            Some(default) if default != is_normalised => {
+                let message = without.map(drop).expect_err(name).to_string();
+                assert!(message.contains("transformers' default"), "{name}: {message}");
+            }
+            _ => assert!(without.is_ok(), "{name}"),
+        }
+    }
+    let message = normalised("nomic-bert-moe", "moe_normalize_expert_weights", Some(true));
+    assert!(message.map(drop).expect_err("normalised").to_string().contains("moe_normalize_expert_weights"));
+    // A key of these files says it.
+    for (name, key) in [
+        ("deepseek-v3", "deepseek2.expert_weights_norm"),
+        ("glm4-moe-lite", "deepseek2.expert_weights_norm"),
+        ("glm4-moe", "glm4moe.expert_weights_norm"),
+        ("nemotron-h-moe", "nemotron_h_moe.expert_weights_norm"),
+    ] {
+        for value in [true, false] {
+            let file = normalised(name, "norm_topk_prob", Some(value)).expect(name);
+            assert_eq!(file.metadata().get(key) == Some(&Value::Bool(true)), value, "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_scalar_in_place_of_a_vector_is_refused() {
     let error = changed("mamba2", |case| {
@@ -275,10 +407,14 @@ fn scaling_that_the_file_cannot_express_is_refused() {
         serde_json::json!({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
         serde_json::json!({"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0}),
         serde_json::json!({"rope_type": "yarn", "rope_theta": 1e4}),
+        serde_json::json!({"rope_type": "longrope", "rope_theta": 1e4, "long_factor": [1.5], "short_factor": [1.0]}),
     ] {
-        let kind = rope["rope_type"].as_str().expect("a kind").to_owned();
-        let error = changed("qwen3", |case| case["config"]["rope_parameters"] = rope);
-        assert!(error.expect_err("unknown scaling").to_string().contains(&kind));
+        let kind = rope["rope_type"].as_str().expect("a kind");
+        for name in ["qwen3", "falcon-h1"] {
+            let error = changed(name, |case| case["config"]["rope_parameters"] = rope.clone());
+            let error = error.map(drop).expect_err("unknown scaling").to_string();
+            assert!(error.contains(kind), "{name}: {error}");
+        }
     }
     let huge = changed("llama-3", |case| case["config"]["head_dim"] = 4_294_967_295u32.into());
     assert!(huge.expect_err("a head too long").to_string().contains("head_dim"));

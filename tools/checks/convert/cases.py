@@ -1,7 +1,7 @@
 """Small checkpoints with random weights, one for each class of models that can be converted."""
 
 from cases_encoders import ENCODERS, MEANT, NO_FORWARD, OURS  # noqa: F401
-from cases_hybrid import HYBRID
+from cases_hybrid import HYBRID, VISION, with_glm_mtp
 
 SMALL = dict(
     hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, vocab_size=320,
@@ -23,6 +23,7 @@ CASES = HYBRID | ENCODERS | {
     "qwen2-moe": ("Qwen2MoeForCausalLM", SMALL | MOE | dict(shared_expert_intermediate_size=80)),
     "qwen3": ("Qwen3ForCausalLM", SMALL | dict(head_dim=24)),
     "qwen3-moe": ("Qwen3MoeForCausalLM", SMALL | MOE | dict(head_dim=16, norm_topk_prob=True)),
+    "qwen3-vl": ("Qwen3VLForConditionalGeneration", dict(text_config=SMALL | dict(head_dim=16, rope_parameters=dict(rope_type="default", rope_theta=5e6, mrope_interleaved=True, mrope_section=[4, 2, 2])), vision_config=VISION | dict(deepstack_visual_indexes=[0]))),
     "qwen3-fp8": ("Qwen3ForCausalLM", SMALL | dict(head_dim=24), "fp8"),
     "smollm3": ("SmolLM3ForCausalLM", SMALL | dict(num_hidden_layers=4)),
     "ministral3": ("Ministral3ForCausalLM", SMALL | dict(head_dim=24, rope_parameters=YARN | dict(mscale_all_dim=1.0, mscale=1.0, beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.1))),
@@ -39,6 +40,8 @@ CASES = HYBRID | ENCODERS | {
     "phi3-long": ("Phi3ForCausalLM", SMALL | dict(sliding_window=100, original_max_position_embeddings=128, rope_parameters=dict(rope_type="longrope", rope_theta=1e4, partial_rotary_factor=1.0, short_factor=[1.0 + 0.01 * i for i in range(8)], long_factor=[2.0 + 0.3 * i for i in range(8)], original_max_position_embeddings=128))),
     "glm4": ("Glm4ForCausalLM", SMALL | dict(head_dim=24)),
     "glm4-moe": ("Glm4MoeForCausalLM", SMALL | dict(head_dim=24, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=48, first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=0)),
+    "glm4-moe-lite": ("Glm4MoeLiteForCausalLM", SMALL | MLA | dict(q_lora_rank=40, num_key_value_heads=4, scoring_func="sigmoid"), with_glm_mtp),
+    "glm4-moe-lite-types": ("Glm4MoeLiteForCausalLM", SMALL | MLA | dict(num_hidden_layers=4, q_lora_rank=None, num_key_value_heads=4, first_k_dense_replace=None, mlp_layer_types=["dense", "dense", "sparse", "sparse"])),
     "command-r": ("CohereForCausalLM", SMALL | dict(use_qk_norm=True)),
     "cohere2": ("Cohere2ForCausalLM", SMALL | dict(rotary_pct=1.0, num_hidden_layers=4, head_dim=16, sliding_window=32)),
     "olmo2": ("Olmo2ForCausalLM", SMALL),

@@ -103,6 +103,21 @@ def with_nemotron_mtp(folder: Path) -> None:
     config(folder, num_nextn_predict_layers=1)
 
 
+def with_glm_mtp(folder: Path) -> None:
+    """Adds a block of multi-token prediction, a copy of the last layer with its own embeddings and output, as Zhipu's checkpoints have it."""
+    count = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+
+    def change(found: dict) -> dict:
+        last, new = f"model.layers.{count - 1}.", f"model.layers.{count}."
+        copies = {new + name.removeprefix(last): tensor * 0.5 for name, tensor in found.items() if name.startswith(last)}
+        norms = {f"{new}{name}.weight": random(64) for name in ["enorm", "hnorm", "shared_head.norm"]}
+        outer = {f"{new}{name}.weight": random(320, 64) for name in ["embed_tokens", "shared_head.head"]}
+        return found | copies | norms | outer | {f"{new}eh_proj.weight": random(64, 128)}
+
+    tensors(folder, change)
+    config(folder, num_nextn_predict_layers=1)
+
+
 HYBRID = {
     "mamba2": ("Mamba2ForCausalLM", dict(bos_token_id=0, eos_token_id=1, pad_token_id=2, hidden_size=64, num_hidden_layers=2, vocab_size=320, num_heads=8, head_dim=16, expand=2, n_groups=2, state_size=16, conv_kernel=4, tie_word_embeddings=False)),
     "granite-hybrid": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0), with_old_types),
@@ -110,6 +125,8 @@ HYBRID = {
     "granite-hybrid-attention": ("GraniteMoeHybridForCausalLM", SMALL | MAMBA | GRANITE | dict(num_hidden_layers=2, layer_types=["attention", "attention"], shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0, position_embedding_type="rope"), with_old_types),
     "falcon-h1": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=True, mamba_norm_before_gate=False)),
     "falcon-h1-no-norm": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=False)),
+    "falcon-h1-yarn": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=False, rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=128))),
+    "falcon-h1-linear": ("FalconH1ForCausalLM", SMALL | MAMBA | MULTIPLIERS | dict(num_hidden_layers=2, mamba_d_ssm=128, head_dim=16, mamba_rms_norm=False, rope_parameters=dict(rope_type="linear", rope_theta=1e5, factor=2.0))),
     "nemotron-h": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "mlp", "attention"], head_dim=24), with_letters),
     "nemotron-h-moe": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "moe", "attention", "moe"])),
     "nemotron-h-mtp": ("NemotronHForCausalLM", SMALL | NEMOTRON | dict(layers_block_type=["mamba", "attention", "moe"]), with_nemotron_mtp),

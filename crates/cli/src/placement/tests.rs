@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     n_batch: 64,
     kv_format: KvFormat::F16,
     pages: None,
+    step_target: None,
     sampling_threads: None,
 };
 

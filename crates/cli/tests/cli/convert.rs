@@ -140,6 +140,9 @@ fn a_repository_is_downloaded_and_converted() {
             .env("NO_PROXY", "127.0.0.1");
         Ran::from(command.output().expect("the program starts"))
     };
+    // Nothing is downloaded for an option that changes nothing.
+    let base = run("convert user/Demo out.gguf --base user/Other").failed(1);
+    assert!(base.contains("user/Demo is no LoRA adapter") && base.contains("--base"), "{base}");
     let offline = run("convert user/Demo out.gguf --offline").failed(1);
     assert!(offline.contains("user/Demo is not here"), "{offline}");
     let ran = run("convert user/Demo out.gguf");
@@ -152,8 +155,13 @@ fn a_repository_is_downloaded_and_converted() {
 #[test]
 fn mistakes_are_said() {
     let home = Home::new();
-    fs::create_dir(home.path("empty")).expect("writable");
+    for folder in ["empty", "adapter"] {
+        fs::create_dir(home.path(folder)).expect("writable");
+    }
+    fs::write(home.path("adapter/adapter_config.json"), "{}").expect("writable");
     for (args, said) in [
+        ("convert adapter out.gguf --pre-tokenizer qwen2", "adapter is a LoRA adapter"),
+        ("convert empty out.gguf --base adapter", "empty is no LoRA adapter"),
         ("convert nowhere out.gguf", "there is no folder nowhere"),
         ("convert empty out.gguf", "config.json"),
         ("convert model.gguf out.gguf", "no folder"),
@@ -164,4 +172,7 @@ fn mistakes_are_said() {
     let usage = home.run("convert empty out.gguf --type q4_k_m");
     assert_eq!(usage.code, Some(2), "{usage:?}");
     assert!(usage.stderr.contains("q8_0"), "{usage:?}");
+    let usage = home.run("convert empty out.gguf --base adapter --pre-tokenizer qwen2");
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+    assert!(usage.stderr.contains("--pre-tokenizer") && usage.stderr.contains("--base"), "{usage:?}");
 }

@@ -34,7 +34,7 @@ fn keys_and_values(view: View, config: &Config, _: usize) -> Result<Vec<View>, E
     Ok(vec![keys, view.narrow(1, key..key + value)?])
 }
 
-fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     common(config, keys)?;
     let rank = config.need_u32(&["kv_lora_rank"])?;
     let (nope, rotated) = (config.need_u32(&["qk_nope_head_dim"])?, config.need_u32(&["qk_rope_head_dim"])?);

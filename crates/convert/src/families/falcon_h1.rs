@@ -94,6 +94,5 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     keys.count("attention.head_count_kv", config.kv_heads()?);
     keys.count("attention.key_length", config.head_dim()?);
     keys.count("attention.value_length", config.head_dim()?);
-    keys.optional("rope.freq_base", Rope::of(config)?.theta()?);
-    Ok(())
+    Rope::of(config)?.write(keys)
 }

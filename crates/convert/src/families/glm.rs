@@ -1,10 +1,10 @@
-//! GLM 4 and GLM 4.5.
+//! GLM 4, GLM 4.5 and GLM 4.7 Flash.
 
-use super::{BASE, Family};
+use super::{BASE, Family, deepseek};
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
-use crate::parameters::common;
+use crate::parameters::{common, gating};
 use crate::rope::Rope;
 use crate::rules::{Rule, rename};
 use crate::tokenizer::Kind;
@@ -26,13 +26,23 @@ pub(super) const GLM4MOE: Family = Family {
     classes: &["Glm4MoeForCausalLM"],
     tokenizer: Kind::Glm4Moe,
     parameters: glm4moe,
-    rules: GLM4MOE_RULES,
+    rules: &[rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"])],
+    shared: PREDICTION,
     ..BASE
 };
 
-/// With the layers that predict further tokens.
-const GLM4MOE_RULES: &[Rule] = &[
-    rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
+/// GLM 4.7 Flash: the attention of DeepSeek V2.
+pub(super) const GLM4MOE_LITE: Family = Family {
+    classes: &["Glm4MoeLiteForCausalLM"],
+    tokenizer: Kind::Glm4Moe,
+    parameters: glm4moe_lite,
+    shared: PREDICTION,
+    drops_prediction: false,
+    ..deepseek::FAMILY
+};
+
+/// The layers that predict further tokens.
+const PREDICTION: &[Rule] = &[
     rename("layers.{}.eh_proj", &["blk.{}.nextn.eh_proj"]),
     rename("layers.{}.embed_tokens", &["blk.{}.nextn.embed_tokens"]),
     rename("layers.{}.enorm", &["blk.{}.nextn.enorm"]),
@@ -57,8 +67,34 @@ fn glm4moe(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     keys.optional("expert_feed_forward_length", config.u32(&["moe_intermediate_size"])?);
     keys.optional("expert_shared_count", config.u32(&["n_shared_experts"])?);
     keys.optional("leading_dense_block_count", config.u32(&["first_k_dense_replace"])?);
-    keys.set("expert_gating_func", crate::parameters::gating(config, "sigmoid")?);
+    keys.set("expert_gating_func", gating(config, "sigmoid")?);
     keys.optional("expert_weights_scale", config.f32(&["routed_scaling_factor"])?);
     keys.set("expert_weights_norm", config.bool("norm_topk_prob")?);
     Ok(())
+}
+
+fn glm4moe_lite(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    // The model has no other function, and its configuration need not name it.
+    keys.set("expert_gating_func", gating(config, "sigmoid")?);
+    deepseek::parameters(config, keys)?;
+    keys.count("leading_dense_block_count", leading_dense(config)?);
+    if let Some(further) = config.u32(&["num_nextn_predict_layers"])?.filter(|further| *further > 0) {
+        keys.count("block_count", config.layers()? + further as usize);
+        keys.set("nextn_predict_layers", further);
+    }
+    Ok(())
+}
+
+/// Layers before the first one with experts: one, unless the configuration says otherwise.
+fn leading_dense(config: &Config) -> Result<usize, Error> {
+    let Some(types) = config.strs("mlp_layer_types")? else {
+        return Ok(config.u32(&["first_k_dense_replace"])?.unwrap_or(1) as usize);
+    };
+    let leading = types.iter().take_while(|kind| *kind == "dense").count();
+    match types.iter().skip(leading).all(|kind| kind == "sparse") && types.len() == config.layers()? {
+        true => Ok(leading),
+        false => Err(config.error(format!(
+            "\"mlp_layer_types\" is {types:?}; files need a type for each layer, \"dense\" before \"sparse\""
+        ))),
+    }
 }

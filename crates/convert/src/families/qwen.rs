@@ -43,6 +43,14 @@ pub(super) const QWEN3_RERANKER: Family = Family {
     ..QWEN3
 };
 
+/// The language model of Qwen 3 VL.
+pub(super) const QWEN3VL: Family = Family {
+    architecture: "qwen3vl",
+    classes: &["Qwen3VLForConditionalGeneration"],
+    parameters: vision,
+    ..QWEN2
+};
+
 pub(super) const QWEN2MOE: Family = Family {
     architecture: "qwen2moe",
     classes: &["Qwen2MoeForCausalLM"],
@@ -51,18 +59,8 @@ pub(super) const QWEN2MOE: Family = Family {
     ..QWEN2
 };
 
-pub(super) const QWEN3MOE: Family = Family {
-    architecture: "qwen3moe",
-    classes: &["Qwen3MoeForCausalLM"],
-    parameters: |config, keys| match config.bool("norm_topk_prob")? {
-        true => experts(config, keys),
-        // Engines normalise.
-        false => Err(config.error(
-            "\"norm_topk_prob\" is not true: weights of experts that do not sum to 1 cannot be expressed",
-        )),
-    },
-    ..QWEN2MOE
-};
+pub(super) const QWEN3MOE: Family =
+    Family { architecture: "qwen3moe", classes: &["Qwen3MoeForCausalLM"], ..QWEN2MOE };
 
 /// What the reranker is asked; it is part of the model.
 const QUESTION: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
@@ -74,9 +72,10 @@ const QUESTION: &str = "<|im_start|>system\nJudge whether the Document meets the
 fn is_reranker(config: &Config) -> bool {
     let name = config.folder_name().to_lowercase();
     let own = config.str(&["_name_or_path"]).ok().flatten().unwrap_or_default().to_lowercase();
-    name.contains("qwen3-reranker")
-        || own.contains("qwen3-reranker")
-        || config.text_beside("README.md").to_lowercase().contains("# qwen3-reranker")
+    let page = config.text_beside("README.md").to_lowercase();
+    ["qwen3-reranker", "qwen3-vl-reranker"].iter().any(|reranker| {
+        name.contains(reranker) || own.contains(reranker) || page.contains(&format!("# {reranker}"))
+    })
 }
 
 /// The rows of the two words.
@@ -96,6 +95,25 @@ fn scores(view: &View, config: &Config) -> Result<Vec<View>, Error> {
 fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     common(config, keys)?;
     pooling(config, keys)
+}
+
+/// Which layers add features of images is a matter of the language model, too; without the keys, transformers' values.
+fn vision(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
+    const SECTIONS: [usize; 4] = [24, 20, 20, 0];
+    const DEEPSTACK: usize = 3;
+    if is_reranker(config) {
+        return Err(config.error("rerankers of texts and images cannot be converted; those of texts can"));
+    }
+    keys.counts("rope.dimension_sections", SECTIONS);
+    dense(config, keys)?;
+    let vision = config.value("vision_config");
+    let layers = vision.and_then(|vision| vision.get("deepstack_visual_indexes"));
+    let layers = layers.map(|layers| match layers.as_array() {
+        Some(layers) => Ok(layers.len()),
+        None => Err(config.error(format!("\"deepstack_visual_indexes\" is {layers}, which is no list"))),
+    });
+    keys.count("n_deepstack_layers", layers.transpose()?.unwrap_or(DEEPSTACK));
+    Ok(())
 }
 
 fn reranker(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
