@@ -64,6 +64,13 @@ impl BlockManager {
         BlockManager { groups, slots: Pool::new(slots) }
     }
 
+    /// Pages in use and all pages, of the group with the largest share in use.
+    pub(crate) fn pages_used(&self) -> (usize, usize) {
+        let of_group = |(_, pool): &(Group, Pool)| (pool.capacity() - pool.available(), pool.capacity());
+        let share = |&(used, pages): &(usize, usize)| used * 1000 / pages.max(1);
+        self.groups.iter().map(of_group).max_by_key(share).unwrap_or_default()
+    }
+
     pub(crate) fn has_states(&self) -> bool {
         self.slots.capacity() > 0
     }

@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::pace::Pace;
 use crate::queue::Place;
 use crate::random::random_key;
-use crate::request::{Event, LogitRows, Request, RequestError, Usage};
+use crate::request::{Event, Load, LogitRows, Request, RequestError, Usage};
 use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
 use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler};
 use crate::stop::StopReason;
@@ -38,6 +38,7 @@ pub struct Engine {
     sampling_threads: usize,
     step_target: Option<Duration>,
     pace: Pace,
+    preemptions: u64,
     observer: Option<StepObserver>,
     interrupt: Interrupt,
     next_request: u64,
@@ -102,6 +103,7 @@ impl Engine {
             sampling_threads: sampling_threads.map_or(1, NonZero::get),
             step_target: options.step_target,
             pace: Pace::default(),
+            preemptions: 0,
             observer: None,
             interrupt: Interrupt::default(),
             next_request: 0,
@@ -237,6 +239,11 @@ impl Engine {
         self.interrupt.clone()
     }
 
+    /// What is going on, as of the last step.
+    pub fn load(&self) -> Load {
+        Load { preemptions: self.preemptions, ..self.scheduler.load() }
+    }
+
     /// Tokens of a running request that are in the cache, computed or reused: the progress of its prefill.
     pub fn cached(&self, id: RequestId) -> usize {
         if self.requests.contains_key(&id) { self.scheduler.cached(id) } else { 0 }
@@ -267,6 +274,7 @@ impl Engine {
             }
         }
         for id in &plan.preempted {
+            self.preemptions += 1;
             tracing::debug!(request = id.0, "preempted: the KV cache is full");
         }
         let decoding = plan.chunks.iter().filter(|chunk| chunk.is_decode()).count();

@@ -102,7 +102,7 @@ pub use error::Error;
 pub use ids::RequestId;
 pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
-pub use request::{Event, LogitRows, Request, RequestError, Usage};
+pub use request::{Event, Load, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;
 pub use sampling::{
     Dry, DynamicTemperature, Logprobs, Mirostat, MirostatVersion, Processor, Sampler, SamplerKind, Sampling,

@@ -134,6 +134,21 @@ pub enum Event {
     Failed { id: RequestId, error: RequestError },
 }
 
+/// What an engine has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests that are being computed.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Pages that running requests have, in the group of stores of which they have the largest share.
+    pub pages_used: usize,
+    /// All pages of that group.
+    pub pages: usize,
+    /// How often a running request has lost its pages.
+    pub preemptions: u64,
+}
+
 /// Token counts and times of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

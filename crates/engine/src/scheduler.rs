@@ -29,6 +29,7 @@ use graph::Group;
 use crate::blocks::{BlockManager, Cache, Demand};
 use crate::prefix::{Prefix, Prefixes};
 use crate::queue::{Place, Queue};
+use crate::request::Load;
 use crate::slots::checkpoint_of;
 
 pub(crate) use crate::ids::RequestId;
@@ -297,6 +298,11 @@ impl Scheduler {
     /// Tokens of a request that are in the cache, those of the last plan included.
     pub(crate) fn cached(&self, id: RequestId) -> usize {
         self.request(id).map_or(0, |request| request.cache.positions)
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let (pages_used, pages) = self.blocks.pages_used();
+        Load { running: self.running.len(), waiting: self.waiting.len(), pages_used, pages, preemptions: 0 }
     }
 
     fn request(&self, id: RequestId) -> Option<&Request> {

@@ -1,0 +1,164 @@
+//! From what the engine generates to the parts of an answer.
+
+use chat::{AnswerParser, Delta, Split, Splitter};
+use engine::{Event, Logprobs, StopReason, Usage};
+use serde_json::{Value as Json, json};
+
+use crate::error::ApiError;
+use crate::served::Served;
+use crate::worker::{Updates, Update};
+
+/// Reads one answer.
+pub(crate) enum Parser {
+    /// With tool calls.
+    Calls(Box<AnswerParser>),
+    /// With reasoning.
+    Reasoning(Box<Splitter>),
+    /// As it is.
+    Text,
+}
+
+impl Parser {
+    fn push(&mut self, token: u32, text: String) -> Vec<Delta> {
+        match self {
+            Parser::Calls(parser) => parser.push(token, &text),
+            Parser::Reasoning(splitter) => deltas(splitter.push(token, &text)),
+            Parser::Text => deltas(Split { content: text, ..Split::default() }),
+        }
+    }
+
+    fn finish(&mut self) -> Vec<Delta> {
+        match self {
+            Parser::Calls(parser) => parser.finish(),
+            Parser::Reasoning(splitter) => deltas(splitter.finish()),
+            Parser::Text => Vec::new(),
+        }
+    }
+}
+
+fn deltas(Split { reasoning, content, .. }: Split) -> Vec<Delta> {
+    let reasoning = Some(reasoning).filter(|text| !text.is_empty()).map(Delta::Reasoning);
+    let content = Some(content).filter(|text| !text.is_empty()).map(Delta::Content);
+    reasoning.into_iter().chain(content).collect()
+}
+
+/// A token with its log-probabilities.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) token: u32,
+    pub(crate) logprobs: Logprobs,
+}
+
+/// News of an answer.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// More of answer number `index`.
+    More { index: usize, deltas: Vec<Delta>, chosen: Option<Chosen> },
+    /// Answer number `index` has ended.
+    Done { index: usize, deltas: Vec<Delta>, reason: StopReason, usage: Usage },
+}
+
+/// The answers of a job.
+pub(crate) struct Answers {
+    updates: Updates,
+    parsers: Vec<Parser>,
+    open: usize,
+}
+
+impl Answers {
+    pub(crate) fn new(updates: Updates, parsers: Vec<Parser>) -> Answers {
+        Answers { open: parsers.len(), updates, parsers }
+    }
+
+    /// What is next; none when all answers have ended. Fails if one of them does.
+    pub(crate) async fn next(&mut self) -> Result<Option<News>, ApiError> {
+        if self.open == 0 {
+            return Ok(None);
+        }
+        let Some((index, update)) = self.updates.recv().await else {
+            return Err(ApiError::internal(crate::worker::ENDED));
+        };
+        match update {
+            Update::Engine(Event::Token { token, text, logprobs, .. }) => {
+                let deltas = self.parsers[index].push(token, text);
+                let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
+                Ok(Some(News::More { index, deltas, chosen }))
+            }
+            Update::Engine(Event::Done { reason, usage, .. }) => {
+                self.open -= 1;
+                let deltas = self.parsers[index].finish();
+                Ok(Some(News::Done { index, deltas, reason, usage }))
+            }
+            Update::Engine(Event::Failed { error, .. }) => Err(ApiError::internal(error.to_string())),
+            Update::Refused(error) => Err(error),
+            Update::Accepted => Ok(Some(News::More { index, deltas: Vec::new(), chosen: None })),
+        }
+    }
+}
+
+/// Token counts of all answers to one prompt, in OpenAI's shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    prompt: usize,
+    cached: usize,
+    generated: usize,
+    reasoning: usize,
+}
+
+impl Totals {
+    /// Adds an answer. Several answers have one prompt.
+    pub(crate) fn add(&mut self, usage: &Usage, reasoning_tokens: usize) {
+        // Of the first answer: the others find its prompt in the cache.
+        if self.prompt == 0 {
+            (self.prompt, self.cached) = (usage.prompt_tokens, usage.reused_tokens);
+        }
+        self.generated += usage.generated_tokens;
+        self.reasoning += reasoning_tokens;
+    }
+
+    /// Of several prompts.
+    pub(crate) fn sum(totals: &[Totals]) -> Totals {
+        totals.iter().fold(Totals::default(), |sum, of| Totals {
+            prompt: sum.prompt + of.prompt,
+            cached: sum.cached + of.cached,
+            generated: sum.generated + of.generated,
+            reasoning: sum.reasoning + of.reasoning,
+        })
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        json!({
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.generated,
+            "total_tokens": self.prompt + self.generated,
+            "prompt_tokens_details": { "cached_tokens": self.cached },
+            "completion_tokens_details": { "reasoning_tokens": self.reasoning },
+        })
+    }
+}
+
+/// Times in llama-server's shape.
+pub(crate) fn timings(usage: &Usage) -> Json {
+    let per_token = |time: std::time::Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
+    json!({
+        "cache_n": usage.reused_tokens,
+        "prompt_n": usage.prefilled_tokens(),
+        "prompt_ms": usage.prefill.as_secs_f64() * 1000.0,
+        "prompt_per_token_ms": per_token(usage.prefill, usage.prefilled_tokens()),
+        "prompt_per_second": usage.prefill_rate(),
+        "predicted_n": usage.generated_tokens,
+        "predicted_ms": usage.decode.as_secs_f64() * 1000.0,
+        "predicted_per_token_ms": per_token(usage.decode, usage.generated_tokens.saturating_sub(1)),
+        "predicted_per_second": usage.decode_rate(),
+    })
+}
+
+/// The text and the bytes of a token, which may be part of a character.
+pub(crate) fn token_text(served: &Served, token: u32) -> (String, Vec<u8>) {
+    let tokenizer = served.model.tokenizer();
+    let bytes = match tokenizer.kind(token) {
+        Some(kind) if kind.is_special() => tokenizer.token_text(token).unwrap_or_default().as_bytes(),
+        _ => tokenizer.token_bytes(token).unwrap_or_default(),
+    };
+    (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
+}

@@ -1,0 +1,82 @@
+//! What the server is told at its start.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::keys::Keys;
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Who may use it; everybody if there are none.
+    pub keys: Keys,
+    /// Values of the `Host` header that are accepted, besides the address itself. `*` accepts any.
+    pub hosts: Vec<String>,
+    /// Origins of pages that may call the server from a browser.
+    pub origins: Vec<String>,
+    /// How long requests that run may go on after the signal to stop.
+    pub drain: Duration,
+    /// Limits of requests and connections.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A server for everybody on `address`, with default limits.
+    pub fn new(address: SocketAddr) -> Config {
+        Config {
+            address,
+            keys: Keys::default(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            drain: Duration::from_secs(30),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Limits of requests and connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Time to receive a body.
+    pub body_time: Duration,
+    /// Time to receive the head of a request.
+    pub head_time: Duration,
+    /// How long a client may take to read what is ready for it.
+    pub write_time: Duration,
+    /// Open connections.
+    pub connections: usize,
+    /// Requests that wait or run.
+    pub requests: usize,
+    /// Messages of a conversation.
+    pub messages: usize,
+    /// Tools of a request.
+    pub tools: usize,
+    /// Stop strings of a request.
+    pub stops: usize,
+    /// Tokens with a bias.
+    pub biases: usize,
+    /// Choices of a request.
+    pub choices: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body: 8 << 20,
+            body_time: Duration::from_secs(30),
+            head_time: Duration::from_secs(10),
+            write_time: Duration::from_secs(30),
+            connections: 1024,
+            requests: 512,
+            messages: 4096,
+            tools: 256,
+            stops: 16,
+            biases: 1024,
+            choices: 8,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Errors, as clients see them.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum StartError {
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("cannot start the threads of the server: {0}")]
+    Threads(#[from] std::io::Error),
+}
+
+/// Why a request is not answered. A [shape](crate::shape) writes it as its protocol does.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError {
+    pub(crate) kind: Kind,
+    /// What was found, and what to do.
+    pub(crate) message: String,
+    /// The field of the request.
+    pub(crate) param: Option<String>,
+}
+
+/// What went wrong, from which status and codes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A field has a wrong value.
+    Invalid,
+    /// A field asks for what this server does not do.
+    Unsupported,
+    /// The prompt does not fit the context.
+    TooLong { prompt: usize, n_ctx: usize },
+    NoKey,
+    NoModel,
+    NoRoute,
+    Method,
+    BodyTooLarge,
+    MediaType,
+    BodyTimeout,
+    /// Over a quota; seconds after which to try again.
+    Quota { retry: u64 },
+    /// Too many requests wait.
+    Busy,
+    /// The server is about to stop.
+    Stopping,
+    Internal,
+}
+
+impl Kind {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Kind::Invalid | Kind::Unsupported | Kind::TooLong { .. } => StatusCode::BAD_REQUEST,
+            Kind::NoKey => StatusCode::UNAUTHORIZED,
+            Kind::NoModel | Kind::NoRoute => StatusCode::NOT_FOUND,
+            Kind::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Kind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Kind::Quota { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Busy | Kind::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// OpenAI's `code`.
+    pub(crate) fn code(self) -> Option<&'static str> {
+        match self {
+            Kind::TooLong { .. } => Some("context_length_exceeded"),
+            Kind::Unsupported => Some("unsupported_parameter"),
+            Kind::NoKey => Some("invalid_api_key"),
+            Kind::NoModel => Some("model_not_found"),
+            Kind::Quota { .. } => Some("rate_limit_exceeded"),
+            Kind::Busy | Kind::Stopping => Some("server_overloaded"),
+            _ => None,
+        }
+    }
+
+    /// Seconds after which to try again.
+    fn retry_after(self) -> Option<u64> {
+        match self {
+            Kind::Quota { retry } => Some(retry),
+            Kind::Busy | Kind::Stopping => Some(1),
+            _ => None,
+        }
+    }
+}
+
+impl ApiError {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> ApiError {
+        ApiError { kind, message: message.into(), param: None }
+    }
+
+    /// A wrong value of the field `param`.
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError { kind: Kind::Invalid, message: message.into(), param: Some(param.into()) }
+    }
+
+    /// A value of `param` that this server does not do.
+    pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError { kind: Kind::Unsupported, message: message.into(), param: Some(param.into()) }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> ApiError {
+        ApiError::new(Kind::Internal, message)
+    }
+}
+
+impl From<engine::Error> for ApiError {
+    fn from(error: engine::Error) -> ApiError {
+        use engine::{Error, Refusal};
+        let message = error.to_string();
+        match error {
+            Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
+                ApiError { param: Some("messages".into()), ..ApiError::too_long(tokens, n_ctx) }
+            }
+            Error::Prompt(Refusal::Empty) => ApiError::new(Kind::Invalid, message),
+            Error::TextTooLong { .. } | Error::Token { .. } | Error::EmptyStopString | Error::Sampling(_) => {
+                ApiError::new(Kind::Invalid, message)
+            }
+            Error::Template(_) => ApiError::new(Kind::Invalid, message),
+            _ => ApiError::internal(message),
+        }
+    }
+}
+
+impl ApiError {
+    pub(crate) fn too_long(tokens: usize, n_ctx: usize) -> ApiError {
+        let message = format!(
+            "this model's context has {n_ctx} tokens, but the prompt has {tokens}, which leaves no room for an answer; shorten it"
+        );
+        ApiError::new(Kind::TooLong { prompt: tokens, n_ctx }, message)
+    }
+}
+
+impl IntoResponse for ApiError {
+    /// Only a status; the router's [shape](crate::shape) adds the body.
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        if let Some(seconds) = self.kind.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.kind == Kind::NoKey {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}

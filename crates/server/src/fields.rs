@@ -1,0 +1,121 @@
+//! Fields of a JSON request: absent and `null` are the same, wrong ones are named, unknown ones are left over.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use crate::error::ApiError;
+
+/// The fields that have not been read yet.
+#[derive(Debug)]
+pub(crate) struct Fields(Map<String, Json>);
+
+impl Fields {
+    /// The fields of a body. Fails if it is no JSON object, or nests too deep.
+    pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
+        let json: Json = serde_json::from_slice(body).map_err(|error| {
+            let why = format!("the body is no JSON: {error}; expected a JSON object, nested at most 128 levels");
+            ApiError::new(crate::error::Kind::Invalid, why)
+        })?;
+        match json {
+            Json::Object(map) => Ok(Fields(map)),
+            other => Err(ApiError::new(
+                crate::error::Kind::Invalid,
+                format!("the body is {}, expected a JSON object", name_of(&other)),
+            )),
+        }
+    }
+
+    /// The field `name`, if it is there and not `null`.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
+        match self.0.remove(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(value) => {
+                let found = name_of(&value);
+                serde_json::from_value(value)
+                    .map(Some)
+                    .map_err(|error| ApiError::invalid(name, format!("`{name}` is {found}: {error}")))
+            }
+        }
+    }
+
+    /// The field `name`, which must be there.
+    pub(crate) fn require<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ApiError> {
+        self.take(name)?.ok_or_else(|| ApiError::invalid(name, format!("`{name}` is missing")))
+    }
+
+    /// The field `name`, which must be in `range`.
+    pub(crate) fn within<T: DeserializeOwned + PartialOrd + Display>(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<Option<T>, ApiError> {
+        let value: Option<T> = self.take(name)?;
+        match &value {
+            Some(found) if !range.contains(found) => {
+                let (from, to) = range.into_inner();
+                Err(ApiError::invalid(name, format!("`{name}` is {found}, expected {from} to {to}")))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    /// The field `name`, which must have at most `most` items.
+    pub(crate) fn list<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        most: usize,
+    ) -> Result<Option<Vec<T>>, ApiError> {
+        if let Some(Json::Array(items)) = self.0.get(name)
+            && items.len() > most
+        {
+            let found = items.len();
+            return Err(ApiError::invalid(
+                name,
+                format!("`{name}` has {found} items, expected at most {most}"),
+            ));
+        }
+        self.take(name)
+    }
+
+    /// Fails if one of the fields `names`, which this server does not do, asks for something.
+    pub(crate) fn refuse(&mut self, names: &[&str]) -> Result<(), ApiError> {
+        for name in names {
+            match self.0.remove(*name) {
+                None | Some(Json::Null | Json::Bool(false)) => {}
+                Some(Json::Array(items)) if items.is_empty() => {}
+                Some(_) => {
+                    return Err(ApiError::unsupported(
+                        *name,
+                        format!("`{name}` is not supported by this server; leave it out"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops fields that change nothing here.
+    pub(crate) fn ignore(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| drop(self.0.remove(*name)));
+    }
+
+    /// Names of the fields that nobody has read.
+    pub(crate) fn unknown(self) -> Vec<String> {
+        self.0.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+/// The kind of a value, for people.
+pub(crate) fn name_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a string",
+        Json::Array(_) => "an array",
+        Json::Object(_) => "an object",
+    }
+}

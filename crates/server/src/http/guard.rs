@@ -1,0 +1,104 @@
+//! What every request must pass: host, origin, key.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::config::Config;
+use crate::error::{ApiError, Kind};
+use crate::http::Client;
+use crate::server::App;
+
+/// Paths that need no key: they tell nothing of the model or its users.
+const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"];
+
+/// Checks a request, and notes its [`Client`].
+pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Err(error) = check_host(&app.config, headers) {
+        return error.into_response();
+    }
+    let origin = allowed_origin(&app.config, headers);
+    if request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+        return preflight(origin);
+    }
+    let is_open = OPEN.contains(&request.uri().path()) || request.uri().path().starts_with("/page/");
+    let client = match client(&app, headers) {
+        Ok(client) => client,
+        Err(_) if is_open => Client { key: None },
+        Err(error) => return with_origin(error.into_response(), origin),
+    };
+    request.extensions_mut().insert(client);
+    with_origin(next.run(request).await, origin)
+}
+
+fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
+    let keys = app.keys.read();
+    if keys.is_empty() {
+        return Ok(Client { key: None });
+    }
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let own = headers.get("x-api-key").and_then(|value| value.to_str().ok());
+    let Some(key) = bearer.map(|(_, key)| key.trim()).or(own) else {
+        return Err(ApiError::new(
+            Kind::NoKey,
+            "this server needs an API key; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+        ));
+    };
+    match keys.find(key) {
+        Some(number) => Ok(Client { key: Some(number) }),
+        None => Err(ApiError::new(Kind::NoKey, "the API key is not one of this server's; check it")),
+    }
+}
+
+/// A page of another site could otherwise reach a server on this machine under a name of its own (DNS rebinding).
+fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
+    let listed = config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name));
+    if listed || is_own_name(&name, config.address) {
+        return Ok(());
+    }
+    let message = format!("the host {host:?} is none of this server's; start it with --host-name {name} to allow it");
+    Err(ApiError::new(Kind::Invalid, message))
+}
+
+/// Whether `name` is an address, or this machine's own name if the server is only for it.
+fn is_own_name(name: &str, address: SocketAddr) -> bool {
+    let ip: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+    match ip {
+        Some(ip) => ip == address.ip() || address.ip().is_unspecified() || ip.is_loopback(),
+        None => name == "localhost",
+    }
+}
+
+fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    let text = origin.to_str().ok()?;
+    config.origins.iter().any(|own| own == "*" || own == text).then(|| origin.clone())
+}
+
+fn preflight(origin: Option<HeaderValue>) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if origin.is_some() {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+        let allowed = HeaderValue::from_static("authorization, content-type, x-api-key, anthropic-version");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    }
+    with_origin(response, origin)
+}
+
+fn with_origin(mut response: Response, origin: Option<HeaderValue>) -> Response {
+    if let Some(origin) = origin {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}

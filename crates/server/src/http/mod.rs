@@ -1,0 +1,28 @@
+//! Who calls, with what: keys, hosts, origins, bodies.
+
+mod body;
+mod guard;
+
+pub(crate) use body::{body, with_body};
+pub(crate) use guard::guard;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// The number of its key; none on a server for everybody.
+    pub(crate) key: Option<u32>,
+}
+
+impl Client {
+    /// For the engine's queue.
+    pub(crate) fn number(self) -> u64 {
+        self.key.map_or(0, |key| u64::from(key) + 1)
+    }
+
+    /// For the prefix cache: no client finds what another has cached. A salt of its own narrows it further.
+    pub(crate) fn salt(self, own: Option<&str>) -> Vec<u8> {
+        let mut salt = self.number().to_le_bytes().to_vec();
+        salt.extend_from_slice(own.unwrap_or_default().as_bytes());
+        salt
+    }
+}

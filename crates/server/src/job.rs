@@ -1,0 +1,173 @@
+//! What is to be generated, whatever the protocol: sampling, stop conditions, constraints.
+
+use engine::{DynamicTemperature, Request, Sampling, Stop, Xtc};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use crate::config::Limits;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::http::Client;
+use crate::served::Served;
+use crate::worker::Updates;
+
+/// Requests of one call: the choices of each prompt.
+pub(crate) struct Job {
+    requests: Vec<Request>,
+}
+
+/// What all protocols have in common, read from a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) sampling: Sampling,
+    pub(crate) stop: Stop,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) n: usize,
+    priority: i32,
+    cache_salt: Option<String>,
+}
+
+/// One string or several.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Parameters {
+    /// Reads the fields of sampling. `max_tokens` has several names in OpenAI's protocols.
+    pub(crate) fn read(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Parameters, ApiError> {
+        let max_tokens: Option<usize> = fields.within("max_tokens", 0..=usize::MAX)?;
+        let max_completion: Option<usize> = fields.within("max_completion_tokens", 0..=usize::MAX)?;
+        Ok(Parameters {
+            sampling: sampling(fields, served, limits)?,
+            stop: stop(fields, limits)?,
+            max_tokens: max_completion.or(max_tokens),
+            n: fields.within("n", 1..=limits.choices)?.unwrap_or(1),
+            priority: fields.take("priority")?.unwrap_or(0),
+            cache_salt: fields.take("cache_salt")?,
+        })
+    }
+
+    /// A request for `prompt` by `client`.
+    pub(crate) fn request(&self, prompt: Vec<u32>, client: &Client) -> Request {
+        Request {
+            sampling: self.sampling.clone(),
+            stop: self.stop.clone(),
+            max_tokens: self.max_tokens,
+            client: client.number(),
+            priority: self.priority,
+            cache_salt: client.salt(self.cache_salt.as_deref()),
+            ..Request::new(prompt)
+        }
+    }
+}
+
+fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sampling, ApiError> {
+    let default = Sampling::default();
+    let mut sampling = Sampling {
+        temperature: fields.within("temperature", 0.0..=100.0)?.unwrap_or(default.temperature),
+        dynamic_temperature: DynamicTemperature {
+            range: fields.within("dynatemp_range", 0.0..=100.0)?.unwrap_or(default.dynamic_temperature.range),
+            exponent: fields.take("dynatemp_exponent")?.unwrap_or(default.dynamic_temperature.exponent),
+        },
+        top_k: fields.within("top_k", -1..=i64::MAX)?.map_or(default.top_k, |k| usize::try_from(k).unwrap_or(0)),
+        top_p: fields.within("top_p", 0.0..=1.0)?.unwrap_or(default.top_p),
+        min_p: fields.within("min_p", 0.0..=1.0)?.unwrap_or(default.min_p),
+        typical_p: fields.within("typical_p", 0.0..=1.0)?.unwrap_or(default.typical_p),
+        xtc: Xtc {
+            probability: fields.within("xtc_probability", 0.0..=1.0)?.unwrap_or(default.xtc.probability),
+            threshold: fields.within("xtc_threshold", 0.0..=1.0)?.unwrap_or(default.xtc.threshold),
+        },
+        frequency_penalty: fields.within("frequency_penalty", -2.0..=2.0)?.unwrap_or(default.frequency_penalty),
+        presence_penalty: fields.within("presence_penalty", -2.0..=2.0)?.unwrap_or(default.presence_penalty),
+        ..default
+    };
+    let repeat: Option<f32> = fields.within("repeat_penalty", 0.01..=100.0)?;
+    let repetition: Option<f32> = fields.within("repetition_penalty", 0.01..=100.0)?;
+    sampling.repeat_penalty = repetition.or(repeat).unwrap_or(sampling.repeat_penalty);
+    // -1 is a random seed, as in llama-server.
+    sampling.seed = fields.within("seed", i64::MIN..=i64::MAX)?.filter(|&seed| seed >= 0).map(|seed| seed as u32);
+    if let Some(biases) = fields.take::<Map<String, Json>>("logit_bias")? {
+        if biases.len() > limits.biases {
+            let (found, most) = (biases.len(), limits.biases);
+            return Err(ApiError::invalid("logit_bias", format!("`logit_bias` has {found} tokens, expected at most {most}")));
+        }
+        for (token, bias) in biases {
+            sampling.logit_bias.push(bias_of(&token, &bias, served)?);
+        }
+    }
+    Ok(sampling)
+}
+
+fn bias_of(token: &str, bias: &Json, served: &Served) -> Result<(u32, f32), ApiError> {
+    let n_vocab = served.model.tokenizer().vocab_size();
+    let id = token.parse().ok().filter(|&id: &u32| (id as usize) < n_vocab);
+    match (id, bias.as_f64().filter(|bias| (-100.0..=100.0).contains(bias))) {
+        // -100 rules a token out, as OpenAI says.
+        (Some(id), Some(bias)) => Ok((id, if bias <= -100.0 { f32::NEG_INFINITY } else { bias as f32 })),
+        (None, _) => Err(ApiError::invalid(
+            "logit_bias",
+            format!("`logit_bias` names token {token:?}, expected an id below {n_vocab}"),
+        )),
+        (_, None) => Err(ApiError::invalid(
+            "logit_bias",
+            format!("`logit_bias` of token {token} is {bias}, expected a number from -100 to 100"),
+        )),
+    }
+}
+
+fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
+    let strings = match fields.take("stop")? {
+        None => Vec::new(),
+        Some(OneOrMany::One(string)) => vec![string],
+        Some(OneOrMany::Many(strings)) => strings,
+    };
+    if strings.len() > limits.stops {
+        let (found, most) = (strings.len(), limits.stops);
+        return Err(ApiError::invalid("stop", format!("`stop` has {found} strings, expected at most {most}")));
+    }
+    Ok(Stop {
+        // An empty string stops nothing: clients send it for none.
+        strings: strings.into_iter().filter(|string| !string.is_empty()).collect(),
+        ids: fields.list("stop_token_ids", limits.stops)?.unwrap_or_default(),
+        ignore_eog: fields.take("ignore_eos")?.unwrap_or(false),
+    })
+}
+
+impl Job {
+    /// `n` requests like `request`, whose seeds follow each other.
+    pub(crate) fn choices(request: Request, n: usize) -> Job {
+        let numbered = |number: usize| {
+            let mut request = request.clone();
+            request.sampling.seed = request.sampling.seed.map(|seed| seed.wrapping_add(number as u32));
+            request
+        };
+        Job { requests: (0..n).map(numbered).collect() }
+    }
+
+    /// The requests of several jobs.
+    pub(crate) fn all(jobs: impl IntoIterator<Item = Job>) -> Job {
+        Job { requests: jobs.into_iter().flat_map(|job| job.requests).collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Submits the requests, and waits until the engine has accepted them.
+    pub(crate) async fn submit(self, served: &Served) -> Result<Updates, ApiError> {
+        use crate::worker::{ENDED, Update};
+        let n = self.requests.len();
+        let mut updates = served.worker.submit(self.requests)?;
+        for _ in 0..n {
+            match updates.recv().await {
+                Some((_, Update::Accepted)) => {}
+                Some((_, Update::Refused(error))) => return Err(error),
+                Some((_, Update::Engine(_))) | None => return Err(ApiError::internal(ENDED)),
+            }
+        }
+        Ok(updates)
+    }
+}

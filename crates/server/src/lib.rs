@@ -1,0 +1,32 @@
+//! The HTTP server: several clients on one model, by the protocols that they speak.
+//!
+//! ```text
+//! HTTP ─► limits, host, key ─► protocol (openai) ─► Job ─► Worker: the engine's thread
+//!                                   ▲                        │ one channel per request
+//!                                   └── answers: SSE or JSON ┘
+//! ```
+//!
+//! A protocol reads a request into a [`Job`](job), which names no protocol, and writes its updates. The engine runs on a thread
+//! of its own, never waits for a client, and cancels what nobody reads any more. Nothing async runs there, and no template,
+//! tokenizer or grammar on the threads of the runtime.
+
+mod answer;
+mod config;
+mod error;
+mod fields;
+mod http;
+mod id;
+mod job;
+mod keys;
+mod metrics;
+mod openai;
+mod served;
+mod server;
+mod shape;
+mod sse;
+mod worker;
+
+pub use config::{Config, Limits};
+pub use error::StartError;
+pub use keys::{Keys, KeysError};
+pub use server::{Server, Shutdown};

@@ -1,0 +1,82 @@
+//! Figures of a model: for `/metrics`, and for the pages and routers that read them.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use engine::{Engine, Usage};
+
+/// Figures of one model, written by the engine's thread and read by any.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) running: AtomicU64,
+    pub(crate) waiting: AtomicU64,
+    pub(crate) pages_used: AtomicU64,
+    pub(crate) pages: AtomicU64,
+    pub(crate) prompt_tokens: AtomicU64,
+    pub(crate) cached_tokens: AtomicU64,
+    pub(crate) generated_tokens: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) preemptions: AtomicU64,
+}
+
+impl Stats {
+    pub(crate) fn measure(&self, engine: &Engine) {
+        let load = engine.load();
+        self.running.store(load.running as u64, Relaxed);
+        self.waiting.store(load.waiting as u64, Relaxed);
+        self.pages_used.store(load.pages_used as u64, Relaxed);
+        self.pages.store(load.pages as u64, Relaxed);
+        self.preemptions.store(load.preemptions, Relaxed);
+    }
+
+    pub(crate) fn ended(&self, usage: &Usage) {
+        self.prompt_tokens.fetch_add(usage.prompt_tokens as u64, Relaxed);
+        self.cached_tokens.fetch_add(usage.reused_tokens as u64, Relaxed);
+        self.generated_tokens.fetch_add(usage.generated_tokens as u64, Relaxed);
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// The share of the KV cache that requests use, from 0 to 1.
+    pub(crate) fn kv_usage(&self) -> f64 {
+        self.pages_used.load(Relaxed) as f64 / self.pages.load(Relaxed).max(1) as f64
+    }
+}
+
+/// In the text format of Prometheus, under vLLM's names.
+pub(crate) fn text<'a>(models: impl Iterator<Item = (&'a str, &'a Stats)> + Clone, block_size: usize) -> String {
+    type Read = fn(&Stats) -> f64;
+    let figures: [(&str, &str, &str, Read); 9] = [
+        ("num_requests_running", "gauge", "Requests that are being computed.", |stats| count(&stats.running)),
+        ("num_requests_waiting", "gauge", "Requests that wait.", |stats| count(&stats.waiting)),
+        ("kv_cache_usage_perc", "gauge", "Share of the KV cache in use, from 0 to 1.", Stats::kv_usage),
+        ("prefix_cache_queries", "counter", "Prompt tokens looked up in the cache.", |stats| count(&stats.prompt_tokens)),
+        ("prefix_cache_hits", "counter", "Prompt tokens found in the cache.", |stats| count(&stats.cached_tokens)),
+        ("prompt_tokens", "counter", "Tokens of prompts.", |stats| count(&stats.prompt_tokens)),
+        ("generation_tokens", "counter", "Generated tokens.", |stats| count(&stats.generated_tokens)),
+        ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),
+        ("num_preemptions", "counter", "Requests that lost their pages.", |stats| count(&stats.preemptions)),
+    ];
+    let mut text = String::new();
+    for (name, kind, help, read) in figures {
+        let total = if kind == "counter" { "_total" } else { "" };
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(text, "# HELP vllm:{name}{total} {help}\n# TYPE vllm:{name}{total} {kind}\n");
+        for (model, stats) in models.clone() {
+            let _ = writeln!(text, "vllm:{name}{total}{{model_name={model:?}}} {}", read(stats));
+        }
+    }
+    text += "# HELP vllm:cache_config_info The KV cache.\n# TYPE vllm:cache_config_info gauge\n";
+    for (model, stats) in models {
+        let pages = stats.pages.load(Relaxed);
+        let _ = writeln!(
+            text,
+            "vllm:cache_config_info{{model_name={model:?},block_size=\"{block_size}\",num_gpu_blocks=\"{pages}\",\
+             enable_prefix_caching=\"True\"}} 1"
+        );
+    }
+    text
+}
+
+fn count(value: &AtomicU64) -> f64 {
+    value.load(Relaxed) as f64
+}

@@ -1,0 +1,296 @@
+//! `/v1/chat/completions`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use chat::{Answer, Delta, TurnEnd};
+use engine::{StopReason, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::conversation::{Conversation, Rendered};
+use super::{HARMLESS, finish_reason, logprobs, with_ignored};
+use crate::answer::{Answers, Chosen, News, Totals, timings};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::http::{Client, body};
+use crate::job::{Job, Parameters};
+use crate::served::Served;
+use crate::server::{App, Place};
+use crate::sse::{self, Events, Gone};
+use crate::{id, shape};
+
+/// What a call asks for.
+struct Call {
+    conversation: Conversation,
+    parameters: Parameters,
+    /// The number of most likely tokens to return with each token.
+    logprobs: Option<usize>,
+    output: Output,
+    is_stream: bool,
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy)]
+struct Output {
+    has_usage: bool,
+    has_timings: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+impl Call {
+    fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
+        let limits = &app.config.limits;
+        let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
+        let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
+        if top.is_some_and(|top| top > 0) && !wants_logprobs {
+            return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
+        }
+        let is_stream = fields.take("stream")?.unwrap_or(false);
+        let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
+        let output = Output {
+            has_usage: !is_stream || options.include_usage,
+            has_timings: fields.take("timings_per_token")?.unwrap_or(false),
+        };
+        let call = Call {
+            conversation: Conversation::read(fields, limits)?,
+            parameters: Parameters::read(fields, served, limits)?,
+            logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
+            output,
+            is_stream,
+        };
+        fields.refuse(&["functions", "function_call", "audio", "modalities", "prediction", "web_search_options"])?;
+        fields.ignore(HARMLESS);
+        Ok(call)
+    }
+}
+
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut fields = body(request, &app.config.limits).await?;
+    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+    let call = Call::read(&mut fields, &app, &served)?;
+    let ignored = fields.unknown();
+    let place = app.place(call.parameters.n)?;
+
+    let Call { conversation, mut parameters, logprobs, output, is_stream } = call;
+    let rendering = served.clone();
+    let rendered = app.blocking(move || conversation.render(&rendering)).await??;
+    match &rendered.turn_end {
+        Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
+        Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
+        None => {}
+    }
+    let parsers = rendered.parsers(&served, parameters.n);
+    let Rendered { prompt, processors, .. } = rendered;
+    let request = engine::Request { logprobs, processors, ..parameters.request(prompt, &client) };
+    let updates = Job::choices(request, parameters.n).submit(&served).await?;
+    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output };
+    let answers = Answers::new(updates, parsers);
+    let response = match is_stream {
+        true => sse::stream(move |events| writer.stream(answers, parameters.n, events, place)),
+        false => Json(writer.whole(answers, parameters.n).await?).into_response(),
+    };
+    Ok(with_ignored(response, &ignored))
+}
+
+/// Writes the answers of a call.
+struct Writer {
+    id: String,
+    created: i64,
+    served: Arc<Served>,
+    output: Output,
+}
+
+/// One answer, as far as it has come.
+#[derive(Default)]
+struct Choice {
+    answer: Answer,
+    chosen: Vec<Value>,
+    /// Tokens while the answer was reasoning.
+    reasoning_tokens: usize,
+    calls: usize,
+}
+
+impl Choice {
+    fn count(&mut self, deltas: &[Delta]) {
+        let is_reasoning = deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_)));
+        self.reasoning_tokens += usize::from(is_reasoning);
+        let begins = |delta: &&Delta| matches!(delta, Delta::ToolCallBegin { .. });
+        self.calls += deltas.iter().filter(begins).count();
+    }
+
+    fn finish_reason(&self, reason: &StopReason) -> &'static str {
+        match finish_reason(reason) {
+            "stop" if self.calls > 0 => "tool_calls",
+            other => other,
+        }
+    }
+}
+
+impl Writer {
+    async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
+        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
+        let mut written = vec![Value::Null; n];
+        let (mut totals, mut times) = (Totals::default(), Value::Null);
+        while let Some(news) = answers.next().await? {
+            let (index, deltas) = match news {
+                News::More { index, deltas, chosen } => {
+                    let chosen = chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen));
+                    choices[index].chosen.extend(chosen);
+                    (index, deltas)
+                }
+                News::Done { index, deltas, reason, usage } => {
+                    let choice = &mut choices[index];
+                    choice.count(&deltas);
+                    deltas.into_iter().for_each(|delta| choice.answer.push(delta));
+                    totals.add(&usage, choice.reasoning_tokens);
+                    times = timings(&usage);
+                    written[index] = self.choice(index, std::mem::take(choice), &reason);
+                    continue;
+                }
+            };
+            choices[index].count(&deltas);
+            deltas.into_iter().for_each(|delta| choices[index].answer.push(delta));
+        }
+        let mut shape = json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.served.name,
+            "choices": written,
+            "usage": totals.json(),
+        });
+        if self.output.has_timings {
+            shape["timings"] = times;
+        }
+        Ok(shape)
+    }
+
+    fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
+        let finish_reason = choice.finish_reason(reason);
+        let Choice { answer: Answer { reasoning, content, tool_calls }, chosen, .. } = choice;
+        let has_calls = !tool_calls.is_empty();
+        let content = (!content.is_empty() || !has_calls).then_some(content);
+        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+        if !reasoning.is_empty() {
+            message["reasoning_content"] = reasoning.into();
+        }
+        if has_calls {
+            let calls = tool_calls.into_iter().map(|call| {
+                let id = call.id.unwrap_or_else(|| id::new("call_"));
+                json!({ "id": id, "type": "function", "function": call.function })
+            });
+            message["tool_calls"] = calls.collect();
+        }
+        json!({
+            "index": index,
+            "message": message,
+            "logprobs": (!chosen.is_empty()).then(|| json!({ "content": chosen, "refusal": null })),
+            "finish_reason": finish_reason,
+        })
+    }
+
+    /// Writes the answers as they come. `place` is held until the end.
+    async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
+        let _place = place;
+        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
+        for index in 0..n {
+            let delta = json!({ "role": "assistant", "content": null });
+            events.data(&self.chunk(index, delta, None, None)).await?;
+        }
+        let mut totals = Totals::default();
+        loop {
+            match answers.next().await {
+                Ok(Some(News::More { index, deltas, chosen })) => {
+                    self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
+                }
+                Ok(Some(News::Done { index, deltas, reason, usage })) => {
+                    let choice = &mut choices[index];
+                    self.deltas(choice, index, deltas, None, &events).await?;
+                    totals.add(&usage, choice.reasoning_tokens);
+                    let end = self.last(choice, index, &reason, &usage);
+                    events.data(&end).await?;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    events.data(&shape::openai(&error)).await?;
+                    return events.done().await;
+                }
+            }
+        }
+        if self.output.has_usage {
+            let mut chunk = self.empty_chunk();
+            chunk["usage"] = totals.json();
+            events.data(&chunk).await?;
+        }
+        events.done().await
+    }
+
+    async fn deltas(
+        &self,
+        choice: &mut Choice,
+        index: usize,
+        deltas: Vec<Delta>,
+        chosen: Option<Chosen>,
+        events: &Events,
+    ) -> Result<(), Gone> {
+        choice.chosen.extend(chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen)));
+        choice.count(&deltas);
+        for delta in deltas {
+            let delta = match delta {
+                Delta::Reasoning(text) => json!({ "reasoning_content": text }),
+                Delta::Content(text) => json!({ "content": text }),
+                Delta::ToolCallBegin { index, name, id } => {
+                    let id = id.unwrap_or_else(|| id::new("call_"));
+                    let function = json!({ "name": name, "arguments": "" });
+                    json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+                }
+                Delta::ToolCallArguments { index, json } => {
+                    json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
+                }
+                Delta::ToolCallEnd { .. } => continue,
+                Delta::ToolCallBroken { text, .. } => json!({ "content": text }),
+            };
+            let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
+            events.data(&self.chunk(index, delta, chosen, None)).await?;
+        }
+        Ok(())
+    }
+
+    fn last(&self, choice: &mut Choice, index: usize, reason: &StopReason, usage: &Usage) -> Value {
+        let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
+        let mut chunk = self.chunk(index, json!({}), chosen, Some(choice.finish_reason(reason)));
+        if self.output.has_timings {
+            chunk["timings"] = timings(usage);
+        }
+        chunk
+    }
+
+    fn chunk(&self, index: usize, delta: Value, chosen: Option<Vec<Value>>, finish: Option<&str>) -> Value {
+        let mut chunk = self.empty_chunk();
+        let logprobs = chosen.map(|chosen| json!({ "content": chosen, "refusal": null }));
+        chunk["choices"] = json!([{ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish }]);
+        chunk
+    }
+
+    fn empty_chunk(&self) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.served.name,
+            "choices": [],
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Log-probabilities in the two shapes of OpenAI.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::answer::{Chosen, token_text};
+use crate::served::Served;
+
+/// Smallest log-probability that is written: JSON has no infinity.
+const LEAST: f32 = -9999.0;
+
+/// A token of a chat's answer.
+pub(super) fn of_chat(served: &Served, chosen: &Chosen) -> Json {
+    let one = |token: u32, logprob: f32| {
+        let (text, bytes) = token_text(served, token);
+        json!({ "token": text, "logprob": logprob.max(LEAST), "bytes": bytes, "id": token })
+    };
+    let mut shape = one(chosen.token, chosen.logprobs.token);
+    let top = chosen.logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
+    shape["top_logprobs"] = top.collect();
+    shape
+}
+
+/// Log-probabilities of a completion: tokens, of each its own and the most likely ones, and where its text begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfCompletion {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Vec<Option<Map<String, Json>>>,
+    text_offset: Vec<usize>,
+}
+
+impl OfCompletion {
+    /// Adds a token whose text begins at `offset`, in characters.
+    pub(super) fn push(&mut self, served: &Served, chosen: &Chosen, offset: usize) {
+        let top = chosen.logprobs.top.iter();
+        let top = top.map(|&(token, logprob)| (token_text(served, token).0, logprob.max(LEAST).into()));
+        self.tokens.push(token_text(served, chosen.token).0);
+        self.token_logprobs.push(Some(chosen.logprobs.token.max(LEAST)));
+        self.top_logprobs.push(Some(top.collect()));
+        self.text_offset.push(offset);
+    }
+
+    pub(super) fn json(&self) -> Json {
+        json!({
+            "tokens": self.tokens,
+            "token_logprobs": self.token_logprobs,
+            "top_logprobs": self.top_logprobs,
+            "text_offset": self.text_offset,
+        })
+    }
+}

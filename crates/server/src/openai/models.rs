@@ -1,0 +1,38 @@
+//! `/v1/models`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::served::Served;
+use crate::server::App;
+
+pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+    let models: Vec<Value> = app.models.0.iter().map(|served| describe(served)).collect();
+    Json(json!({ "object": "list", "data": models })).into_response()
+}
+
+pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    Ok(Json(describe(app.models.get(Some(&id))?)).into_response())
+}
+
+fn describe(served: &Served) -> Value {
+    let config = served.model.config();
+    json!({
+        "id": served.name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": "rustorch",
+        "max_model_len": served.limits.n_ctx,
+        "meta": {
+            "architecture": config.architecture,
+            "n_ctx": served.limits.n_ctx,
+            "n_ctx_train": config.context_length,
+            "n_vocab": served.model.tokenizer().vocab_size(),
+        },
+    })
+}

@@ -1,0 +1,233 @@
+//! The server: connections, routes, the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use engine::Engine;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use crate::config::Config;
+use crate::error::{ApiError, Kind, StartError};
+use crate::http::guard;
+use crate::keys::Keys;
+use crate::metrics;
+use crate::openai;
+use crate::served::{Models, Served};
+use crate::shape::openai_errors;
+
+/// What every handler knows.
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) keys: RwLock<Keys>,
+    pub(crate) models: Models,
+    /// Requests that wait or run.
+    requests: AtomicUsize,
+    is_stopping: AtomicBool,
+    /// Templates, tokenizers and grammars at work.
+    blocking: Semaphore,
+}
+
+/// The places of requests in the server, until it is dropped.
+pub(crate) struct Place {
+    app: Arc<App>,
+    n: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.app.requests.fetch_sub(self.n, Ordering::Relaxed);
+    }
+}
+
+impl App {
+    /// Places for `n` more requests. Fails if the server is full, or about to stop.
+    pub(crate) fn place(self: &Arc<App>, n: usize) -> Result<Place, ApiError> {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
+        }
+        let most = self.config.limits.requests;
+        let before = self.requests.fetch_add(n, Ordering::Relaxed);
+        // Counts down if it is dropped on the way out.
+        let place = Place { app: self.clone(), n };
+        match before + n > most {
+            true => Err(ApiError::new(Kind::Busy, format!("{most} requests wait or run, the most that this server takes; try again"))),
+            false => Ok(place),
+        }
+    }
+
+    /// Calls `work` on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _permit = self.blocking.acquire().await;
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| ApiError::internal("the request ended in a panic; the server's log says where"))
+    }
+}
+
+/// Stops a server from another thread.
+#[derive(Clone, Debug)]
+pub struct Shutdown(watch::Sender<bool>);
+
+impl Shutdown {
+    /// Takes no more requests, and ends when those that run have ended, or after [`Config::drain`].
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    app: Arc<App>,
+    listener: std::net::TcpListener,
+    shutdown: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Listens for requests to these models, by name; the first is the default.
+    ///
+    /// # Errors
+    /// If the address is not free, or a thread cannot be started.
+    pub fn new(config: Config, models: Vec<(String, Engine)>) -> Result<Server, StartError> {
+        let address = config.address;
+        let listen = |source| StartError::Listen { address, source };
+        let listener = std::net::TcpListener::bind(address).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let start = |(name, engine)| Served::start(name, engine).map(Arc::new);
+        let models = Models(models.into_iter().map(start).collect::<Result<_, _>>()?);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let app = App {
+            keys: RwLock::new(config.keys.clone()),
+            config,
+            models,
+            requests: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            blocking: Semaphore::new(threads.max(2)),
+        };
+        Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
+    }
+
+    /// Where it listens: the port if [`Config::address`] has none.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Stops it from another thread.
+    pub fn shutdown(&self) -> Shutdown {
+        Shutdown(self.shutdown.clone())
+    }
+
+    /// Serves until [`Shutdown::stop`].
+    ///
+    /// # Errors
+    /// If its threads cannot be started.
+    pub fn run(self) -> Result<(), StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let ended = runtime.block_on(self.serve());
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        ended
+    }
+
+    async fn serve(self) -> Result<(), StartError> {
+        let Server { app, listener, shutdown } = self;
+        let mut stopped = shutdown.subscribe();
+        let listener = TcpListener::from_std(listener)?;
+        let router = router(app.clone());
+        let limits = app.config.limits;
+        let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_time).max_headers(100).max_buf_size(64 << 10);
+        let graceful = GracefulShutdown::new();
+        let connections = Arc::new(Semaphore::new(limits.connections));
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stopped.wait_for(|&stopped| stopped) => break,
+            };
+            // Too many open files: the next may succeed.
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+            // A small answer must not wait for the acknowledgement of the one before.
+            let _ = stream.set_nodelay(true);
+            let service = TowerToHyperService::new(router.clone());
+            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+            let connection = graceful.watch(connection);
+            tokio::spawn(async move {
+                // A client that breaks the protocol, or leaves, concerns nobody else.
+                if let Err(error) = connection.await {
+                    tracing::debug!("a connection has ended: {error}");
+                }
+                drop(permit);
+            });
+        }
+        app.is_stopping.store(true, Ordering::Relaxed);
+        drop(listener);
+        if tokio::time::timeout(app.config.drain, graceful.shutdown()).await.is_err() {
+            tracing::warn!("some requests have not ended in time, and are cut off");
+        }
+        Ok(())
+    }
+}
+
+fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .merge(openai::routes())
+        .route("/health", get(health))
+        .route("/v1/health", get(health))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .fallback(no_route)
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn(openai_errors))
+        .layer(middleware::map_response(secure))
+        .with_state(app)
+}
+
+async fn health() -> Response {
+    Json(json!({ "status": "ok" })).into_response()
+}
+
+/// Whether new requests are taken.
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    match app.is_stopping.load(Ordering::Relaxed) {
+        true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" }))).into_response(),
+        false => Json(json!({ "status": "ready" })).into_response(),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let models = app.models.0.iter().map(|served| (&*served.name, &**served.worker.stats()));
+    let text = metrics::text(models, backend::PAGE);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+async fn no_route(request: axum::extract::Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(Kind::NoRoute, format!("there is no {method} {path} here"))
+}
+
+async fn secure(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

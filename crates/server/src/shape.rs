@@ -1,0 +1,51 @@
+//! The shape of errors: each protocol has its own.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value as Json, json};
+
+use crate::error::{ApiError, Kind};
+
+/// The error in OpenAI's shape.
+pub(crate) fn openai(error: &ApiError) -> Json {
+    let kind = match error.kind.status() {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    };
+    let mut shape = json!({
+        "message": error.message,
+        "type": kind,
+        "param": error.param,
+        "code": error.kind.code(),
+    });
+    if let Kind::TooLong { prompt, n_ctx } = error.kind {
+        shape["n_prompt_tokens"] = prompt.into();
+        shape["n_ctx"] = n_ctx.into();
+    }
+    json!({ "error": shape })
+}
+
+/// Gives errors without a body one in OpenAI's shape.
+pub(crate) async fn openai_errors(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let (parts, body) = response.into_parts();
+    let error = match parts.extensions.get::<ApiError>() {
+        Some(error) => error.clone(),
+        None if parts.status == StatusCode::METHOD_NOT_ALLOWED => {
+            ApiError::new(Kind::Method, format!("{path} does not take {method}"))
+        }
+        None => return Response::from_parts(parts, body),
+    };
+    let mut response = (parts.status, axum::Json(openai(&error))).into_response();
+    for (name, value) in &parts.headers {
+        if !response.headers().contains_key(name) {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    response
+}

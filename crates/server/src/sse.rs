@@ -1,0 +1,50 @@
+//! Server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// A comment tells clients and proxies that the server is alive, while a request waits or its prompt is computed.
+const KEEP_ALIVE: Duration = Duration::from_secs(8);
+
+/// Events that are ready for the client, at most. What writes them waits; the engine does not.
+const READY: usize = 32;
+
+/// Where events are written. It is closed when the client has gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(mpsc::Sender<Event>);
+
+/// The client has gone.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+impl Events {
+    /// An event without a name.
+    pub(crate) async fn data(&self, json: &Json) -> Result<(), Gone> {
+        self.0.send(Event::default().data(json.to_string())).await.map_err(|_| Gone)
+    }
+
+    /// OpenAI's end of a stream.
+    pub(crate) async fn done(&self) -> Result<(), Gone> {
+        self.0.send(Event::default().data("[DONE]")).await.map_err(|_| Gone)
+    }
+}
+
+/// A stream of the events that `write` writes.
+pub(crate) fn stream<F: Future<Output = Result<(), Gone>> + Send + 'static>(
+    write: impl FnOnce(Events) -> F,
+) -> Response {
+    let (sender, receiver) = mpsc::channel(READY);
+    tokio::spawn(write(Events(sender)));
+    let events = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
+    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    let no_buffering = axum::http::HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", no_buffering);
+    response
+}

@@ -1,0 +1,167 @@
+//! The engine's thread: commands in, one channel per request out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+
+use engine::{Engine, Event, Request, RequestId};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::error::ApiError;
+use crate::metrics::Stats;
+
+/// What the engine says of the requests of a job: the number of the request among them, and an event.
+pub(crate) type Updates = UnboundedReceiver<(usize, Update)>;
+
+/// News of a request. The first is `Accepted` or `Refused`; `Done` and `Failed` are the last.
+#[derive(Debug)]
+pub(crate) enum Update {
+    Accepted,
+    Refused(ApiError),
+    Engine(Event),
+}
+
+enum Command {
+    /// Requests of one job.
+    Submit(Vec<Request>, UnboundedSender<(usize, Update)>),
+    Stop,
+}
+
+/// A handle of the engine's thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    commands: Sender<Command>,
+    stats: Arc<Stats>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(crate) fn start(engine: Engine) -> std::io::Result<Worker> {
+        let (commands, inbox) = mpsc::channel();
+        let stats = Arc::new(Stats::default());
+        let loop_ = Loop { engine, inbox, clients: HashMap::new(), stats: stats.clone() };
+        let thread = thread::Builder::new().name("engine".into()).spawn(move || loop_.run())?;
+        Ok(Worker { commands, stats, thread: Some(thread) })
+    }
+
+    /// Submits the requests of a job. Dropping the receiver cancels them.
+    pub(crate) fn submit(&self, requests: Vec<Request>) -> Result<Updates, ApiError> {
+        let (updates, receiver) = unbounded_channel();
+        let sent = self.commands.send(Command::Submit(requests, updates));
+        sent.map_err(|_| ApiError::internal(ENDED))?;
+        Ok(receiver)
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+}
+
+/// The engine ends only with the server, or when its file is damaged.
+pub(crate) const ENDED: &str = "the model has failed; the server's log says why, and must be restarted";
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.commands.send(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Client {
+    number: usize,
+    updates: UnboundedSender<(usize, Update)>,
+}
+
+struct Loop {
+    engine: Engine,
+    inbox: Receiver<Command>,
+    clients: HashMap<RequestId, Client>,
+    stats: Arc<Stats>,
+}
+
+impl Loop {
+    fn run(mut self) {
+        loop {
+            if self.engine.is_idle() {
+                self.stats.measure(&self.engine);
+                match self.inbox.recv() {
+                    Ok(Command::Submit(requests, updates)) => self.submit(requests, &updates),
+                    Ok(Command::Stop) | Err(_) => return,
+                }
+            }
+            loop {
+                match self.inbox.try_recv() {
+                    Ok(Command::Submit(requests, updates)) => self.submit(requests, &updates),
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            self.cancel_unread();
+            match self.engine.step() {
+                Ok(events) => events.into_iter().for_each(|event| self.deliver(event)),
+                Err(error) => return self.fail(&error),
+            }
+            self.stats.measure(&self.engine);
+        }
+    }
+
+    fn submit(&mut self, requests: Vec<Request>, updates: &UnboundedSender<(usize, Update)>) {
+        let mut submitted = Vec::new();
+        for (number, request) in requests.into_iter().enumerate() {
+            match self.engine.submit(request) {
+                Ok(id) => submitted.push((number, id)),
+                Err(error) => {
+                    submitted.iter().for_each(|(_, id)| self.engine.cancel(*id));
+                    // Whoever does not listen needs no answer, here and below.
+                    let _ = updates.send((number, Update::Refused(error.into())));
+                    return;
+                }
+            }
+        }
+        for (number, id) in submitted {
+            let _ = updates.send((number, Update::Accepted));
+            self.clients.insert(id, Client { number, updates: updates.clone() });
+        }
+    }
+
+    fn cancel_unread(&mut self) {
+        let Loop { engine, clients, .. } = self;
+        clients.retain(|id, client| {
+            let is_read = !client.updates.is_closed();
+            if !is_read {
+                engine.cancel(*id);
+            }
+            is_read
+        });
+    }
+
+    fn deliver(&mut self, event: Event) {
+        let (id, is_last) = match &event {
+            Event::Token { id, .. } => (*id, false),
+            Event::Done { id, usage, .. } => {
+                self.stats.ended(usage);
+                (*id, true)
+            }
+            Event::Failed { id, .. } => (*id, true),
+        };
+        let client = match is_last {
+            true => self.clients.remove(&id),
+            false => self.clients.get(&id).map(|client| Client { number: client.number, updates: client.updates.clone() }),
+        };
+        if let Some(Client { number, updates }) = client {
+            let _ = updates.send((number, Update::Engine(event)));
+        }
+    }
+
+    /// The file of the model is damaged: nothing that it computes can be trusted.
+    fn fail(self, error: &engine::Error) {
+        tracing::error!("the model has failed: {error}");
+        for Client { number, updates } in self.clients.into_values() {
+            let _ = updates.send((number, Update::Refused(ApiError::internal(ENDED))));
+        }
+    }
+}
