@@ -6,7 +6,7 @@ import { saveSettings, settings } from "./settings.js";
 import * as store from "./store.js";
 
 const listeners = new Map();
-let conversation = null;
+let conversation = Conversation.create(settings.system);
 /** Running answers by the id of their conversation: they go on while another conversation is shown. */
 const running = new Map();
 

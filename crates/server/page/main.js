@@ -104,7 +104,8 @@ find("#new").prepend(icon("add"));
 find("#new").onclick = startNew;
 find("#brand").prepend(icon("torch"));
 find("#more").append(icon("more"));
-find("#tools").prepend(iconButton("help", "Shortcuts (?)", openHelp), iconButton("settings", "Settings (Alt+S)", openSettings));
+find("#tools").prepend(iconButton("help", "Shortcuts (?)", openHelp));
+find("#search").before(icon("search"));
 setUpTheme(find("#theme"));
 setUpTransfer({ onRename: (conversation) => {
   const title = find("#title");

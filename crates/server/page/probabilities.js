@@ -63,12 +63,12 @@ export class Probabilities {
     for (const token of tokens) {
       const probability = Math.exp(token.logprob);
       const name = token.picked ? "picked" : SHADES.filter(([below]) => probability < below).at(-1)?.[1];
-      if (!name || token.start === token.end) continue;
+      if (!name || !/\S/.test(view.message.content.slice(token.start, token.end))) continue;
       if (!this.shades.has(name)) {
         this.shades.set(name, new Highlight());
         CSS.highlights.set(name, this.shades.get(name));
       }
-      for (const range of this.#places(view).ranges(token)) {
+      for (const range of this.#places(view).ranges(shownPart(token, view.message.content))) {
         this.shades.get(name).add(range);
         view.shaded.push(range);
       }
@@ -138,7 +138,7 @@ export class Probabilities {
     const rectangle = this.#places(view).rectangle(token);
     if (!token || !rectangle) return;
     this.at = { view, index };
-    if (window.CSS?.highlights) CSS.highlights.set("token", new Highlight(...this.#places(view).ranges(token)));
+    if (window.CSS?.highlights) CSS.highlights.set("token", new Highlight(...this.#places(view).ranges(shownPart(token, view.message.content))));
     this.popover.show(token, rectangle, view.markdown.element);
   }
 
@@ -167,4 +167,11 @@ export class Probabilities {
     app.pick(view.message, view.tokens, index, choice);
     announce(`The answer goes on from ${visible(choice[0])}.`);
   }
+}
+
+/** A token without the white space before its word, which would look odd in colour. */
+function shownPart({ start, end }, content) {
+  const text = content.slice(start, end);
+  const lead = text.length - text.trimStart().length;
+  return { start: lead < text.length ? start + lead : start, end };
 }

@@ -1,0 +1,556 @@
+"""Checks of the server's page; `tools/checks/page` runs it with what it needs."""
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+import page_large
+from page_reader import reading, violations
+from page_server import serve
+from page_texts import TEXTS
+
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+@check
+def answers(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        expect(page.locator(".examples button")).to_have_count(4)
+        page.locator(".examples button").first.click()
+        assert "transformer" in page.input_value("#message")
+        assert "from cache" in reader.ask("one\ntwo").locator(".figures").inner_text()
+        assert reader.text() == TEXTS["plain"]
+        [request] = reader.requests()
+        assert request["messages"] == [{"role": "user", "content": "one\ntwo"}]
+        assert request["stream"] and request["stream_options"]["include_usage"] and request["timings_per_token"]
+        assert request["logprobs"] and request["top_logprobs"] == 8 and request["model"].startswith("Qwen3")
+        page.fill("#message", "a")
+        page.keyboard.press("Shift+Enter")
+        assert page.input_value("#message") == "a\n"
+        page.fill("#message", "")
+        reader.ask("again")
+        assert [message["role"] for message in reader.requests()[1]["messages"]] == ["user", "assistant", "user"]
+        expect(page.locator("#state")).to_contain_text("K/V 34 %")
+        page.reload()
+        expect(page.locator(".message")).to_have_count(4)
+        assert reader.text() == TEXTS["plain"]
+        expect(page.locator("#announcements")).to_be_attached()
+
+
+@check
+def finished_answers_are_announced(browser):
+    with reading(browser) as reader:
+        reader.say("slow")
+        expect(reader.page.locator(".message.live .markdown")).not_to_be_empty()
+        assert reader.page.locator("#announcements").inner_text() == ""
+        reader.finished()
+        expect(reader.page.locator("#announcements")).to_contain_text("Answer: The river")
+
+
+@check
+def live_figures(browser):
+    with reading(browser) as reader:
+        reader.say("slow wait")
+        expect(reader.page.locator(".wait")).to_contain_text("In the queue: 2 requests wait")
+        expect(reader.page.locator(".live .figures")).to_contain_text("tokens/s")
+        expect(reader.page.locator("#state")).to_contain_text("1 running")
+        reader.finished()
+
+
+@check
+def markdown(browser):
+    with reading(browser) as reader:
+        answer = reader.ask("markdown")
+        for selector, text in [
+            (".heading-1", "Title"), ("em", "emphasis"), ("strong", "strong"), ("em strong", "both"), ("del", "gone"),
+            ("p > code", "code"), ("ol > li > ul > li >> nth=0", "inner"), ("blockquote", "quoted text"), (".heading-2", "Setext"),
+            ("a >> nth=0", "https://example.com/a_b(c)"), ("a >> nth=1", "A link"),
+        ]:  # fmt: skip
+            found = answer.locator(selector).first
+            assert " ".join(found.inner_text().split()) == text, (selector, found.inner_text())
+        assert answer.locator("a").first.get_attribute("rel") == "noopener noreferrer nofollow"
+        assert answer.locator("input[type=checkbox]:checked").count() == 1 and answer.locator("hr").count() == 1
+        assert "snake_case_name and 2*3*4" in answer.inner_text() and "a@b & <b>." in answer.inner_text()
+        table = reader.ask("table").locator("td")
+        assert table.all_inner_texts() == ["1", "x|y", "2", "b"] and table.nth(1).get_attribute("class") == "right"
+        assert reader.ask("unclosed").locator("pre").inner_text() == "def f():\n    return 1\n"
+
+
+@check
+def code(browser):
+    with reading(browser) as reader:
+        reader.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        answer = reader.ask("code")
+        parts = TEXTS["code"].split("```")[1::2]
+        assert answer.locator("pre").count() == len(parts)
+        for i, part in enumerate(parts):
+            language, text = part.split("\n", 1)
+            block = answer.locator(".code-block").nth(i)
+            assert block.locator("code").text_content() == text, language
+            assert block.locator("[class^=hl-]").count() >= 2, language
+        assert answer.locator(".hl-comment").first.inner_text() == "/// Adds."
+        answer.locator(".copy").first.click()
+        expect(answer.locator(".copy").first).to_have_text("Copied")
+        assert reader.inside("navigator.clipboard.readText()") == parts[0].split("\n", 1)[1].rstrip("\n")
+
+
+@check
+def hostile_text_stays_text(browser):
+    with reading(browser) as reader:
+        answer = reader.ask("hostile")
+        assert reader.inside("window.broken") is None
+        assert answer.locator(".markdown :is(script, img, iframe, object, embed, style, link, form)").count() == 0
+        assert answer.locator(".markdown > :not(.code-block) svg").count() == 0
+        assert "<script>window.broken = 1</script>" in answer.inner_text()
+        found = reader.inside("""() => [...document.querySelectorAll(".message *")].flatMap((element) => [...element.attributes]
+            .filter(({ name }) => name.startsWith("on") || name === "srcdoc").map(({ name }) => name))""")
+        assert found == [], found
+        links = answer.locator(".markdown a").evaluate_all("(links) => links.map((link) => link.protocol)")
+        assert links and set(links) <= {"http:", "https:", "mailto:"}, links
+        assert reader.inside("document.title").startswith("hostile")
+        reader.page.reload()
+        reader.finished()
+        assert reader.inside("window.broken") is None
+
+
+@check
+def rendering_in_pieces_is_rendering_at_once(browser):
+    with reading(browser) as reader:
+        wrong = reader.inside(page_large.PIECES)
+        assert wrong == [], json.dumps(wrong[:2])
+
+
+@check
+def probabilities(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        answer = reader.ask("emoji")
+        answer.get_by_role("button", name="Token probabilities").click()
+        body = answer.locator("> .markdown")
+        x, y = reader.inside("""() => {
+            const node = document.querySelector(".assistant .markdown p").firstChild;
+            const range = document.createRange();
+            range.setStart(node, node.data.indexOf("thumb") + 1);
+            range.setEnd(node, node.data.indexOf("thumb") + 2);
+            const box = range.getBoundingClientRect();
+            return [box.x + box.width / 2, box.y + box.height / 2];
+        }""")
+        page.mouse.move(x, y)
+        popover = page.locator(".alternatives")
+        expect(popover).to_be_visible()
+        assert popover.locator(".alternatives-head code").inner_text() == "␣thumb"
+        assert popover.locator("li").count() == 8 and "%" in popover.locator(".percent").first.inner_text()
+        assert reader.inside("CSS.highlights.has('token')")
+        page.mouse.move(5, 5)
+        expect(popover).to_be_hidden()
+
+        body.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        assert popover.locator(".alternatives-head code").inner_text() == "␣smile"[:6]
+        expect(page.locator("#announcements")).to_contain_text("Instead:")
+        page.keyboard.press("ArrowDown")
+        expect(popover.locator("button:focus")).to_have_count(1)
+        page.keyboard.press("Escape")
+        expect(popover).to_be_hidden()
+        expect(body).to_be_focused()
+
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowDown")
+        choice = popover.locator("button:not(.taken)").first
+        word = choice.locator("code").inner_text().replace("␣", " ")
+        choice.focus()
+        page.keyboard.press("Enter")
+        reader.finished()
+        last = reader.requests()[-1]["messages"][-1]
+        assert last == {"role": "assistant", "content": f"A{word}"}, last
+        assert reader.text().startswith(f"A{word} and so the text goes on")
+        expect(page.locator(".assistant .turner")).to_contain_text("2/2")
+        assert reader.inside("CSS.highlights.get('picked').size") >= 1
+        page.get_by_role("button", name="Previous branch").click()
+        assert reader.text() == TEXTS["emoji"]
+        page.keyboard.press("Alt+p")
+        expect(page.locator(".assistant > .markdown[tabindex]")).to_have_count(0)
+
+
+@check
+def branches(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        reader.ask("first")
+        reader.ask("second")
+        page.get_by_role("button", name="Answer again").last.click()
+        reader.finished()
+        expect(page.locator(".turner")).to_have_text("2/2")
+        question = page.locator(".message.user").first
+        question.hover()
+        question.get_by_role("button", name="Edit and send again").click()
+        page.locator(".editor textarea").fill("table, please")
+        page.keyboard.press("Enter")
+        reader.finished()
+        assert page.locator(".message").count() == 2 and page.locator("td").count() == 4
+        page.get_by_role("button", name="Previous branch").click()
+        expect(page.locator(".message")).to_have_count(4)
+        expect(page.locator(".turner")).to_have_text(["1/2", "2/2"])
+        page.reload()
+        expect(page.locator(".turner")).to_have_text(["1/2", "2/2"])
+        page.fill("#message", "")
+        page.keyboard.press("ArrowUp")
+        expect(page.locator(".editor textarea")).to_have_value("second")
+        page.keyboard.press("Escape")
+        answer = page.locator(".message.assistant").last
+        answer.get_by_role("button", name="Edit the answer").click()
+        page.locator(".editor textarea").fill("My own answer")
+        page.get_by_role("button", name="Save as a branch").click()
+        assert reader.text() == "My own answer"
+        expect(page.locator(".turner").last).to_have_text("3/3")
+
+
+@check
+def stopping_and_going_on(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        reader.say("slow")
+        expect(page.locator(".live .markdown")).to_contain_text("The river")
+        page.keyboard.press("Escape")
+        expect(page.locator(".note")).to_contain_text("Stopped.")
+        before = reader.text()
+        assert len(before) < len(TEXTS["plain"])
+        page.get_by_role("button", name="Go on").click()
+        reader.finished()
+        assert reader.requests()[-1]["messages"][-1]["content"].strip() == before.strip()
+        assert reader.text().endswith("as if nothing had happened.")
+        reader.say("limit")
+        reader.finished()
+        expect(page.locator(".note").last).to_contain_text("longest length")
+
+
+@check
+def troubles(browser):
+    with reading(browser) as reader:
+        reader.expected = ("Failed to load resource", "net::ERR")
+        page = reader.page
+        for word, title in [
+            ("busy", "The server is busy."), ("context", "The conversation is too long"), ("broken", "The server had an error."),
+            ("cut", "The connection was lost"),
+        ]:  # fmt: skip
+            reader.say(word)
+            expect(page.locator(".last .trouble strong")).to_contain_text(title)
+        assert "Try again in 7 s." in page.locator(".trouble").first.inner_text()
+        assert reader.text().startswith("The river"), "what arrived is kept"
+        page.locator(".last").get_by_role("button", name="Go on").click()
+        expect(page.locator(".last .trouble")).to_have_count(0)
+        assert "nothing had happened" in reader.text()
+
+
+@check
+def server_restarts(browser):
+    with reading(browser) as reader:
+        reader.expected = ("Failed to load resource", "net::ERR")
+        page = reader.page
+        port = reader.server.server_port
+        reader.server.shutdown()
+        reader.server.server_close()
+        reader.say("hello")
+        expect(page.locator(".trouble strong")).to_contain_text("does not answer")
+        expect(page.locator("#offline")).to_be_visible()
+        reader.server = serve(port)
+        expect(page.locator("#offline")).to_be_hidden()
+        page.get_by_role("button", name="Try again").click()
+        reader.finished()
+        assert reader.text() == TEXTS["plain"]
+
+
+@check
+def reasoning_and_tools(browser):
+    with reading(browser) as reader:
+        reader.say("think")
+        expect(reader.page.locator(".reasoning summary")).to_have_text("Thinking…")
+        answer = reader.finished()
+        summary = answer.locator(".reasoning summary")
+        assert summary.inner_text() in ("Reasoning", "Thought for 1 s"), summary.inner_text()
+        assert not answer.locator(".reasoning .markdown").is_visible()
+        summary.click()
+        expect(answer.locator(".reasoning .markdown")).to_have_text(TEXTS["reasoning"])
+        reader.ask("next")
+        assert "reasoning_content" not in reader.requests()[-1]["messages"][1]
+        tool = reader.ask("tool").locator(".tool")
+        assert "get_weather" in tool.inner_text() and '"days": 3' in tool.inner_text()
+
+
+@check
+def files(browser):
+    with reading(browser) as reader, tempfile.TemporaryDirectory() as folder:
+        page = reader.page
+        names = {"a.py": b"x = '```'\n", "large.txt": b"x" * 600_000, "binary.bin": b"\xff\xfe\x00"}
+        for name, data in names.items():
+            (Path(folder) / name).write_bytes(data)
+        page.set_input_files("#composer input[type=file]", [Path(folder) / name for name in names])
+        expect(page.locator(".chips li")).to_have_count(1)
+        expect(page.locator(".toast")).to_have_count(2)
+        assert "at most 512 kB" in page.locator("#toasts").inner_text() and "not a text file" in page.locator("#toasts").inner_text()
+        data = page.evaluate_handle("""() => {
+            const data = new DataTransfer();
+            data.items.add(new File(["dropped"], "b.txt"));
+            return data;
+        }""")
+        page.dispatch_event("body", "dragenter", {"dataTransfer": data})
+        expect(page.locator("#drop")).to_be_visible()
+        page.dispatch_event("body", "drop", {"dataTransfer": data})
+        expect(page.locator(".chips li")).to_have_count(2)
+        expect(page.locator("#drop")).to_be_hidden()
+        page.get_by_role("button", name="Remove b.txt").click()
+        reader.ask("what is this?")
+        [message] = reader.requests()[-1]["messages"]
+        assert message["content"] == "a.py:\n````py\nx = '```'\n````\n\nwhat is this?", message
+        page.locator(".file summary").click()
+        expect(page.locator(".file pre")).to_have_text("x = '```'")
+
+
+@check
+def conversations(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        reader.ask("about rivers")
+        page.keyboard.press("Alt+n")
+        expect(page.locator(".welcome")).to_be_visible()
+        reader.ask("show files")
+        entries = page.locator(".entry")
+        expect(entries).to_have_text(["show files", "about rivers"])
+        page.keyboard.press("Control+k")
+        page.keyboard.type("stones")
+        expect(entries).to_have_count(1)
+        expect(entries.locator("small")).to_contain_text("falls on the stones")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.locator("#title")).to_have_text("about rivers")
+        page.fill("#search", "")
+        item = page.locator(".conversation").last
+        item.hover()
+        item.get_by_role("button", name="Rename").click()
+        page.keyboard.type("All rivers")
+        page.keyboard.press("Enter")
+        expect(page.locator("#title")).to_have_text("All rivers")
+
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export all conversations").click()
+        exported = Path(download.value.path()).read_text()
+        assert {record["title"] for record in json.loads(exported)["conversations"]} == {"All rivers", "show files"}
+        page.get_by_role("button", name="More for this conversation").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export as Markdown").click()
+        assert Path(download.value.path()).read_text().startswith("# All rivers\n\n## You\n\nabout rivers\n\n## Qwen3")
+
+        item.hover()
+        item.get_by_role("button", name="Delete").click()
+        expect(entries).to_have_count(1)
+        page.get_by_role("button", name="Undo").click()
+        expect(entries).to_have_count(2)
+        for name in ["All rivers", "show files"]:
+            page.locator(".conversation").first.hover()
+            page.locator(".conversation").first.get_by_role("button", name="Delete").click()
+            page.wait_for_timeout(100)
+        expect(entries).to_have_count(0)
+        expect(page.locator(".welcome")).to_be_visible()
+
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            for text, words in [(exported, "2 conversations are imported"), ("{}", "holds no conversations"), ("x", "not JSON")]:
+                file.seek(0)
+                file.truncate()
+                file.write(text)
+                file.flush()
+                page.set_input_files("#import-picker", file.name)
+                expect(page.locator("#toasts")).to_contain_text(words)
+        expect(entries).to_have_count(2)
+        entries.filter(has_text="All rivers").click()
+        assert reader.text() == TEXTS["plain"]
+        page.go_back()
+        expect(page.locator("#title")).to_have_text("show files")
+
+
+@check
+def settings(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        page.keyboard.press("Alt+s")
+        expect(page.locator("#settings")).to_be_visible()
+        assert page.get_attribute("#set-temperature", "placeholder") == "0.7"
+        page.fill("#system", "Be brief.")
+        page.fill("#set-temperature", "0.3")
+        page.fill("#set-seed", "7")
+        page.fill("#set-top_p", "5")
+        expect(page.locator("#hint-top_p")).to_contain_text("from 0 to 1")
+        page.fill("#template", '{"builtin": true}')
+        page.select_option("#reasoning", "off")
+        page.keyboard.press("Escape")
+        page.select_option("#model", "SmolLM2-1.7B-Q8_0")
+        reader.ask("hello")
+        request = reader.requests()[-1]
+        assert request["messages"][0] == {"role": "system", "content": "Be brief."}
+        assert (request["temperature"], request["seed"], request.get("top_p")) == (0.3, 7, None)
+        assert request["chat_template_kwargs"] == {"builtin": True, "enable_thinking": False}
+        assert request["model"] == "SmolLM2-1.7B-Q8_0"
+        page.reload()
+        expect(page.locator("#model")).to_have_value("SmolLM2-1.7B-Q8_0")
+        page.keyboard.press("Alt+s")
+        assert page.input_value("#set-seed") == "7" and page.input_value("#system") == "Be brief."
+        page.get_by_role("button", name="Use the server's values").click()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Alt+r")
+        reader.finished()
+        assert "seed" not in reader.requests()[-1]
+
+
+@check
+def api_key(browser):
+    with reading(browser) as reader:
+        reader.expected = ("Failed to load resource",)
+        page = reader.page
+        reader.server.state.key = "open sesame"
+        page.reload()
+        expect(page.locator("#key")).to_be_visible()
+        page.fill("#api-key", "wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#key-note")).to_contain_text("refused this key")
+        page.fill("#api-key", "open sesame")
+        page.keyboard.press("Enter")
+        expect(page.locator("#model")).to_be_enabled()
+        reader.ask("hello")
+        assert reader.text() == TEXTS["plain"]
+        assert "sesame" not in page.url and reader.inside("JSON.stringify(localStorage)").find("sesame") < 0
+        assert reader.inside("sessionStorage.getItem('api-key')") == "open sesame"
+
+
+@check
+def keyboard_and_focus(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        expect(page.locator("#message")).to_be_focused()
+        page.locator("#head").click()
+        page.keyboard.press("?")
+        expect(page.locator("#help")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#help")).to_be_hidden()
+        page.keyboard.press("/")
+        expect(page.locator("#message")).to_be_focused()
+        page.keyboard.press("Alt+b")
+        expect(page.locator("#sidebar")).to_be_hidden()
+        page.keyboard.press("Alt+b")
+        expect(page.locator("#sidebar")).to_be_visible()
+        page.reload()
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("Tab")
+        assert reader.inside("document.activeElement.className") == "skip"
+
+
+@check
+def accessibility(browser):
+    for theme in ["light", "dark"]:
+        with reading(browser, bypass_csp=True, reduced_motion="reduce") as reader:
+            page = reader.page
+            page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+            found = violations(reader)
+            for word in ["markdown", "show", "think", "code"]:
+                reader.ask(word)
+            page.get_by_role("button", name="Answer again").last.click()
+            reader.finished()
+            found += violations(reader)
+            page.get_by_role("button", name="Token probabilities").last.click()
+            page.locator(".last > .markdown").focus()
+            page.keyboard.press("ArrowRight")
+            found += violations(reader)
+            page.keyboard.press("Escape")
+            for keys, dialog in [("Alt+s", "#settings"), ("?", "#help")]:
+                page.evaluate("document.activeElement.blur()")
+                page.keyboard.press(keys)
+                expect(page.locator(dialog)).to_be_visible()
+                found += violations(reader)
+                page.keyboard.press("Escape")
+            assert not found, theme + "\n" + "\n".join(found)
+
+
+@check
+def narrow(browser):
+    with reading(browser, has_touch=True) as reader:
+        page = reader.page
+        for width in [320, 390, 700]:
+            page.set_viewport_size({"width": width, "height": 780})
+            reader.ask("show")
+            overflow = reader.inside("document.documentElement.scrollWidth - innerWidth")
+            wide = reader.inside("document.querySelector('#scroller').scrollWidth - document.querySelector('#scroller').clientWidth")
+            assert overflow <= 0 and wide <= 0, (width, overflow, wide)
+        expect(page.locator("#sidebar")).to_be_hidden()
+        page.get_by_role("button", name="List of conversations").click()
+        expect(page.locator("#sidebar")).to_be_visible()
+        page.locator(".entry").first.click()
+        expect(page.locator("#sidebar")).to_be_hidden()
+
+
+check(page_large.long_answer)
+check(page_large.ten_thousand_messages)
+
+
+@check
+def pictures(browser):
+    folder = Path(os.environ.get("PICTURES", tempfile.gettempdir())) / "page-pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme in ["light", "dark"]:
+        with reading(browser, color_scheme=theme, reduced_motion="reduce") as reader:
+            page = reader.page
+            shot = lambda name: page.screenshot(path=folder / f"{name}-{theme}.png")  # noqa: E731
+            shot("empty")
+            reader.ask("show me how to count the words of a file")
+            shot("answer")
+            page.get_by_role("button", name="Token probabilities").click()
+            page.locator(".last > .markdown").focus()
+            for _ in range(3):
+                page.keyboard.press("ArrowRight")
+            shot("tokens")
+            page.keyboard.press("Escape")
+            page.keyboard.press("Alt+s")
+            shot("settings")
+            page.keyboard.press("Escape")
+            page.set_viewport_size({"width": 390, "height": 800})
+            shot("mobile")
+            page.get_by_role("button", name="List of conversations").click()
+            shot("mobile-list")
+    print(f"   pictures in {folder}")
+
+
+def main():
+    names = sys.argv[1:]
+    failed = passed = 0
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=os.environ["BROWSER"], args=["--no-sandbox"])
+        for function in CHECKS:
+            if names and not any(name in function.__name__ for name in names):
+                continue
+            start = time.time()
+            try:
+                function(browser)
+            except Exception:
+                failed += 1
+                print(f"FAILED {function.__name__}\n{traceback.format_exc()}", flush=True)
+            else:
+                passed += 1
+                print(f"ok {function.__name__} ({time.time() - start:.1f} s)", flush=True)
+        print(f"page in Chromium {browser.version}: {passed} passed, {failed} failed\n{passed} passed, {failed} failed")
+        browser.close()
+    sys.exit(failed > 0 or passed == 0)
+
+
+if __name__ == "__main__":
+    main()
