@@ -12,7 +12,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import page_large
 from page_reader import reading, violations
-from page_server import serve
+from page_server import end, serve
 from page_texts import TEXTS
 
 CHECKS = []
@@ -46,14 +46,14 @@ def answers(browser):
         page.reload()
         expect(page.locator(".message")).to_have_count(4)
         assert reader.text() == TEXTS["plain"]
-        expect(page.locator("#announcements")).to_be_attached()
+        assert "#" in page.url
 
 
 @check
 def finished_answers_are_announced(browser):
     with reading(browser) as reader:
         reader.say("slow")
-        expect(reader.page.locator(".message.live .markdown")).not_to_be_empty()
+        expect(reader.page.locator(".live > .markdown")).not_to_be_empty()
         assert reader.page.locator("#announcements").inner_text() == ""
         reader.finished()
         expect(reader.page.locator("#announcements")).to_contain_text("Answer: The river")
@@ -140,7 +140,7 @@ def probabilities(browser):
         answer.get_by_role("button", name="Token probabilities").click()
         body = answer.locator("> .markdown")
         x, y = reader.inside("""() => {
-            const node = document.querySelector(".assistant .markdown p").firstChild;
+            const node = document.querySelector(".assistant > .markdown p").firstChild;
             const range = document.createRange();
             range.setStart(node, node.data.indexOf("thumb") + 1);
             range.setEnd(node, node.data.indexOf("thumb") + 2);
@@ -157,9 +157,9 @@ def probabilities(browser):
         expect(popover).to_be_hidden()
 
         body.focus()
-        for _ in range(3):
-            page.keyboard.press("ArrowRight")
-        assert popover.locator(".alternatives-head code").inner_text() == "␣smile"[:6]
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert popover.locator(".alternatives-head code").inner_text() == "␣smile"
         expect(page.locator("#announcements")).to_contain_text("Instead:")
         page.keyboard.press("ArrowDown")
         expect(popover.locator("button:focus")).to_have_count(1)
@@ -224,7 +224,7 @@ def stopping_and_going_on(browser):
     with reading(browser) as reader:
         page = reader.page
         reader.say("slow")
-        expect(page.locator(".live .markdown")).to_contain_text("The river")
+        expect(page.locator(".live > .markdown")).to_contain_text("The river")
         page.keyboard.press("Escape")
         expect(page.locator(".note")).to_contain_text("Stopped.")
         before = reader.text()
@@ -262,8 +262,7 @@ def server_restarts(browser):
         reader.expected = ("Failed to load resource", "net::ERR")
         page = reader.page
         port = reader.server.server_port
-        reader.server.shutdown()
-        reader.server.server_close()
+        end(reader.server)
         reader.say("hello")
         expect(page.locator(".trouble strong")).to_contain_text("does not answer")
         expect(page.locator("#offline")).to_be_visible()
@@ -376,6 +375,7 @@ def conversations(browser):
                 expect(page.locator("#toasts")).to_contain_text(words)
         expect(entries).to_have_count(2)
         entries.filter(has_text="All rivers").click()
+        expect(page.locator("#title")).to_have_text("All rivers")
         assert reader.text() == TEXTS["plain"]
         page.go_back()
         expect(page.locator("#title")).to_have_text("show files")
@@ -450,10 +450,9 @@ def keyboard_and_focus(browser):
         expect(page.locator("#sidebar")).to_be_hidden()
         page.keyboard.press("Alt+b")
         expect(page.locator("#sidebar")).to_be_visible()
-        page.reload()
-        page.evaluate("document.activeElement.blur()")
-        page.keyboard.press("Tab")
-        assert reader.inside("document.activeElement.className") == "skip"
+        page.locator(".skip").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#message")).to_be_focused()
 
 
 @check

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import expect
 
-from page_server import serve
+from page_server import end, serve
 
 expect.set_options(timeout=8000)
 
@@ -29,7 +29,7 @@ class Reader:
         self.page.on("pageerror", lambda error: self.complaints.append(f"exception: {error.stack}"))
         self.context.on("request", self.asked)
         self.page.goto(self.base)
-        expect(self.page.locator("#model")).to_be_enabled()
+        expect(self.page.locator("#state")).to_contain_text("K/V")
 
     def heard(self, message):
         if message.type in ("error", "warning") and not any(words in message.text for words in self.expected):
@@ -67,8 +67,7 @@ class Reader:
         if not self.page.is_closed():
             self.complaints += [f"policy: {violation}" for violation in self.page.evaluate("window.violations")]
         self.context.close()
-        self.server.shutdown()
-        self.server.server_close()
+        end(self.server)
         assert not self.complaints, "\n".join(self.complaints)
 
 
@@ -79,7 +78,7 @@ def reading(browser, **options):
         yield reader
     except BaseException:
         reader.context.close()
-        reader.server.shutdown()
+        end(reader.server)
         if reader.complaints:
             print("\n".join(reader.complaints))
         raise

@@ -65,6 +65,7 @@ class State:
         self.requests = []
         self.running = 0
         self.waiting = 0
+        self.ended = False
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -73,6 +74,12 @@ class Handler(BaseHTTPRequestHandler):
     @property
     def state(self):
         return self.server.state
+
+    def parse_request(self):
+        if self.state.ended:  # a connection that was kept open ends with the server
+            self.close_connection = True
+            return False
+        return super().parse_request()
 
     def log_message(self, *_):
         pass
@@ -187,7 +194,7 @@ class Handler(BaseHTTPRequestHandler):
                 send({"tool_calls": [{"index": 0, "function": {"arguments": part}}]})
             return self.end(send, "tool_calls")
         pieces = tokens_of(self.answer(question, prefix))
-        burst = 40 if "long" in question else 1
+        burst = max(1, len(pieces) // 400)
         held = b""
         for i, data in enumerate(pieces):
             written[0] += 1
@@ -230,6 +237,12 @@ def serve(port=0):
     server.state = State()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+def end(server):
+    server.state.ended = True
+    server.shutdown()
+    server.server_close()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ export class CodeBlock {
     this.code = h("code");
     this.label = h("span", { class: "language" });
     this.button = h("button", { type: "button", class: "copy", onclick: () => this.#copy() }, icon("copy"), h("span", {}, "Copy"));
-    const pre = h("pre", { tabIndex: 0, role: "region", "aria-label": "Code" }, this.code);
+    const pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, this.code);
     this.element = h("div", { class: "code-block" }, h("div", { class: "code-head" }, this.label, this.button), pre);
     this.done = 0;
     this.tail = [];

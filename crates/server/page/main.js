@@ -44,25 +44,31 @@ function refresh() {
   composer.refresh();
 }
 
+/** An empty conversation has a heading of its own. */
+function showTitle() {
+  const { empty, title } = app.current();
+  find("#title").hidden = empty;
+  find("#title").textContent = title;
+  find("#more").hidden = empty;
+}
+
 app.on("open", () => {
   probabilities.clear();
   refresh();
   sidebar.refresh();
   composer.area.focus({ preventScroll: true });
-  find("#title").textContent = app.current().empty ? "" : app.current().title;
-  find("#more").hidden = app.current().empty;
+  showTitle();
 });
 app.on("path", () => {
   refresh();
   transcript.toEnd(true);
-  find("#more").hidden = false;
-  find("#title").textContent = app.current().title;
+  showTitle();
   if (!document.activeElement?.closest(".turner")) composer.area.focus({ preventScroll: true });
   lookNow();
 });
 app.on("list", () => {
   sidebar.refresh();
-  find("#title").textContent = app.current().empty ? "" : app.current().title;
+  showTitle();
 });
 app.on("update", ({ message }) => transcript.view(message)?.update());
 app.on("end", ({ conversation, message }) => {
@@ -99,6 +105,10 @@ sidebar.onFound = (id) => transcript.reveal(id);
 replace(find("#toggle"), icon("menu"));
 find("#toggle").onclick = toggleSidebar;
 find("#toggle").setAttribute("aria-expanded", String(!matchMedia("(max-width: 760px)").matches));
+find(".skip").onclick = (event) => {
+  event.preventDefault();
+  composer.area.focus();
+};
 find("#veil").onclick = closeDrawer;
 find("#new").prepend(icon("add"));
 find("#new").onclick = startNew;
@@ -147,6 +157,8 @@ await loadModels();
 setDefaults(await properties());
 watchServer(app.anyRunning, async (state, before) => {
   showState(state);
+  const live = app.generation();
+  if (live) transcript.view(live.message)?.update();
   if (state.reachable && !before.reachable) {
     await loadModels();
     setDefaults(await properties());

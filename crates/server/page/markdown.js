@@ -57,8 +57,8 @@ function render(block, depth) {
     case "table": return table(block);
     case "list": return list(block, depth);
     case "quote": return container(h("blockquote"), block.body, depth);
-    // The page has headings of its own above these.
-    case "heading": return text(h(`h${Math.min(6, block.level + 2)}`, { class: `heading-${block.level}` }), block.body);
+    // The page has a heading of its own above these.
+    case "heading": return text(h(`h${Math.min(6, block.level + 1)}`, { class: `heading-${block.level}` }), block.body);
     default: return text(h("p"), block.body);
   }
 }
@@ -107,5 +107,5 @@ function table(block) {
   }));
   const head = h("thead", {}, row(block.head, "th"));
   const body = h("tbody", {}, block.rows.map((cells) => row(cells, "td")));
-  return h("div", { class: "table", role: "region", "aria-label": "Table", tabIndex: 0 }, h("table", {}, head, body));
+  return h("div", { class: "table", role: "group", "aria-label": "Table", tabIndex: 0 }, h("table", {}, head, body));
 }

@@ -32,7 +32,7 @@ export class MessageView {
     const { message } = this;
     const files = (message.files ?? []).map((file) => h("details", { class: "file" },
       h("summary", {}, icon("file"), h("span", {}, file.name), h("small", {}, size(file.text.length))),
-      h("pre", { tabIndex: 0, role: "region", "aria-label": file.name }, file.text)));
+      h("pre", { tabIndex: 0, role: "group", "aria-label": file.name }, file.text)));
     const bubble = h("div", { class: "bubble" }, files, message.content && h("div", { class: "plain" }, message.content));
     this.element.append(bubble, this.#bar([
       this.#turner(), iconButton("copy", "Copy", () => this.#copy()),
