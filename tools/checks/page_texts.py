@@ -79,7 +79,7 @@ TEXTS = {
     "show": SHOW,
     "table": "| a | b |\n|---|--:|\n| 1 | `x|y` |\n| 2 | **b** |\n",
     "unclosed": f"Before\n\n{FENCE}python\ndef f():\n    return 1\n",
-    "markdown": "# Title\n\nSome *emphasis*, **strong**, ***both***, ~~gone~~, `code`, <br>snake_case_name and 2*3*4.\n\n"
+    "markdown": "# Title\n\nSome *emphasis*, **strong**, ***both***, ~~gone~~, `code`, <br>snake_case_name and 2 * 3 * 4.\n\n"
     "1. one\n2. two\n   - inner\n   - [x] done\n\n> quoted\n> text\n\n---\n\nSee https://example.com/a_b(c). "
     "[A link](https://example.com \"title\"), a@b &amp; &lt;b&gt;.\nLine two  \nafter a break\n\nSetext\n---\n",
     "emoji": "A smile 😀 and a thumb 👍 in a sentence – naïve café.",

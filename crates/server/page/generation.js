@@ -95,7 +95,7 @@ export class Generation {
 
   async #save() {
     this.saved = Date.now();
-    await save(this.conversation.record, [this.message]).catch(() => {});
+    await save(this.conversation.record, [this.message]);
   }
 }
 

@@ -13,7 +13,7 @@ import { openSettings, setDefaults } from "./settings-panel.js";
 import { setUpShortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { lookNow, watchServer } from "./status.js";
-import { openStore } from "./store.js";
+import { onStoreTrouble, openStore } from "./store.js";
 import { Transcript } from "./transcript.js";
 
 /** Characters of an answer that are read to screen readers at once. */
@@ -150,6 +150,13 @@ addEventListener("hashchange", () => {
 });
 addEventListener("beforeunload", (event) => { if (app.anyRunning()) event.preventDefault(); });
 
+let told = false;
+onStoreTrouble((error) => {
+  if (told) return;
+  told = true;
+  const full = error?.name === "QuotaExceededError";
+  toast(full ? "The browser's storage is full: delete old conversations, or export them first." : "The browser could not keep this conversation.");
+});
 if (!await openStore()) toast("This browser keeps no data for this page: conversations end with the tab.");
 await app.openAddress();
 document.body.classList.add("ready");

@@ -3,6 +3,13 @@
 const NAME = "rustorch";
 let database = null;
 
+let tellTrouble = () => {};
+
+/** `tell` is called when something could not be kept. */
+export function onStoreTrouble(tell) {
+  tellTrouble = tell;
+}
+
 /** Opens the database; false where the browser keeps none, and then nothing outlives the page. */
 export async function openStore() {
   try {
@@ -50,13 +57,22 @@ export const loadConversation = (id) => transact(["conversations", "messages"], 
   return record ? { record, messages: found } : null;
 }, null);
 
+/** Keeps something; a full disk must not end what the page is doing. */
+async function keep(names, work) {
+  try {
+    await transact(names, "readwrite", work);
+  } catch (error) {
+    tellTrouble(error);
+  }
+}
+
 /** Keeps a conversation's record and some of its messages. */
-export const save = (record, messages = []) => transact(["conversations", "messages"], "readwrite", (records, store) => {
+export const save = (record, messages = []) => keep(["conversations", "messages"], (records, store) => {
   records.put(record);
   messages.forEach((message) => store.put(message));
 });
 
-export const saveTokens = (id, conversation, tokens) => transact(["tokens"], "readwrite", (store) => {
+export const saveTokens = (id, conversation, tokens) => keep(["tokens"], (store) => {
   store.put({ id, conversation, tokens });
 });
 
