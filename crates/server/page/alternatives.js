@@ -41,9 +41,8 @@ export class Alternatives {
     bar.style.width = `${Math.max(1, 100 * Math.exp(logprob))}%`;
     const special = text === null || text === "" || /^<\|.*\|>$|^<\/s>$|^<[a-z_]+_of_[a-z]+>$/.test(text);
     const button = h("button", { type: "button", class: taken ? "taken" : "", onclick: () => this.onPick([text, logprob]) },
-      bar, h("code", {}, visible(text)), h("span", { class: "percent" }, percent(logprob)));
+      bar, h("span", { class: "visually-hidden" }, taken ? "Chosen: " : "Go on from "), h("code", {}, visible(text)), h("span", { class: "percent" }, percent(logprob)));
     button.disabled = special;
-    button.setAttribute("aria-label", `${taken ? "Chosen: " : "Go on from "}${visible(text)}, ${percent(logprob)}`);
     if (special) button.title = "This token is no text to go on from";
     return button;
   }

@@ -11,8 +11,8 @@ let conversation = Conversation.create(settings.system);
 const running = new Map();
 
 /**
- * Calls back on: `open` (another conversation), `path` (other messages of it), `list` (the list of conversations),
- * `update` and `end` (of a running answer), `settings`.
+ * Calls back on: `open` (another conversation), `path` (other messages of it; true if an answer begins at its end), `list` (the
+ * list of conversations), `update` and `end` (of a running answer), `settings`.
  */
 export function on(name, listener) {
   listeners.set(name, [...(listeners.get(name) ?? []), listener]);
@@ -85,7 +85,7 @@ function generate(message, tokens) {
     },
   });
   running.set(of.id, started);
-  emit("path");
+  emit("path", true);
   emit("list");
   started.run();
 }

@@ -14,7 +14,7 @@ export const SHORTCUTS = [
 export function openHelp() {
   const dialog = find("#help");
   const rows = SHORTCUTS.map(([keys, what]) => h("div", {}, h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, what)));
-  replace(dialog, h("header", {}, h("h2", { id: "help-title" }, "Shortcuts"), iconButton("close", "Close", () => dialog.close())),
+  replace(dialog, h("header", {}, h("h2", { id: "help-title", tabIndex: -1, autofocus: true }, "Shortcuts"), iconButton("close", "Close", () => dialog.close())),
     h("dl", { class: "panel" }, rows));
   dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); };
   dialog.showModal();

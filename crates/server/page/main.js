@@ -37,11 +37,17 @@ const transcript = new Transcript(find("#scroller"), {
     view?.element.querySelector(`.turner button:${by < 0 ? "first" : "last"}-child`)?.focus();
   },
 });
+find("#composer").prepend(transcript.jump);
 const probabilities = new Probabilities(transcript);
 
 function refresh() {
   transcript.show(app.current());
   composer.refresh();
+}
+
+/** Not where that would open a keyboard on the screen. */
+function focusField() {
+  if (matchMedia("(hover: hover)").matches) composer.area.focus({ preventScroll: true });
 }
 
 /** An empty conversation has a heading of its own. */
@@ -56,14 +62,14 @@ app.on("open", () => {
   probabilities.clear();
   refresh();
   sidebar.refresh();
-  composer.area.focus({ preventScroll: true });
+  focusField();
   showTitle();
 });
-app.on("path", () => {
+app.on("path", (begins) => {
+  transcript.pinned = begins;
   refresh();
-  transcript.toEnd(true);
   showTitle();
-  if (!document.activeElement?.closest(".turner")) composer.area.focus({ preventScroll: true });
+  if (begins) focusField();
   lookNow();
 });
 app.on("list", () => {
@@ -119,7 +125,11 @@ find("#search").before(icon("search"));
 setUpTheme(find("#theme"));
 setUpTransfer({ onRename: (conversation) => {
   const title = find("#title");
-  title.contentEditable = "plaintext-only";
+  try {
+    title.contentEditable = "plaintext-only";
+  } catch {
+    title.contentEditable = "true";
+  }
   title.focus();
   getSelection().selectAllChildren(title);
   title.onkeydown = (event) => {
@@ -149,6 +159,10 @@ addEventListener("hashchange", () => {
   if (location.hash !== `#/c/${app.current()?.id}`) app.openAddress();
 });
 addEventListener("beforeunload", (event) => { if (app.anyRunning()) event.preventDefault(); });
+
+const others = new BroadcastChannel("rustorch");
+others.onmessage = () => sidebar.refresh();
+app.on("list", () => others.postMessage("list"));
 
 let told = false;
 onStoreTrouble((error) => {

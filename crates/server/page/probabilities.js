@@ -18,6 +18,8 @@ export class Probabilities {
     this.shades = new Map();
     this.popover = new Alternatives({ onPick: (choice) => this.#pick(choice), onClose: () => this.#leave() });
     this.at = null;
+    /** Until when scrolling is this object's own. */
+    this.still = 0;
     const { scroller } = transcript;
     scroller.addEventListener("mousemove", (event) => this.#hover(event));
     scroller.addEventListener("mouseleave", () => this.#leaveSoon());
@@ -114,6 +116,7 @@ export class Probabilities {
       ArrowRight: Math.min(last, index + 1), ArrowLeft: Math.max(0, index - 1), Home: 0, End: last,
     }[event.key];
     if (next !== undefined) {
+      this.#scrollTo(view, view.tokens[next]);
       this.#show(view, next);
       this.#say(view.tokens[next]);
     } else if (["ArrowDown", "Enter"].includes(event.key) && this.popover.open) {
@@ -125,6 +128,15 @@ export class Probabilities {
       return;
     }
     event.preventDefault();
+  }
+
+  #scrollTo(view, token) {
+    const place = this.#places(view).rectangle(token);
+    const box = this.transcript.scroller.getBoundingClientRect();
+    if (!place || (place.top >= box.top && place.bottom <= box.bottom)) return;
+    this.still = performance.now() + 200;
+    this.transcript.pinned = false;
+    this.transcript.scroller.scrollTop += place.top - box.top - box.height / 3;
   }
 
   #say(token) {
@@ -148,9 +160,9 @@ export class Probabilities {
     if (this.at && !this.popover.focused) this.leaving = setTimeout(() => this.#leave(), LINGER);
   }
 
-  /** Hides what is shown of a token. */
+  /** Hides what is shown of a token, since the text scrolls away below it. */
   close() {
-    if (this.at && !this.popover.focused) this.#leave();
+    if (this.at && !this.popover.focused && performance.now() > this.still) this.#leave();
   }
 
   #leave() {

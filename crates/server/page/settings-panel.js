@@ -17,7 +17,7 @@ export function setDefaults(properties) {
 export function openSettings() {
   const dialog = find("#settings");
   const close = () => dialog.close();
-  replace(dialog, h("header", {}, h("h2", { id: "settings-title" }, "Settings"), iconButton("close", "Close", close)),
+  replace(dialog, h("header", {}, h("h2", { id: "settings-title", tabIndex: -1, autofocus: true }, "Settings"), iconButton("close", "Close", close)),
     h("div", { class: "panel" }, systemPrompt(), sampling(), model(), probabilities()));
   dialog.onclick = (event) => { if (event.target === dialog) close(); };
   dialog.showModal();

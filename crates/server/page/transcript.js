@@ -18,7 +18,6 @@ export class Transcript {
     this.jump = h("button", { type: "button", class: "jump", hidden: true, onclick: () => this.toEnd(true) }, icon("down"), "Latest");
     this.jump.setAttribute("aria-label", "Go to the latest message");
     scroller.append(this.list);
-    scroller.after(this.jump);
     this.views = [];
     this.groups = [];
     this.pinned = true;
