@@ -17,6 +17,15 @@ from page_texts import TEXTS
 
 CHECKS = []
 
+# Elements of messages that reach beyond the window and that nothing scrolls to.
+CUT_OFF = """() => [...document.querySelectorAll(".message *")].filter((element) => {
+  if (element.getBoundingClientRect().right <= innerWidth + 1) return false;
+  for (let parent = element.parentElement; parent; parent = parent.parentElement) {
+    if (["auto", "scroll", "hidden"].includes(getComputedStyle(parent).overflowX) && parent.id !== "scroller") return parent.tagName === "BODY";
+  }
+  return true;
+}).map((element) => element.outerHTML.slice(0, 80))"""
+
 
 def check(function):
     CHECKS.append(function)
@@ -493,6 +502,7 @@ def narrow(browser):
             overflow = reader.inside("document.documentElement.scrollWidth - innerWidth")
             wide = reader.inside("document.querySelector('#scroller').scrollWidth - document.querySelector('#scroller').clientWidth")
             assert overflow <= 0 and wide <= 0, (width, overflow, wide)
+            assert reader.inside(CUT_OFF) == [], width
         expect(page.locator("#sidebar")).to_be_hidden()
         page.get_by_role("button", name="List of conversations").click()
         expect(page.locator("#sidebar")).to_be_visible()

@@ -66,13 +66,9 @@ export async function* complete(body, signal) {
     body: JSON.stringify({ ...body, stream: true }),
     signal,
   });
-  let ended = false;
   try {
     for await (const data of events(response.body)) {
-      if (data === "[DONE]") {
-        ended = true;
-        break;
-      }
+      if (data === "[DONE]") return;
       const chunk = JSON.parse(data);
       if (chunk.error) throw fromError(chunk.error);
       yield chunk;
@@ -81,5 +77,4 @@ export async function* complete(body, signal) {
     if (error.kind || error.name === "AbortError") throw error;
     throw cut();
   }
-  if (!ended) throw cut();
 }

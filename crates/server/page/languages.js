@@ -69,10 +69,10 @@ const SQL = language([{ style: "comment", match: "--.*" }, STARRED, { style: "st
 
 const MARKUP = language([{ style: "comment", match: "<!--", end: "-->" }, { style: "meta", match: "<![A-Za-z][^>]*>?" },
   { style: "keyword", match: String.raw`<\/?[A-Za-z][\w:.-]*|\/?>` }, { style: "number", match: String.raw`&[\w#]+;` },
-  { style: "type", match: String.raw`[\w:@.-]+(?==["'])` }, { style: "string", match: String.raw`(?<==)(?:"[^"]*"?|'[^']*'?)` }]);
+  { style: "type", match: String.raw`(?<![\w:@.-])[\w:@.-]+(?==["'])` }, { style: "string", match: String.raw`(?<==)(?:"[^"]*"?|'[^']*'?)` }]);
 
 const CSS = language([STARRED, DOUBLE, SINGLE, { style: "meta", match: String.raw`@[\w-]+` },
-  { style: "type", match: String.raw`--[\w-]+|[\w-]+(?=\s*:\s)` }, { style: "number", match: String.raw`#[\da-fA-F]{3,8}\b|-?\b[\d.]+[a-z%]*` },
+  { style: "type", match: String.raw`(?<![\w-])(?:--[\w-]+|[\w-]+(?=\s*:\s))` }, { style: "number", match: String.raw`#[\da-fA-F]{3,8}\b|-?\b[\d.]+[a-z%]*` },
   { style: "keyword", match: String.raw`[.#][A-Za-z][\w-]*` }], "", { types: false });
 
 const DIFF = language([{ style: "meta", match: String.raw`^(?:@@|diff|index|---|\+\+\+).*` }, { style: "string", match: String.raw`^\+.*` },
