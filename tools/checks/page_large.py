@@ -4,7 +4,7 @@ import time
 
 from playwright.sync_api import expect
 
-from page_reader import reading
+from page_reader import check, reading
 
 # Random texts of what markdown is made of, rendered in random pieces and at once; and whether each text node knows its source.
 PIECES = r"""async () => {
@@ -76,6 +76,7 @@ TYPING = """async () => {
 }"""
 
 
+@check
 def long_answer(browser):
     """100 kB arrive; the page stays responsive and does not render again what stands."""
     with reading(browser) as reader:
@@ -90,7 +91,9 @@ def long_answer(browser):
         assert size > 95_000, size
         assert reader.inside("document.querySelector('.assistant > .markdown p').first") is True
         longest, blocked = reader.inside("[window.longest, window.blocked]")
-        print(f"   {size / 1000:.0f} kB in {time.time() - start:.1f} s: longest task {longest:.0f} ms, {blocked / 1000:.1f} s in long tasks")
+        print(
+            f"   {size / 1000:.0f} kB in {time.time() - start:.1f} s: longest task {longest:.0f} ms, {blocked / 1000:.1f} s in long tasks"
+        )
         assert longest < 1000, longest
         page.get_by_role("button", name="Token probabilities").click()
         page.locator(".last > .markdown").focus()
@@ -101,6 +104,7 @@ def long_answer(browser):
         assert page.locator("#scroller").evaluate("(scroller) => scroller.scrollTop") < 800
 
 
+@check
 def ten_thousand_messages(browser):
     with reading(browser) as reader:
         page = reader.page
@@ -127,8 +131,10 @@ def ten_thousand_messages(browser):
         page.wait_for_timeout(300)
         rendered = page.locator(".message > .markdown").count()
         heap = reader.inside("performance.memory.usedJSHeapSize / 1e6")
-        print(f"   10,000 messages: open {opened:.2f} s, a key {typing:.0f} ms (95 %), sending blocks {longest:.0f} ms, to the top {top:.2f} s; "
-              f"{rendered} rendered, heap {heap:.0f} MB")
+        print(
+            f"   10,000 messages: open {opened:.2f} s, a key {typing:.0f} ms (95 %), sending blocks {longest:.0f} ms, to the top {top:.2f} s; "
+            f"{rendered} rendered, heap {heap:.0f} MB"
+        )
         assert opened < 2 and typing < 100 and longest < 500 and rendered < 400, (opened, typing, longest, rendered)
         page.fill("#search", "question 5000")
         page.locator(".entry small").click()

@@ -1,4 +1,4 @@
-"""A reader of the server's page: one window of headless Chromium, in which nothing may go wrong unseen."""
+"""A reader of the server's page: one window of headless Chromium, in which nothing may go wrong unseen. And the list of checks."""
 
 import json
 import os
@@ -7,6 +7,15 @@ from contextlib import contextmanager
 from playwright.sync_api import expect
 
 from page_server import end, serve
+
+CHECKS = []
+
+
+def check(function):
+    """Has `page_check.py` run this function, with the browser."""
+    CHECKS.append(function)
+    return function
+
 
 expect.set_options(timeout=8000)
 
@@ -90,4 +99,6 @@ def violations(reader):
     with open(os.environ["AXE"]) as file:
         reader.page.evaluate(file.read() + "; null")
     found = reader.page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
-    return [f"{rule['id']}: {json.dumps([[node['target'], node['failureSummary']] for node in rule['nodes'][:3]])}" for rule in found]
+    return [
+        f"{rule['id']}: {json.dumps([[node['target'], node['failureSummary']] for node in rule['nodes'][:3]])}" for rule in found
+    ]

@@ -51,9 +51,7 @@ def entry(data, dice):
         rest *= 0.5
         others.append(((" " if data[:1] == b" " else "").encode() + word.encode(), rest))
     others.sort(key=lambda pair: -pair[1])
-    shape = [
-        {"token": other.decode(errors="replace"), "bytes": list(other), "logprob": math.log(p)} for other, p in others
-    ]
+    shape = [{"token": other.decode(errors="replace"), "bytes": list(other), "logprob": math.log(p)} for other, p in others]
     return {**next(o for o in shape if o["bytes"] == list(data)), "top_logprobs": shape}
 
 
@@ -117,8 +115,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, {"default_generation_settings": {"n_ctx": 8192, "params": params}, "model_path": "m.gguf"})
         if path == "/metrics":
             figures = {
-                "num_requests_running": self.state.running, "num_requests_waiting": self.state.waiting,
-                "kv_cache_usage_perc": 0.34, "prefix_cache_hits_total": 810, "prefix_cache_queries_total": 1000,
+                "num_requests_running": self.state.running,
+                "num_requests_waiting": self.state.waiting,
+                "kv_cache_usage_perc": 0.34,
+                "prefix_cache_hits_total": 810,
+                "prefix_cache_queries_total": 1000,
             }
             lines = [f'# TYPE vllm:{name} gauge\nvllm:{name}{{model_name="m"}} {value}' for name, value in figures.items()]
             return self.reply(200, "\n".join(lines) + "\n", "text/plain; version=0.0.4")
@@ -166,7 +167,11 @@ class Handler(BaseHTTPRequestHandler):
 
         def send(delta, **more):
             timings = {
-                "prompt_n": 64, "cache_n": 448, "prompt_ms": 80.0, "predicted_n": written[0], "prompt_per_second": 800.0,
+                "prompt_n": 64,
+                "cache_n": 448,
+                "prompt_ms": 80.0,
+                "predicted_n": written[0],
+                "prompt_per_second": 800.0,
                 "predicted_ms": 1000 * (time.time() - started),
                 "predicted_per_second": written[0] / max(0.001, time.time() - started),
             }

@@ -29,7 +29,8 @@ How it compares:
 - Use *read_text* for small settings.
 """
 
-HOSTILE = f"""<script>window.broken = 1</script>
+HOSTILE = (
+    f"""<script>window.broken = 1</script>
 <img src=x onerror="window.broken = 2">
 
 [one](javascript:window.broken=3) [two](data:text/html,<script>1</script>) [three](JaVaScRiPt:alert(1))
@@ -53,19 +54,22 @@ link](https://example.com/"onmouseover="window.broken=6)
 
 | a | b |
 |---|---|
-""" + "".join(f"| {i} | <b onclick=x>{i}</b> |\n" for i in range(300)) + f"""
+"""
+    + "".join(f"| {i} | <b onclick=x>{i}</b> |\n" for i in range(300))
+    + f"""
 {FENCE}html
 <script>window.broken = 7</script>
 </code></pre><script>window.broken = 8</script>
 """
+)
 
 CODE = "\n".join(
     f"{FENCE}{language}\n{text}\n{FENCE}\n"
     for language, text in {
         "rust": '/// Adds.\nfn add(a: u32, b: u32) -> u32 {\n    let text = "a\\"b"; /* over\n    lines */ println!("{a}");\n    a + b // sum\n}',
         "js": "const f = async (x) => `a ${x}`; // done\nexport { f };",
-        "c": "#include <stdio.h>\nint main(void) { return printf(\"%d\\n\", 0x1F); }",
-        "sh": "for f in *.txt; do echo \"$f\" # each\ndone",
+        "c": '#include <stdio.h>\nint main(void) { return printf("%d\\n", 0x1F); }',
+        "sh": 'for f in *.txt; do echo "$f" # each\ndone',
         "json": '{"name": [1, true, null, "x"]}',
         "html": '<!-- note --><a href="x">y</a>',
         "sql": "SELECT name FROM users WHERE id = 1; -- one",
@@ -81,7 +85,7 @@ TEXTS = {
     "unclosed": f"Before\n\n{FENCE}python\ndef f():\n    return 1\n",
     "markdown": "# Title\n\nSome *emphasis*, **strong**, ***both***, ~~gone~~, `code`, <br>snake_case_name and 2 * 3 * 4.\n\n"
     "1. one\n2. two\n   - inner\n   - [x] done\n\n> quoted\n> text\n\n---\n\nSee https://example.com/a_b(c). "
-    "[A link](https://example.com \"title\"), a@b &amp; &lt;b&gt;.\nLine two  \nafter a break\n\nSetext\n---\n",
+    '[A link](https://example.com "title"), a@b &amp; &lt;b&gt;.\nLine two  \nafter a break\n\nSetext\n---\n',
     "emoji": "A smile 😀 and a thumb 👍 in a sentence – naïve café.",
     "plain": "The river is calm in the morning. Light falls on the stones, and the garden behind the house is quiet.",
 }

@@ -7,7 +7,12 @@ export class Alternatives {
   constructor({ onPick, onClose }) {
     this.onPick = onPick;
     this.onClose = onClose;
-    this.element = h("div", { class: "alternatives", role: "dialog", "aria-label": "Alternatives to this token", hidden: true });
+    this.element = h("div", {
+      class: "alternatives",
+      role: "dialog",
+      "aria-label": "Alternatives to this token",
+      hidden: true,
+    });
     this.element.onkeydown = (event) => this.#key(event);
     this.element.addEventListener("focusout", (event) => {
       if (event.relatedTarget && !this.element.contains(event.relatedTarget)) this.onClose();
@@ -15,19 +20,36 @@ export class Alternatives {
     find("#overlays").append(this.element);
   }
 
-  get open() { return !this.element.hidden; }
-  get focused() { return this.open && this.element.contains(document.activeElement); }
+  get open() {
+    return !this.element.hidden;
+  }
+  get focused() {
+    return this.open && this.element.contains(document.activeElement);
+  }
 
   /** Shows a token's alternatives below, or above, its place on screen; `origin` has the focus afterwards. */
   show(token, place, origin) {
     this.origin = origin;
-    const others = token.others.some(([text]) => text === token.text) ? token.others : [[token.text, token.logprob], ...token.others];
+    const others = token.others.some(([text]) => text === token.text)
+      ? token.others
+      : [[token.text, token.logprob], ...token.others];
     const rest = 1 - others.reduce((sum, [, logprob]) => sum + Math.exp(logprob), 0);
-    replace(this.element,
-      h("div", { class: "alternatives-head" }, h("code", {}, visible(token.text)), h("span", {}, token.picked ? "your choice" : percent(token.logprob))),
-      h("ul", { role: "list" }, others.map((other) => h("li", {}, this.#row(token, other)))),
+    replace(
+      this.element,
+      h(
+        "div",
+        { class: "alternatives-head" },
+        h("code", {}, visible(token.text)),
+        h("span", {}, token.picked ? "your choice" : percent(token.logprob)),
+      ),
+      h(
+        "ul",
+        { role: "list" },
+        others.map((other) => h("li", {}, this.#row(token, other))),
+      ),
       rest > 0.0005 && h("p", {}, `All others: ${percent(Math.log(rest))}`),
-      h("p", { class: "hint" }, "Choose one: the answer goes on from there."));
+      h("p", { class: "hint" }, "Choose one: the answer goes on from there."),
+    );
     this.element.hidden = false;
     const { offsetWidth: width, offsetHeight: height } = this.element;
     const below = place.bottom + 6 + height < window.innerHeight || place.top < height + 10;
@@ -40,8 +62,14 @@ export class Alternatives {
     const bar = h("span", { class: "share" });
     bar.style.width = `${Math.max(1, 100 * Math.exp(logprob))}%`;
     const special = text === null || text === "" || /^<\|.*\|>$|^<\/s>$|^<[a-z_]+_of_[a-z]+>$/.test(text);
-    const button = h("button", { type: "button", class: taken ? "taken" : "", onclick: () => this.onPick([text, logprob]) },
-      bar, h("span", { class: "visually-hidden" }, taken ? "Chosen: " : "Go on from "), h("code", {}, visible(text)), h("span", { class: "percent" }, percent(logprob)));
+    const button = h(
+      "button",
+      { type: "button", class: taken ? "taken" : "", onclick: () => this.onPick([text, logprob]) },
+      bar,
+      h("span", { class: "visually-hidden" }, taken ? "Chosen: " : "Go on from "),
+      h("code", {}, visible(text)),
+      h("span", { class: "percent" }, percent(logprob)),
+    );
     button.disabled = special;
     if (special) button.title = "This token is no text to go on from";
     return button;

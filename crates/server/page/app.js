@@ -44,7 +44,11 @@ export async function open(id, message) {
   if (!next) {
     const kept = await store.loadConversation(id);
     if (!kept) return startNew();
-    kept.messages.filter(({ state }) => state === "running").forEach((cut) => { cut.state = "stopped"; });
+    kept.messages
+      .filter(({ state }) => state === "running")
+      .forEach((cut) => {
+        cut.state = "stopped";
+      });
     next = new Conversation(kept.record, kept.messages);
   }
   if (message) next.reveal(message);
@@ -104,7 +108,10 @@ export async function goOn(message) {
   stop();
   const tokens = await store.loadTokens(message.id);
   conversation.record.leaf = message.id;
-  generate(message, tokens.filter((token) => token.end <= message.content.length));
+  generate(
+    message,
+    tokens.filter((token) => token.end <= message.content.length),
+  );
 }
 
 /** A new branch in which a token is another one; the server goes on from there. */
@@ -118,7 +125,10 @@ export function pick(message, tokens, index, [text, logprob]) {
 /** A new branch with another text: of a question, which is then answered, or of an answer. */
 export function edit(message, content, files) {
   stop();
-  const changed = message.role === "user" ? { role: "user", content, files } : { ...blankAnswer(content, message.reasoning), state: "done", edited: true };
+  const changed =
+    message.role === "user"
+      ? { role: "user", content, files }
+      : { ...blankAnswer(content, message.reasoning), state: "done", edited: true };
   const added = conversation.append(message.parent, changed);
   store.save(conversation.record, [added]);
   if (message.role === "user") answer(added.id, blankAnswer());
@@ -132,7 +142,8 @@ export function turn(message, by) {
   return id;
 }
 
-export const tokensOf = async (message) => (generation()?.message === message ? generation().tokens : store.loadTokens(message.id));
+export const tokensOf = async (message) =>
+  generation()?.message === message ? generation().tokens : store.loadTokens(message.id);
 
 export function setSystem(text) {
   conversation.record.system = text;
@@ -140,7 +151,10 @@ export function setSystem(text) {
 }
 
 export async function rename(id, title) {
-  const record = conversation.id === id ? conversation.record : running.get(id)?.conversation.record ?? (await store.loadConversation(id))?.record;
+  const record =
+    conversation.id === id
+      ? conversation.record
+      : (running.get(id)?.conversation.record ?? (await store.loadConversation(id))?.record);
   if (!record) return;
   record.title = title.slice(0, 200);
   await store.save(record);

@@ -21,7 +21,9 @@ export function setUpTheme(button) {
     else root.dataset.theme = next;
     try {
       localStorage.setItem("theme", next);
-    } catch { /* storage is switched off: it lasts as long as the page */ }
+    } catch {
+      /* storage is switched off: it lasts as long as the page */
+    }
     announce(`Theme: ${show()}`);
   };
   show();

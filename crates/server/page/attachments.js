@@ -3,8 +3,12 @@
 const LARGEST = 512 * 1024;
 const LARGEST_TOGETHER = 2 * 1024 * 1024;
 
-export const size = (bytes) => (bytes < 1024 ? `${bytes} B` : bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} kB`
-  : `${(bytes / 1024 / 1024).toFixed(1)} MB`);
+export const size = (bytes) =>
+  bytes < 1024
+    ? `${bytes} B`
+    : bytes < 1024 * 1024
+      ? `${Math.round(bytes / 1024)} kB`
+      : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 
 /**
  * Reads files; those that do not fit give a sentence instead: { files, refused }.

@@ -32,8 +32,14 @@ export function blocks(lines) {
       i += 1;
       continue;
     }
-    const block = fence(lines, i) ?? heading(lines, i) ?? rule(lines, i) ?? quote(lines, i) ?? list(lines, i)
-      ?? table(lines, i) ?? paragraph(lines, i);
+    const block =
+      fence(lines, i) ??
+      heading(lines, i) ??
+      rule(lines, i) ??
+      quote(lines, i) ??
+      list(lines, i) ??
+      table(lines, i) ??
+      paragraph(lines, i);
     found.push({ ...block, first: i });
     i = block.end;
   }
@@ -53,14 +59,28 @@ function fence(lines, i) {
   }
   const inside = lines.slice(i + 1, closed ? end - 1 : end);
   const body = inside.map((line) => cut(line, Math.min(width, indent(line.text))));
-  return { kind: "fence", language: info.trim().split(/[\s{,:]/)[0].toLowerCase(), body, closed, end };
+  return {
+    kind: "fence",
+    language: info
+      .trim()
+      .split(/[\s{,:]/)[0]
+      .toLowerCase(),
+    body,
+    closed,
+    end,
+  };
 }
 
 function heading(lines, i) {
   const open = HEADING.exec(lines[i].text);
   if (!open) return null;
   const line = cut(lines[i], open[0].length);
-  return { kind: "heading", level: open[1].length, body: [{ ...line, text: line.text.replace(/[ \t]+#+[ \t]*$/, "") }], end: i + 1 };
+  return {
+    kind: "heading",
+    level: open[1].length,
+    body: [{ ...line, text: line.text.replace(/[ \t]+#+[ \t]*$/, "") }],
+    end: i + 1,
+  };
 }
 
 function rule(lines, i) {
@@ -145,7 +165,11 @@ function table(lines, i) {
   if (head.length !== sides.length) return null;
   const rows = [];
   let end = i + 2;
-  for (; end < lines.length && !blank(lines[end]) && !(begins(lines[end]) && !lines[end].text.includes("|")); end += 1) {
+  for (
+    ;
+    end < lines.length && !blank(lines[end]) && !(begins(lines[end]) && !lines[end].text.includes("|"));
+    end += 1
+  ) {
     rows.push(cells(lines[end]).slice(0, head.length));
   }
   return { kind: "table", head, sides, rows, end };

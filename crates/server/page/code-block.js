@@ -9,7 +9,12 @@ export class CodeBlock {
   constructor(block) {
     this.code = h("code");
     this.label = h("span", { class: "language" });
-    this.button = h("button", { type: "button", class: "copy", onclick: () => this.#copy() }, icon("copy"), h("span", {}, "Copy"));
+    this.button = h(
+      "button",
+      { type: "button", class: "copy", onclick: () => this.#copy() },
+      icon("copy"),
+      h("span", {}, "Copy"),
+    );
     const pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, this.code);
     this.element = h("div", { class: "code-block" }, h("div", { class: "code-head" }, this.label, this.button), pre);
     this.done = 0;
@@ -54,6 +59,8 @@ export class CodeBlock {
     const done = await copy(this.lines.map((line) => line.text).join("\n"));
     const [, word] = this.button.children;
     word.textContent = done ? "Copied" : "Copying failed";
-    setTimeout(() => { word.textContent = "Copy"; }, 1600);
+    setTimeout(() => {
+      word.textContent = "Copy";
+    }, 1600);
   }
 }

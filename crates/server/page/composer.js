@@ -14,11 +14,19 @@ export class Composer {
     this.picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => this.#picked() });
     this.button = h("button", { type: "submit", class: "send" });
     this.form = find("#composer");
-    this.form.append(this.chips, this.area, h("div", { class: "composer-row" },
-      iconButton("attach", "Attach text files", () => this.picker.click()),
-      iconButton("settings", "Settings (Alt+S)", onSettings),
-      h("span", { id: "message-hint", class: "hint" }, "Enter sends, Shift+Enter begins a line"),
-      this.button), this.picker);
+    this.form.append(
+      this.chips,
+      this.area,
+      h(
+        "div",
+        { class: "composer-row" },
+        iconButton("attach", "Attach text files", () => this.picker.click()),
+        iconButton("settings", "Settings (Alt+S)", onSettings),
+        h("span", { id: "message-hint", class: "hint" }, "Enter sends, Shift+Enter begins a line"),
+        this.button,
+      ),
+      this.picker,
+    );
     this.form.onsubmit = (event) => {
       event.preventDefault();
       if (app.generation()) app.stop();
@@ -100,19 +108,30 @@ export class Composer {
 
   #showChips() {
     this.chips.hidden = this.files.length === 0;
-    replace(this.chips, this.files.map((file) => h("li", {}, icon("file"), h("span", {}, file.name), h("small", {}, size(file.text.length)),
-      iconButton("close", `Remove ${file.name}`, () => {
-        this.files = this.files.filter((other) => other !== file);
-        this.#showChips();
-        this.refresh();
-        this.area.focus();
-      }))));
+    replace(
+      this.chips,
+      this.files.map((file) =>
+        h(
+          "li",
+          {},
+          icon("file"),
+          h("span", {}, file.name),
+          h("small", {}, size(file.text.length)),
+          iconButton("close", `Remove ${file.name}`, () => {
+            this.files = this.files.filter((other) => other !== file);
+            this.#showChips();
+            this.refresh();
+            this.area.focus();
+          }),
+        ),
+      ),
+    );
   }
 
   #dropping() {
     const veil = find("#drop");
     let depth = 0;
-    const carries = (event) => [...event.dataTransfer?.types ?? []].includes("Files");
+    const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
     const end = () => {
       depth = 0;
       veil.hidden = true;
@@ -126,7 +145,9 @@ export class Composer {
       depth -= 1;
       if (depth <= 0) end();
     });
-    document.addEventListener("dragover", (event) => { if (carries(event)) event.preventDefault(); });
+    document.addEventListener("dragover", (event) => {
+      if (carries(event)) event.preventDefault();
+    });
     document.addEventListener("drop", (event) => {
       if (!carries(event)) return;
       event.preventDefault();

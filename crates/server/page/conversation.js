@@ -1,6 +1,7 @@
 // A conversation: a tree of messages, of which one path is shown. Branches are different next messages after the same one.
 
-export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const newId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** The parent of first messages. */
 export const ROOT = "";
@@ -20,10 +21,18 @@ export class Conversation {
     return new Conversation({ id: newId(), title: "", created: now, updated: now, system, leaf: ROOT });
   }
 
-  get id() { return this.record.id; }
-  get title() { return this.record.title || "New conversation"; }
-  get empty() { return this.messages.size === 0; }
-  get leaf() { return this.messages.get(this.record.leaf) ?? null; }
+  get id() {
+    return this.record.id;
+  }
+  get title() {
+    return this.record.title || "New conversation";
+  }
+  get empty() {
+    return this.messages.size === 0;
+  }
+  get leaf() {
+    return this.messages.get(this.record.leaf) ?? null;
+  }
 
   #adopt(message) {
     const siblings = this.children.get(message.parent);
@@ -40,7 +49,8 @@ export class Conversation {
   /** The messages shown, oldest first. */
   path(last = this.record.leaf) {
     const found = [];
-    for (let message = this.messages.get(last); message; message = this.messages.get(message.parent)) found.push(message);
+    for (let message = this.messages.get(last); message; message = this.messages.get(message.parent))
+      found.push(message);
     return found.reverse();
   }
 
@@ -52,7 +62,14 @@ export class Conversation {
 
   /** Adds a message after `parent` and shows it. */
   append(parent, fields) {
-    const message = { id: newId(), conversation: this.id, parent, created: Date.now(), order: this.messages.size, ...fields };
+    const message = {
+      id: newId(),
+      conversation: this.id,
+      parent,
+      created: Date.now(),
+      order: this.messages.size,
+      ...fields,
+    };
     this.messages.set(message.id, message);
     this.#adopt(message);
     this.record.leaf = message.id;

@@ -31,13 +31,27 @@ export const find = (selector) => document.querySelector(selector);
 export function announce(text) {
   const region = find("#announcements");
   region.textContent = "";
-  setTimeout(() => { region.textContent = text; }, 50);
+  setTimeout(() => {
+    region.textContent = text;
+  }, 50);
 }
 
 /** A short message at the bottom; `action` is { label, run }. */
 export function toast(text, action) {
   const close = () => note.remove();
-  const button = action && h("button", { class: "link", onclick: () => { close(); action.run(); } }, action.label);
+  const button =
+    action &&
+    h(
+      "button",
+      {
+        class: "link",
+        onclick: () => {
+          close();
+          action.run();
+        },
+      },
+      action.label,
+    );
   const note = h("div", { class: "toast" }, h("span", {}, text), button);
   find("#toasts").append(note);
   setTimeout(close, action ? 9000 : 5000);
@@ -49,7 +63,9 @@ export async function copy(text) {
     try {
       await navigator.clipboard.writeText(text);
       return true;
-    } catch { /* refused: try the old way */ }
+    } catch {
+      /* refused: try the old way */
+    }
   }
   const area = h("textarea", { class: "hidden-field", value: text });
   (find("dialog[open]") ?? document.body).append(area);

@@ -16,15 +16,29 @@ export function editor(element, message, close) {
     if (event.key === "Escape") {
       event.stopPropagation();
       close();
-    } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (own && !event.shiftKey)) && !event.isComposing) {
+    } else if (
+      event.key === "Enter" &&
+      (event.ctrlKey || event.metaKey || (own && !event.shiftKey)) &&
+      !event.isComposing
+    ) {
       event.preventDefault();
       keep();
     }
   };
   element.textContent = "";
-  add(element, [h("div", { class: "editor" }, area, h("div", { class: "actions" },
-    h("button", { type: "button", onclick: close }, "Cancel"),
-    h("button", { type: "button", class: "primary", onclick: keep }, own ? "Send" : "Save as a branch")))]);
+  add(element, [
+    h(
+      "div",
+      { class: "editor" },
+      area,
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { type: "button", onclick: close }, "Cancel"),
+        h("button", { type: "button", class: "primary", onclick: keep }, own ? "Send" : "Save as a branch"),
+      ),
+    ),
+  ]);
   area.focus();
   area.setSelectionRange(area.value.length, area.value.length);
 }

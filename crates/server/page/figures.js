@@ -20,5 +20,7 @@ export function figures({ stats, state, model }) {
 export function waiting() {
   const { waiting: queue = 0, reachable } = serverState();
   if (!reachable) return "Waiting for the server…";
-  return queue > 0 ? `In the queue: ${queue} ${queue === 1 ? "request waits" : "requests wait"}` : "Reading the prompt…";
+  return queue > 0
+    ? `In the queue: ${queue} ${queue === 1 ? "request waits" : "requests wait"}`
+    : "Reading the prompt…";
 }

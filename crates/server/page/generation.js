@@ -36,8 +36,11 @@ export class Generation {
       if (error.name === "AbortError") {
         message.state = "stopped";
       } else {
-        message.state = error.kind === "cut" && message.content === "" ? "failed" : error.kind === "cut" ? "cut" : "failed";
-        message.error = error.record ? error.record() : { kind: "page", title: "This page had an error.", advice: "Try again.", detail: String(error) };
+        message.state =
+          error.kind === "cut" && message.content === "" ? "failed" : error.kind === "cut" ? "cut" : "failed";
+        message.error = error.record
+          ? error.record()
+          : { kind: "page", title: "This page had an error.", advice: "Try again.", detail: String(error) };
       }
     }
     await this.#save();
@@ -47,7 +50,9 @@ export class Generation {
 
   #request() {
     const { conversation, message } = this;
-    const messages = conversation.path(message.parent).filter((earlier) => earlier.role === "user" || earlier.content !== "")
+    const messages = conversation
+      .path(message.parent)
+      .filter((earlier) => earlier.role === "user" || earlier.content !== "")
       .map((earlier) => ({ role: earlier.role, content: asText(earlier) }));
     const system = conversation.record.system.trim();
     if (system !== "") messages.unshift({ role: "system", content: system });
@@ -56,8 +61,11 @@ export class Generation {
       messages.push({ role: "assistant", content: this.prefix, ...reasoning });
     }
     return {
-      ...(message.model ? { model: message.model } : {}), messages, ...requestFields(),
-      timings_per_token: true, stream_options: { include_usage: true },
+      ...(message.model ? { model: message.model } : {}),
+      messages,
+      ...requestFields(),
+      timings_per_token: true,
+      stream_options: { include_usage: true },
     };
   }
 
@@ -70,7 +78,8 @@ export class Generation {
       message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
     }
     if (delta.content) {
-      if (message.reasoningStarted && !message.reasoningTime) message.reasoningTime = Date.now() - message.reasoningStarted;
+      if (message.reasoningStarted && !message.reasoningTime)
+        message.reasoningTime = Date.now() - message.reasoningStarted;
       message.content += delta.content;
       // Tokens of the reasoning are not kept: only the answer can be taken up elsewhere.
       this.alignment.add(choice.logprobs?.content ?? [], message.content);
@@ -87,7 +96,7 @@ export class Generation {
 
   #call({ index = 0, id, function: called = {} }) {
     this.message.tools ??= [];
-    const tool = this.message.tools[index] ??= { id: "", name: "", arguments: "" };
+    const tool = (this.message.tools[index] ??= { id: "", name: "", arguments: "" });
     if (id) tool.id = id;
     if (called.name) tool.name += called.name;
     if (called.arguments) tool.arguments += called.arguments;
@@ -100,7 +109,13 @@ export class Generation {
 }
 
 function figures({ prompt_n, cache_n, prompt_per_second, predicted_n, predicted_per_second }) {
-  return { prompt: (prompt_n ?? 0) + (cache_n ?? 0), cached: cache_n ?? 0, reading: prompt_per_second, written: predicted_n, writing: predicted_per_second };
+  return {
+    prompt: (prompt_n ?? 0) + (cache_n ?? 0),
+    cached: cache_n ?? 0,
+    reading: prompt_per_second,
+    written: predicted_n,
+    writing: predicted_per_second,
+  };
 }
 
 function figuresOfUsage({ prompt_tokens, completion_tokens, prompt_tokens_details }) {
@@ -109,5 +124,9 @@ function figuresOfUsage({ prompt_tokens, completion_tokens, prompt_tokens_detail
 
 /** An answer to `parent` that has not begun, or that begins with `content`. */
 export const blankAnswer = (content = "", reasoning = "") => ({
-  role: "assistant", content, reasoning, model: settings.model, state: "running",
+  role: "assistant",
+  content,
+  reasoning,
+  model: settings.model,
+  state: "running",
 });

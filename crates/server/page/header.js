@@ -15,7 +15,10 @@ export async function loadModels() {
   try {
     const names = await models();
     if (!names.includes(settings.model)) app.change({ model: names[0] ?? "" });
-    replace(choice, names.map((name) => h("option", { value: name, selected: name === settings.model }, name)));
+    replace(
+      choice,
+      names.map((name) => h("option", { value: name, selected: name === settings.model }, name)),
+    );
     choice.disabled = names.length === 0;
     choice.onchange = () => app.change({ model: choice.value });
     return true;
@@ -41,40 +44,77 @@ export function showState({ reachable, running, waiting, cache, hits }) {
     const share = Math.round(cache * 100);
     const bar = h("i");
     bar.style.width = `${share}%`;
-    parts.push(h("span", { class: "cache", title: "Share of the K/V cache in use" }, "K/V ", h("b", { "aria-hidden": "true" }, bar), ` ${share} %`));
+    parts.push(
+      h(
+        "span",
+        { class: "cache", title: "Share of the K/V cache in use" },
+        "K/V ",
+        h("b", { "aria-hidden": "true" }, bar),
+        ` ${share} %`,
+      ),
+    );
   }
   if (reachable && hits !== undefined) {
-    parts.push(h("span", { class: "hits", title: "Share of all prompt tokens that came from the prefix cache" }, `cache hits ${Math.round(hits * 100)} %`));
+    parts.push(
+      h(
+        "span",
+        { class: "hits", title: "Share of all prompt tokens that came from the prefix cache" },
+        `cache hits ${Math.round(hits * 100)} %`,
+      ),
+    );
   }
   replace(line, h("span", { class: "lamp", "aria-hidden": "true" }), parts);
 }
 
-const fileName = (title) => title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "conversation";
+const fileName = (title) =>
+  title
+    .replace(/[^\p{L}\p{N}]+/gu, "-")
+    .replace(/^-|-$/g, "")
+    .slice(0, 60) || "conversation";
 
 /** The menu of the open conversation and the buttons for all of them. */
 export function setUpTransfer({ onRename }) {
   const menu = find("#menu");
-  const entry = (text, run) => h("button", { type: "button", onclick: () => {
-    menu.hidePopover();
-    run(app.current());
-  } }, text);
-  replace(menu,
+  const entry = (text, run) =>
+    h(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          menu.hidePopover();
+          run(app.current());
+        },
+      },
+      text,
+    );
+  replace(
+    menu,
     entry("Rename", (conversation) => onRename(conversation)),
-    entry("Export as Markdown", (conversation) => download(`${fileName(conversation.title)}.md`, toMarkdown(conversation), "text/markdown")),
+    entry("Export as Markdown", (conversation) =>
+      download(`${fileName(conversation.title)}.md`, toMarkdown(conversation), "text/markdown"),
+    ),
     entry("Export as JSON", (conversation) => {
       const bundle = { record: conversation.record, messages: [...conversation.messages.values()] };
       download(`${fileName(conversation.title)}.json`, toJson([bundle]), "application/json");
     }),
-    entry("Delete", (conversation) => removeWithUndo(conversation.record)));
-  const picker = h("input", { type: "file", accept: ".json,application/json", hidden: true, onchange: async () => {
-    for (const file of picker.files) await importFile(file);
-    picker.value = "";
-  } });
+    entry("Delete", (conversation) => removeWithUndo(conversation.record)),
+  );
+  const picker = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    hidden: true,
+    onchange: async () => {
+      for (const file of picker.files) await importFile(file);
+      picker.value = "";
+    },
+  });
   picker.id = "import-picker";
   picker.setAttribute("aria-label", "File to import");
   find("#transfer").append(
     iconButton("upload", "Import conversations", () => picker.click()),
-    iconButton("download", "Export all conversations", exportAll), picker);
+    iconButton("download", "Export all conversations", exportAll),
+    picker,
+  );
 }
 
 async function importFile(file) {

@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 
 const PUNCTUATION = /[\p{P}\p{S}]/u;
-const DESTINATION = /\(\s{0,9}(?:<([^<>\n]{0,2000})>|([^\s()<]{0,2000}(?:\([^\s()]{0,2000}\)[^\s()]{0,2000}){0,9}))(?:\s{1,9}(?:"[^"]{0,500}"|'[^']{0,500}'))?\s{0,9}\)/y;
+const DESTINATION =
+  /\(\s{0,9}(?:<([^<>\n]{0,2000})>|([^\s()<]{0,2000}(?:\([^\s()]{0,2000}\)[^\s()]{0,2000}){0,9}))(?:\s{1,9}(?:"[^"]{0,500}"|'[^']{0,500}'))?\s{0,9}\)/y;
 const BARE = /(?:https?:\/\/|mailto:)[^\s<>`|]{1,2000}/iy;
 const ANGLE = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/iy;
 const BREAK = /<br\s?\/?>/iy;
@@ -174,7 +175,12 @@ function delimiter(text, from, to) {
   const mark = text[from];
   const word = mark === "_";
   return {
-    from, to, mark, opens: [], closes: [], left: to - from,
+    from,
+    to,
+    mark,
+    opens: [],
+    closes: [],
+    left: to - from,
     open: left && (!word || !right || PUNCTUATION.test(before)),
     close: right && (!word || !left || PUNCTUATION.test(after)),
   };
@@ -234,7 +240,9 @@ function build(parent, pieces, source) {
       write(top(), source, piece.from, piece.from + piece.left);
       piece.opens.forEach((tag) => push(h(tag)));
     } else if (piece.link !== undefined) {
-      push(piece.link ? anchor(piece.link) : h("span", { class: "unlinked", title: "This address is not a web address" }));
+      push(
+        piece.link ? anchor(piece.link) : h("span", { class: "unlinked", title: "This address is not a web address" }),
+      );
     } else if (piece.unlink) {
       stack.pop();
     } else if (piece.code) {

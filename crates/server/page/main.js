@@ -81,7 +81,8 @@ app.on("end", ({ conversation, message }) => {
   transcript.view(message)?.show();
   composer.refresh();
   lookNow();
-  if (conversation !== app.current()) return toast(`“${conversation.title}” has its answer.`, { label: "Open", run: () => app.open(conversation.id) });
+  if (conversation !== app.current())
+    return toast(`“${conversation.title}” has its answer.`, { label: "Open", run: () => app.open(conversation.id) });
   if (message.error) return announce(`${message.error.title} ${message.error.advice}`);
   const text = transcript.view(message)?.markdown?.element.textContent ?? message.content;
   return announce(`${message.state === "stopped" ? "Stopped" : "Answer"}: ${text.slice(0, READ_ALOUD)}`);
@@ -123,27 +124,33 @@ find("#more").append(icon("more"));
 find("#tools").prepend(iconButton("help", "Shortcuts (?)", openHelp));
 find("#search").before(icon("search"));
 setUpTheme(find("#theme"));
-setUpTransfer({ onRename: (conversation) => {
-  const title = find("#title");
-  try {
-    title.contentEditable = "plaintext-only";
-  } catch {
-    title.contentEditable = "true";
-  }
-  title.focus();
-  getSelection().selectAllChildren(title);
-  title.onkeydown = (event) => {
-    event.stopPropagation();
-    if (event.key === "Escape") title.textContent = conversation.title;
-    if (event.key === "Enter" || event.key === "Escape") title.blur();
-  };
-  title.onblur = () => {
-    title.contentEditable = "false";
-    app.rename(conversation.id, title.textContent.trim() || conversation.title);
-  };
-} });
+setUpTransfer({
+  onRename: (conversation) => {
+    const title = find("#title");
+    try {
+      title.contentEditable = "plaintext-only";
+    } catch {
+      title.contentEditable = "true";
+    }
+    title.focus();
+    getSelection().selectAllChildren(title);
+    title.onkeydown = (event) => {
+      event.stopPropagation();
+      if (event.key === "Escape") title.textContent = conversation.title;
+      if (event.key === "Enter" || event.key === "Escape") title.blur();
+    };
+    title.onblur = () => {
+      title.contentEditable = "false";
+      app.rename(conversation.id, title.textContent.trim() || conversation.title);
+    };
+  },
+});
 setUpShortcuts({
-  fresh: startNew, probabilities: () => probabilities.toggle(), settings: openSettings, sidebar: toggleSidebar, help: openHelp,
+  fresh: startNew,
+  probabilities: () => probabilities.toggle(),
+  settings: openSettings,
+  sidebar: toggleSidebar,
+  help: openHelp,
   field: () => composer.area.focus(),
   search: () => {
     if (find("#toggle").getAttribute("aria-expanded") === "false") toggleSidebar();
@@ -158,7 +165,9 @@ addEventListener("popstate", () => app.openAddress());
 addEventListener("hashchange", () => {
   if (location.hash !== `#/c/${app.current()?.id}`) app.openAddress();
 });
-addEventListener("beforeunload", (event) => { if (app.anyRunning()) event.preventDefault(); });
+addEventListener("beforeunload", (event) => {
+  if (app.anyRunning()) event.preventDefault();
+});
 
 const others = new BroadcastChannel("rustorch");
 others.onmessage = () => sidebar.refresh();
@@ -169,9 +178,13 @@ onStoreTrouble((error) => {
   if (told) return;
   told = true;
   const full = error?.name === "QuotaExceededError";
-  toast(full ? "The browser's storage is full: delete old conversations, or export them first." : "The browser could not keep this conversation.");
+  toast(
+    full
+      ? "The browser's storage is full: delete old conversations, or export them first."
+      : "The browser could not keep this conversation.",
+  );
 });
-if (!await openStore()) toast("This browser keeps no data for this page: conversations end with the tab.");
+if (!(await openStore())) toast("This browser keeps no data for this page: conversations end with the tab.");
 await app.openAddress();
 document.body.classList.add("ready");
 await loadModels();

@@ -52,14 +52,21 @@ export class MarkdownView {
 
 function render(block, depth) {
   switch (block.kind) {
-    case "fence": return new CodeBlock(block).element;
-    case "rule": return h("hr");
-    case "table": return table(block);
-    case "list": return list(block, depth);
-    case "quote": return container(h("blockquote"), block.body, depth);
+    case "fence":
+      return new CodeBlock(block).element;
+    case "rule":
+      return h("hr");
+    case "table":
+      return table(block);
+    case "list":
+      return list(block, depth);
+    case "quote":
+      return container(h("blockquote"), block.body, depth);
     // The page has a heading of its own above these.
-    case "heading": return text(h(`h${Math.min(6, block.level + 1)}`, { class: `heading-${block.level}` }), block.body);
-    default: return text(h("p"), block.body);
+    case "heading":
+      return text(h(`h${Math.min(6, block.level + 1)}`, { class: `heading-${block.level}` }), block.body);
+    default:
+      return text(h("p"), block.body);
   }
 }
 
@@ -83,7 +90,9 @@ function list(block, depth) {
     if (task) {
       const done = task[1] !== " ";
       item.className = "task";
-      item.append(h("input", { type: "checkbox", disabled: true, checked: done, "aria-label": done ? "done" : "to do" }));
+      item.append(
+        h("input", { type: "checkbox", disabled: true, checked: done, "aria-label": done ? "done" : "to do" }),
+      );
       body[0] = { ...body[0], text: body[0].text.slice(task[0].length), at: body[0].at + task[0].length };
     }
     if (depth >= DEEPEST) {
@@ -100,12 +109,21 @@ function list(block, depth) {
 }
 
 function table(block) {
-  const row = (cells, tag) => h("tr", {}, cells.map((cell, i) => {
-    const element = h(tag, block.sides[i] ? { class: block.sides[i] } : {});
-    inline(element, [cell]);
-    return element;
-  }));
+  const row = (cells, tag) =>
+    h(
+      "tr",
+      {},
+      cells.map((cell, i) => {
+        const element = h(tag, block.sides[i] ? { class: block.sides[i] } : {});
+        inline(element, [cell]);
+        return element;
+      }),
+    );
   const head = h("thead", {}, row(block.head, "th"));
-  const body = h("tbody", {}, block.rows.map((cells) => row(cells, "td")));
+  const body = h(
+    "tbody",
+    {},
+    block.rows.map((cells) => row(cells, "td")),
+  );
   return h("div", { class: "table", role: "group", "aria-label": "Table", tabIndex: 0 }, h("table", {}, head, body));
 }

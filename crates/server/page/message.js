@@ -15,7 +15,11 @@ export class MessageView {
   constructor(message, conversation, callbacks) {
     Object.assign(this, { message, conversation, callbacks });
     const own = message.role === "user";
-    this.element = h("article", { class: `message ${own ? "user" : "assistant"}`, "aria-label": own ? "You" : "Answer" }, message.content);
+    this.element = h(
+      "article",
+      { class: `message ${own ? "user" : "assistant"}`, "aria-label": own ? "You" : "Answer" },
+      message.content,
+    );
     this.element.dataset.id = message.id;
     this.spent = 0;
     this.due = 0;
@@ -30,23 +34,47 @@ export class MessageView {
 
   #renderQuestion() {
     const { message } = this;
-    const files = (message.files ?? []).map((file) => h("details", { class: "file" },
-      h("summary", {}, icon("file"), h("span", {}, file.name), h("small", {}, size(file.text.length))),
-      h("pre", { tabIndex: 0, role: "group", "aria-label": file.name }, file.text)));
-    const bubble = h("div", { class: "bubble" }, files, message.content && h("div", { class: "plain" }, message.content));
-    this.element.append(bubble, this.#bar([
-      this.#turner(), iconButton("copy", "Copy", () => this.#copy()),
-      iconButton("edit", "Edit and send again", () => this.#edit()),
-    ]));
+    const files = (message.files ?? []).map((file) =>
+      h(
+        "details",
+        { class: "file" },
+        h("summary", {}, icon("file"), h("span", {}, file.name), h("small", {}, size(file.text.length))),
+        h("pre", { tabIndex: 0, role: "group", "aria-label": file.name }, file.text),
+      ),
+    );
+    const bubble = h(
+      "div",
+      { class: "bubble" },
+      files,
+      message.content && h("div", { class: "plain" }, message.content),
+    );
+    this.element.append(
+      bubble,
+      this.#bar([
+        this.#turner(),
+        iconButton("copy", "Copy", () => this.#copy()),
+        iconButton("edit", "Edit and send again", () => this.#edit()),
+      ]),
+    );
   }
 
   #renderAnswer() {
     this.markdown = new MarkdownView();
     this.thought = new MarkdownView();
-    this.reasoning = h("details", { class: "reasoning", ontoggle: () => this.#think() }, h("summary", {}, h("span")), this.thought.element);
+    this.reasoning = h(
+      "details",
+      { class: "reasoning", ontoggle: () => this.#think() },
+      h("summary", {}, h("span")),
+      this.thought.element,
+    );
     this.tools = h("div", { class: "tools" });
     this.note = h("div", { class: "note" });
-    this.wait = h("p", { class: "wait" }, h("span", { class: "dots", "aria-hidden": "true" }, h("i"), h("i"), h("i")), h("span"));
+    this.wait = h(
+      "p",
+      { class: "wait" },
+      h("span", { class: "dots", "aria-hidden": "true" }, h("i"), h("i"), h("i")),
+      h("span"),
+    );
     this.bar = h("footer", { class: "bar" });
     this.element.append(this.reasoning, this.markdown.element, this.tools, this.wait, this.note, this.bar);
     this.show();
@@ -56,10 +84,14 @@ export class MessageView {
   update() {
     if (!this.rendered || this.due) return;
     const elapsed = performance.now() - (this.shownAt ?? 0);
-    this.due = setTimeout(() => requestAnimationFrame(() => {
-      this.due = 0;
-      this.show();
-    }), Math.max(0, this.spent * 3 - elapsed));
+    this.due = setTimeout(
+      () =>
+        requestAnimationFrame(() => {
+          this.due = 0;
+          this.show();
+        }),
+      Math.max(0, this.spent * 3 - elapsed),
+    );
   }
 
   show() {
@@ -88,7 +120,8 @@ export class MessageView {
     const seconds = Math.round((message.reasoningTime ?? 0) / 1000);
     const label = thinking ? "Thinking…" : seconds > 0 ? `Thought for ${seconds} s` : "Reasoning";
     this.reasoning.classList.toggle("active", thinking);
-    if (this.reasoning.firstChild.firstChild.textContent !== label) this.reasoning.firstChild.firstChild.textContent = label;
+    if (this.reasoning.firstChild.firstChild.textContent !== label)
+      this.reasoning.firstChild.firstChild.textContent = label;
     if (this.reasoning.open) this.thought.update(message.reasoning);
   }
 
@@ -97,14 +130,24 @@ export class MessageView {
     const shown = JSON.stringify(tools);
     if (shown === this.shownTools) return;
     this.shownTools = shown;
-    replace(this.tools, tools.map((tool) => {
-      let text = tool.arguments;
-      try {
-        text = JSON.stringify(JSON.parse(text), null, 2);
-      } catch { /* still arriving, or not JSON: as it is */ }
-      const block = new CodeBlock({ language: "json", body: splitLines(`${text}\n`) });
-      return h("details", { class: "tool", open: true }, h("summary", {}, "Calls ", h("code", {}, tool.name)), block.element);
-    }));
+    replace(
+      this.tools,
+      tools.map((tool) => {
+        let text = tool.arguments;
+        try {
+          text = JSON.stringify(JSON.parse(text), null, 2);
+        } catch {
+          /* still arriving, or not JSON: as it is */
+        }
+        const block = new CodeBlock({ language: "json", body: splitLines(`${text}\n`) });
+        return h(
+          "details",
+          { class: "tool", open: true },
+          h("summary", {}, "Calls ", h("code", {}, tool.name)),
+          block.element,
+        );
+      }),
+    );
   }
 
   #liveBar() {
@@ -121,12 +164,16 @@ export class MessageView {
     const { message } = this;
     const tokens = iconButton("chart", "Token probabilities (Alt+P)", () => this.callbacks.onProbabilities(this));
     tokens.setAttribute("aria-pressed", String(settings.shown));
-    replace(this.bar, this.#turner(),
-      iconButton("copy", "Copy", () => this.#copy()),
+    const some = message.content !== "";
+    replace(
+      this.bar,
+      this.#turner(),
+      some && iconButton("copy", "Copy", () => this.#copy()),
       iconButton("redo", "Answer again", () => app.regenerate(message)),
-      iconButton("edit", "Edit the answer", () => this.#edit()),
-      settings.logprobs && message.content !== "" && tokens,
-      h("span", { class: "figures" }, figures(message)));
+      some && iconButton("edit", "Edit the answer", () => this.#edit()),
+      some && settings.logprobs && tokens,
+      h("span", { class: "figures" }, figures(message)),
+    );
     this.#showNote();
   }
 
@@ -136,9 +183,17 @@ export class MessageView {
     const again = h("button", { type: "button", onclick: () => app.regenerate(message) }, "Try again");
     if (message.error) {
       const { title, advice, detail } = message.error;
-      replace(this.note, h("div", { class: "trouble", role: "group", "aria-label": "Error" }, h("strong", {}, title), h("p", {}, advice),
-        detail && h("details", {}, h("summary", {}, "What the server said"), h("p", { class: "detail" }, detail)),
-        h("div", { class: "actions" }, again, goOn)));
+      replace(
+        this.note,
+        h(
+          "div",
+          { class: "trouble", role: "group", "aria-label": "Error" },
+          h("strong", {}, title),
+          h("p", {}, advice),
+          detail && h("details", {}, h("summary", {}, "What the server said"), h("p", { class: "detail" }, detail)),
+          h("div", { class: "actions" }, again, goOn),
+        ),
+      );
     } else if (message.state === "length") {
       replace(this.note, h("p", {}, "The answer reached its longest length."), goOn);
     } else if (message.state === "stopped" && this.element.classList.contains("last")) {
@@ -156,7 +211,10 @@ export class MessageView {
     const on = settings.shown && this.message.state !== "running" && this.message.content !== "";
     if (on) body.tabIndex = 0;
     else body.removeAttribute("tabindex");
-    for (const [name, value] of [["role", "group"], ["aria-label", "Answer: left and right go through its tokens, down lists alternatives"]]) {
+    for (const [name, value] of [
+      ["role", "group"],
+      ["aria-label", "Answer: left and right go through its tokens, down lists alternatives"],
+    ]) {
       if (on) body.setAttribute(name, value);
       else body.removeAttribute(name);
     }
@@ -172,14 +230,27 @@ export class MessageView {
     const { ids, index } = this.conversation.branches(this.message);
     if (ids.length < 2) return false;
     const go = (by) => this.callbacks.onTurn(this.message, by);
-    const [back, forward] = [iconButton("back", "Previous branch", () => go(-1)), iconButton("forward", "Next branch", () => go(1))];
+    const [back, forward] = [
+      iconButton("back", "Previous branch", () => go(-1)),
+      iconButton("forward", "Next branch", () => go(1)),
+    ];
     back.disabled = index === 0;
     forward.disabled = index === ids.length - 1;
-    return h("span", { class: "turner", role: "group", "aria-label": "Branches" }, back, h("span", {}, `${index + 1}/${ids.length}`), forward);
+    return h(
+      "span",
+      { class: "turner", role: "group", "aria-label": "Branches" },
+      back,
+      h("span", {}, `${index + 1}/${ids.length}`),
+      forward,
+    );
   }
 
   async #copy() {
-    toast(await copy(asText(this.message)) ? "Copied." : "The browser did not allow copying. Select the text and copy it yourself.");
+    toast(
+      (await copy(asText(this.message)))
+        ? "Copied."
+        : "The browser did not allow copying. Select the text and copy it yourself.",
+    );
   }
 
   #edit() {

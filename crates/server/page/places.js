@@ -61,7 +61,8 @@ export function sourceAt(x, y) {
     range.setStart(node, index);
     range.setEnd(node, index + 1);
     for (const box of range.getClientRects()) {
-      if (x >= box.left - 1 && x <= box.right + 1 && y >= box.top - 3 && y <= box.bottom + 3) return sources.get(node) + index;
+      if (x >= box.left - 1 && x <= box.right + 1 && y >= box.top - 3 && y <= box.bottom + 3)
+        return sources.get(node) + index;
     }
   }
   return -1;

@@ -9,7 +9,11 @@ import { settings } from "./settings.js";
 import { percent, tokenAt, visible } from "./tokens.js";
 
 /** Tokens below these probabilities get the shades 1, 2 and 3. */
-const SHADES = [[0.7, "unsure-1"], [0.4, "unsure-2"], [0.15, "unsure-3"]];
+const SHADES = [
+  [0.7, "unsure-1"],
+  [0.4, "unsure-2"],
+  [0.15, "unsure-3"],
+];
 const LINGER = 260;
 
 export class Probabilities {
@@ -113,7 +117,10 @@ export class Probabilities {
     const last = view.tokens.length - 1;
     const index = this.at?.view === view ? this.at.index : -1;
     const next = {
-      ArrowRight: Math.min(last, index + 1), ArrowLeft: Math.max(0, index - 1), Home: 0, End: last,
+      ArrowRight: Math.min(last, index + 1),
+      ArrowLeft: Math.max(0, index - 1),
+      Home: 0,
+      End: last,
     }[event.key];
     if (next !== undefined) {
       this.#scrollTo(view, view.tokens[next]);
@@ -141,7 +148,9 @@ export class Probabilities {
 
   #say(token) {
     const others = token.others.filter(([text]) => text !== token.text).slice(0, 3);
-    announce(`${visible(token.text)}, ${percent(token.logprob)}. Instead: ${others.map(([text, p]) => `${visible(text)}, ${percent(p)}`).join("; ")}`);
+    announce(
+      `${visible(token.text)}, ${percent(token.logprob)}. Instead: ${others.map(([text, p]) => `${visible(text)}, ${percent(p)}`).join("; ")}`,
+    );
   }
 
   #show(view, index) {
@@ -150,7 +159,8 @@ export class Probabilities {
     const rectangle = this.#places(view).rectangle(token);
     if (!token || !rectangle) return;
     this.at = { view, index };
-    if (window.CSS?.highlights) CSS.highlights.set("token", new Highlight(...this.#places(view).ranges(shownPart(token, view.message.content))));
+    if (window.CSS?.highlights)
+      CSS.highlights.set("token", new Highlight(...this.#places(view).ranges(shownPart(token, view.message.content))));
     this.popover.show(token, rectangle, view.markdown.element);
   }
 

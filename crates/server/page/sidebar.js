@@ -54,7 +54,9 @@ export class Sidebar {
 
   #show() {
     const words = this.search.value.trim().toLowerCase();
-    const shown = (this.records ?? []).filter(({ id, title }) => title.toLowerCase().includes(words) || this.found.has(id));
+    const shown = (this.records ?? []).filter(
+      ({ id, title }) => title.toLowerCase().includes(words) || this.found.has(id),
+    );
     const children = [];
     let group = "";
     for (const record of shown.slice(0, this.limit)) {
@@ -64,10 +66,24 @@ export class Sidebar {
       children.push(this.#entry(record));
     }
     if (shown.length > this.limit) {
-      children.push(h("li", {}, h("button", { type: "button", class: "link", onclick: () => {
-        this.limit *= 4;
-        this.#show();
-      } }, `Show ${shown.length - this.limit} more`)));
+      children.push(
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              class: "link",
+              onclick: () => {
+                this.limit *= 4;
+                this.#show();
+              },
+            },
+            `Show ${shown.length - this.limit} more`,
+          ),
+        ),
+      );
     }
     if (shown.length === 0) {
       children.push(h("li", { class: "none" }, words ? "Nothing found." : "Conversations appear here."));
@@ -77,16 +93,35 @@ export class Sidebar {
 
   #entry(record) {
     const match = this.found.get(record.id);
-    const link = h("a", { href: `#/c/${record.id}`, class: "entry", onclick: (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      app.open(record.id, match?.id).then(() => { if (match) this.onFound?.(match.id); });
-      this.onChoice?.();
-    } }, h("span", {}, record.title || "New conversation"), match && h("small", {}, match.excerpt));
+    const link = h(
+      "a",
+      {
+        href: `#/c/${record.id}`,
+        class: "entry",
+        onclick: (event) => {
+          if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+          event.preventDefault();
+          app.open(record.id, match?.id).then(() => {
+            if (match) this.onFound?.(match.id);
+          });
+          this.onChoice?.();
+        },
+      },
+      h("span", {}, record.title || "New conversation"),
+      match && h("small", {}, match.excerpt),
+    );
     if (record.id === app.current()?.id) link.setAttribute("aria-current", "page");
-    const item = h("li", { class: "conversation" }, link, h("span", { class: "entry-actions" },
-      iconButton("edit", `Rename ${record.title}`, () => this.#rename(item, record)),
-      iconButton("trash", `Delete ${record.title}`, () => removeWithUndo(record))));
+    const item = h(
+      "li",
+      { class: "conversation" },
+      link,
+      h(
+        "span",
+        { class: "entry-actions" },
+        iconButton("edit", `Rename ${record.title}`, () => this.#rename(item, record)),
+        iconButton("trash", `Delete ${record.title}`, () => removeWithUndo(record)),
+      ),
+    );
     return item;
   }
 

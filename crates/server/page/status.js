@@ -59,7 +59,9 @@ export function readMetrics(text) {
   const get = (name) => sums.get(`vllm:${name}`) ?? sums.get(`vllm:${name}_total`);
   const [hits, queries] = [get("prefix_cache_hits"), get("prefix_cache_queries")];
   return {
-    running: get("num_requests_running"), waiting: get("num_requests_waiting"), cache: get("kv_cache_usage_perc"),
+    running: get("num_requests_running"),
+    waiting: get("num_requests_waiting"),
+    cache: get("kv_cache_usage_perc"),
     hits: queries > 0 ? hits / queries : undefined,
   };
 }

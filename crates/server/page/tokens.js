@@ -28,7 +28,10 @@ export class Alignment {
       }
       this.at = end;
       this.tokens.push({
-        start, end, text: textOf(entry), logprob: entry.logprob,
+        start,
+        end,
+        text: textOf(entry),
+        logprob: entry.logprob,
         others: (entry.top_logprobs ?? []).map((other) => [textOf(other), other.logprob]),
       });
     }

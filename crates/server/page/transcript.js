@@ -15,17 +15,29 @@ export class Transcript {
     this.scroller = scroller;
     this.callbacks = callbacks;
     this.list = h("div", { class: "messages", role: "log", "aria-live": "off", "aria-label": "Messages" });
-    this.jump = h("button", { type: "button", class: "jump", hidden: true, onclick: () => this.toEnd(true) }, icon("down"), "Latest");
+    this.jump = h(
+      "button",
+      { type: "button", class: "jump", hidden: true, onclick: () => this.toEnd(true) },
+      icon("down"),
+      "Latest",
+    );
     this.jump.setAttribute("aria-label", "Go to the latest message");
     scroller.append(this.list);
     this.views = [];
     this.groups = [];
     this.pinned = true;
     this.last = 0;
-    this.near = new IntersectionObserver((entries) => this.#arrive(entries), { root: scroller, rootMargin: "900px 0px" });
+    this.near = new IntersectionObserver((entries) => this.#arrive(entries), {
+      root: scroller,
+      rootMargin: "900px 0px",
+    });
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    new ResizeObserver(() => { if (this.pinned) this.toEnd(); }).observe(this.list);
-    new ResizeObserver(() => { if (this.pinned) this.toEnd(); }).observe(scroller);
+    new ResizeObserver(() => {
+      if (this.pinned) this.toEnd();
+    }).observe(this.list);
+    new ResizeObserver(() => {
+      if (this.pinned) this.toEnd();
+    }).observe(scroller);
   }
 
   /** Shows these messages; those at the front that are shown already stay as they are. */
@@ -84,7 +96,10 @@ export class Transcript {
   /** The browser takes this height for a group that it has not laid out. */
   #estimate(group) {
     if (group.rendered) return;
-    const height = group.views.reduce((sum, { message }) => sum + 110 + 26 * Math.floor(message.content.length / 85), 0);
+    const height = group.views.reduce(
+      (sum, { message }) => sum + 110 + 26 * Math.floor(message.content.length / 85),
+      0,
+    );
     group.element.style.containIntrinsicSize = `auto ${height}px`;
   }
 

@@ -4,14 +4,28 @@ import { Conversation, newId, ROOT } from "./conversation.js";
 import { asText } from "./attachments.js";
 
 const FORMAT = "rustorch-conversations";
-const FIELDS = ["id", "parent", "role", "content", "reasoning", "files", "tools", "model", "state", "stats", "created", "order"];
+const FIELDS = [
+  "id",
+  "parent",
+  "role",
+  "content",
+  "reasoning",
+  "files",
+  "tools",
+  "model",
+  "state",
+  "stats",
+  "created",
+  "order",
+];
 
 /** The text of an export; `bundles` are { record, messages }. */
 export function toJson(bundles) {
   const conversations = bundles.map(({ record, messages }) => ({
     ...record,
-    messages: messages.map((message) => Object.fromEntries(FIELDS.filter((name) => message[name] !== undefined)
-      .map((name) => [name, message[name]]))),
+    messages: messages.map((message) =>
+      Object.fromEntries(FIELDS.filter((name) => message[name] !== undefined).map((name) => [name, message[name]])),
+    ),
   }));
   return JSON.stringify({ format: FORMAT, version: 1, conversations }, null, 1);
 }
@@ -20,8 +34,12 @@ export function toMarkdown(conversation) {
   const parts = [`# ${conversation.title}`];
   if (conversation.record.system) parts.push(`## System\n\n${conversation.record.system}`);
   for (const message of conversation.path()) {
-    const reasoning = message.reasoning ? `<details><summary>Reasoning</summary>\n\n${message.reasoning}\n\n</details>\n\n` : "";
-    parts.push(`## ${message.role === "user" ? "You" : message.model || "Assistant"}\n\n${reasoning}${asText(message)}`);
+    const reasoning = message.reasoning
+      ? `<details><summary>Reasoning</summary>\n\n${message.reasoning}\n\n</details>\n\n`
+      : "";
+    parts.push(
+      `## ${message.role === "user" ? "You" : message.model || "Assistant"}\n\n${reasoning}${asText(message)}`,
+    );
   }
   return `${parts.join("\n\n")}\n`;
 }
@@ -51,26 +69,45 @@ function readConversation(found) {
   const ids = new Map((Array.isArray(found.messages) ? found.messages : []).map((message) => [message?.id, newId()]));
   const messages = [];
   for (const message of found.messages ?? []) {
-    if (!message || !["user", "assistant"].includes(message.role)) throw new Error("A message in this file has no role that is known.");
+    if (!message || !["user", "assistant"].includes(message.role))
+      throw new Error("A message in this file has no role that is known.");
     const parent = message.parent ? ids.get(message.parent) : ROOT;
     if (parent === undefined) throw new Error("A message in this file follows one that the file lacks.");
     messages.push({
-      id: ids.get(message.id), conversation: id, parent, role: message.role, content: string(message.content),
-      reasoning: string(message.reasoning), files: readFiles(message.files), tools: readTools(message.tools),
-      model: string(message.model), state: message.state === "running" ? "cut" : string(message.state),
+      id: ids.get(message.id),
+      conversation: id,
+      parent,
+      role: message.role,
+      content: string(message.content),
+      reasoning: string(message.reasoning),
+      files: readFiles(message.files),
+      tools: readTools(message.tools),
+      model: string(message.model),
+      state: message.state === "running" ? "cut" : string(message.state),
       stats: message.stats && typeof message.stats === "object" ? message.stats : undefined,
-      created: time(message.created), order: Number(message.order) || messages.length,
+      created: time(message.created),
+      order: Number(message.order) || messages.length,
     });
   }
   const record = {
-    id, title: string(found.title).slice(0, 200), created: time(found.created), updated: time(found.updated),
-    system: string(found.system), leaf: ids.get(found.leaf) ?? ROOT,
+    id,
+    title: string(found.title).slice(0, 200),
+    created: time(found.created),
+    updated: time(found.updated),
+    system: string(found.system),
+    leaf: ids.get(found.leaf) ?? ROOT,
   };
-  const { record: { leaf } } = new Conversation(record, messages);
+  const {
+    record: { leaf },
+  } = new Conversation(record, messages);
   return { record: { ...record, leaf }, messages };
 }
 
-const readFiles = (files) => (Array.isArray(files) ? files : []).map((file) => ({ name: string(file?.name), text: string(file?.text) }));
-const readTools = (tools) => (Array.isArray(tools) ? tools : []).map((tool) => ({
-  id: string(tool?.id), name: string(tool?.name), arguments: string(tool?.arguments),
-}));
+const readFiles = (files) =>
+  (Array.isArray(files) ? files : []).map((file) => ({ name: string(file?.name), text: string(file?.text) }));
+const readTools = (tools) =>
+  (Array.isArray(tools) ? tools : []).map((tool) => ({
+    id: string(tool?.id),
+    name: string(tool?.name),
+    arguments: string(tool?.arguments),
+  }));

@@ -11,10 +11,22 @@ const EXAMPLES = [
 ];
 
 export function welcome(onExample) {
-  return h("div", { class: "welcome" },
+  return h(
+    "div",
+    { class: "welcome" },
     h("div", { class: "mark" }, icon("torch")),
     h("h1", {}, "What is on your mind?"),
     h("p", {}, "The model runs on this server. Conversations stay in this browser."),
-    h("ul", { class: "examples", role: "list" }, EXAMPLES.map(([title, text]) => h("li", {},
-      h("button", { type: "button", onclick: () => onExample(text) }, h("strong", {}, title), h("span", {}, text))))));
+    h(
+      "ul",
+      { class: "examples", role: "list" },
+      EXAMPLES.map(([title, text]) =>
+        h(
+          "li",
+          {},
+          h("button", { type: "button", onclick: () => onExample(text) }, h("strong", {}, title), h("span", {}, text)),
+        ),
+      ),
+    ),
+  );
 }
