@@ -9,6 +9,15 @@ from page_reader import check, reading
 from page_server import end, serve
 from page_texts import TEXTS
 
+# The text that the stored tokens of the last answer spell, by their places.
+SPELLED = """async () => {
+  const { current } = await import("/page/app.js");
+  const { loadTokens } = await import("/page/store.js");
+  const { content, id } = current().leaf;
+  const tokens = await loadTokens(id);
+  if (tokens.some(({ text, start, end }) => text !== null && text !== content.slice(start, end))) return "misplaced";
+  return tokens.map(({ start, end }) => content.slice(start, end)).join("");
+}"""
 
 @check
 def answers(browser):
@@ -124,6 +133,8 @@ def probabilities(browser):
     with reading(browser) as reader:
         page = reader.page
         answer = reader.ask("emoji")
+        expect(page.locator("#announcements")).to_contain_text("Answer:")
+        assert reader.inside(SPELLED) == TEXTS["emoji"]
         answer.get_by_role("button", name="Token probabilities").click()
         body = answer.locator("> .markdown")
         x, y = reader.inside("""() => {
@@ -204,6 +215,38 @@ def branches(browser):
         page.get_by_role("button", name="Save as a branch").click()
         assert reader.text() == "My own answer"
         expect(page.locator(".turner").last).to_have_text("3/3")
+        page.locator(".last").get_by_role("button", name="Go on").click()
+        expect(page.locator(".last > .markdown")).to_contain_text("nothing had happened")
+        assert reader.requests()[-1]["messages"][-1]["content"] == "My own answer"
+
+
+@check
+def answers_go_on_elsewhere(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        reader.say("slow one")
+        expect(page.locator(".live > .markdown")).to_contain_text("The river")
+        page.keyboard.press("Alt+n")
+        expect(page.locator(".welcome")).to_be_visible()
+        reader.ask("markdown")
+        expect(page.locator(".toast")).to_contain_text("“slow one” has its answer.")
+        page.get_by_role("button", name="Open").click()
+        expect(page.locator("#title")).to_have_text("slow one")
+        assert reader.text() == TEXTS["plain"]
+
+
+@check
+def what_arrived_outlives_the_page(browser):
+    with reading(browser) as reader:
+        page = reader.page
+        page.on("dialog", lambda dialog: dialog.accept())
+        reader.say("slow long 400")
+        page.wait_for_timeout(3000)
+        page.reload()
+        expect(page.locator(".note")).to_contain_text("Stopped.")
+        assert len(reader.text()) > 20
+        page.get_by_role("button", name="Go on").click()
+        expect(page.locator(".last > .markdown")).to_contain_text("nothing had happened")
 
 
 @check

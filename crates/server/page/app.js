@@ -107,6 +107,7 @@ export function regenerate(message) {
 export async function goOn(message) {
   stop();
   const tokens = await store.loadTokens(message.id);
+  delete message.edited;
   conversation.record.leaf = message.id;
   generate(
     message,

@@ -181,6 +181,7 @@ export class MessageView {
     const { message } = this;
     const goOn = message.content !== "" && h("button", { type: "button", onclick: () => app.goOn(message) }, "Go on");
     const again = h("button", { type: "button", onclick: () => app.regenerate(message) }, "Try again");
+    this.note.className = `note ${message.error ? "" : "passing"}`;
     if (message.error) {
       const { title, advice, detail } = message.error;
       replace(
@@ -196,8 +197,10 @@ export class MessageView {
       );
     } else if (message.state === "length") {
       replace(this.note, h("p", {}, "The answer reached its longest length."), goOn);
-    } else if (message.state === "stopped" && this.element.classList.contains("last")) {
+    } else if (message.state === "stopped") {
       replace(this.note, h("p", {}, "Stopped."), goOn || again);
+    } else if (message.edited) {
+      replace(this.note, h("p", {}, "You wrote this text."), goOn);
     } else if (message.content === "" && !message.tools?.length && !message.reasoning) {
       replace(this.note, h("p", {}, "The answer is empty."), again);
     } else {
