@@ -201,6 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         pieces = tokens_of(self.answer(question, prefix))
         burst = max(1, len(pieces) // 400)
         held = b""
+        late = ""  # text that is held back, as before a stop string
         for i, data in enumerate(pieces):
             written[0] += 1
             held += data
@@ -209,6 +210,9 @@ class Handler(BaseHTTPRequestHandler):
             except UnicodeDecodeError:
                 text = ""
             logprobs = {"content": [entry(data, dice)]} if request.get("logprobs") else None
+            text, late = late + text, ""
+            if i % 9 == 5 and i + 1 < len(pieces):
+                text, late = "", text
             send({"content": text}, logprobs=logprobs)
             if i % 30 == 7:
                 self.wfile.write(b": still here\n\n")

@@ -77,13 +77,15 @@ export class Generation {
       if (!message.reasoning) message.reasoningStarted = Date.now();
       message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
     }
+    const entries = choice?.logprobs?.content ?? [];
     if (delta.content) {
       if (message.reasoningStarted && !message.reasoningTime)
         message.reasoningTime = Date.now() - message.reasoningStarted;
       message.content += delta.content;
-      // Tokens of the reasoning are not kept: only the answer can be taken up elsewhere.
-      this.alignment.add(choice.logprobs?.content ?? [], message.content);
     }
+    // Tokens of the reasoning are not kept: only the answer can be taken up elsewhere.
+    const thinking = delta.reasoning_content || (message.reasoning && message.content === "");
+    if (!thinking && !delta.tool_calls) this.alignment.add(entries, message.content);
     for (const call of delta.tool_calls ?? []) {
       if ((call.index ?? 0) < 100) this.#call(call);
     }

@@ -6,30 +6,30 @@
 const LOOK_AHEAD = 64;
 
 export class Alignment {
-  /** `tokens` are those of the text that there is already. */
+  /** `tokens` are those of the text that there is already; later ones are added to them. */
   constructor(tokens = [], length = 0) {
     this.tokens = tokens;
     this.at = length;
     this.decoder = new TextDecoder();
+    /** Entries whose text has not arrived: a server holds text back while it may be the beginning of a stop string. */
+    this.waiting = [];
   }
 
   /** Adds the tokens of a chunk; `text` is all of the answer so far, the chunk's part included. */
   add(entries, text) {
-    for (const entry of entries) {
-      const shown = this.#decode(entry);
-      let start = this.at;
-      let end = start;
-      if (shown !== "") {
-        const place = text.slice(start, start + LOOK_AHEAD + shown.length).indexOf(shown);
-        if (place >= 0) {
-          start += place;
-          end = start + shown.length;
-        }
-      }
-      this.at = end;
+    for (const entry of entries) this.waiting.push({ entry, shown: this.#decode(entry) });
+    while (this.waiting.length > 0) {
+      const { entry, shown } = this.waiting[0];
+      const rest = text.slice(this.at, this.at + LOOK_AHEAD + shown.length);
+      const place = rest.indexOf(shown);
+      if (place < 0 && rest.length < shown.length && shown.startsWith(rest)) return;
+      this.waiting.shift();
+      // A token that the text lacks, such as the end of the reasoning, has no place of its own.
+      const start = this.at + Math.max(0, place);
+      this.at = place < 0 ? start : start + shown.length;
       this.tokens.push({
         start,
-        end,
+        end: this.at,
         text: textOf(entry),
         logprob: entry.logprob,
         others: (entry.top_logprobs ?? []).map((other) => [textOf(other), other.logprob]),
