@@ -1,6 +1,7 @@
 """Checks of the page's answers: how they arrive, are rendered, branch, stop, fail and go on."""
 
 import json
+import re
 
 from playwright.sync_api import expect
 
@@ -43,6 +44,10 @@ def answers(browser):
         expect(page.locator(".message")).to_have_count(4)
         assert reader.text() == TEXTS["plain"]
         assert "#" in page.url
+        reader.server.state.n_ctx = 600
+        page.reload()
+        expect(page.locator("#state")).to_contain_text("K/V")
+        expect(reader.ask("once more").locator(".figures")).to_contain_text(re.compile("context 8[89] % full"))
 
 
 @check
@@ -136,6 +141,7 @@ def probabilities(browser):
         expect(page.locator("#announcements")).to_contain_text("Answer:")
         assert reader.inside(SPELLED) == TEXTS["emoji"]
         answer.get_by_role("button", name="Token probabilities").click()
+        expect(answer.locator("> .markdown")).to_be_focused()
         body = answer.locator("> .markdown")
         x, y = reader.inside("""() => {
             const node = document.querySelector(".assistant > .markdown p").firstChild;

@@ -2,6 +2,9 @@
 
 import { serverState } from "./status.js";
 
+/** From this share on, a reader should know how full the context is. */
+const NEARLY_FULL = 0.5;
+
 const rate = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
 const count = (number) => number.toLocaleString("en-US");
 
@@ -13,6 +16,8 @@ export function figures({ stats, state, model }) {
     const cached = stats.cached > 0 ? `, ${Math.round((100 * stats.cached) / stats.prompt)} % from cache` : "";
     parts.push(`prompt ${count(stats.prompt)}${cached}`);
   }
+  const filled = ((stats?.prompt ?? 0) + (stats?.written ?? 0)) / (serverState().context ?? Infinity);
+  if (filled >= NEARLY_FULL) parts.push(`context ${Math.round(filled * 100)} % full`);
   if (state !== "running" && model) parts.push(model);
   return parts.join(" · ");
 }

@@ -9,10 +9,11 @@ import { announce, find, replace, toast } from "./dom.js";
 import { loadModels, setUpTransfer, showState } from "./header.js";
 import { icon, iconButton } from "./icons.js";
 import { Probabilities } from "./probabilities.js";
+import { settings } from "./settings.js";
 import { openSettings, setDefaults } from "./settings-panel.js";
 import { setUpShortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
-import { lookNow, watchServer } from "./status.js";
+import { lookNow, setContext, watchServer } from "./status.js";
 import { onStoreTrouble, openStore } from "./store.js";
 import { Transcript } from "./transcript.js";
 
@@ -27,7 +28,9 @@ const transcript = new Transcript(find("#scroller"), {
   onExample: (text) => composer.fill(text),
   onProbabilities: (view) => {
     probabilities.toggle();
-    if (document.activeElement === document.body) view.element.querySelector(".markdown").focus();
+    // The button was made anew: the focus goes to what it switched on, or back to it.
+    const next = settings.shown ? view.markdown.element : view.element.querySelector("[aria-pressed]");
+    next?.focus({ preventScroll: true });
   },
   onRendered: (view) => probabilities.rendered(view),
   onScroll: () => probabilities.close(),
@@ -87,6 +90,13 @@ app.on("end", ({ conversation, message }) => {
   const text = transcript.view(message)?.markdown?.element.textContent ?? message.content;
   return announce(`${message.state === "stopped" ? "Stopped" : "Answer"}: ${text.slice(0, READ_ALOUD)}`);
 });
+
+async function loadServer() {
+  await loadModels();
+  const found = await properties();
+  setDefaults(found);
+  setContext(Number(found.n_ctx ?? found.default_generation_settings?.n_ctx));
+}
 
 function toggleSidebar() {
   const narrow = matchMedia("(max-width: 760px)").matches;
@@ -187,15 +197,13 @@ onStoreTrouble((error) => {
 if (!(await openStore())) toast("This browser keeps no data for this page: conversations end with the tab.");
 await app.openAddress();
 document.body.classList.add("ready");
-await loadModels();
-setDefaults(await properties());
+await loadServer();
 watchServer(app.anyRunning, async (state, before) => {
   showState(state);
   const live = app.generation();
   if (live) transcript.view(live.message)?.update();
   if (state.reachable && !before.reachable) {
-    await loadModels();
-    setDefaults(await properties());
+    await loadServer();
     announce("The server is back.");
   }
 });

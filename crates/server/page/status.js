@@ -14,6 +14,11 @@ let hasMetrics = true;
 
 export const serverState = () => state;
 
+/** Tokens that a conversation may have. */
+export function setContext(tokens) {
+  state.context = tokens > 0 ? tokens : undefined;
+}
+
 /** Calls `changed(state, before)` after each look at the server; `busy` says whether an answer is being written. */
 export function watchServer(busy, changed) {
   isBusy = busy;
