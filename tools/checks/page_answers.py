@@ -20,6 +20,7 @@ SPELLED = """async () => {
   return tokens.map(({ start, end }) => content.slice(start, end)).join("");
 }"""
 
+
 @check
 def answers(browser):
     with reading(browser) as reader:

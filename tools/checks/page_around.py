@@ -105,7 +105,24 @@ def conversations(browser):
                 file.flush()
                 page.set_input_files("#import-picker", file.name)
                 expect(page.locator("#toasts")).to_contain_text(words)
-        expect(entries).to_have_count(2)
+            circle = [{"id": "a", "parent": "b", "role": "user"}, {"id": "b", "parent": "a", "role": "user"}]
+            odd = [
+                {"id": "a", "role": "user", "content": 5, "files": "x", "created": "never"},
+                {"id": "b", "parent": "a", "role": "assistant", "content": "<b>odd</b>", "stats": {"written": {}, "writing": "1"},
+                 "tools": [None], "state": "running", "error": {"title": {}}},
+            ]  # fmt: skip
+            for messages, words in [
+                (circle, "in a circle"), (circle[:1] * 2, "the same id"), (circle[:1], "that the file lacks"),
+                ([{"id": "a", "role": "system"}], "no role that is known"), (odd, "1 conversation is imported"),
+            ]:  # fmt: skip
+                record = {"title": {"x": 1}, "leaf": "nowhere", "messages": messages}
+                Path(file.name).write_text(
+                    json.dumps({"format": "rustorch-conversations", "version": 1, "conversations": [record]})
+                )
+                page.set_input_files("#import-picker", file.name)
+                expect(page.locator("#toasts")).to_contain_text(words)
+            assert reader.text() == "<b>odd</b>"
+        expect(entries).to_have_count(3)
         entries.filter(has_text="show files").click()
         expect(page.locator("#title")).to_have_text("show files")
         entries.filter(has_text="All rivers").click()

@@ -113,7 +113,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
         if path == "/props":
             params = {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.0, "repeat_penalty": 1.0, "n_predict": -1}
-            return self.reply(200, {"default_generation_settings": {"n_ctx": self.state.n_ctx, "params": params}, "model_path": "m.gguf"})
+            return self.reply(
+                200, {"default_generation_settings": {"n_ctx": self.state.n_ctx, "params": params}, "model_path": "m.gguf"}
+            )
         if path == "/metrics":
             figures = {
                 "num_requests_running": self.state.running,

@@ -4,6 +4,7 @@ import { Conversation, newId, ROOT } from "./conversation.js";
 import { asText } from "./attachments.js";
 
 const FORMAT = "rustorch-conversations";
+const STATES = ["done", "stopped", "length", "cut", "failed"];
 const FIELDS = [
   "id",
   "parent",
@@ -65,44 +66,63 @@ const string = (value) => (typeof value === "string" ? value : "");
 const time = (value) => (Number.isFinite(value) ? value : Date.now());
 
 function readConversation(found) {
+  const given = Array.isArray(found?.messages) ? found.messages : [];
   const id = newId();
-  const ids = new Map((Array.isArray(found.messages) ? found.messages : []).map((message) => [message?.id, newId()]));
-  const messages = [];
-  for (const message of found.messages ?? []) {
-    if (!message || !["user", "assistant"].includes(message.role))
-      throw new Error("A message in this file has no role that is known.");
-    const parent = message.parent ? ids.get(message.parent) : ROOT;
-    if (parent === undefined) throw new Error("A message in this file follows one that the file lacks.");
-    messages.push({
-      id: ids.get(message.id),
-      conversation: id,
-      parent,
-      role: message.role,
-      content: string(message.content),
-      reasoning: string(message.reasoning),
-      files: readFiles(message.files),
-      tools: readTools(message.tools),
-      model: string(message.model),
-      state: message.state === "running" ? "cut" : string(message.state),
-      stats: message.stats && typeof message.stats === "object" ? message.stats : undefined,
-      created: time(message.created),
-      order: Number(message.order) || messages.length,
-    });
-  }
+  const ids = new Map(given.map((message) => [message?.id, newId()]));
+  if (ids.size < given.length) throw new Error("Two messages in this file have the same id.");
+  const messages = given.map((message, order) => readMessage(message, order, id, ids));
+  if (reached(messages) < messages.length) throw new Error("Messages in this file follow each other in a circle.");
   const record = {
     id,
-    title: string(found.title).slice(0, 200),
-    created: time(found.created),
-    updated: time(found.updated),
-    system: string(found.system),
-    leaf: ids.get(found.leaf) ?? ROOT,
+    title: string(found?.title).slice(0, 200),
+    created: time(found?.created),
+    updated: time(found?.updated),
+    system: string(found?.system),
+    leaf: ids.get(found?.leaf) ?? ROOT,
   };
-  const {
-    record: { leaf },
-  } = new Conversation(record, messages);
-  return { record: { ...record, leaf }, messages };
+  // A leaf that the file lacks becomes the newest message.
+  return { record: new Conversation(record, messages).record, messages };
 }
 
+function readMessage(message, order, conversation, ids) {
+  if (!["user", "assistant"].includes(message?.role))
+    throw new Error("A message in this file has no role that is known.");
+  const parent = message.parent ? ids.get(message.parent) : ROOT;
+  if (parent === undefined) throw new Error("A message in this file follows one that the file lacks.");
+  return {
+    id: ids.get(message.id),
+    conversation,
+    parent,
+    role: message.role,
+    content: string(message.content),
+    reasoning: string(message.reasoning),
+    files: readFiles(message.files),
+    tools: readTools(message.tools),
+    model: string(message.model),
+    state: STATES.includes(message.state) ? message.state : "done",
+    stats: readStats(message.stats),
+    created: time(message.created),
+    order: Number.isFinite(message.order) ? message.order : order,
+  };
+}
+
+/** How many messages have a path to the beginning. */
+function reached(messages) {
+  const children = new Map();
+  for (const { id, parent } of messages) {
+    if (children.has(parent)) children.get(parent).push(id);
+    else children.set(parent, [id]);
+  }
+  let count = 0;
+  for (let next = children.get(ROOT) ?? []; next.length > 0; count += 1) {
+    const id = next.pop();
+    next.push(...(children.get(id) ?? []));
+  }
+  return count;
+}
+
+const readStats = (stats) =>
+  Object.fromEntries(Object.entries(stats ?? {}).filter(([, value]) => Number.isFinite(value)));
 const readFiles = (files) =>
   (Array.isArray(files) ? files : []).map((file) => ({ name: string(file?.name), text: string(file?.text) }));
 const readTools = (tools) =>
