@@ -1,0 +1,80 @@
+// Requests to the server that this page came from. Addresses are relative, so that the page works below a path of a proxy.
+
+import { fromError, fromResponse, cut, unreachable } from "./errors.js";
+import { events } from "./sse.js";
+
+const KEY = "api-key";
+let askForKey = async () => null;
+
+/** `ask` shows the dialog for the key and resolves with the key, or with null if the reader declines. */
+export function onKeyNeeded(ask) {
+  askForKey = ask;
+}
+
+const address = (path) => new URL(path, document.baseURI.replace(/#.*$/, ""));
+
+function headers(more) {
+  const key = sessionStorage.getItem(KEY);
+  return key ? { ...more, Authorization: `Bearer ${key}` } : more;
+}
+
+/** Fetches; asks for the key where one is needed, unless `quiet`. Fails with a `Trouble`, or an AbortError. */
+async function request(path, options = {}, quiet = false) {
+  for (;;) {
+    let response;
+    try {
+      const init = { cache: "no-store", ...options, headers: headers(options.headers ?? {}) };
+      response = await fetch(address(path), init);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw unreachable();
+    }
+    if (response.ok) return response;
+    const trouble = await fromResponse(response);
+    if (response.status !== 401 || quiet) throw trouble;
+    const key = await askForKey(sessionStorage.getItem(KEY) !== null);
+    if (key === null) throw trouble;
+    sessionStorage.setItem(KEY, key);
+  }
+}
+
+/** Names of the models. */
+export async function models() {
+  const list = await (await request("v1/models")).json();
+  return (list.data ?? []).map((model) => String(model.id));
+}
+
+/** The server's own settings; empty where it does not tell. */
+export async function properties() {
+  try {
+    return await (await request("props", {}, true)).json();
+  } catch {
+    return {};
+  }
+}
+
+/** Text of /metrics. */
+export async function metrics(signal) {
+  return (await request("metrics", { signal }, true)).text();
+}
+
+/** Yields the chunks of a streamed answer. */
+export async function* complete(body, signal) {
+  const response = await request("v1/chat/completions", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ ...body, stream: true }),
+    signal,
+  });
+  try {
+    for await (const data of events(response.body)) {
+      if (data === "[DONE]") return;
+      const chunk = JSON.parse(data);
+      if (chunk.error) throw fromError(chunk.error);
+      yield chunk;
+    }
+  } catch (error) {
+    if (error.kind || error.name === "AbortError") throw error;
+    throw cut();
+  }
+}

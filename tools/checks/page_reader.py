@@ -1,0 +1,104 @@
+"""A reader of the server's page: one window of headless Chromium, in which nothing may go wrong unseen. And the list of checks."""
+
+import json
+import os
+from contextlib import contextmanager
+
+from playwright.sync_api import expect
+
+from page_server import end, serve
+
+CHECKS = []
+
+
+def check(function):
+    """Has `page_check.py` run this function, with the browser."""
+    CHECKS.append(function)
+    return function
+
+
+expect.set_options(timeout=8000)
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+
+class Reader:
+    def __init__(self, browser, **options):
+        self.server = serve()
+        self.base = f"http://127.0.0.1:{self.server.server_port}/"
+        self.context = browser.new_context(viewport={"width": 1280, "height": 860}, **options)
+        self.context.add_init_script(WATCH)
+        self.page = self.context.new_page()
+        self.complaints = []
+        self.expected = ()
+        self.page.on("console", self.heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"exception: {error.stack}"))
+        self.context.on("request", self.asked)
+        self.page.goto(self.base)
+        expect(self.page.locator("#state")).to_contain_text("K/V")
+
+    def heard(self, message):
+        if message.type in ("error", "warning") and not any(words in message.text for words in self.expected):
+            self.complaints.append(f"console: {message.text}")
+
+    def asked(self, request):
+        if not request.url.startswith((self.base, "data:", "blob:")):
+            self.complaints.append(f"request to {request.url}")
+
+    def say(self, text):
+        self.page.fill("#message", text)
+        self.page.keyboard.press("Enter")
+
+    def ask(self, text):
+        """Sends a message and waits for the end of the answer, which it returns."""
+        self.say(text)
+        return self.finished()
+
+    def finished(self):
+        last = self.page.locator(".message.assistant.last")
+        expect(last.locator(".icon-button").first).to_be_visible()
+        expect(self.page.locator(".message.live")).to_have_count(0)
+        return last
+
+    def text(self, locator=None):
+        return (locator or self.page.locator(".message.assistant.last > .markdown")).inner_text()
+
+    def requests(self):
+        return self.server.state.requests
+
+    def inside(self, script, value=None):
+        return self.page.evaluate(script, value)
+
+    def close(self):
+        if not self.page.is_closed():
+            self.complaints += [f"policy: {violation}" for violation in self.page.evaluate("window.violations")]
+        self.context.close()
+        end(self.server)
+        assert not self.complaints, "\n".join(self.complaints)
+
+
+@contextmanager
+def reading(browser, **options):
+    reader = Reader(browser, **options)
+    try:
+        yield reader
+    except BaseException:
+        reader.context.close()
+        end(reader.server)
+        if reader.complaints:
+            print("\n".join(reader.complaints))
+        raise
+    reader.close()
+
+
+def violations(reader):
+    """What axe finds wrong with the page as it is now."""
+    with open(os.environ["AXE"]) as file:
+        reader.page.evaluate(file.read() + "; null")
+    found = reader.page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
+    return [
+        f"{rule['id']}: {json.dumps([[node['target'], node['failureSummary']] for node in rule['nodes'][:3]])}" for rule in found
+    ]
