@@ -9,6 +9,9 @@ use crate::message::{FunctionCall, ToolCall};
 use crate::reasoning;
 use crate::tools::{Format, Input, Open, Section, Step, Tools, undecided};
 
+/// Most bytes that are read at once.
+const PIECE: usize = 1 << 12;
+
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
@@ -171,13 +174,22 @@ impl AnswerParser {
     }
 
     /// Takes text. Returns what is decided.
-    pub fn push_text(&mut self, text: &str) -> Vec<Delta> {
+    pub fn push_text(&mut self, mut text: &str) -> Vec<Delta> {
+        let mut out = Vec::new();
+        // In pieces, so that the time is linear: each step searches all that is not decided.
+        while !text.is_empty() {
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            self.push_piece(piece, &mut out);
+            text = rest;
+        }
+        out
+    }
+
+    fn push_piece(&mut self, text: &str, out: &mut Vec<Delta>) {
         let held = std::mem::take(&mut self.held) + text;
         let mut input = Input::new(&held, true);
-        let mut out = Vec::new();
-        while self.step(&mut input, &mut out) {}
+        while self.step(&mut input, out) {}
         self.held = input.rest().to_owned();
-        out
     }
 
     /// The rest of the answer.

@@ -64,7 +64,7 @@ pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
     let mark = same.rfind('<').filter(|mark| same.rfind('>').is_none_or(|end| end < *mark));
     let (prompt_end, answer) = sample.split_at(mark.unwrap_or(same.len()));
     let reads = |format: &&&'static Format| {
-        if !answer.contains(format.shows) {
+        if !format.shows.iter().all(|text| answer.contains(text)) {
             return false;
         }
         let callable = Callable { format, tools: tools.clone(), calls: Calls::Whole };

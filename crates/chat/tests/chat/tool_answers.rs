@@ -432,6 +432,28 @@ fn arguments_nest_to_a_depth() {
     }
 }
 
+/// Long answers take linear time: this would take hours if each mark or piece were searched again.
+#[test]
+fn long_answers_end() {
+    let parts = [
+        "<tool_call>",
+        "<tool_call>{\"name\": \"get_time\"}</tool_call>\n",
+        "[",
+        "{\"a\":",
+        " \n",
+        "<function=get_time>",
+        ">>>",
+        "<",
+    ];
+    for format in ToolFormat::names() {
+        for part in parts {
+            let answer = part.repeat((1 << 20) / part.len());
+            let found = read(parser(format, &prompt_of(""), Calls::Streamed), [&*answer]);
+            assert!(found.content.len() <= answer.len());
+        }
+    }
+}
+
 #[test]
 fn tools_are_checked() {
     let wrong = |tool: Json| Tools::read(&[tool]).expect_err("wrong").to_string();
