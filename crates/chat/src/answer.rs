@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::message::{FunctionCall, ToolCall};
 use crate::reasoning;
-use crate::tools::{Format, Input, Open, Section, Step, Tools, undecided};
+use crate::tools::{Format, Input, MAX_SPACE, Open, Section, Step, Tools, trimmed, undecided};
 
 /// Most bytes that are read at once.
 const PIECE: usize = 1 << 12;
@@ -200,8 +200,8 @@ impl AnswerParser {
         while self.step(&mut input, &mut out) {}
         let rest = input.rest();
         match self.place {
-            Place::Reasoning if self.skips_space => reason(rest.trim(), &mut out),
-            Place::Reasoning => reason(rest.trim_end(), &mut out),
+            Place::Reasoning if self.skips_space => reason(trimmed(rest.trim_start()), &mut out),
+            Place::Reasoning => reason(trimmed(rest), &mut out),
             Place::Start if self.skips_space => self.content(rest.trim_start(), &mut out),
             Place::Start | Place::Content | Place::Calls(_) => self.content(rest, &mut out),
         }
@@ -224,8 +224,15 @@ impl AnswerParser {
     }
 
     fn start(&mut self, input: &mut Input<'_>) -> bool {
+        if self.skips_space {
+            input.skip_space();
+        }
         let text = input.rest().trim_start();
         let space = input.rest().len() - text.len();
+        if space > MAX_SPACE {
+            self.place = Place::Content;
+            return true;
+        }
         // The longest mark counts. After an answer, its end may be repeated, as by `<|end|><|return|>`.
         let skipped = self.headers().chain(self.ends()).map(|mark| (mark, Mark::Skipped));
         let opens = self.opens().filter(|open| !open.at_start).map(|open| (open.mark, Mark::Call));
@@ -251,12 +258,7 @@ impl AnswerParser {
                 input.take(space + mark.len());
                 (self.skips_space, self.prefill) = (true, "");
             }
-            Some((_, Mark::Call)) | None => {
-                if self.skips_space {
-                    input.take(space);
-                }
-                self.place = Place::Content;
-            }
+            Some((_, Mark::Call)) | None => self.place = Place::Content,
         }
         true
     }
@@ -269,12 +271,12 @@ impl AnswerParser {
         }
         let text = input.rest();
         if let Some(at) = text.find(format.close) {
-            reason(text[..at].trim_end(), out);
+            reason(trimmed(&text[..at]), out);
             input.take(at + format.close.len());
             (self.place, self.skips_space) = (Place::Start, true);
             return true;
         }
-        let decided = text[..undecided(text, &[format.close])].trim_end().len();
+        let decided = trimmed(&text[..undecided(text, &[format.close])]).len();
         reason(input.take(decided), out);
         false
     }
@@ -283,13 +285,15 @@ impl AnswerParser {
         if !self.has_content && self.prefill.is_empty() {
             let text = input.rest().trim_start();
             let mut first = self.opens().filter(|open| open.at_start);
-            if let Some(open) = first.clone().find(|open| text.starts_with(open.mark)) {
+            let space = input.rest().len() - text.len();
+            let opened = first.clone().find(|open| text.starts_with(open.mark));
+            if let Some(open) = opened.filter(|_| space <= MAX_SPACE) {
                 let from = input.at();
                 input.skip_space();
                 self.begin(open, from, input);
                 return true;
             }
-            if input.more && first.any(|open| open.mark.starts_with(text)) {
+            if input.more && space <= MAX_SPACE && first.any(|open| open.mark.starts_with(text)) {
                 return false;
             }
         }
@@ -299,8 +303,9 @@ impl AnswerParser {
         let call = opens.filter_map(|open| Some((text.find(open.mark)?, open)));
         let call = call.min_by_key(|(at, open)| (*at, std::cmp::Reverse(open.mark.len())));
         if let Some((at, open)) = call.filter(|(at, _)| end.is_none_or(|(end, _)| *at < end)) {
-            let from = input.at() + text[..at].trim_end().len();
-            self.content(text[..at].trim_end(), out);
+            let content = trimmed(&text[..at]);
+            let from = input.at() + content.len();
+            self.content(content, out);
             input.take(at);
             self.begin(open, from, input);
             return true;
@@ -314,7 +319,7 @@ impl AnswerParser {
         }
         let marks = self.ends().chain(self.opens().map(|open| open.mark));
         let decided = &text[..undecided(text, &marks.collect::<Vec<_>>())];
-        let decided = if self.callable.is_some() { decided.trim_end() } else { decided };
+        let decided = if self.callable.is_some() { trimmed(decided) } else { decided };
         let content = input.take(decided.len());
         self.content(content, out);
         false

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) use detect::{Missing, detect};
 pub(crate) use format::{Format, Open};
 pub use grammar::{Choice, Grammar, Trigger};
-pub(crate) use input::{Input, Step, undecided};
+pub(crate) use input::{Input, MAX_SPACE, Step, trimmed, undecided};
 pub use schema::{Tool, Tools, ToolsError};
 pub(crate) use section::Section;
 
