@@ -344,8 +344,8 @@ impl AnswerParser {
             match delta {
                 Delta::Content(text) => self.content(&text, out),
                 Delta::ToolCallBroken { index, text } => {
-                    let text = text.strip_prefix(self.prefill).unwrap_or(&text).to_owned();
-                    self.prefill = "";
+                    let prefill = std::mem::take(&mut self.prefill);
+                    let text = text.strip_prefix(prefill).unwrap_or(&text).to_owned();
                     out.push(Delta::ToolCallBroken { index, text });
                 }
                 other => {
@@ -365,11 +365,14 @@ impl AnswerParser {
     }
 
     fn content(&mut self, text: &str, out: &mut Vec<Delta>) {
-        let text = text.strip_prefix(self.prefill).unwrap_or(text);
         if text.is_empty() {
             return;
         }
-        (self.prefill, self.has_content) = ("", true);
+        let text = text.strip_prefix(std::mem::take(&mut self.prefill)).unwrap_or(text);
+        if text.is_empty() {
+            return;
+        }
+        self.has_content = true;
         match out.last_mut() {
             Some(Delta::Content(last)) => last.push_str(text),
             _ => out.push(Delta::Content(text.to_owned())),

@@ -198,10 +198,10 @@ const CALLED: &[Case] = &[
     // Without `<tool_call>`; a string that looks like a number; marks, quotes and line breaks in a value.
     (
         "qwen-coder",
-        "<function=get_weather>\n<parameter=city>\n\n\"</parameter>\" </function>\n\\n\n</parameter>\n<parameter=zip>\n0123\n\
+        "<function=get_weather>\n<parameter=city>\n\n\"</parameter>\" </function>\n\\n\n</parameter>\n<parameter=zip>\n1234\n\
          </parameter>\n<parameter=tags>\n['a', \"b\"]\n</parameter>\n<parameter=on>\nnull\n</parameter>\n</function>",
         "",
-        r#"[["get_weather", {"city": "\n\"</parameter>\" </function>\n\\n", "zip": "0123", "tags": ["a", "b"], "on": null}]]"#,
+        r#"[["get_weather", {"city": "\n\"</parameter>\" </function>\n\\n", "zip": "1234", "tags": ["a", "b"], "on": null}]]"#,
     ),
     (
         "glm-4.5",
