@@ -25,7 +25,7 @@ fn tools() -> Arc<Tools> {
 }
 
 fn parser(format: &str, prompt: &Prompt, mode: Calls) -> AnswerParser {
-    ToolFormat::named(format, &Specials::default()).expect(format).parser(prompt, tools(), mode)
+    ToolFormat::named(format, &[]).expect(format).parser(prompt, tools(), mode)
 }
 
 /// Format, answer, content, calls as JSON.
@@ -363,7 +363,7 @@ const THINK: &str = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}]<t
 #[test]
 fn reasoning_precedes_calls() {
     let template = Template::new(THINK, Specials::default()).expect("a template");
-    let format = ToolFormat::of(&template).expect("a format");
+    let format = template.tool_format().expect("a format");
     assert_eq!(format.name(), "hermes");
     let call = "<tool_call>{\"name\": \"get_time\", \"arguments\": {}}</tool_call>";
     for (prompt, answer) in [
@@ -382,7 +382,7 @@ fn reasoning_precedes_calls() {
 fn special_tokens_are_marks_of_calls() {
     let tokens =
         vec![(7, "<|tool_call>".to_owned()), (8, "<tool_call|>".to_owned()), (9, "<|\"|>".to_owned())];
-    let format = ToolFormat::named("gemma-4", &Specials { tokens, ..Specials::default() }).expect("a format");
+    let format = ToolFormat::named("gemma-4", &tokens).expect("a format");
     let mut parser = format.parser(&prompt_of(""), tools(), Calls::Whole);
     let mut answer = Answer::default();
     let tokens =

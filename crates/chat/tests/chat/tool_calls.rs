@@ -127,7 +127,7 @@ fn what_templates_write_reads_as_the_calls() {
     let tools = tools(&goldens);
     let mut wrong = Vec::new();
     for (file, golden) in goldens["templates"].as_object().expect("templates") {
-        let Some(format) = ToolFormat::named(format_of(file), &Specials::default()) else { continue };
+        let Some(format) = ToolFormat::named(format_of(file), &[]) else { continue };
         for case in golden["answers"].as_array().expect("answers") {
             let prompt = case[1].as_str().expect("a text");
             let text = case[2].as_str().expect("a text");
@@ -165,7 +165,7 @@ fn check_template(path: &Path, goldens: &Json, wrong: &mut Vec<String>) {
     let source = std::fs::read_to_string(path).expect("a template");
     let specials = Specials { bos: Some("<s>".into()), eos: Some("</s>".into()), tokens: Vec::new() };
     let template = Template::new(&source, specials).expect("a template");
-    let format = match ToolFormat::of(&template) {
+    let format = match template.tool_format() {
         Ok(format) => format,
         Err(Error::ToolsLeftOut) => {
             let known = ["DeepSeek-R1-Distill", "DeepSeek-V3.1"];

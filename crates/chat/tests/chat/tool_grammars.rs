@@ -10,8 +10,8 @@ fn tools() -> Tools {
 }
 
 fn format(name: &str, tokens: &[(u32, &str)]) -> ToolFormat {
-    let tokens = tokens.iter().map(|(id, text)| (*id, (*text).to_owned())).collect();
-    ToolFormat::named(name, &Specials { tokens, ..Specials::default() }).expect(name)
+    let tokens: Vec<_> = tokens.iter().map(|(id, text)| (*id, (*text).to_owned())).collect();
+    ToolFormat::named(name, &tokens).expect(name)
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn every_format_has_grammars() {
     }
     all.extend(THOUGHT.iter().map(|(source, prompt, answer)| {
         let template = Template::new(source, Specials::default()).expect("a template");
-        let format = ToolFormat::of(&template).expect("a format");
+        let format = template.tool_format().expect("a format");
         let grammar = format.grammar(&prompt_of(prompt), &tools, &Choice::Required, true).expect("a grammar");
         json!({
             "file": "reasoning", "format": format.name(), "calls": 0, "answer": answer, "tokens": [],
