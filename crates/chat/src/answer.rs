@@ -3,76 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
-use crate::message::{FunctionCall, ToolCall};
+use crate::delta::{Calls, Delta};
 use crate::reasoning;
-use crate::tools::{Format, Input, Open, Section, Step, Tools, undecided};
+use crate::tools::format::{Format, Open};
+use crate::tools::input::{Input, MAX_SPACE, Step, trimmed, undecided};
+use crate::tools::schema::Tools;
+use crate::tools::section::Section;
 
-/// A piece of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
-pub enum Delta {
-    /// What the model thinks before it answers.
-    Reasoning(String),
-    /// The answer.
-    Content(String),
-    /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
-    ToolCallBegin { index: usize, name: String, id: Option<String> },
-    /// More of the arguments' JSON text. All of them together are an object.
-    ToolCallArguments { index: usize, json: String },
-    /// The call is complete.
-    ToolCallEnd { index: usize },
-    /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
-    /// model wrote, is content. Never follows [`Calls::Whole`].
-    ToolCallBroken { index: usize, text: String },
-}
-
-/// When calls are passed on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Calls {
-    /// Each one when it is complete, with an id that follows its arguments. What turns out to be no call is content, and was never a call.
-    #[default]
-    Whole,
-    /// While their arguments are generated.
-    Streamed,
-}
-
-/// An answer, made of its pieces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// What the model thinks before it answers.
-    pub reasoning: String,
-    /// The answer.
-    pub content: String,
-    /// The tools that the model calls. Their arguments are JSON texts of objects.
-    pub tool_calls: Vec<ToolCall>,
-}
-
-impl Answer {
-    /// Appends a piece. Pieces of a call must follow its beginning.
-    pub fn push(&mut self, delta: Delta) {
-        match delta {
-            Delta::Reasoning(text) => self.reasoning.push_str(&text),
-            Delta::Content(text) => self.content.push_str(&text),
-            Delta::ToolCallBegin { name, id, .. } => {
-                let function = FunctionCall { name, arguments: Json::String(String::new()) };
-                self.tool_calls.push(ToolCall { id, kind: "function".into(), function });
-            }
-            Delta::ToolCallArguments { json, .. } => {
-                let call = self.tool_calls.last_mut();
-                if let Some(Json::String(arguments)) = call.map(|call| &mut call.function.arguments) {
-                    arguments.push_str(&json);
-                }
-            }
-            Delta::ToolCallEnd { .. } => {}
-            Delta::ToolCallBroken { text, .. } => {
-                self.tool_calls.pop();
-                self.content.push_str(&text);
-            }
-        }
-    }
-}
+/// Most bytes that are read at once.
+const PIECE: usize = 1 << 12;
 
 /// The tools of an answer and how they are called.
 #[derive(Clone, Debug)]
@@ -171,13 +110,22 @@ impl AnswerParser {
     }
 
     /// Takes text. Returns what is decided.
-    pub fn push_text(&mut self, text: &str) -> Vec<Delta> {
+    pub fn push_text(&mut self, mut text: &str) -> Vec<Delta> {
+        let mut out = Vec::new();
+        // In pieces, so that the time is linear: each step searches all that is not decided.
+        while !text.is_empty() {
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            self.push_piece(piece, &mut out);
+            text = rest;
+        }
+        out
+    }
+
+    fn push_piece(&mut self, text: &str, out: &mut Vec<Delta>) {
         let held = std::mem::take(&mut self.held) + text;
         let mut input = Input::new(&held, true);
-        let mut out = Vec::new();
-        while self.step(&mut input, &mut out) {}
+        while self.step(&mut input, out) {}
         self.held = input.rest().to_owned();
-        out
     }
 
     /// The rest of the answer.
@@ -188,8 +136,8 @@ impl AnswerParser {
         while self.step(&mut input, &mut out) {}
         let rest = input.rest();
         match self.place {
-            Place::Reasoning if self.skips_space => reason(rest.trim(), &mut out),
-            Place::Reasoning => reason(rest.trim_end(), &mut out),
+            Place::Reasoning if self.skips_space => reason(trimmed(rest.trim_start()), &mut out),
+            Place::Reasoning => reason(trimmed(rest), &mut out),
             Place::Start if self.skips_space => self.content(rest.trim_start(), &mut out),
             Place::Start | Place::Content | Place::Calls(_) => self.content(rest, &mut out),
         }
@@ -212,8 +160,15 @@ impl AnswerParser {
     }
 
     fn start(&mut self, input: &mut Input<'_>) -> bool {
+        if self.skips_space {
+            input.skip_space();
+        }
         let text = input.rest().trim_start();
         let space = input.rest().len() - text.len();
+        if space > MAX_SPACE {
+            self.place = Place::Content;
+            return true;
+        }
         // The longest mark counts. After an answer, its end may be repeated, as by `<|end|><|return|>`.
         let skipped = self.headers().chain(self.ends()).map(|mark| (mark, Mark::Skipped));
         let opens = self.opens().filter(|open| !open.at_start).map(|open| (open.mark, Mark::Call));
@@ -239,12 +194,7 @@ impl AnswerParser {
                 input.take(space + mark.len());
                 (self.skips_space, self.prefill) = (true, "");
             }
-            Some((_, Mark::Call)) | None => {
-                if self.skips_space {
-                    input.take(space);
-                }
-                self.place = Place::Content;
-            }
+            Some((_, Mark::Call)) | None => self.place = Place::Content,
         }
         true
     }
@@ -257,12 +207,12 @@ impl AnswerParser {
         }
         let text = input.rest();
         if let Some(at) = text.find(format.close) {
-            reason(text[..at].trim_end(), out);
+            reason(trimmed(&text[..at]), out);
             input.take(at + format.close.len());
             (self.place, self.skips_space) = (Place::Start, true);
             return true;
         }
-        let decided = text[..undecided(text, &[format.close])].trim_end().len();
+        let decided = trimmed(&text[..undecided(text, &[format.close])]).len();
         reason(input.take(decided), out);
         false
     }
@@ -271,13 +221,15 @@ impl AnswerParser {
         if !self.has_content && self.prefill.is_empty() {
             let text = input.rest().trim_start();
             let mut first = self.opens().filter(|open| open.at_start);
-            if let Some(open) = first.clone().find(|open| text.starts_with(open.mark)) {
+            let space = input.rest().len() - text.len();
+            let opened = first.clone().find(|open| text.starts_with(open.mark));
+            if let Some(open) = opened.filter(|_| space <= MAX_SPACE) {
                 let from = input.at();
                 input.skip_space();
                 self.begin(open, from, input);
                 return true;
             }
-            if input.more && first.any(|open| open.mark.starts_with(text)) {
+            if input.more && space <= MAX_SPACE && first.any(|open| open.mark.starts_with(text)) {
                 return false;
             }
         }
@@ -287,8 +239,9 @@ impl AnswerParser {
         let call = opens.filter_map(|open| Some((text.find(open.mark)?, open)));
         let call = call.min_by_key(|(at, open)| (*at, std::cmp::Reverse(open.mark.len())));
         if let Some((at, open)) = call.filter(|(at, _)| end.is_none_or(|(end, _)| *at < end)) {
-            let from = input.at() + text[..at].trim_end().len();
-            self.content(text[..at].trim_end(), out);
+            let content = trimmed(&text[..at]);
+            let from = input.at() + content.len();
+            self.content(content, out);
             input.take(at);
             self.begin(open, from, input);
             return true;
@@ -302,7 +255,7 @@ impl AnswerParser {
         }
         let marks = self.ends().chain(self.opens().map(|open| open.mark));
         let decided = &text[..undecided(text, &marks.collect::<Vec<_>>())];
-        let decided = if self.callable.is_some() { decided.trim_end() } else { decided };
+        let decided = if self.callable.is_some() { trimmed(decided) } else { decided };
         let content = input.take(decided.len());
         self.content(content, out);
         false
@@ -327,8 +280,8 @@ impl AnswerParser {
             match delta {
                 Delta::Content(text) => self.content(&text, out),
                 Delta::ToolCallBroken { index, text } => {
-                    let text = text.strip_prefix(self.prefill).unwrap_or(&text).to_owned();
-                    self.prefill = "";
+                    let prefill = std::mem::take(&mut self.prefill);
+                    let text = text.strip_prefix(prefill).unwrap_or(&text).to_owned();
                     out.push(Delta::ToolCallBroken { index, text });
                 }
                 other => {
@@ -348,11 +301,14 @@ impl AnswerParser {
     }
 
     fn content(&mut self, text: &str, out: &mut Vec<Delta>) {
-        let text = text.strip_prefix(self.prefill).unwrap_or(text);
         if text.is_empty() {
             return;
         }
-        (self.prefill, self.has_content) = ("", true);
+        let text = text.strip_prefix(std::mem::take(&mut self.prefill)).unwrap_or(text);
+        if text.is_empty() {
+            return;
+        }
+        self.has_content = true;
         match out.last_mut() {
             Some(Delta::Content(last)) => last.push_str(text),
             _ => out.push(Delta::Content(text.to_owned())),

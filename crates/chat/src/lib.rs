@@ -17,6 +17,7 @@
 
 mod answer;
 mod builtin;
+mod delta;
 mod error;
 mod fence;
 mod filters;
@@ -34,17 +35,19 @@ mod operators;
 mod prompt;
 mod reasoning;
 mod shape;
+mod split;
 mod system;
 mod template;
 mod text;
 mod tools;
 
-pub use answer::{Answer, AnswerParser, Calls, Delta};
+pub use answer::AnswerParser;
 pub use builtin::{builtin, builtin_names};
+pub use delta::{Answer, Calls, Delta};
 pub use error::Error;
 pub use message::{Content, FunctionCall, Message, Part, ToolCall};
 pub use prompt::{Prompt, Segment};
-pub use reasoning::{Split, Splitter};
+pub use split::{Split, Splitter};
 pub use template::{Options, Specials, Template, TurnEnd};
 pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger};
 

@@ -11,8 +11,9 @@ use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
 use crate::prompt::{Prompt, Segment};
-use crate::reasoning::{Format, Splitter};
+use crate::reasoning::Format;
 use crate::shape::Shape;
+use crate::split::Splitter;
 use crate::tools::{self, ToolFormat};
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
@@ -91,7 +92,7 @@ pub struct Template {
     /// The format of reasoning in answers, when it is known.
     reasoning: OnceLock<Option<&'static Format>>,
     /// The format of tool calls in answers, when it is known.
-    tools: OnceLock<Result<&'static tools::Format, tools::Missing>>,
+    tools: OnceLock<Result<&'static tools::format::Format, tools::Missing>>,
 }
 
 /// The key of a file's template.
@@ -260,15 +261,18 @@ impl Template {
         ))
     }
 
-    /// How the model writes tool calls.
-    pub(crate) fn tool_format(&self) -> Result<ToolFormat, Error> {
-        let format = *self.tools.get_or_init(|| tools::detect(self));
+    /// How the model writes tool calls. Fails if it cannot be given tools: no format is known for the template, or the
+    /// template leaves out the tools.
+    pub fn tool_format(&self) -> Result<ToolFormat, Error> {
+        let render = |messages: &[Message], tools, add_generation_prompt| {
+            let options = Options { add_generation_prompt, tools, ..Options::default() };
+            self.render(messages, &options).map(|prompt| prompt.to_string()).ok()
+        };
+        let sources =
+            [Some(&self.main), self.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text);
+        let sources: Vec<&str> = sources.collect();
+        let format = *self.tools.get_or_init(|| tools::detect(&sources, self.reasoning_format(), render));
         Ok(ToolFormat::new(format?, self.reasoning_format(), self.special.iter()))
-    }
-
-    /// The texts of all sources.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
-        [Some(&self.main), self.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text)
     }
 
     /// Whether the template marks reasoning in answers.
@@ -276,7 +280,7 @@ impl Template {
         self.reasoning_format().is_some()
     }
 
-    pub(crate) fn reasoning_format(&self) -> Option<&'static Format> {
+    fn reasoning_format(&self) -> Option<&'static Format> {
         *self.reasoning.get_or_init(|| {
             let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
             let options = Options { add_generation_prompt: false, ..Options::default() };

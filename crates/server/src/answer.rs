@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::error::ApiError;
 use crate::served::Served;
-use crate::worker::{Updates, Update};
+use crate::worker::{Update, Updates};
 
 /// Reads one answer.
 pub(crate) enum Parser {

@@ -31,7 +31,10 @@ pub(crate) enum Kind {
     /// A field asks for what this server does not do.
     Unsupported,
     /// The prompt does not fit the context.
-    TooLong { prompt: usize, n_ctx: usize },
+    TooLong {
+        prompt: usize,
+        n_ctx: usize,
+    },
     NoKey,
     NoModel,
     NoRoute,
@@ -40,7 +43,9 @@ pub(crate) enum Kind {
     MediaType,
     BodyTimeout,
     /// Over a quota; seconds after which to try again.
-    Quota { retry: u64 },
+    Quota {
+        retry: u64,
+    },
     /// Too many requests wait.
     Busy,
     /// The server is about to stop.

@@ -16,7 +16,8 @@ impl Fields {
     /// The fields of a body. Fails if it is no JSON object, or nests too deep.
     pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
         let json: Json = serde_json::from_slice(body).map_err(|error| {
-            let why = format!("the body is no JSON: {error}; expected a JSON object, nested at most 128 levels");
+            let why =
+                format!("the body is no JSON: {error}; expected a JSON object, nested at most 128 levels");
             ApiError::new(crate::error::Kind::Invalid, why)
         })?;
         match json {

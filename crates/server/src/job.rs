@@ -37,7 +37,11 @@ pub(crate) enum OneOrMany {
 
 impl Parameters {
     /// Reads the fields of sampling. `max_tokens` has several names in OpenAI's protocols.
-    pub(crate) fn read(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Parameters, ApiError> {
+    pub(crate) fn read(
+        fields: &mut Fields,
+        served: &Served,
+        limits: &Limits,
+    ) -> Result<Parameters, ApiError> {
         let max_tokens: Option<usize> = fields.within("max_tokens", 0..=usize::MAX)?;
         let max_completion: Option<usize> = fields.within("max_completion_tokens", 0..=usize::MAX)?;
         Ok(Parameters {
@@ -72,7 +76,9 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
             range: fields.within("dynatemp_range", 0.0..=100.0)?.unwrap_or(default.dynamic_temperature.range),
             exponent: fields.take("dynatemp_exponent")?.unwrap_or(default.dynamic_temperature.exponent),
         },
-        top_k: fields.within("top_k", -1..=i64::MAX)?.map_or(default.top_k, |k| usize::try_from(k).unwrap_or(0)),
+        top_k: fields
+            .within("top_k", -1..=i64::MAX)?
+            .map_or(default.top_k, |k| usize::try_from(k).unwrap_or(0)),
         top_p: fields.within("top_p", 0.0..=1.0)?.unwrap_or(default.top_p),
         min_p: fields.within("min_p", 0.0..=1.0)?.unwrap_or(default.min_p),
         typical_p: fields.within("typical_p", 0.0..=1.0)?.unwrap_or(default.typical_p),
@@ -80,7 +86,9 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
             probability: fields.within("xtc_probability", 0.0..=1.0)?.unwrap_or(default.xtc.probability),
             threshold: fields.within("xtc_threshold", 0.0..=1.0)?.unwrap_or(default.xtc.threshold),
         },
-        frequency_penalty: fields.within("frequency_penalty", -2.0..=2.0)?.unwrap_or(default.frequency_penalty),
+        frequency_penalty: fields
+            .within("frequency_penalty", -2.0..=2.0)?
+            .unwrap_or(default.frequency_penalty),
         presence_penalty: fields.within("presence_penalty", -2.0..=2.0)?.unwrap_or(default.presence_penalty),
         ..default
     };
@@ -88,11 +96,15 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
     let repetition: Option<f32> = fields.within("repetition_penalty", 0.01..=100.0)?;
     sampling.repeat_penalty = repetition.or(repeat).unwrap_or(sampling.repeat_penalty);
     // -1 is a random seed, as in llama-server.
-    sampling.seed = fields.within("seed", i64::MIN..=i64::MAX)?.filter(|&seed| seed >= 0).map(|seed| seed as u32);
+    sampling.seed =
+        fields.within("seed", i64::MIN..=i64::MAX)?.filter(|&seed| seed >= 0).map(|seed| seed as u32);
     if let Some(biases) = fields.take::<Map<String, Json>>("logit_bias")? {
         if biases.len() > limits.biases {
             let (found, most) = (biases.len(), limits.biases);
-            return Err(ApiError::invalid("logit_bias", format!("`logit_bias` has {found} tokens, expected at most {most}")));
+            return Err(ApiError::invalid(
+                "logit_bias",
+                format!("`logit_bias` has {found} tokens, expected at most {most}"),
+            ));
         }
         for (token, bias) in biases {
             sampling.logit_bias.push(bias_of(&token, &bias, served)?);
@@ -126,7 +138,10 @@ fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
     };
     if strings.len() > limits.stops {
         let (found, most) = (strings.len(), limits.stops);
-        return Err(ApiError::invalid("stop", format!("`stop` has {found} strings, expected at most {most}")));
+        return Err(ApiError::invalid(
+            "stop",
+            format!("`stop` has {found} strings, expected at most {most}"),
+        ));
     }
     Ok(Stop {
         // An empty string stops nothing: clients send it for none.

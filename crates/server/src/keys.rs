@@ -32,8 +32,8 @@ impl Keys {
     /// If the file cannot be read, or has no keys.
     pub fn read(path: &Path) -> Result<Keys, KeysError> {
         let path_text = || path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| KeysError::Read { path: path_text(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| KeysError::Read { path: path_text(), source })?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let keys = Keys::new(lines);
         if keys.is_empty() { Err(KeysError::Empty { path: path_text() }) } else { Ok(keys) }

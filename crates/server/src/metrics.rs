@@ -43,14 +43,21 @@ impl Stats {
 }
 
 /// In the text format of Prometheus, under vLLM's names.
-pub(crate) fn text<'a>(models: impl Iterator<Item = (&'a str, &'a Stats)> + Clone, block_size: usize) -> String {
+pub(crate) fn text<'a>(
+    models: impl Iterator<Item = (&'a str, &'a Stats)> + Clone,
+    block_size: usize,
+) -> String {
     type Read = fn(&Stats) -> f64;
     let figures: [(&str, &str, &str, Read); 9] = [
         ("num_requests_running", "gauge", "Requests that are being computed.", |stats| count(&stats.running)),
         ("num_requests_waiting", "gauge", "Requests that wait.", |stats| count(&stats.waiting)),
         ("kv_cache_usage_perc", "gauge", "Share of the KV cache in use, from 0 to 1.", Stats::kv_usage),
-        ("prefix_cache_queries", "counter", "Prompt tokens looked up in the cache.", |stats| count(&stats.prompt_tokens)),
-        ("prefix_cache_hits", "counter", "Prompt tokens found in the cache.", |stats| count(&stats.cached_tokens)),
+        ("prefix_cache_queries", "counter", "Prompt tokens looked up in the cache.", |stats| {
+            count(&stats.prompt_tokens)
+        }),
+        ("prefix_cache_hits", "counter", "Prompt tokens found in the cache.", |stats| {
+            count(&stats.cached_tokens)
+        }),
         ("prompt_tokens", "counter", "Tokens of prompts.", |stats| count(&stats.prompt_tokens)),
         ("generation_tokens", "counter", "Generated tokens.", |stats| count(&stats.generated_tokens)),
         ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),

@@ -64,7 +64,10 @@ impl App {
         // Counts down if it is dropped on the way out.
         let place = Place { app: self.clone(), n };
         match before + n > most {
-            true => Err(ApiError::new(Kind::Busy, format!("{most} requests wait or run, the most that this server takes; try again"))),
+            true => Err(ApiError::new(
+                Kind::Busy,
+                format!("{most} requests wait or run, the most that this server takes; try again"),
+            )),
             false => Ok(place),
         }
     }
@@ -153,7 +156,12 @@ impl Server {
         let router = router(app.clone());
         let limits = app.config.limits;
         let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_time).max_headers(100).max_buf_size(64 << 10);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_time)
+            .max_headers(100)
+            .max_buf_size(64 << 10);
         let graceful = GracefulShutdown::new();
         let connections = Arc::new(Semaphore::new(limits.connections));
         loop {

@@ -150,7 +150,10 @@ impl Loop {
         };
         let client = match is_last {
             true => self.clients.remove(&id),
-            false => self.clients.get(&id).map(|client| Client { number: client.number, updates: client.updates.clone() }),
+            false => self
+                .clients
+                .get(&id)
+                .map(|client| Client { number: client.number, updates: client.updates.clone() }),
         };
         if let Some(Client { number, updates }) = client {
             let _ = updates.send((number, Update::Engine(event)));

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::families::FORMATS;
-use super::{Format, Tools};
+use super::format::Format;
+use super::schema::Tools;
 use crate::Error;
-use crate::answer::{Answer, AnswerParser, Callable, Calls};
+use crate::answer::{AnswerParser, Callable};
+use crate::delta::{Answer, Calls};
 use crate::message::Message;
-use crate::template::{Options, Template};
+use crate::reasoning;
 
 /// What a sample calls.
 const NAME: &str = "count_hedgehogs";
@@ -32,9 +34,15 @@ impl From<Missing> for Error {
     }
 }
 
-/// The format of `template`: the one in which its rendering of a call reads as that call, or else the first one whose
+/// The format of a template: the one in which its rendering of a call reads as that call, or else the first one whose
 /// texts it contains.
-pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
+///
+/// `sources` are its texts, and `render` renders messages and tools with the prompt for an answer or without.
+pub(crate) fn detect(
+    sources: &[&str],
+    reasoning: Option<&'static reasoning::Format>,
+    render: impl Fn(&[Message], Vec<Json>, bool) -> Option<String>,
+) -> Result<&'static Format, Missing> {
     let parameters = json!({
         "type": "object",
         "properties": { "place": { "type": "string" }, "year": { "type": "integer" } },
@@ -43,11 +51,6 @@ pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
     let function = json!({ "name": NAME, "description": "Counts.", "parameters": parameters });
     let tool = json!({ "type": "function", "function": function });
     let tools = Arc::new(Tools::read(std::slice::from_ref(&tool)).map_err(|_| Missing::Format)?);
-    let render = |messages: &[Message], add_generation_prompt| {
-        let tools = vec![tool.clone()];
-        let options = Options { add_generation_prompt, tools, ..Options::default() };
-        template.render(messages, &options).map(|prompt| prompt.to_string()).ok()
-    };
     let user = Message::new("user", "q");
     let arguments = json!({ "place": "Bath", "year": 1999 });
     let call = json!({ "id": "abcdef123", "type": "function", "function": { "name": NAME, "arguments": arguments } });
@@ -56,19 +59,19 @@ pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
         ..Message::new("assistant", "")
     };
 
-    let prompt = render(std::slice::from_ref(&user), true).unwrap_or_default();
-    let sample = render(&[user.clone(), called], false).unwrap_or_default();
+    let prompt = render(std::slice::from_ref(&user), vec![tool.clone()], true).unwrap_or_default();
+    let sample = render(&[user, called], vec![tool], false).unwrap_or_default();
     let same = prompt.bytes().zip(sample.bytes()).take_while(|(a, b)| a == b).count();
     let (same, _) = sample.split_at(sample.floor_char_boundary(same));
     // Not within a mark.
     let mark = same.rfind('<').filter(|mark| same.rfind('>').is_none_or(|end| end < *mark));
     let (prompt_end, answer) = sample.split_at(mark.unwrap_or(same.len()));
     let reads = |format: &&&'static Format| {
-        if !answer.contains(format.shows) {
+        if !format.shows.iter().all(|text| answer.contains(text)) {
             return false;
         }
         let callable = Callable { format, tools: tools.clone(), calls: Calls::Whole };
-        let mut parser = AnswerParser::new(template.reasoning_format(), Some(callable), &[], prompt_end);
+        let mut parser = AnswerParser::new(reasoning, Some(callable), &[], prompt_end);
         let mut read = Answer::default();
         parser.push_text(answer).into_iter().chain(parser.finish()).for_each(|delta| read.push(delta));
         let [call] = &*read.tool_calls else { return false };
@@ -78,7 +81,7 @@ pub(crate) fn detect(template: &Template) -> Result<&'static Format, Missing> {
     let format = if answer.contains(NAME) {
         FORMATS.iter().find(reads)
     } else {
-        let text: String = template.sources().chain([&*prompt, answer]).collect::<Vec<_>>().join("\n");
+        let text = [sources, &[&*prompt, answer]].concat().join("\n");
         let is_known = |format: &&&'static Format| {
             format.known_by.iter().any(|texts| texts.iter().all(|known| text.contains(known)))
         };

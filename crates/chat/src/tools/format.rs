@@ -11,8 +11,8 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     /// Texts of which one set is in each template of this format. Decides only where a template shows no calls.
     pub(crate) known_by: &'static [&'static [&'static str]],
-    /// A text in calls, where formats that are read alike are written differently.
-    pub(crate) shows: &'static str,
+    /// Texts in calls, where formats that are read alike are written differently.
+    pub(crate) shows: &'static [&'static str],
     /// What begins a section.
     pub(crate) opens: &'static [Open],
     /// The parts of a call.
@@ -82,16 +82,31 @@ pub(crate) enum Keys {
         arguments: &'static [&'static str],
         /// Key of the id.
         id: &'static str,
-        /// Whether the grammar writes an id, a number, before the name.
-        writes_id: bool,
+        /// Where the model writes an id.
+        id_place: IdPlace,
     },
     /// The name is the key, the arguments its value.
     NameIsKey,
 }
 
+/// Where in a call a grammar writes the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdPlace {
+    /// Nowhere.
+    None,
+    /// Before the name, a number.
+    First,
+    /// After the arguments. It may be missing.
+    Last,
+}
+
 /// The usual keys.
-pub(crate) const KEYS: Keys =
-    Keys::Fields { name: "name", arguments: &["arguments", "parameters"], id: "id", writes_id: false };
+pub(crate) const KEYS: Keys = keys(IdPlace::None);
+
+/// The usual keys, with an id in this place.
+pub(crate) const fn keys(id_place: IdPlace) -> Keys {
+    Keys::Fields { name: "name", arguments: &["arguments", "parameters"], id: "id", id_place }
+}
 
 /// A parameter: `open`, its name, `key_end`, attributes, `value_open`, its value and `close`.
 #[derive(Debug)]
@@ -124,7 +139,7 @@ impl Format {
     pub(crate) const USUAL: Format = Format {
         name: "",
         known_by: &[],
-        shows: "",
+        shows: &[],
         opens: &[],
         call: &[],
         separator: None,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use super::format::{Element, Format, Keys, Open, Parameter};
+use super::format::{Element, Format, IdPlace, Keys, Open, Parameter};
 use super::lark::{self, Lark};
 use super::literal::Syntax;
 use super::schema::{Tool, Tools, ToolsError, Types};
@@ -179,14 +179,11 @@ impl Writer<'_> {
         let separator = format.separator.map(|text| self.lark.text(text));
         let mut sections = format!("{open} {} {close}", list(&first, separator.clone()));
         if let Some(apart) = format.apart.filter(|_| parallel) {
-            let open = format.opens[0].written();
-            let next = format!(
-                "{} {} {} {close}",
-                self.lark.text(apart),
-                self.lark.text(open),
-                list(&call, separator)
-            );
-            let _ = write!(sections, " ({next})*");
+            // Some models leave out the line break.
+            let apart =
+                if apart.is_empty() { String::new() } else { format!("({})?", self.lark.text(apart)) };
+            let open = self.lark.text(format.opens[0].written());
+            let _ = write!(sections, " ({apart} {open} {} {close})*", list(&call, separator));
         }
         sections
     }
@@ -225,22 +222,27 @@ impl Writer<'_> {
                 let texts: Vec<_> = texts.iter().map(|part| text(part)).collect();
                 format!("({})", texts.join(" | "))
             }
-            Element::Arguments => self.lark.json(&format!("arguments_{index}"), &tool.parameters),
+            Element::Arguments => self.lark.json(&format!("arguments_{index}"), &tool.closed()),
             Element::Object(keys) => {
-                let arguments = self.lark.json(&format!("arguments_{index}"), &tool.parameters);
+                let arguments = self.lark.json(&format!("arguments_{index}"), &tool.closed());
                 let text = |text: &str| self.lark.text(text);
                 let head = keys.head(&tool.name);
                 match keys {
                     Keys::NameIsKey => format!("{} {arguments} \"}}\"", text(&(head + ": "))),
-                    Keys::Fields { arguments: keys, id, writes_id, .. } => {
-                        let open = text(&format!("{{\"{id}\": \""));
-                        let id = if *writes_id {
-                            format!("{open} /[0-9]{{1,3}}/ \"\\\", \"")
-                        } else {
-                            "\"{\"".into()
-                        };
+                    Keys::Fields { arguments: keys, id, id_place, .. } => {
                         let rest = text(&format!("{}, \"{}\": ", &head[1..], keys[0]));
-                        format!("{id} {rest} {arguments} \"}}\"")
+                        let first = text(&format!("{{\"{id}\": \""));
+                        let last = text(&format!(", \"{id}\": \""));
+                        match id_place {
+                            IdPlace::None => format!("\"{{\" {rest} {arguments} \"}}\""),
+                            IdPlace::First => {
+                                format!("{first} /[0-9]{{1,3}}/ \"\\\", \" {rest} {arguments} \"}}\"")
+                            }
+                            IdPlace::Last => {
+                                let id = format!("({last} /[a-zA-Z0-9_-]{{1,64}}/ \"\\\"\")?");
+                                format!("\"{{\" {rest} {arguments} {id} \"}}\"")
+                            }
+                        }
                     }
                 }
             }
@@ -354,7 +356,11 @@ impl Writer<'_> {
             Syntax::Gemma { .. } => ("\"null\"", "\",\"", "/[a-zA-Z0-9_]+/ \":\""),
         };
         let text = match syntax {
-            Syntax::Python => self.lark.json("literal_text", &serde_json::json!({ "type": "string" })),
+            Syntax::Python => {
+                let double = self.lark.json("literal_string", &serde_json::json!({ "type": "string" }));
+                let single = r"/'([^'\\\n]|\\['\\nrt])*'/";
+                self.lark.rule("literal_text", format!("{double} | {single}"))
+            }
             Syntax::Gemma { quote } => {
                 let until = self.lark.text_until("literal_string", quote);
                 let text = format!("{} {until}", self.lark.text(quote));

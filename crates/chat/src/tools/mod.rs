@@ -5,30 +5,30 @@
 
 mod detect;
 mod families;
-mod format;
+pub(crate) mod format;
 mod grammar;
-mod input;
+pub(crate) mod input;
 mod lark;
 mod literal;
 mod object;
 mod parameters;
 mod scanner;
-mod schema;
-mod section;
+pub(crate) mod schema;
+pub(crate) mod section;
 
 use std::sync::Arc;
 
 pub(crate) use detect::{Missing, detect};
-pub(crate) use format::{Format, Open};
 pub use grammar::{Choice, Grammar, Trigger};
-pub(crate) use input::{Input, Step, undecided};
 pub use schema::{Tool, Tools, ToolsError};
-pub(crate) use section::Section;
 
-use crate::answer::{AnswerParser, Callable, Calls};
-use crate::{Error, Prompt, Specials, Template, reasoning};
+use self::format::Format;
+use crate::answer::{AnswerParser, Callable};
+use crate::delta::Calls;
+use crate::prompt::Prompt;
+use crate::reasoning;
 
-/// How the model of a template writes tool calls.
+/// How the model of a [template](crate::Template::tool_format) writes tool calls.
 #[derive(Clone, Debug)]
 pub struct ToolFormat {
     format: &'static Format,
@@ -45,16 +45,10 @@ impl ToolFormat {
         ToolFormat { format, reasoning, special: special.cloned().collect() }
     }
 
-    /// The format that a template shows. Fails if its model cannot be given tools: no format is known for it, or the
-    /// template leaves out the tools.
-    pub fn of(template: &Template) -> Result<ToolFormat, Error> {
-        template.tool_format()
-    }
-
-    /// The format called `name`, for answers without reasoning.
-    pub fn named(name: &str, specials: &Specials) -> Option<ToolFormat> {
+    /// The format called `name`, for answers without reasoning, of a model with these special tokens.
+    pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
         let format = families::FORMATS.iter().find(|format| format.name == name)?;
-        Some(ToolFormat::new(format, None, specials.tokens.iter()))
+        Some(ToolFormat::new(format, None, special.iter()))
     }
 
     /// The names of all formats.

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::format::Parameter;
-use super::input::{Input, Step, undecided};
+use super::input::{Input, MAX_SPACE, Step, undecided};
 use super::literal::Syntax;
 use super::schema::{Tool, Types};
 
@@ -128,6 +128,10 @@ impl Value {
             // The value may contain the mark: it ends where a parameter or the end of the call follows.
             let after = at + format.close.len();
             let tail = rest[after..].trim_start();
+            if rest.len() - after - tail.len() > MAX_SPACE {
+                from = after;
+                continue;
+            }
             let mut follows = next.iter().chain([&format.open]).filter(|mark| !mark.is_empty());
             if follows.clone().any(|mark| tail.starts_with(mark)) {
                 break (at, Some(after));

@@ -216,6 +216,19 @@ impl Types {
 }
 
 impl Tool {
+    /// The schema, without parameters that it does not name: models invent some.
+    pub(crate) fn closed(&self) -> Json {
+        let mut schema = self.parameters.clone();
+        let is_open = ["patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
+        if let Json::Object(fields) = &mut schema
+            && fields.contains_key("properties")
+            && !is_open.iter().any(|key| fields.contains_key(*key))
+        {
+            fields.entry("additionalProperties").or_insert(false.into());
+        }
+        schema
+    }
+
     /// The parameters in the order of the schema: name, schema as a root, and whether it is required.
     pub(crate) fn properties(&self) -> Vec<(&str, Json, bool)> {
         let root = &self.parameters;

@@ -7,7 +7,7 @@ use super::object::Object;
 use super::parameters::Parameters;
 use super::scanner::{Scanner, State, escaped};
 use super::schema::Tools;
-use crate::answer::Delta;
+use crate::delta::Delta;
 
 /// Longest name or id, in bytes.
 const MAX_NAME: usize = 256;

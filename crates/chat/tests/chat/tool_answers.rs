@@ -25,7 +25,7 @@ fn tools() -> Arc<Tools> {
 }
 
 fn parser(format: &str, prompt: &Prompt, mode: Calls) -> AnswerParser {
-    ToolFormat::named(format, &Specials::default()).expect(format).parser(prompt, tools(), mode)
+    ToolFormat::named(format, &[]).expect(format).parser(prompt, tools(), mode)
 }
 
 /// Format, answer, content, calls as JSON.
@@ -198,10 +198,10 @@ const CALLED: &[Case] = &[
     // Without `<tool_call>`; a string that looks like a number; marks, quotes and line breaks in a value.
     (
         "qwen-coder",
-        "<function=get_weather>\n<parameter=city>\n\n\"</parameter>\" </function>\n\\n\n</parameter>\n<parameter=zip>\n0123\n\
+        "<function=get_weather>\n<parameter=city>\n\n\"</parameter>\" </function>\n\\n\n</parameter>\n<parameter=zip>\n1234\n\
          </parameter>\n<parameter=tags>\n['a', \"b\"]\n</parameter>\n<parameter=on>\nnull\n</parameter>\n</function>",
         "",
-        r#"[["get_weather", {"city": "\n\"</parameter>\" </function>\n\\n", "zip": "0123", "tags": ["a", "b"], "on": null}]]"#,
+        r#"[["get_weather", {"city": "\n\"</parameter>\" </function>\n\\n", "zip": "1234", "tags": ["a", "b"], "on": null}]]"#,
     ),
     (
         "glm-4.5",
@@ -363,7 +363,7 @@ const THINK: &str = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}]<t
 #[test]
 fn reasoning_precedes_calls() {
     let template = Template::new(THINK, Specials::default()).expect("a template");
-    let format = ToolFormat::of(&template).expect("a format");
+    let format = template.tool_format().expect("a format");
     assert_eq!(format.name(), "hermes");
     let call = "<tool_call>{\"name\": \"get_time\", \"arguments\": {}}</tool_call>";
     for (prompt, answer) in [
@@ -382,7 +382,7 @@ fn reasoning_precedes_calls() {
 fn special_tokens_are_marks_of_calls() {
     let tokens =
         vec![(7, "<|tool_call>".to_owned()), (8, "<tool_call|>".to_owned()), (9, "<|\"|>".to_owned())];
-    let format = ToolFormat::named("gemma-4", &Specials { tokens, ..Specials::default() }).expect("a format");
+    let format = ToolFormat::named("gemma-4", &tokens).expect("a format");
     let mut parser = format.parser(&prompt_of(""), tools(), Calls::Whole);
     let mut answer = Answer::default();
     let tokens =
@@ -428,6 +428,28 @@ fn arguments_nest_to_a_depth() {
             let found = read(parser(format, &prompt_of(""), Calls::Streamed), [&*answer]);
             assert_eq!(found.tool_calls.len(), usize::from(is_call), "{format}, {depth}");
             assert!(is_call || found.content == answer, "{format}, {depth}");
+        }
+    }
+}
+
+/// Long answers take linear time: this would take hours if each mark or piece were searched again.
+#[test]
+fn long_answers_end() {
+    let parts = [
+        "<tool_call>",
+        "<tool_call>{\"name\": \"get_time\"}</tool_call>\n",
+        "[",
+        "{\"a\":",
+        " \n",
+        "<function=get_time>",
+        ">>>",
+        "<",
+    ];
+    for format in ["hermes", "llama-json", "qwen-coder", "functionary-v3.2", "harmony"] {
+        for part in parts {
+            let answer = part.repeat((1 << 17) / part.len());
+            let found = read(parser(format, &prompt_of(""), Calls::Streamed), answer.split_inclusive('\n'));
+            assert!(found.content.len() <= answer.len());
         }
     }
 }
@@ -517,6 +539,7 @@ fn parts() -> impl Strategy<Value = String> {
         4 => prop::sample::select(marks.to_vec()).prop_map(str::to_owned),
         1 => prop::sample::select(texts).prop_map(str::to_owned),
         1 => any::<String>(),
+        1 => (1020..1030usize).prop_map(|length| " ".repeat(length)),
     ]
 }
 

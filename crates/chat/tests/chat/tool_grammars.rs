@@ -1,6 +1,6 @@
 //! Grammars of tool calls. `tools/checks/tool_grammars.py` compiles them with llguidance.
 
-use chat::{Choice, Grammar, Specials, ToolFormat, Tools, ToolsError, Trigger};
+use chat::{Choice, Grammar, Specials, Template, ToolFormat, Tools, ToolsError, Trigger};
 use serde_json::{Value as Json, json};
 
 use crate::tool_calls::{goldens, prompt_of};
@@ -10,8 +10,8 @@ fn tools() -> Tools {
 }
 
 fn format(name: &str, tokens: &[(u32, &str)]) -> ToolFormat {
-    let tokens = tokens.iter().map(|(id, text)| (*id, (*text).to_owned())).collect();
-    ToolFormat::named(name, &Specials { tokens, ..Specials::default() }).expect(name)
+    let tokens: Vec<_> = tokens.iter().map(|(id, text)| (*id, (*text).to_owned())).collect();
+    ToolFormat::named(name, &tokens).expect(name)
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_grammar_begins_at_its_trigger() {
     let required = hermes.grammar(&prompt_of(""), &time, &Choice::Required, false).expect("a grammar");
     assert_eq!(required, Grammar { triggers: Vec::new(), lark: lark.into() });
     let parallel = hermes.grammar(&prompt_of(""), &time, &Choice::Required, true).expect("a grammar").lark;
-    let start = "start: <[7]> call_0 \"\\n\" <[8]> (\"\\n\" <[7]> call_0 \"\\n\" <[8]>)*\n";
+    let start = "start: <[7]> call_0 \"\\n\" <[8]> ((\"\\n\")? <[7]> call_0 \"\\n\" <[8]>)*\n";
     assert_eq!(parallel.lines().next(), Some(start.trim_end()));
 }
 
@@ -97,6 +97,49 @@ fn special(text: &str) -> Vec<String> {
     tokens
 }
 
+const THINK: &str = "{{ tools | tojson }}{% for m in messages %}<think>{{ m.reasoning_content }}</think>{{ m.content }}\
+    {% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}";
+const HARMONY: &str = "{{ tools | tojson }}{% for m in messages %}<|start|>{{ m.role }}{% for c in m.tool_calls %}<|channel|>\
+    commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>{{ c.function.arguments | tojson }}<|call|>\
+    {% else %}{{ '<|channel|>analysis<|message|>' if m.role == 'assistant' }}{{ m.content }}<|end|>{% endfor %}{% endfor %}\
+    {% if add_generation_prompt %}<|start|>assistant{% endif %}";
+
+const CALL: &str =
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"0123\"}}\n</tool_call>";
+
+/// Template, prompt and an answer with reasoning before its call.
+const THOUGHT: [(&str, &str, &str); 6] = [
+    (THINK, "", CALL),
+    (
+        THINK,
+        "",
+        concat!(
+            "<think>\nHm < 1\n</think>\n\n",
+            "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"0123\"}}\n</tool_call>"
+        ),
+    ),
+    (
+        THINK,
+        "<think>\n",
+        concat!(
+            "Hm.</think>",
+            "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"0123\"}}\n</tool_call>"
+        ),
+    ),
+    (THINK, "<think></think>", CALL),
+    (
+        HARMONY,
+        "<|start|>assistant",
+        " to=functions.get_weather<|channel|>commentary json<|message|>{\"city\": \"0123\"}<|call|>",
+    ),
+    (
+        HARMONY,
+        "<|start|>assistant",
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather \
+         <|constrain|>json<|message|>{\"city\": \"0123\"}<|call|>",
+    ),
+];
+
 /// All grammars, for `tools/checks/tool_grammars.py`.
 #[test]
 fn every_format_has_grammars() {
@@ -128,6 +171,15 @@ fn every_format_has_grammars() {
             }
         }
     }
+    all.extend(THOUGHT.iter().map(|(source, prompt, answer)| {
+        let template = Template::new(source, Specials::default()).expect("a template");
+        let format = template.tool_format().expect("a format");
+        let grammar = format.grammar(&prompt_of(prompt), &tools, &Choice::Required, true).expect("a grammar");
+        json!({
+            "file": "reasoning", "format": format.name(), "calls": 0, "answer": answer, "tokens": [],
+            "choice": "Required", "parallel": true, "lark": grammar.lark, "triggers": [["", true]],
+        })
+    }));
     if let Some(path) = std::env::var_os("RUSTORCH_GRAMMARS") {
         std::fs::write(path, Json::from(all).to_string()).expect("written");
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::config::Limits;
@@ -14,12 +13,11 @@ use crate::fields::Fields;
 /// The fields of a request's JSON body.
 pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
     let (parts, body) = request.into_parts();
-    with_body(&parts.headers, body, limits).await
-}
-
-/// The fields of a JSON body with these headers.
-pub(crate) async fn with_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Fields, ApiError> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("application/json");
+    let kind = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or("application/json");
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
         let message = format!("the body is {essence:?}, expected application/json");
@@ -33,7 +31,10 @@ pub(crate) async fn with_body(headers: &HeaderMap, body: Body, limits: &Limits) 
     let bytes = bytes.map_err(|error| match error.is::<LengthLimitError>() {
         true => {
             let most = limits.body;
-            ApiError::new(Kind::BodyTooLarge, format!("the body has more than {most} bytes, the most that is accepted"))
+            ApiError::new(
+                Kind::BodyTooLarge,
+                format!("the body has more than {most} bytes, the most that is accepted"),
+            )
         }
         false => ApiError::new(Kind::Invalid, format!("the body cannot be read: {error}")),
     })?;

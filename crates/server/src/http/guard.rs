@@ -43,7 +43,9 @@ fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
         return Ok(Client { key: None });
     }
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let bearer = bearer
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let own = headers.get("x-api-key").and_then(|value| value.to_str().ok());
     let Some(key) = bearer.map(|(_, key)| key.trim()).or(own) else {
         return Err(ApiError::new(
@@ -60,12 +62,14 @@ fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
 /// A page of another site could otherwise reach a server on this machine under a name of its own (DNS rebinding).
 fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
+    let name =
+        host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
     let listed = config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name));
     if listed || is_own_name(&name, config.address) {
         return Ok(());
     }
-    let message = format!("the host {host:?} is none of this server's; start it with --host-name {name} to allow it");
+    let message =
+        format!("the host {host:?} is none of this server's; start it with --host-name {name} to allow it");
     Err(ApiError::new(Kind::Invalid, message))
 }
 

@@ -3,7 +3,7 @@
 mod body;
 mod guard;
 
-pub(crate) use body::{body, with_body};
+pub(crate) use body::body;
 pub(crate) use guard::guard;
 
 /// Who calls.

@@ -66,7 +66,14 @@ impl Call {
             output,
             is_stream,
         };
-        fields.refuse(&["functions", "function_call", "audio", "modalities", "prediction", "web_search_options"])?;
+        fields.refuse(&[
+            "functions",
+            "function_call",
+            "audio",
+            "modalities",
+            "prediction",
+            "web_search_options",
+        ])?;
         fields.ignore(HARMLESS);
         Ok(call)
     }
@@ -280,7 +287,8 @@ impl Writer {
     fn chunk(&self, index: usize, delta: Value, chosen: Option<Vec<Value>>, finish: Option<&str>) -> Value {
         let mut chunk = self.empty_chunk();
         let logprobs = chosen.map(|chosen| json!({ "content": chosen, "refusal": null }));
-        chunk["choices"] = json!([{ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish }]);
+        chunk["choices"] =
+            json!([{ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish }]);
         chunk
     }
 

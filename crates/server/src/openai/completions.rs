@@ -82,7 +82,10 @@ pub(super) async fn handle(
     let mut sources = constraint(&mut fields)?;
     fields.refuse(&["echo", "suffix"])?;
     if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
-        return Err(ApiError::unsupported("best_of", "`best_of` is not supported by this server; leave it out"));
+        return Err(ApiError::unsupported(
+            "best_of",
+            "`best_of` is not supported by this server; leave it out",
+        ));
     }
     fields.ignore(HARMLESS);
     let ignored = fields.unknown();
@@ -90,9 +93,11 @@ pub(super) async fn handle(
     let encoding = served.clone();
     let (prompts, processors) = app
         .blocking(move || {
-            let grammar = sources.pop().map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
+            let grammar =
+                sources.pop().map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
             let processor = |grammar: grammar::Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
-            Ok((prompts.encode(&encoding)?, grammar.into_iter().map(processor).collect::<Vec<_>>()))
+            let processors: Vec<_> = grammar.into_iter().map(processor).collect();
+            Ok::<_, ApiError>((prompts.encode(&encoding)?, processors))
         })
         .await??;
     let n = prompts.len() * parameters.n;

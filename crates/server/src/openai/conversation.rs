@@ -15,7 +15,8 @@ use crate::fields::Fields;
 use crate::served::Served;
 
 /// Variables that are the server's, not the client's.
-const RESERVED: [&str; 6] = ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
+const RESERVED: [&str; 6] =
+    ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
 
 /// A conversation, as a client sends it.
 pub(crate) struct Conversation {
@@ -43,7 +44,10 @@ enum ParserOf {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}")]
+#[serde(
+    untagged,
+    expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}"
+)]
 enum ToolChoice {
     Word(String),
     Named { function: Named },
@@ -94,7 +98,8 @@ impl Conversation {
             Some(ToolChoice::Word(word)) if word == "required" => Some(Choice::Required),
             Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
             Some(ToolChoice::Word(word)) if word != "auto" => {
-                let message = format!("`tool_choice` is {word:?}, expected none, auto, required or a function");
+                let message =
+                    format!("`tool_choice` is {word:?}, expected none, auto, required or a function");
                 return Err(ApiError::invalid("tool_choice", message));
             }
             _ => Some(Choice::Auto),
@@ -130,7 +135,10 @@ impl Conversation {
         // An answer that has begun is continued.
         let begun = self.messages.pop_if(|last| last.role == "assistant" && last.tool_calls.is_empty());
         if self.messages.is_empty() {
-            return Err(ApiError::invalid("messages", "`messages` has only an answer; expected a question before it"));
+            return Err(ApiError::invalid(
+                "messages",
+                "`messages` has only an answer; expected a question before it",
+            ));
         }
         if self.format.is_some() {
             // The grammar is that of the whole answer, which must not begin with reasoning then.
@@ -166,8 +174,9 @@ impl Conversation {
         tools: &[Json],
     ) -> Result<(ParserOf, Option<String>), ApiError> {
         let Some(choice) = &self.choice else { return Ok((ParserOf::Reasoning(prompt), None)) };
-        let format = ToolFormat::of(template)
-            .map_err(|error| ApiError::unsupported("tools", format!("this model cannot be given tools: {error}")))?;
+        let format = ToolFormat::of(template).map_err(|error| {
+            ApiError::unsupported("tools", format!("this model cannot be given tools: {error}"))
+        })?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
         let grammar = match choice {
             Choice::Auto => None,
@@ -228,22 +237,38 @@ fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiErro
         Some(ResponseFormat::JsonObject { schema: Some(json) }) => Some(schema(json)),
         Some(ResponseFormat::JsonSchema { json_schema }) => match json_schema.schema {
             Some(json) => Some(schema(json)),
-            None => return Err(ApiError::invalid("response_format", "`response_format.json_schema.schema` is missing")),
+            None => {
+                return Err(ApiError::invalid(
+                    "response_format",
+                    "`response_format.json_schema.schema` is missing",
+                ));
+            }
         },
     };
-    let mut all: Vec<(&'static str, Source)> = found.map(|source| ("response_format", source)).into_iter().collect();
+    let mut all: Vec<(&'static str, Source)> =
+        found.map(|source| ("response_format", source)).into_iter().collect();
     all.extend(constraint(fields)?);
     match all.len() {
         0 | 1 => Ok(all.pop()),
-        _ => Err(ApiError::invalid(all[1].0, format!("both `{}` and `{}` are given; choose one", all[0].0, all[1].0))),
+        _ => Err(ApiError::invalid(
+            all[1].0,
+            format!("both `{}` and `{}` are given; choose one", all[0].0, all[1].0),
+        )),
     }
 }
 
 /// The constraints that all protocols of text have: a JSON schema, a GBNF grammar, a regular expression.
 pub(crate) fn constraint(fields: &mut Fields) -> Result<Vec<(&'static str, Source)>, ApiError> {
     let mut all = Vec::new();
-    all.extend(fields.take::<Json>("json_schema")?.map(|json| ("json_schema", Source::JsonSchema(json.to_string()))));
-    all.extend(fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(|text| ("grammar", Source::Gbnf(text))));
+    all.extend(
+        fields.take::<Json>("json_schema")?.map(|json| ("json_schema", Source::JsonSchema(json.to_string()))),
+    );
+    all.extend(
+        fields
+            .take("grammar")?
+            .filter(|text: &String| !text.is_empty())
+            .map(|text| ("grammar", Source::Gbnf(text))),
+    );
     all.extend(fields.take("guided_regex")?.map(|text| ("guided_regex", Source::Regex(text))));
     Ok(all)
 }

@@ -41,12 +41,24 @@ fn with_ignored(mut response: Response, names: &[String]) -> Response {
 }
 
 /// Fields that mean something to other servers, and change nothing here.
-const HARMLESS: &[&str] = &["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "cache_prompt", "slot_id", "id_slot"];
+const HARMLESS: &[&str] = &[
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "cache_prompt",
+    "slot_id",
+    "id_slot",
+];
 
 /// Why an answer without tool calls ended.
 fn finish_reason(reason: &StopReason) -> &'static str {
     match reason {
-        StopReason::Eog(_) | StopReason::StopId(_) | StopReason::StopString(_) | StopReason::Cancelled => "stop",
+        StopReason::Eog(_) | StopReason::StopId(_) | StopReason::StopString(_) | StopReason::Cancelled => {
+            "stop"
+        }
         StopReason::MaxTokens | StopReason::ContextFull => "length",
     }
 }

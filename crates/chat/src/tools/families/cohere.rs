@@ -1,7 +1,7 @@
 //! Command R7B and Command A: a list of actions.
 //! <https://docs.cohere.com/docs/tool-use-overview>.
 
-use crate::tools::format::{Element, Format, Keys, open};
+use crate::tools::format::{Element, Format, IdPlace, Keys, open};
 
 /// `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {…}}]<|END_ACTION|>`.
 pub(crate) const COHERE: Format = Format {
@@ -14,7 +14,7 @@ pub(crate) const COHERE: Format = Format {
             name: "tool_name",
             arguments: &["parameters"],
             id: "tool_call_id",
-            writes_id: true,
+            id_place: IdPlace::First,
         }),
     ],
     separator: Some(","),

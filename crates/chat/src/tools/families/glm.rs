@@ -7,7 +7,7 @@ use crate::tools::format::{Element, Format, Parameter, open};
 pub(crate) const GLM_4_5: Format = Format {
     name: "glm-4.5",
     known_by: &[&["<tool_call>", "</arg_key>\n<arg_value>"]],
-    shows: "</arg_key>\n<arg_value>",
+    shows: &["</arg_key>\n<arg_value>", "</arg_value>\n<arg_key>"],
     opens: &[open("<tool_call>")],
     call: &[
         Element::Name(&["\n", "<"]),
@@ -26,7 +26,7 @@ pub(crate) const GLM_4_5: Format = Format {
 pub(crate) const GLM_4_7: Format = Format {
     name: "glm-4.7",
     known_by: &[&["<tool_call>", "<arg_key>"]],
-    shows: "</arg_key><arg_value>",
+    shows: &["</arg_key><arg_value>"],
     call: &[
         Element::Name(&["\n", "<"]),
         Element::Parameters(Parameter {
@@ -39,11 +39,27 @@ pub(crate) const GLM_4_7: Format = Format {
     ..GLM_4_5
 };
 
+/// Ling 3: as GLM 4.5, without line breaks between parameters.
+pub(crate) const LING: Format = Format {
+    name: "ling-3",
+    known_by: &[],
+    shows: &["</arg_key>\n<arg_value>", "</arg_value><arg_key>"],
+    call: &[
+        Element::Name(&["\n", "<"]),
+        Element::Text("\n"),
+        Element::Parameters(Parameter {
+            value_open: "<arg_value>",
+            ..Parameter::new("<arg_key>", "</arg_key>\n", "</arg_value>")
+        }),
+    ],
+    ..GLM_4_5
+};
+
 /// Hunyuan 3: other names of the tags.
 pub(crate) const HUNYUAN: Format = Format {
     name: "hunyuan",
     known_by: &[&["<tool_calls:opensource>"]],
-    shows: "",
+    shows: &[],
     opens: &[open("<tool_calls:opensource>")],
     call: &[
         Element::Text("\n<tool_call:opensource>"),

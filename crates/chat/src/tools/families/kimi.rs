@@ -27,7 +27,19 @@ pub(crate) const K3: Format = Format {
     call: &[
         Element::Text("<|open|>call tool=\""),
         Element::Name(&["\""]),
-        Element::Skip { texts: &["\" index=\"1\"<|sep|>"], end: "<|sep|>" },
+        Element::Skip {
+            texts: &[
+                "\" index=\"1\"<|sep|>",
+                "\" index=\"2\"<|sep|>",
+                "\" index=\"3\"<|sep|>",
+                "\" index=\"4\"<|sep|>",
+                "\" index=\"5\"<|sep|>",
+                "\" index=\"6\"<|sep|>",
+                "\" index=\"7\"<|sep|>",
+                "\" index=\"8\"<|sep|>",
+            ],
+            end: "<|sep|>",
+        },
         Element::Parameters(Parameter {
             attributes: Some(Attributes { text: " type=\"string\"", other: " type=\"[a-z]+\"" }),
             value_open: "<|sep|>",

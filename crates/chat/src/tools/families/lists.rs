@@ -1,6 +1,6 @@
 //! Granite 3, Nemotron Nano 2, Apriel and MiniMax M1's kin: a JSON list of calls after a mark.
 
-use crate::tools::format::{Element, Format, KEYS, open};
+use crate::tools::format::{Element, Format, IdPlace, KEYS, keys, open};
 
 /// Granite 3: `<|tool_call|>[{"name": "f", "arguments": {…}}]`.
 pub(crate) const GRANITE: Format = Format {
@@ -28,6 +28,7 @@ pub(crate) const APRIEL: Format = Format {
     name: "apriel",
     known_by: &[&["<tool_calls>["]],
     opens: &[open("<tool_calls>[")],
+    call: &[Element::Object(keys(IdPlace::Last))],
     close: "]</tool_calls>",
     ..GRANITE
 };

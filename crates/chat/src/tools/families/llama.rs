@@ -1,6 +1,6 @@
 //! Llama 3.1 to 4. <https://www.llama.com/docs/model-cards-and-prompt-formats/>.
 
-use crate::tools::format::{Element, Format, Keys, Open, open};
+use crate::tools::format::{Element, Format, IdPlace, Keys, Open, open};
 use crate::tools::literal::Syntax;
 
 /// An answer that is an object: `{"name": "f", "parameters": {…}}`.
@@ -12,7 +12,7 @@ pub(crate) const JSON: Format = Format {
         name: "name",
         arguments: &["parameters", "arguments"],
         id: "id",
-        writes_id: false,
+        id_place: IdPlace::None,
     })],
     separator: Some("; "),
     apart: None,

@@ -1,6 +1,6 @@
 //! Mistral. <https://docs.mistral.ai/cookbooks/concept-deep-dive-tokenization-tool_calling>.
 
-use crate::tools::format::{Element, Format, KEYS, open};
+use crate::tools::format::{Element, Format, IdPlace, keys, open};
 
 /// Version 11 of the tokenizer and later: `[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{…}`, the id only in some.
 pub(crate) const ARGS: Format = Format {
@@ -21,7 +21,7 @@ pub(crate) const LIST: Format = Format {
     name: "mistral-list",
     known_by: &[&["[TOOL_CALLS]"]],
     opens: &[open("[TOOL_CALLS]["), open("[TOOL_CALLS] [")],
-    call: &[Element::Object(KEYS)],
+    call: &[Element::Object(keys(IdPlace::Last))],
     separator: Some(", "),
     close: "]",
     apart: None,

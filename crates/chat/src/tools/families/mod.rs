@@ -36,6 +36,7 @@ pub(crate) const FORMATS: &[&Format] = &[
     &minimax::M1,
     &glm::GLM_4_5,
     &glm::GLM_4_7,
+    &glm::LING,
     &glm::HUNYUAN,
     &qwen_coder::SEED,
     &qwen_coder::QWEN_CODER,

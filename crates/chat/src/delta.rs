@@ -1,0 +1,70 @@
+//! Pieces of an answer, and the answer that they make.
+
+use serde_json::Value as Json;
+
+use crate::message::{FunctionCall, ToolCall};
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
+pub enum Delta {
+    /// What the model thinks before it answers.
+    Reasoning(String),
+    /// The answer.
+    Content(String),
+    /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
+    ToolCallBegin { index: usize, name: String, id: Option<String> },
+    /// More of the arguments' JSON text. All of them together are an object.
+    ToolCallArguments { index: usize, json: String },
+    /// The call is complete.
+    ToolCallEnd { index: usize },
+    /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
+    /// model wrote, is content. Never follows [`Calls::Whole`].
+    ToolCallBroken { index: usize, text: String },
+}
+
+/// When calls are passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Each one when it is complete, with an id that follows its arguments. What turns out to be no call is content, and was never a call.
+    #[default]
+    Whole,
+    /// While their arguments are generated.
+    Streamed,
+}
+
+/// An answer, made of its pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What the model thinks before it answers.
+    pub reasoning: String,
+    /// The answer.
+    pub content: String,
+    /// The tools that the model calls. Their arguments are JSON texts of objects.
+    pub tool_calls: Vec<ToolCall>,
+}
+
+impl Answer {
+    /// Appends a piece. Pieces of a call must follow its beginning.
+    pub fn push(&mut self, delta: Delta) {
+        match delta {
+            Delta::Reasoning(text) => self.reasoning.push_str(&text),
+            Delta::Content(text) => self.content.push_str(&text),
+            Delta::ToolCallBegin { name, id, .. } => {
+                let function = FunctionCall { name, arguments: Json::String(String::new()) };
+                self.tool_calls.push(ToolCall { id, kind: "function".into(), function });
+            }
+            Delta::ToolCallArguments { json, .. } => {
+                let call = self.tool_calls.last_mut();
+                if let Some(Json::String(arguments)) = call.map(|call| &mut call.function.arguments) {
+                    arguments.push_str(&json);
+                }
+            }
+            Delta::ToolCallEnd { .. } => {}
+            Delta::ToolCallBroken { text, .. } => {
+                self.tool_calls.pop();
+                self.content.push_str(&text);
+            }
+        }
+    }
+}
