@@ -42,10 +42,6 @@ pub(crate) enum Kind {
     BodyTooLarge,
     MediaType,
     BodyTimeout,
-    /// Over a quota; seconds after which to try again.
-    Quota {
-        retry: u64,
-    },
     /// Too many requests wait.
     Busy,
     /// The server is about to stop.
@@ -63,7 +59,6 @@ impl Kind {
             Kind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Kind::Quota { .. } => StatusCode::TOO_MANY_REQUESTS,
             Kind::Busy | Kind::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -76,7 +71,6 @@ impl Kind {
             Kind::Unsupported => Some("unsupported_parameter"),
             Kind::NoKey => Some("invalid_api_key"),
             Kind::NoModel => Some("model_not_found"),
-            Kind::Quota { .. } => Some("rate_limit_exceeded"),
             Kind::Busy | Kind::Stopping => Some("server_overloaded"),
             _ => None,
         }
@@ -85,7 +79,6 @@ impl Kind {
     /// Seconds after which to try again.
     fn retry_after(self) -> Option<u64> {
         match self {
-            Kind::Quota { retry } => Some(retry),
             Kind::Busy | Kind::Stopping => Some(1),
             _ => None,
         }

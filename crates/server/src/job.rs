@@ -167,10 +167,6 @@ impl Job {
         Job { requests: jobs.into_iter().flat_map(|job| job.requests).collect() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.requests.len()
-    }
-
     /// Submits the requests, and waits until the engine has accepted them.
     pub(crate) async fn submit(self, served: &Served) -> Result<Updates, ApiError> {
         use crate::worker::{ENDED, Update};

@@ -20,6 +20,8 @@ mod job;
 mod keys;
 mod metrics;
 mod openai;
+mod page;
+mod props;
 mod served;
 mod server;
 mod shape;

@@ -24,10 +24,9 @@ use crate::config::Config;
 use crate::error::{ApiError, Kind, StartError};
 use crate::http::guard;
 use crate::keys::Keys;
-use crate::metrics;
-use crate::openai;
 use crate::served::{Models, Served};
 use crate::shape::openai_errors;
+use crate::{metrics, openai, page, props};
 
 /// What every handler knows.
 pub(crate) struct App {
@@ -200,6 +199,8 @@ impl Server {
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .merge(openai::routes())
+        .merge(props::routes())
+        .merge(page::routes())
         .route("/health", get(health))
         .route("/v1/health", get(health))
         .route("/ready", get(ready))

@@ -125,14 +125,19 @@ impl Conversation {
         })
     }
 
-    /// Renders the conversation. Takes a while: not for the threads of the runtime.
-    pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
-        let bytes = self.messages.iter().map(|message| message.text().len()).sum();
-        too_long_for(served, bytes)?;
-        let template = served.model.template().map_err(|why| {
-            ApiError::unsupported("messages", format!("this model cannot chat: {why}; use /v1/completions"))
-        })?;
-        // An answer that has begun is continued.
+    /// Bytes of the messages.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.text().len()).sum()
+    }
+
+    /// The prompt as text. Takes a while: not for the threads of the runtime.
+    pub(crate) fn prompt(mut self, served: &Served) -> Result<String, ApiError> {
+        let (prompt, begun, _) = self.written(template(served)?)?;
+        Ok(prompt.to_string() + &begun)
+    }
+
+    /// The prompt, the answer that has begun, and the tools.
+    fn written(&mut self, template: &Template) -> Result<(Prompt, String, Vec<Json>), ApiError> {
         let begun = self.messages.pop_if(|last| last.role == "assistant" && last.tool_calls.is_empty());
         if self.messages.is_empty() {
             return Err(ApiError::invalid(
@@ -151,12 +156,18 @@ impl Conversation {
         let prompt = template.render(&self.messages, &options).map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;
+        Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
+    }
+
+    /// Renders the conversation. Takes a while: not for the threads of the runtime.
+    pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
+        too_long_for(served, self.bytes())?;
+        let template = template(served)?;
+        let (prompt, begun, tools) = self.written(template)?;
         let mut ids = served.model.encode_rendered(&prompt);
-        if let Some(begun) = &begun {
-            let text = tokenizer::Encode { add_special: false, parse_special: false };
-            ids.extend(served.model.tokenizer().encode(&begun.text(), text));
-        }
-        let (parser, calls) = self.parser(template, prompt, &options.tools)?;
+        let text = tokenizer::Encode { add_special: false, parse_special: false };
+        ids.extend(served.model.tokenizer().encode(&begun, text));
+        let (parser, calls) = self.parser(template, prompt, &tools)?;
         let processors = match calls.map(|lark| ("tools", Source::Lark(lark))).or(self.format) {
             None => Vec::new(),
             Some((param, source)) => {
@@ -174,7 +185,7 @@ impl Conversation {
         tools: &[Json],
     ) -> Result<(ParserOf, Option<String>), ApiError> {
         let Some(choice) = &self.choice else { return Ok((ParserOf::Reasoning(prompt), None)) };
-        let format = ToolFormat::of(template).map_err(|error| {
+        let format = template.tool_format().map_err(|error| {
             ApiError::unsupported("tools", format!("this model cannot be given tools: {error}"))
         })?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
@@ -187,6 +198,12 @@ impl Conversation {
         };
         Ok((ParserOf::Calls(Box::new(format), prompt, Arc::new(tools)), grammar))
     }
+}
+
+fn template(served: &Served) -> Result<&Template, ApiError> {
+    served.model.template().map_err(|why| {
+        ApiError::unsupported("messages", format!("this model cannot chat: {why}; use /v1/completions"))
+    })
 }
 
 impl Rendered {

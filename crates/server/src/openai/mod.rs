@@ -6,6 +6,8 @@ mod conversation;
 mod logprobs;
 mod models;
 
+pub(crate) use conversation::{Conversation, too_long_for};
+
 use std::sync::Arc;
 
 use axum::Router;

@@ -1,0 +1,44 @@
+//! The page: files in the program.
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use rust_embed::RustEmbed;
+
+use crate::error::{ApiError, Kind};
+
+#[derive(RustEmbed)]
+#[folder = "page"]
+struct Files;
+
+/// Nothing from elsewhere, no inline code, in no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/", get(|| async { file("index.html") }))
+        .route("/favicon.ico", get(|| async { file("icon.svg") }))
+        .route("/page/{*path}", get(|Path(path): Path<String>| async move { file(&path) }))
+}
+
+fn file(path: &str) -> Result<Response, ApiError> {
+    let file = Files::get(path)
+        .ok_or_else(|| ApiError::new(Kind::NoRoute, format!("the page has no file {path:?}")))?;
+    let kind = match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    };
+    let headers: [(HeaderName, HeaderValue); 4] = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    Ok((headers, file.data).into_response())
+}
