@@ -231,6 +231,14 @@ pub(crate) struct TemplateChoice {
 }
 
 impl TemplateChoice {
+    /// `model` with this template.
+    pub(crate) fn apply(&self, model: Model) -> anyhow::Result<Model> {
+        match self.source(model.file())? {
+            Some(source) => Ok(model.with_template(&source)?),
+            None => Ok(model),
+        }
+    }
+
     /// The Jinja source of the requested template; `None` for that of `file`.
     pub(crate) fn source(&self, file: &Gguf) -> anyhow::Result<Option<String>> {
         let read = |path: &Path| {
@@ -288,10 +296,7 @@ impl TemplateArgs {
 
     /// `model` with the requested template.
     pub(crate) fn apply(&self, model: Model) -> anyhow::Result<Model> {
-        match self.choice.source(model.file())? {
-            Some(source) => Ok(model.with_template(&source)?),
-            None => Ok(model),
-        }
+        self.choice.apply(model)
     }
 
     /// The same with the template of the model's file.

@@ -10,8 +10,8 @@ use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
     argv, bench, chat, compare, completions, convert, devices, embed, export_tokenizer, imatrix, inspect,
-    llama_cpp, logits, man, mistakes, perplexity, quantize, rerank, run, settings, source, synth, template,
-    tokenize, trace, verify, version,
+    llama_cpp, logits, man, mistakes, perplexity, quantize, rerank, run, serve, settings, source, synth,
+    template, tokenize, trace, verify, version,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Chat(chat::Args),
     /// Answer or continue a prompt; the text goes to stdout
     Run(run::Args),
+    /// Serve a model to several users over HTTP, with a page to chat
+    Serve(serve::Args),
     /// Download a model
     Pull(pull::Args),
     /// List the models on this machine

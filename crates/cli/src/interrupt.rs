@@ -37,6 +37,20 @@ pub(crate) fn install() -> anyhow::Result<()> {
     })
 }
 
+/// For a server: the first Ctrl-C or SIGTERM calls `stop`, another one ends the program; SIGHUP calls `reload`.
+pub(crate) fn serving(
+    stop: impl Fn() + Send + 'static,
+    reload: impl Fn() + Send + 'static,
+) -> anyhow::Result<()> {
+    const HUNG_UP: u8 = 128 + 1;
+    let has_stopped = std::sync::atomic::AtomicBool::new(false);
+    listen(move |code| match code {
+        HUNG_UP => reload(),
+        _ if !has_stopped.swap(true, std::sync::atomic::Ordering::Relaxed) => stop(),
+        _ => std::process::exit(code.into()),
+    })
+}
+
 /// Calls `heard` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of file
 /// sizes is a write error.
 #[cfg(unix)]

@@ -37,6 +37,7 @@ mod rerank;
 mod run;
 mod sampling;
 mod sequence;
+mod serve;
 mod settings;
 mod source;
 mod synth;
@@ -80,6 +81,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Chat(args) => chat::run(args, cli.verbose),
         Command::Run(args) => run::run(args, cli.verbose),
+        Command::Serve(args) => serve::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Rerank(args) => rerank::run(args),

@@ -105,11 +105,31 @@ pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
 }
 
 pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
-    let options = Options {
+    let options = engine_options(args, &model);
+    engine(model, args, options, logits)
+}
+
+/// An engine with options that `adjust` has changed.
+pub(crate) fn serving(
+    model: Model,
+    args: &EngineArgs,
+    adjust: impl FnOnce(&mut Options),
+) -> anyhow::Result<Engine> {
+    let mut options = engine_options(args, &model);
+    options.n_ctx = Some(options.n_ctx.unwrap_or(model.config().context_length.min(engine::DEFAULT_N_CTX)));
+    adjust(&mut options);
+    engine(model, args, options, LogitRows::Last)
+}
+
+fn engine_options(args: &EngineArgs, model: &Model) -> Options {
+    Options {
         n_batch: args.backend.batch_size.get(),
         sampling_threads: args.backend.cpu.threads,
-        ..options(&args.context, &model)
-    };
+        ..options(&args.context, model)
+    }
+}
+
+fn engine(model: Model, args: &EngineArgs, options: Options, logits: LogitRows) -> anyhow::Result<Engine> {
     let choice = BackendChoice::from(&args.backend);
     let read = Read { logits, values: args.debug };
     let placement =

@@ -31,4 +31,4 @@ mod worker;
 pub use config::{Config, Limits};
 pub use error::StartError;
 pub use keys::{Keys, KeysError};
-pub use server::{Server, Shutdown};
+pub use server::{Reload, Server, Shutdown};

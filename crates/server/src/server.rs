@@ -93,6 +93,17 @@ impl Shutdown {
     }
 }
 
+/// Replaces the keys of a server that runs.
+#[derive(Clone)]
+pub struct Reload(Arc<App>);
+
+impl Reload {
+    /// Only `keys` may use it from now on.
+    pub fn replace(&self, keys: Keys) {
+        *self.0.keys.write() = keys;
+    }
+}
+
 /// A server that listens.
 pub struct Server {
     app: Arc<App>,
@@ -135,6 +146,11 @@ impl Server {
     /// Stops it from another thread.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.shutdown.clone())
+    }
+
+    /// Replaces its keys from another thread.
+    pub fn reload(&self) -> Reload {
+        Reload(self.app.clone())
     }
 
     /// Serves until [`Shutdown::stop`].

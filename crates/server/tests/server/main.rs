@@ -1,0 +1,6 @@
+//! The server over real connections, with the embedded model.
+
+mod answers;
+mod client;
+mod mistakes;
+mod together;

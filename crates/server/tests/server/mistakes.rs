@@ -1,0 +1,139 @@
+//! Requests that cannot be answered: the status, and what is wrong.
+
+use serde_json::{Value as Json, json};
+use server::Keys;
+
+use crate::client::Running;
+
+const CHAT: &str = "/v1/chat/completions";
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+fn chat(more: Json) -> Json {
+    let mut body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 4 });
+    for (name, value) in more.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+#[test]
+fn wrong_fields_are_named() {
+    let server = Running::new();
+    let wrong = [
+        (json!({ "messages": null }), "messages"),
+        (json!({ "messages": [] }), "messages"),
+        (json!({ "messages": "Hi" }), "messages"),
+        (json!({ "messages": [{ "content": "Hi" }] }), "messages"),
+        (json!({ "temperature": "hot" }), "temperature"),
+        (json!({ "temperature": -1 }), "temperature"),
+        (json!({ "top_p": 2 }), "top_p"),
+        (json!({ "n": 0 }), "n"),
+        (json!({ "n": 9 }), "n"),
+        (json!({ "max_tokens": -4 }), "max_tokens"),
+        (json!({ "stop": 5 }), "stop"),
+        (json!({ "stop": vec!["x"; 17] }), "stop"),
+        (json!({ "logit_bias": { "x": 1 } }), "logit_bias"),
+        (json!({ "logit_bias": { "1": 500 } }), "logit_bias"),
+        (json!({ "top_logprobs": 5 }), "top_logprobs"),
+        (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
+        (json!({ "tool_choice": "perhaps", "tools": [{}] }), "tool_choice"),
+        (json!({ "response_format": { "type": "xml" } }), "response_format"),
+        (json!({ "response_format": { "type": "json_schema", "json_schema": {} } }), "response_format"),
+        (json!({ "guided_regex": "(" }), "guided_regex"),
+        (json!({ "grammar": "root ::= [" }), "grammar"),
+        (json!({ "chat_template_kwargs": { "messages": [] } }), "chat_template_kwargs"),
+        (json!({ "functions": [{}] }), "functions"),
+    ];
+    for (fields, param) in wrong {
+        let error = server.post(CHAT, &chat(fields.clone())).error(400);
+        assert_eq!(error["param"], param, "{fields}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(param), "{error}");
+    }
+    let schema = json!({ "type": "object", "patternProperties": { "(": {} }, "nonsense": 1 });
+    let format = json!({ "type": "json_schema", "json_schema": { "schema": schema } });
+    let error = server.post(CHAT, &chat(json!({ "response_format": format }))).error(400);
+    assert_eq!(error["param"], "response_format");
+}
+
+#[test]
+fn pictures_are_refused_by_their_place() {
+    let server = Running::new();
+    let url = json!({ "type": "image_url", "image_url": { "url": "http://127.0.0.1:1/x.png" } });
+    let content = json!([{ "type": "text", "text": "What is this?" }, url]);
+    let error =
+        server.post(CHAT, &chat(json!({ "messages": [{ "role": "user", "content": content }] }))).error(400);
+    assert_eq!(error["param"], "messages[0].content[1]");
+    assert_eq!(error["code"], "unsupported_parameter");
+}
+
+#[test]
+fn too_long_prompts_are_never_cut() {
+    let server = Running::new();
+    let content = "word ".repeat(600);
+    let error =
+        server.post(CHAT, &chat(json!({ "messages": [{ "role": "user", "content": content }] }))).error(400);
+    assert_eq!(error["code"], "context_length_exceeded");
+    assert_eq!(error["n_ctx"], 512);
+    assert!(error["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let server = Running::new();
+    assert_eq!(server.send("POST", CHAT, &[JSON], b"{").error(400)["type"], "invalid_request_error");
+    server.send("POST", CHAT, &[JSON], b"[]").error(400);
+    server.send("POST", CHAT, &[JSON], b"\xff\xfe").error(400);
+    let deep = format!("{{\"messages\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    server.send("POST", CHAT, &[JSON], deep.as_bytes()).error(400);
+    server.send("POST", CHAT, &[("content-type", "text/plain")], b"{}").error(415);
+    server.get(CHAT).error(405);
+    server.get("/v1/nothing").error(404);
+    assert_eq!(server.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
+    let small = Running::with(|config| config.limits.body = 1000);
+    small.post(CHAT, &chat(json!({ "user": "x".repeat(2000) }))).error(413);
+}
+
+#[test]
+fn unknown_fields_are_ignored_by_name() {
+    let server = Running::new();
+    let answer = server.post(CHAT, &chat(json!({ "colour": "blue", "user": "me" })));
+    answer.json();
+    assert_eq!(answer.header("x-ignored-fields"), Some("colour"));
+}
+
+#[test]
+fn only_who_has_a_key_is_served() {
+    let server = Running::with(|config| config.keys = Keys::new(["one", "two"]));
+    let ask = |headers: &[(&str, &str)]| {
+        server.send("POST", CHAT, &[&[JSON], headers].concat(), chat(json!({})).to_string().as_bytes())
+    };
+    let error = ask(&[]).error(401);
+    assert_eq!((&error["code"], &error["type"]), (&json!("invalid_api_key"), &json!("authentication_error")));
+    ask(&[("authorization", "Bearer three")]).error(401);
+    ask(&[("authorization", "Basic one")]).error(401);
+    ask(&[("authorization", "Bearer one")]).json();
+    ask(&[("x-api-key", "two")]).json();
+    server.get("/metrics").error(401);
+    assert_eq!(server.get("/health").status, 200);
+    server.reload.replace(Keys::new(["three"]));
+    ask(&[("authorization", "Bearer one")]).error(401);
+    ask(&[("authorization", "Bearer three")]).json();
+}
+
+/// A page of another site must not reach a server on this machine: neither by a name that leads here, nor by its scripts.
+#[test]
+fn other_hosts_and_origins_are_kept_out() {
+    let server = Running::with(|config| {
+        config.hosts = vec!["models.example".into()];
+        config.origins = vec!["https://good.example".into()];
+    });
+    let get = |headers: &[(&str, &str)]| server.send("GET", "/v1/models", headers, b"");
+    get(&[("host", "evil.example:8080")]).error(400);
+    get(&[("host", "")]).error(400);
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:80", "models.example"] {
+        get(&[("host", host)]).json();
+    }
+    assert_eq!(get(&[("origin", "https://evil.example")]).header("access-control-allow-origin"), None);
+    let good = get(&[("origin", "https://good.example")]);
+    assert_eq!(good.header("access-control-allow-origin"), Some("https://good.example"));
+}

@@ -1,0 +1,111 @@
+//! Several requests at once: what they share, and what they must not.
+
+use std::io::Read;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use server::Keys;
+
+use crate::client::{Answer, Running};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask(text: &str, seed: u32) -> Json {
+    let messages = json!([{ "role": "user", "content": text }]);
+    json!({ "messages": messages, "temperature": 0.8, "seed": seed, "max_tokens": 24 })
+}
+
+fn content(answer: &Answer) -> Json {
+    answer.json()["choices"][0]["message"]["content"].clone()
+}
+
+#[test]
+fn an_answer_is_the_same_alone_and_among_others() {
+    let server = Running::new();
+    let questions: Vec<Json> = (0..16)
+        .map(|i| ask(&format!("What is {i} plus two? {}", "And why? ".repeat(i as usize)), i))
+        .collect();
+    let alone: Vec<Json> = questions.iter().map(|body| content(&Running::new().post(CHAT, body))).collect();
+    for _ in 0..2 {
+        let together = thread::scope(|scope| {
+            let asked: Vec<_> =
+                questions.iter().map(|body| scope.spawn(|| content(&server.post(CHAT, body)))).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(together, alone, "cold, or with a cache");
+    }
+}
+
+#[test]
+fn clients_share_no_cache() {
+    let server = Running::with(|config| config.keys = Keys::new(["one", "two"]));
+    let body = ask(&"The same long question. ".repeat(20), 1).to_string();
+    let cached = |key: &str| {
+        let headers = [("content-type", "application/json"), ("x-api-key", key)];
+        let usage = server.send("POST", CHAT, &headers, body.as_bytes()).json()["usage"].clone();
+        usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(cached("one"), 0);
+    assert!(cached("one") > 32);
+    assert_eq!(cached("two"), 0, "it is the other's");
+}
+
+/// Waits until `figure` is `expected`.
+fn until(server: &Running, figure: &str, expected: f64) {
+    let begin = Instant::now();
+    while server.figure(figure) != expected {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{figure} never is {expected}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn who_leaves_is_forgotten() {
+    let server = Running::new();
+    let mut body = ask("Tell me a long story.", 1);
+    body["max_tokens"] = 400.into();
+    body["ignore_eos"] = true.into();
+    for is_stream in [false, true] {
+        body["stream"] = is_stream.into();
+        let mut stream =
+            server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
+        until(&server, "vllm:num_requests_running", 1.0);
+        if is_stream {
+            stream.read_exact(&mut [0; 100]).expect("the beginning of the answer");
+        }
+        drop(stream);
+        until(&server, "vllm:num_requests_running", 0.0);
+        assert_eq!(server.figure("vllm:kv_cache_usage_perc"), 0.0);
+    }
+}
+
+#[test]
+fn a_full_server_says_so_before_the_first_byte() {
+    let server = Running::with(|config| config.limits.requests = 1);
+    let mut body = ask("Tell me a long story.", 1);
+    (body["max_tokens"], body["ignore_eos"]) = (300.into(), true.into());
+    let first =
+        server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
+    until(&server, "vllm:num_requests_running", 1.0);
+    let refused = server.post(CHAT, &ask("Hi", 1));
+    assert_eq!(refused.error(503)["code"], "server_overloaded");
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(server.get("/health").status, 200);
+    Answer::read(first).json();
+    server.post(CHAT, &ask("Hi", 1)).json();
+}
+
+#[test]
+fn a_server_that_stops_finishes_what_it_has_begun() {
+    let server = Running::new();
+    let mut body = ask("Tell me a story.", 1);
+    (body["max_tokens"], body["ignore_eos"], body["stream"]) = (200.into(), true.into(), true.into());
+    let stream =
+        server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
+    until(&server, "vllm:num_requests_running", 1.0);
+    server.stop();
+    let events = Answer::read(stream).events();
+    assert!(events.iter().any(|event| event["choices"][0]["finish_reason"] == "length"));
+    server.wait();
+}
