@@ -191,6 +191,12 @@ pub enum Error {
         /// That of the bytes.
         found: String,
     },
+    /// What is to be removed is being downloaded.
+    #[error("another process downloads a file of {repo}; end it, or wait for it, and then remove the file")]
+    Busy {
+        /// The repository.
+        repo: RepoId,
+    },
     /// The disk is too full.
     #[error(
         "{} has {} of space left, but {} are needed; remove files there, or let HF_HOME name a larger disk",

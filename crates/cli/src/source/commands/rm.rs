@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut freed = 0;
     for held in &held {
         freed += match &held.origin {
-            Origin::HuggingFace { repo, names } => cache.remove(repo, names, &|_| {})?,
+            Origin::HuggingFace { repo, names } => cache.remove(repo, names)?,
             Origin::Address { folder } => {
                 fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
                 held.bytes
@@ -79,9 +79,9 @@ fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
 fn remove_unfinished(args: &Args, settings: &Settings) -> anyhow::Result<ExitCode> {
     if let Target::Hub(name) = Target::of(&args.name, settings)? {
         let cache = Cache::new(&settings.cache);
-        let freed = cache.remove_unfinished(&name.repo, &|_| {})?;
+        let freed = cache.remove_unfinished(&name.repo)?;
         // With no files, this removes the empty folders.
-        cache.remove(&name.repo, &[] as &[FileName], &|_| {})?;
+        cache.remove(&name.repo, &[] as &[FileName])?;
         if freed > 0 {
             note(format_args!("removed an unfinished download of {}", name.repo));
             return Ok(ExitCode::SUCCESS);
