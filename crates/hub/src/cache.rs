@@ -271,6 +271,14 @@ impl Cache {
         Ok(freed)
     }
 
+    /// Checks that no process downloads a file of `repo`.
+    ///
+    /// # Errors
+    /// If one does, or if a folder cannot be read.
+    pub fn check_idle(&self, repo: &RepoId) -> Result<(), Error> {
+        self.unfinished_of(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
+    }
+
     /// The unfinished blobs of `repo` with their tags.
     fn unfinished_of(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
         let blobs = self.folder(repo).join("blobs");
