@@ -26,14 +26,14 @@ use crate::args::ModelArgs;
 use crate::mistakes::is_near;
 use crate::output::{note, printable, size};
 use crate::{folders, interrupt, terminal};
-use args::DownloadArgs;
+use args::{DownloadArgs, NetworkArgs};
 use fetch::Hub;
 use held::Held;
 use name::{HubName, Name};
 
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
-    let DownloadArgs { yes, offline, hf_repo, hf_file, model_url } = &args.download;
+    let DownloadArgs { network: NetworkArgs { yes, offline }, hf_repo, hf_file, model_url } = &args.download;
     let consent = if *yes { Consent::Given } else { Consent::Ask };
     if let Some(repo) = hf_repo {
         let mut name = match Name::of(Path::new(repo))? {
