@@ -23,9 +23,10 @@ use hub::Settings;
 use hub::choice::Reason;
 
 use crate::args::ModelArgs;
+use crate::interrupt::{self, Farewell};
 use crate::mistakes::is_near;
 use crate::output::{note, printable, size};
-use crate::{folders, interrupt, terminal};
+use crate::{folders, terminal};
 use args::{DownloadArgs, NetworkArgs};
 use fetch::Hub;
 use held::Held;
@@ -212,18 +213,16 @@ fn can_ask() -> bool {
 /// Asks a question on the terminal; Enter alone means `default`.
 fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
     terminal::restore();
-    let mut stderr = anstream::stderr().lock();
+    interrupt::install()?;
+    // Ctrl-C and Ctrl-D end the line that the question begins.
+    let _farewell = Farewell::begin("");
+    let mut stderr = anstream::stderr();
     write!(stderr, "{question} [{}] ", if default { "Y/n" } else { "y/N" })?;
     stderr.flush()?;
     let mut answer = String::new();
-    let read = {
-        // Ctrl-C and Ctrl-D end the line that the question began.
-        let _farewell = interrupt::Farewell::begin("");
-        interrupt::install()?;
-        io::stdin().read_line(&mut answer)?
-    };
+    let read = io::stdin().read_line(&mut answer)?;
     if read == 0 {
-        writeln!(stderr)?;
+        note(format_args!(""));
     }
     Ok(match answer.trim().to_lowercase().as_str() {
         "" => default && read > 0,
