@@ -14,7 +14,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::address::{self, Origin};
 use crate::name::{FileName, RepoId, Revision};
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, is_unknown};
 use crate::settings::{ENDPOINT, Patience, Settings, Token};
 use crate::{Error, Event, Watch};
 
@@ -301,13 +301,6 @@ fn failed(uri: &Uri, error: ureq::Error) -> Error {
         }
         error => Error::Network { host, source: Box::new(error) },
     }
-}
-
-/// Whether the system found no address of the host; the standard library has no kind for that.
-pub(crate) fn is_unknown(error: &io::Error) -> bool {
-    const WSAHOST_NOT_FOUND: i32 = 11001;
-    error.raw_os_error() == Some(WSAHOST_NOT_FOUND)
-        || error.to_string().starts_with("failed to lookup address information")
 }
 
 /// Whether rustls refused the connection.

@@ -36,7 +36,7 @@ impl Proxy {
             ureq::Error::Io(error)
                 if [ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut]
                     .contains(&error.kind())
-                    || crate::http::is_unknown(error) =>
+                    || is_unknown(error) =>
             {
                 None
             }
@@ -56,4 +56,11 @@ impl Proxy {
 /// The status in `ureq`'s text, such as `proxy server responded 407/407`.
 fn status_in(reason: &str) -> Option<u16> {
     reason.rsplit_once('/')?.1.trim().parse().ok()
+}
+
+/// Whether the system found no address of the host; the standard library has no kind for that.
+pub(crate) fn is_unknown(error: &io::Error) -> bool {
+    const WSAHOST_NOT_FOUND: i32 = 11001;
+    error.raw_os_error() == Some(WSAHOST_NOT_FOUND)
+        || error.to_string().starts_with("failed to lookup address information")
 }
