@@ -20,10 +20,7 @@ pub enum Error {
         address: String,
     },
     /// The hub's address is none.
-    #[error(
-        "HF_ENDPOINT is `{address}`, which is not an http or https address; unset it for {}",
-        crate::ENDPOINT
-    )]
+    #[error("HF_ENDPOINT is `{address}`, which is not an http or https address; unset it for the public hub")]
     Endpoint {
         /// The variable's value.
         address: String,
