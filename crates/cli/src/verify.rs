@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backend::OpenOptions;
@@ -25,6 +26,9 @@ backend with the reference's. On the CPU, batches and chunks of prompts must not
 GPU has other kernels for other numbers of rows: its logits are checked for a prompt, token by
 token, and for a longer prompt. Large models are checked with fewer rows and tokens.")]
 pub(crate) struct Args {
+    /// The model, as -m MODEL [default: the embedded demo model]
+    #[arg(value_name = "MODEL")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
     /// Check this backend, such as cpu or vulkan [default: all kernel sets of the CPU]
@@ -40,7 +44,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.model.model = args.file.take().or(args.model.model.take());
     let [reference, candidates] = candidates(&args)?;
     let model = args.model.model.as_ref().map(|path| path.display().to_string());
     let backend = args.backend.unwrap_or(BackendName::CPU).name();

@@ -39,7 +39,8 @@ impl OutFile {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let temporary = Temporary::new(|| builder.tempfile_in(folder.unwrap_or(Path::new("."))));
-        let temporary = temporary.map_err(Error::io(path, "create it"))?;
+        // The cause without the temporary name, which means nothing to the user.
+        let temporary = temporary.map_err(|error| Error::io(path, "create it")(error.kind().into()))?;
         let to = To::Replace { temporary, target: target.to_owned(), permissions };
         Ok(OutFile { path: path.to_owned(), to })
     }

@@ -48,6 +48,9 @@ impl Home {
             .env("XDG_CONFIG_HOME", config)
             .env_remove("XDG_DATA_HOME")
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("ALL_PROXY")
+            .env_remove("HTTPS_PROXY")
+            .env_remove("HTTP_PROXY")
             .env_remove("COLUMNS");
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command

@@ -13,6 +13,7 @@ mod fuzzed;
 mod gpu;
 mod help;
 mod hub;
+mod hub_missing;
 mod imatrix;
 mod imatrix_sums;
 mod inspect;
