@@ -56,7 +56,7 @@ impl ModelArgs {
     }
 }
 
-/// The model as the first argument, for commands that one talks to.
+/// The model as the first argument.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PositionalModel {
     /// The model, as -m MODEL

@@ -34,7 +34,7 @@ pub(crate) struct DownloadArgs {
     pub(crate) model_url: Option<String>,
 }
 
-/// The id of the model as the first argument of `run` and `chat`.
+/// The id of the model as the first argument, as of `run` and `chat`.
 pub(crate) const POSITIONAL: &str = "named";
 
 /// Refuses two models on the command line; one there overrides that of a variable or the configuration file.
