@@ -1,7 +1,7 @@
 //! Models by name when something is missing: the network, the disk's space, files of a checkpoint, the right word.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -52,7 +52,8 @@ fn without_the_hub_pull_prints_what_is_here() {
         ran.stderr.contains("cannot be reached") && ran.stderr.contains("taking what is here"),
         "{ran:?}"
     );
-    let error = world.run_with("pull user/Model-GGUF:Q8_0", &[("HF_ENDPOINT", &endpoint)]).failed(1);
+    let ran = world.run_with("pull user/Model-GGUF:Q8_0", &[("HF_ENDPOINT", &endpoint)]);
+    let error = ran.failed_after("trying again in 1 s", 1);
     assert!(error.contains("cannot be reached"), "{error}");
     let address = format!("{}/user/Model-GGUF/Model-Q8_0.gguf", world.hub.files);
     let path = world.run(&format!("pull {address}")).ok();
@@ -62,13 +63,13 @@ fn without_the_hub_pull_prints_what_is_here() {
 #[test]
 fn advice_offline_works_offline() {
     let world = World::new();
-    for command in [
-        "run user/Model-GGUF -p x",
-        "chat user/Model-GGUF",
-        "run qwen3:0.6b -p x",
-        "run http://a.org/m.gguf -p x",
+    let offline = |command| world.run_with(command, OFFLINE);
+    for error in [
+        offline("run user/Model-GGUF -p x").failed(1),
+        offline("chat user/Model-GGUF").failed(1),
+        offline("run qwen3:0.6b -p x").failed_after("qwen3:0.6b is Qwen/Qwen3-0.6B-GGUF:Q8_0", 1),
+        offline("run http://a.org/m.gguf -p x").failed(1),
     ] {
-        let error = world.run_with(command, OFFLINE).failed(1);
         assert!(error.contains("unset HF_HUB_OFFLINE") && error.contains("--offline"), "{error}");
         assert!(!error.contains("--yes") && !error.contains("rustorch pull"), "{error}");
     }
@@ -83,11 +84,11 @@ fn checkpoints_are_listed_and_removed() {
     let world = World::new();
     world.add_checkpoint("user/Check", "");
     // It is downloaded, and then it is none.
-    let error = world.run("convert user/Check out.gguf").failed(1);
-    assert!(error.contains("user/Check/") && !error.contains("snapshots"), "{error}");
+    let error = world.run("convert user/Check out.gguf").failed_after("downloading model.safetensors", 1);
+    assert!(error.contains("user/Check/model.safetensors") && !error.contains("snapshots"), "{error}");
     let ran = world.run("list");
-    let line = ran.stdout.lines().find(|line| line.starts_with("user/Check ")).expect("it is listed");
-    assert!(line.contains("checkpoint") && ran.stderr.contains("0 models, 1 checkpoint"), "{ran:?}");
+    assert!(ran.stdout.contains("\n  user/Check  checkpoint  "), "{ran:?}");
+    assert!(ran.stderr.contains("0 models, 1 checkpoint"), "{ran:?}");
     let listed = world.run("list --json").json();
     assert_eq!((&listed[0]["name"], &listed[0]["kind"]), (&json!("user/Check"), &json!("checkpoint")));
     assert!(listed[0]["bytes"].as_u64() > Some(5000), "{listed}");
@@ -195,7 +196,9 @@ fn proxy(status: &'static str) -> String {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
+            // All of the request: a connection that is closed with unread bytes is reset, and the answer lost.
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
             let _ = write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
         }
     });
