@@ -23,7 +23,19 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         return Some("`rustorch verify` checks weights and kernels".to_owned());
     }
     if let Some(hub::Error::Offline { .. }) = error.downcast_ref() {
-        return Some("--offline and HF_HUB_OFFLINE forbid the network".to_owned());
+        return Some(
+            "omit --offline, and unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE, to use the network"
+                .to_owned(),
+        );
+    }
+    match error.downcast_ref() {
+        Some(hub::Error::Cut { .. }) => {
+            return Some("the same command continues where the download stopped".to_owned());
+        }
+        Some(hub::Error::Server { status: 500.., .. } | hub::Error::RateLimited { .. }) => {
+            return Some("try again later; what has come is kept".to_owned());
+        }
+        _ => {}
     }
     if error.chain().any(lacks_pre_tokenizer) {
         return Some("--pre-tokenizer NAME uses one that is supported".to_owned());

@@ -16,7 +16,7 @@ use runner::placement::Layers;
 use crate::output::Usage;
 use crate::registry::BackendName;
 use crate::sampling::SamplingArgs;
-use crate::source::args::{DownloadArgs, POSITIONAL};
+use crate::source::args::{DownloadArgs, NetworkArgs, POSITIONAL};
 use crate::values::{JsonObject, Size, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
 
 /// The beginning of the help of `--escape`.
@@ -40,7 +40,13 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// The model of this name.
     pub(crate) fn named(name: impl Into<PathBuf>) -> ModelArgs {
-        ModelArgs { model: Some(name.into()), ..ModelArgs::default() }
+        ModelArgs::at(name, NetworkArgs::default())
+    }
+
+    /// The model of this name, downloaded as `network` says.
+    pub(crate) fn at(name: impl Into<PathBuf>, network: NetworkArgs) -> ModelArgs {
+        let download = DownloadArgs { network, ..DownloadArgs::default() };
+        ModelArgs { model: Some(name.into()), download, ..ModelArgs::default() }
     }
 
     /// Whether a model is named; else it is the embedded one.
@@ -50,7 +56,7 @@ impl ModelArgs {
     }
 }
 
-/// The model as the first argument, for commands that one talks to.
+/// The model as the first argument.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PositionalModel {
     /// The model, as -m MODEL

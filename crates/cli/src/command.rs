@@ -21,7 +21,7 @@ Examples:
   rustorch
   rustorch pull qwen3:0.6b
   rustorch chat qwen3:0.6b
-  rustorch run -m model.gguf -p 'Why is the sky blue?' -n 200 --temp 0
+  rustorch run model.gguf 'Why is the sky blue?' -n 200 --temp 0
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
 

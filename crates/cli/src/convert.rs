@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ::convert::{Adapter, Checkpoint, FileType, Options, Plan};
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use convert::{Adapter, Checkpoint, FileType, Options, Plan};
 use gguf::Gguf;
 use hub::{FileName, Snapshot};
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::advice::advice;
 use crate::files;
 use crate::output::{self, counted, note, size};
 use crate::source::fetch::Hub;
@@ -60,28 +61,39 @@ fn file_type() -> impl TypedValueParser<Value = FileType> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (folder, name) = folder(&args.input, args.offline, |snapshot| {
-        let names = wanted(snapshot);
+    let (folder, repo) = folder(&args.input, args.offline, |snapshot| {
+        let names = wanted(snapshot)?;
         check(&args, names.iter().any(|name| name.as_str() == ADAPTER))?;
         Ok(names)
     })?;
+    let converted = convert(args, &folder, repo.clone());
+    // The cache's path of a snapshot says nothing to its user.
+    converted.map_err(|error| match (output::message(&error), repo) {
+        (text, Some(repo)) if text.contains(&*folder.to_string_lossy()) && advice(&error).is_none() => {
+            anyhow::anyhow!(text.replace(&*folder.to_string_lossy(), &repo))
+        }
+        _ => error,
+    })
+}
+
+fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<ExitCode> {
     let name = args.name.clone().or(name);
-    let is_adapter = Adapter::is_in(&folder);
+    let is_adapter = Adapter::is_in(folder);
     check(&args, is_adapter)?;
     if is_adapter {
         let base = match &args.base {
             Some(base) => base.clone(),
-            None => Adapter::base_of(&folder)?.map(PathBuf::from).with_context(|| {
+            None => Adapter::base_of(folder)?.map(PathBuf::from).with_context(|| {
                 format!("{} does not name its model; give it with --base", folder.display())
             })?,
         };
         let is_config = |snapshot: &Snapshot| Ok(named(snapshot, |name| name == CONFIG));
         let (base, _) = self::folder(&base, args.offline, is_config).context("the model of the adapter")?;
-        let adapter = Adapter::open(&folder, &base)?;
+        let adapter = Adapter::open(folder, &base)?;
         let plan = adapter.plan(name.as_deref(), args.r#type)?;
         return finish(args, &plan);
     }
-    let checkpoint = Checkpoint::open(&folder)?;
+    let checkpoint = Checkpoint::open(folder)?;
     let options = Options { file_type: args.r#type, name, pre_tokenizer: args.pre_tokenizer.clone() };
     finish(args, &Plan::new(&checkpoint, &options)?)
 }
@@ -146,7 +158,13 @@ fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
         "converting {bar:20} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
     let bar = output::show(ProgressBar::new(plan.file_len()?), template);
     let mut out = target.create()?;
-    plan.write(&mut out, &|bytes| bar.inc(bytes))?;
+    plan.write(&mut out, &|bytes| bar.inc(bytes)).map_err(|error| match error {
+        ::convert::Error::Write(gguf::WriteError::Io(source)) => {
+            let path = output.to_owned();
+            outfile::Error::Io { path, action: "write it", source }.into()
+        }
+        error => anyhow::Error::from(error),
+    })?;
     bar.finish_and_clear();
     Ok(out.finish()?)
 }
@@ -203,10 +221,31 @@ fn named(snapshot: &Snapshot, is_meant: impl Fn(&str) -> bool) -> Vec<FileName> 
 }
 
 /// The files of a checkpoint: text files of the top folder and of modules such as `1_Pooling`, and the weights, in one form.
-fn wanted(snapshot: &Snapshot) -> Vec<FileName> {
+///
+/// # Errors
+/// If something is missing without which nothing needs to be downloaded.
+fn wanted(snapshot: &Snapshot) -> anyhow::Result<Vec<FileName>> {
+    let has = |is_it: &dyn Fn(&str) -> bool| snapshot.files.iter().any(|file| is_it(file.name.as_str()));
+    let (repo, is_model) = (&snapshot.repo, has(&|name| name == CONFIG) && !has(&|name| name == ADAPTER));
+    if is_model && !has(&|name| name.ends_with(".safetensors")) {
+        let is_pickle = |name: &str| [".bin", ".pt", ".pth"].iter().any(|ending| name.ends_with(ending));
+        match has(&is_pickle) {
+            true => {
+                bail!("{repo} has weights of PyTorch (.bin) only, which can run code; expected *.safetensors")
+            }
+            false => bail!("{repo} has no weights; expected *.safetensors"),
+        }
+    }
+    let is_tokenizer = |name: &str| {
+        ["tokenizer.", "vocab.", "merges.", "tekken."].iter().any(|start| name.starts_with(start))
+            || [".model", ".tiktoken"].iter().any(|ending| name.ends_with(ending))
+    };
+    if is_model && !has(&is_tokenizer) {
+        bail!("{repo} has no tokenizer; expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
+    }
     let is_shard = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
     let has_shards = snapshot.files.iter().any(|file| is_shard(file.name.as_str()));
-    named(snapshot, |name| {
+    Ok(named(snapshot, |name| {
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
         let is_text = [".json", ".txt", ".jinja"].iter().any(|ending| file.ends_with(ending));
         match folder {
@@ -217,5 +256,5 @@ fn wanted(snapshot: &Snapshot) -> Vec<FileName> {
             "additional_chat_templates" => is_text,
             _ => file == CONFIG && folder.starts_with(|first: char| first.is_ascii_digit()),
         }
-    })
+    }))
 }

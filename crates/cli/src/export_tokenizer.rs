@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use crate::args::ModelArgs;
 use crate::output::note;
+use crate::source::args::NetworkArgs;
 use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
@@ -21,10 +22,12 @@ pub(crate) struct Args {
     /// Folder to write, which is created
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    network: NetworkArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = load::file(&ModelArgs::named(args.model))?;
+    let file = load::file(&ModelArgs::at(args.model, args.network))?;
     interrupt::install()?;
     let exported = convert::export_tokenizer(&file, &args.folder).with_context(|| file.file().to_owned())?;
     for difference in &exported.differences {

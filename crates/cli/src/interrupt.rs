@@ -1,11 +1,12 @@
 //! Signals: the first Ctrl-C ends an answer, the next one the program. Other signals end the program at once. Temporary files are
 //! removed and the terminal is restored.
 
+use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend::Interrupt;
 
-use crate::output::INTERRUPTED;
+use crate::output::{INTERRUPTED, note};
 use crate::terminal;
 
 enum State {
@@ -33,6 +34,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         }
         let _kept = outfile::remove_unfinished();
         terminal::restore();
+        say_farewell(code);
         std::process::exit(code.into());
     })
 }
@@ -68,6 +70,35 @@ fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
 #[cfg(not(unix))]
 fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(move || heard(INTERRUPTED))?)
+}
+
+/// What Ctrl-C says while it ends the program.
+static FAREWELL: Mutex<Option<&'static str>> = Mutex::new(None);
+
+/// While it exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
+pub(crate) struct Farewell(());
+
+impl Farewell {
+    pub(crate) fn begin(line: &'static str) -> Farewell {
+        *lock(&FAREWELL) = Some(line);
+        Farewell(())
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        *lock(&FAREWELL) = None;
+    }
+}
+
+fn say_farewell(code: u8) {
+    let Some(line) = lock(&FAREWELL).filter(|_| code == INTERRUPTED) else { return };
+    let end = if std::io::stderr().is_terminal() { "\n" } else { "" };
+    match line {
+        "" if end.is_empty() => {}
+        "" => note(format_args!("")),
+        line => note(format_args!("{end}{line}")),
+    }
 }
 
 /// While it exists, the first Ctrl-C only sets [`Answering::is_to_stop`].

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
+use quantize::Mix;
 
 use crate::llama_cpp;
 
@@ -14,7 +15,12 @@ const QUOTES: &str = "to give several words as one text, put quotes around them"
 /// Improves an error about `args` of `command`.
 pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) -> Error {
     match error.kind() {
-        ErrorKind::InvalidValue | ErrorKind::ValueValidation => name_variable(&mut error, command),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            name_variable(&mut error, command);
+            if args.get(1).is_some_and(|name| name == "convert") {
+                suggest_quantize(&mut error);
+            }
+        }
         ErrorKind::UnknownArgument => {
             name_as_typed(&mut error);
             match string(&error, ContextKind::InvalidArg) {
@@ -26,6 +32,7 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         }
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
+            drop_far_commands(&mut error, name.as_deref().unwrap_or_default());
             let is_name = |name: &String| is_model(Path::new(name)) || name.contains([':', '/']);
             if let Some(name) = name.filter(is_name) {
                 suggest_model(&mut error, &name);
@@ -33,14 +40,41 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
                 suggest(&mut error, QUOTES.to_owned());
             }
         }
-        ErrorKind::MissingRequiredArgument
-            if lacks(&error, "--prompt") && lacks(&error, "--file") && !io::stdin().is_terminal() =>
-        {
-            suggest(&mut error, "to read the prompt from stdin, use '-f -'".to_owned());
+        ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && lacks(&error, "--file") => {
+            let model = args.get(2).and_then(|name| name.to_str()).filter(|name| !name.starts_with('-'));
+            let chat =
+                model.map_or_else(|| "rustorch chat".to_owned(), |name| format!("rustorch chat {name}"));
+            let mut advice = format!("a prompt is '-p TEXT'; '{chat}' is a conversation");
+            if !io::stdin().is_terminal() {
+                advice.push_str("; to read the prompt from stdin, use '-f -'");
+            }
+            suggest(&mut error, advice);
         }
         _ => {}
     }
     error
+}
+
+/// Says how to get a type that `convert` does not write.
+fn suggest_quantize(error: &mut Error) {
+    let value = string(error, ContextKind::InvalidValue).unwrap_or_default();
+    if Mix::all().any(|mix| mix.name().eq_ignore_ascii_case(&value)) {
+        let advice = format!("for {value}, convert without --type, and then use 'rustorch quantize'");
+        suggest(error, advice);
+    }
+}
+
+/// Drops commands that clap finds similar, but that are too different.
+fn drop_far_commands(error: &mut Error, typed: &str) {
+    let near = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => names,
+        Some(ContextValue::String(name)) => vec![name],
+        _ => return,
+    };
+    let near: Vec<String> = near.into_iter().filter(|name| is_near(typed, name)).collect();
+    if !near.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+    }
 }
 
 /// Suggests a replacement for an option of llama.cpp, or drops clap's suggestion if it is too different.

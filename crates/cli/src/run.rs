@@ -50,6 +50,9 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Prompt")]
 #[group(required = true, multiple = false)]
 pub(crate) struct SourceArgs {
+    /// The prompt, as -p TEXT
+    #[arg(value_name = "PROMPT")]
+    pub(crate) text: Option<String>,
     /// The prompt
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
@@ -64,7 +67,8 @@ pub(crate) struct SourceArgs {
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.positional.clone().apply(&mut args.model);
     args.template.read_escapes()?;
-    let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
+    let typed = args.source.prompt.as_ref().or(args.source.text.as_ref());
+    let typed = typed.map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
     let model = args.template.apply(load::model(&args.model)?)?;
     let grammar = args.grammar.grammar(&model)?;

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use runner::DeviceConfig;
 use serde::Serialize;
 
-use crate::args::{CpuArgs, ModelArgs, WeightsArgs};
+use crate::args::{CpuArgs, ModelArgs, PositionalModel, WeightsArgs};
 use crate::output::{self, BOLD, GREEN, RED, Usage, size};
 use crate::registry::{BackendName, registry};
 use crate::values::from_1_to;
@@ -25,6 +25,8 @@ backend with the reference's. On the CPU, batches and chunks of prompts must not
 GPU has other kernels for other numbers of rows: its logits are checked for a prompt, token by
 token, and for a longer prompt. Large models are checked with fewer rows and tokens.")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    positional: PositionalModel,
     #[command(flatten)]
     model: ModelArgs,
     /// Check this backend, such as cpu or vulkan [default: all kernel sets of the CPU]
@@ -40,8 +42,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let [reference, candidates] = candidates(&args)?;
+    args.positional.apply(&mut args.model);
     let model = args.model.model.as_ref().map(|path| path.display().to_string());
     let backend = args.backend.unwrap_or(BackendName::CPU).name();
     let (bar, failure) = (ProgressBar::hidden(), None);

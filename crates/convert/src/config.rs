@@ -30,6 +30,11 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn open(folder: &Path) -> Result<Config, Error> {
         let path = folder.join("config.json");
+        if !path.exists() {
+            let why = "there is no config.json, so this is no checkpoint; give a folder with config.json, a tokenizer \
+                and *.safetensors";
+            return Err(Error::invalid(folder, why));
+        }
         let mut values = object(&path)?;
         let text = TEXT.iter().find_map(|key| values.get(*key)?.as_object().cloned()).unwrap_or_default();
         let types = [values.get("model_type"), text.get("model_type")];

@@ -24,6 +24,7 @@ pub mod export;
 mod families;
 mod file_type;
 mod keys;
+mod lfs;
 mod output;
 mod parameters;
 mod plan;

@@ -223,6 +223,28 @@ fn damaged_shards_are_refused() {
 }
 
 #[test]
+fn what_to_do_about_damage_is_said() {
+    let says = |message: String, parts: &[&str]| {
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    };
+    let shard = "model-00001-of-00002.safetensors";
+    // The first line of a pointer, as in git-lfs's specification.
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+    for name in [shard, "tokenizer.json"] {
+        let message = refused("llama", |folder, _| fs::write(folder.join(name), pointer).expect("writable"));
+        says(message, &[name, "git lfs pull"]);
+    }
+    let message = refused("llama", |folder, _| {
+        let bytes = fs::read(folder.join(shard)).expect("it is there");
+        fs::write(folder.join(shard), &bytes[..bytes.len() - 1]).expect("writable");
+    });
+    says(message, &[shard, "download it again"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let message = Checkpoint::open(folder.path()).expect_err("it is empty").to_string();
+    says(message, &["there is no config.json", "no checkpoint"]);
+}
+
+#[test]
 fn a_list_that_names_a_missing_shard_is_refused() {
     let message = refused("llama", |folder, _| {
         let index = r#"{"weight_map": {"model.norm.weight": "model-00003-of-00003.safetensors"}}"#;

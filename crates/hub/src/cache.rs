@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use crate::chunks;
 use crate::name::{Commit, ETag, FileName, RepoId, Revision};
-use crate::{Error, Lock, Watch};
+use crate::{Error, Lock};
 
 /// What tells backup programs that a folder is a cache (<https://bford.info/cachedir/>).
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -120,8 +120,8 @@ impl Cache {
     /// Returns the number of bytes that this frees.
     ///
     /// # Errors
-    /// If something cannot be removed.
-    pub fn remove(&self, repo: &RepoId, names: &[FileName], watch: Watch<'_>) -> Result<u64, Error> {
+    /// If something cannot be removed, or another process downloads one of these files.
+    pub fn remove(&self, repo: &RepoId, names: &[FileName]) -> Result<u64, Error> {
         let folder = self.folder(repo);
         let (mut removed, mut kept) = (HashSet::new(), HashSet::new());
         let mut links = Vec::new();
@@ -136,10 +136,7 @@ impl Cache {
                 }
             }
         }
-        let mut freed = 0;
-        for link in &links {
-            fs::remove_file(link).map_err(Error::cache("remove", link))?;
-        }
+        let (mut freed, mut blobs) = (0, Vec::new());
         for blob in removed.difference(&kept) {
             let tag = blob.file_name().and_then(|name| name.to_str()).and_then(ETag::of_header);
             // Files without links, as on Windows, are gone.
@@ -148,12 +145,22 @@ impl Cache {
             else {
                 continue;
             };
-            let _lock = Lock::acquire(&self.lock(repo, &tag), watch)?;
+            blobs.push((blob, self.lock_alone(repo, &tag)?));
+        }
+        for link in &links {
+            fs::remove_file(link).map_err(Error::cache("remove", link))?;
+        }
+        for (blob, _lock) in &blobs {
             freed += fs::metadata(blob).map_or(0, |metadata| metadata.len());
             fs::remove_file(blob).map_err(Error::cache("remove", blob))?;
         }
+        drop(blobs);
         remove_empty_folders(&folder.join("snapshots"));
-        if self.commits(repo)?.is_empty() {
+        // A download that goes on needs its folder.
+        let unfinished = self.unfinished_of(repo)?.into_iter();
+        let locks: Result<Vec<Lock>, Error> =
+            unfinished.map(|(tag, _)| self.lock_alone(repo, &tag)).collect();
+        if self.commits(repo)?.is_empty() && locks.is_ok() {
             for folder in [folder, self.root.join(".locks").join(repo.folder())] {
                 match fs::remove_dir_all(&folder) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -250,22 +257,39 @@ impl Cache {
             .map_err(Error::cache("write", path))
     }
 
-    /// Removes what is left of interrupted downloads of `repo`, and waits for those that go on. Returns the number of bytes.
+    /// Removes what is left of interrupted downloads of `repo`. Returns the number of bytes.
     ///
     /// # Errors
-    /// If something cannot be removed.
-    pub fn remove_unfinished(&self, repo: &RepoId, watch: Watch<'_>) -> Result<u64, Error> {
-        let blobs = self.folder(repo).join("blobs");
+    /// If something cannot be removed, or a download goes on.
+    pub fn remove_unfinished(&self, repo: &RepoId) -> Result<u64, Error> {
         let mut freed = 0;
-        for name in names_in(&blobs)? {
-            let tag = name.strip_suffix(UNFINISHED).and_then(|tag| ETag::of_header(tag.strip_suffix('.')?));
-            let Some(tag) = tag else { continue };
-            let _lock = Lock::acquire(&self.lock(repo, &tag), watch)?;
-            let path = blobs.join(name);
+        for (tag, path) in self.unfinished_of(repo)? {
+            let _lock = self.lock_alone(repo, &tag)?;
             freed += fs::metadata(&path).map_or(0, |metadata| metadata.len());
             chunks::remove(&path)?;
         }
         Ok(freed)
+    }
+
+    /// Checks that no process downloads a file of `repo`.
+    ///
+    /// # Errors
+    /// If one does, or if a folder cannot be read.
+    pub fn check_idle(&self, repo: &RepoId) -> Result<(), Error> {
+        self.unfinished_of(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
+    }
+
+    /// The unfinished blobs of `repo` with their tags.
+    fn unfinished_of(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
+        let blobs = self.folder(repo).join("blobs");
+        let tag = |name: &str| ETag::of_header(name.strip_suffix(UNFINISHED)?.strip_suffix('.')?);
+        let names = names_in(&blobs)?.into_iter();
+        Ok(names.filter_map(|name| Some((tag(&name)?, blobs.join(name)))).collect())
+    }
+
+    /// The lock on a blob, unless another process downloads it.
+    fn lock_alone(&self, repo: &RepoId, tag: &ETag) -> Result<Lock, Error> {
+        Lock::try_acquire(&self.lock(repo, tag))?.ok_or_else(|| Error::Busy { repo: repo.clone() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A file that arrives in chunks, in any order. A journal beside it lists the chunks that are complete, so that a later process
+//! A file that arrives in chunks, in any order. A journal beside it says how far each chunk has come, so that a later process
 //! continues where this one was killed.
 
 use std::fs::{self, File, OpenOptions};
@@ -12,10 +12,14 @@ use crate::Error;
 /// Bytes of a chunk.
 pub(crate) const CHUNK: u64 = 8 << 20;
 
+/// Bytes of a chunk after which to record them: a slow connection loses no more.
+pub(crate) const STEP: u64 = 1 << 18;
+
 /// An unfinished file of known size, and its journal.
 ///
-/// The journal is a text: a line with version, size and identity of the file, then the number of each complete chunk. A chunk's
-/// line is written after its bytes. Neither is synced, so that a loss of power may leave chunks of zeros: the hash finds them.
+/// The journal is a text: a line with version, size and identity of the file, then lines with the number of a chunk and how many
+/// of its bytes have come, from its beginning. A line is written after the bytes. Neither is synced, so that a loss of power may
+/// leave zeros: the hash finds them.
 #[derive(Debug)]
 pub(crate) struct Partial {
     path: PathBuf,
@@ -28,7 +32,8 @@ pub(crate) struct Partial {
 #[derive(Debug)]
 struct State {
     journal: File,
-    is_complete: Vec<bool>,
+    /// Bytes of each chunk that have come, from its beginning.
+    come: Vec<u64>,
     /// Chunks that no connection has taken yet.
     is_free: Vec<bool>,
 }
@@ -38,20 +43,19 @@ impl Partial {
     /// what is missing.
     pub(crate) fn open(path: &Path, size: u64, identity: &str) -> Result<Partial, Error> {
         let journal_path = journal_of(path);
-        let head = format!("rustorch 1 {size} {CHUNK} {identity}");
-        let number = size.div_ceil(CHUNK);
+        let head = format!("rustorch 2 {size} {CHUNK} {identity}");
+        let is_whole = fs::metadata(path).is_ok_and(|metadata| metadata.len() == size);
+        let known = match fs::read_to_string(&journal_path) {
+            Ok(text) if is_whole => read_journal(&text, &head, size),
+            _ => None,
+        };
+        let come: u64 = known.iter().flat_map(|(come, _)| come).sum();
+        // Before the first byte: a refusal leaves nothing behind.
+        check_space(path, size.saturating_sub(come))?;
         let open =
             |path: &Path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = open(path).map_err(Error::cache("write", path))?;
-        let is_whole = file.metadata().is_ok_and(|metadata| metadata.len() == size);
-        let is_complete = match fs::read_to_string(&journal_path) {
-            Ok(text) if is_whole => read_journal(&text, &head, number as usize),
-            _ => None,
-        };
-        let complete =
-            is_complete.iter().flat_map(|(chunks, _)| chunks).filter(|complete| **complete).count();
-        check_space(path, size.saturating_sub(complete as u64 * CHUNK))?;
-        let journal = match &is_complete {
+        let journal = match &known {
             // A line that was cut must not run into the next one.
             Some((_, length)) => OpenOptions::new().append(true).open(&journal_path).and_then(|journal| {
                 journal.set_len(*length as u64)?;
@@ -67,10 +71,9 @@ impl Partial {
             }
         };
         let journal = journal.map_err(Error::cache("write", &journal_path))?;
-        let is_complete =
-            is_complete.map_or_else(|| vec![false; number as usize], |(is_complete, _)| is_complete);
-        let is_free = is_complete.iter().map(|complete| !complete).collect();
-        let state = Mutex::new(State { journal, is_complete, is_free });
+        let come = known.map_or_else(|| vec![0; size.div_ceil(CHUNK) as usize], |(come, _)| come);
+        let is_free = come.iter().zip(0..).map(|(come, chunk)| *come < len_of(chunk, size)).collect();
+        let state = Mutex::new(State { journal, come, is_free });
         Ok(Partial { path: path.to_owned(), journal_path, file, size, state })
     }
 
@@ -78,25 +81,31 @@ impl Partial {
         self.size
     }
 
-    /// Bytes in complete chunks.
+    /// Bytes that have come.
     pub(crate) fn done(&self) -> u64 {
-        let state = self.state();
-        let chunks = state.is_complete.iter().zip(0..).filter(|(complete, _)| **complete);
-        chunks.map(|(_, chunk)| self.bytes_of(chunk)).map(|Range { start, end }| end - start).sum()
+        self.state().come.iter().sum()
     }
 
     /// The bytes of a chunk.
     pub(crate) fn bytes_of(&self, chunk: u64) -> Range<u64> {
         let start = chunk * CHUNK;
-        start..(start + CHUNK).min(self.size)
+        start..start + len_of(chunk, self.size)
     }
 
-    /// Takes at most `most` neighbouring chunks that nobody has taken.
+    /// The bytes of a chunk that are missing.
+    pub(crate) fn missing_of(&self, chunk: u64) -> Range<u64> {
+        let Range { start, end } = self.bytes_of(chunk);
+        let come = self.state().come.get(chunk as usize).copied().unwrap_or(0);
+        (start + come).min(end)..end
+    }
+
+    /// Takes at most `most` neighbouring chunks that nobody has taken. What is missing of them is one range: of none but the first
+    /// have bytes come.
     pub(crate) fn take(&self, most: usize) -> Option<Range<u64>> {
         let mut state = self.state();
         let start = state.is_free.iter().position(|free| *free)?;
-        let rest = state.is_free[start..].iter().take(most);
-        let end = start + rest.take_while(|free| **free).count();
+        let is_untouched = |at: &usize| *at == start || state.is_free[*at] && state.come[*at] == 0;
+        let end = start + (start..state.is_free.len()).take(most).take_while(is_untouched).count();
         state.is_free[start..end].fill(false);
         Some(start as u64..end as u64)
     }
@@ -105,9 +114,9 @@ impl Partial {
     pub(crate) fn give_back(&self, chunks: Range<u64>) {
         let mut state = self.state();
         for chunk in chunks {
-            let chunk = chunk as usize;
-            let is_complete = state.is_complete.get(chunk).copied();
-            if let (Some(free), Some(false)) = (state.is_free.get_mut(chunk), is_complete) {
+            let is_missing =
+                state.come.get(chunk as usize).is_some_and(|come| *come < len_of(chunk, self.size));
+            if let (Some(free), true) = (state.is_free.get_mut(chunk as usize), is_missing) {
                 *free = true;
             }
         }
@@ -117,17 +126,18 @@ impl Partial {
         write_at(&self.file, at, bytes).map_err(Error::cache("write", &self.path))
     }
 
-    /// Records that all bytes of `chunk` are written.
-    pub(crate) fn complete(&self, chunk: u64) -> Result<(), Error> {
+    /// Records that the bytes of `chunk` before `end` are written.
+    pub(crate) fn record(&self, chunk: u64, end: u64) -> Result<(), Error> {
+        let come = end - self.bytes_of(chunk).start;
         let mut state = self.state();
+        let Some(known) = state.come.get_mut(chunk as usize).filter(|known| **known < come) else {
+            return Ok(());
+        };
+        *known = come;
         state
             .journal
-            .write_all(format!("{chunk}\n").as_bytes())
-            .map_err(Error::cache("write", &self.journal_path))?;
-        if let Some(complete) = state.is_complete.get_mut(chunk as usize) {
-            *complete = true;
-        }
-        Ok(())
+            .write_all(format!("{chunk} {come}\n").as_bytes())
+            .map_err(Error::cache("write", &self.journal_path))
     }
 
     /// Forgets all chunks.
@@ -181,19 +191,27 @@ fn journal_of(path: &Path) -> PathBuf {
     path.with_added_extension("journal")
 }
 
-/// The complete chunks of `number`, if the journal begins with `head`, and the bytes of its complete lines: a kill may cut the
-/// last one.
-fn read_journal(text: &str, head: &str, number: usize) -> Option<(Vec<bool>, usize)> {
+/// The length of a chunk of a file of `size` bytes.
+fn len_of(chunk: u64, size: u64) -> u64 {
+    size.saturating_sub(chunk * CHUNK).min(CHUNK)
+}
+
+/// The bytes of each chunk that have come, if the journal begins with `head`, and the bytes of its complete lines: a kill may cut
+/// the last one.
+fn read_journal(text: &str, head: &str, size: u64) -> Option<(Vec<u64>, usize)> {
     let end = text.rfind('\n')? + 1;
     let mut lines = text[..end].lines();
     if lines.next() != Some(head) {
         return None;
     }
-    let mut is_complete = vec![false; number];
+    let mut come = vec![0; size.div_ceil(CHUNK) as usize];
     for line in lines {
-        *is_complete.get_mut(line.parse::<usize>().ok()?)? = true;
+        let (chunk, bytes) = line.split_once(' ')?;
+        let (chunk, bytes): (usize, u64) = (chunk.parse().ok()?, bytes.parse().ok()?);
+        let known = come.get_mut(chunk).filter(|_| bytes <= len_of(chunk as u64, size))?;
+        *known = bytes.max(*known);
     }
-    Some((is_complete, end))
+    Some((come, end))
 }
 
 #[cfg(unix)]
@@ -222,6 +240,15 @@ mod tests {
         Partial::open(&folder.path().join("x"), SIZE, identity).expect("it opens")
     }
 
+    fn complete(partial: &Partial, chunk: u64) {
+        partial.record(chunk, partial.bytes_of(chunk).end).expect("recorded");
+    }
+
+    fn append(path: &Path, text: &str) {
+        let file = File::options().append(true).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+    }
+
     #[test]
     fn chunks_survive_the_process() {
         let folder = TempDir::new().expect("a folder");
@@ -230,14 +257,14 @@ mod tests {
         assert_eq!(partial.take(9), Some(2..4));
         assert_eq!(partial.take(9), None);
         partial.write(partial.bytes_of(3).start, b"hello").expect("written");
-        partial.complete(3).expect("recorded");
+        complete(&partial, 3);
         partial.give_back(2..4);
         assert_eq!(partial.take(9), Some(2..3));
         drop(partial);
         let partial = open(&folder, "a");
         assert_eq!(partial.done(), 5);
         assert_eq!(partial.take(9), Some(0..3));
-        (0..3).for_each(|chunk| partial.complete(chunk).expect("recorded"));
+        (0..3).for_each(|chunk| complete(&partial, chunk));
         assert_eq!(partial.done(), SIZE);
         let target = folder.path().join("whole");
         partial.finish(&target).expect("moved");
@@ -252,23 +279,18 @@ mod tests {
         let journal = folder.path().join("x.journal");
         for spoil in [
             |journal: &Path| fs::remove_file(journal).expect("removed"),
-            |journal: &Path| fs::write(journal, "3\n").expect("written"),
-            |journal: &Path| {
-                File::options()
-                    .append(true)
-                    .open(journal)
-                    .and_then(|mut file| file.write_all(b"9\n"))
-                    .expect("written")
-            },
+            |journal: &Path| fs::write(journal, "3 5\n").expect("written"),
+            |journal: &Path| append(journal, "9 1\n"),
+            |journal: &Path| append(journal, "3 6\n"),
             |journal: &Path| File::create(journal.with_extension("")).map(drop).expect("truncated"),
         ] {
             let partial = open(&folder, "a");
-            partial.complete(0).expect("recorded");
+            complete(&partial, 0);
             drop(partial);
             spoil(&journal);
             assert_eq!(open(&folder, "a").done(), 0);
         }
-        open(&folder, "a").complete(1).expect("recorded");
+        complete(&open(&folder, "a"), 1);
         assert_eq!(open(&folder, "a").done(), CHUNK);
         assert_eq!(open(&folder, "b").done(), 0);
     }
@@ -276,16 +298,34 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_does_not_count() {
         let folder = TempDir::new().expect("a folder");
-        open(&folder, "a").complete(1).expect("recorded");
-        let journal = folder.path().join("x.journal");
-        File::options()
-            .append(true)
-            .open(&journal)
-            .and_then(|mut file| file.write_all(b"2"))
-            .expect("written");
+        complete(&open(&folder, "a"), 1);
+        append(&folder.path().join("x.journal"), "2 8");
         let partial = open(&folder, "a");
         assert_eq!(partial.done(), CHUNK);
-        partial.complete(0).expect("recorded");
+        complete(&partial, 0);
         assert_eq!(open(&folder, "a").done(), 2 * CHUNK);
+    }
+
+    #[test]
+    fn a_part_of_a_chunk_is_kept() {
+        let folder = TempDir::new().expect("a folder");
+        let partial = open(&folder, "a");
+        partial.record(1, CHUNK + 7).expect("recorded");
+        partial.record(1, CHUNK + 9).expect("recorded");
+        // Less than is known already.
+        partial.record(1, CHUNK + 8).expect("recorded");
+        drop(partial);
+        let partial = open(&folder, "a");
+        assert_eq!((partial.done(), partial.missing_of(1)), (9, CHUNK + 9..2 * CHUNK));
+        // A request must not skip the bytes that are here.
+        assert_eq!([(); 3].map(|()| partial.take(9)), [Some(0..1), Some(1..4), None]);
+    }
+
+    #[test]
+    fn a_refusal_for_space_leaves_nothing() {
+        let folder = TempDir::new().expect("a folder");
+        let refused = Partial::open(&folder.path().join("x"), 1 << 60, "a");
+        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }

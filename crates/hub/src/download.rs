@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sha2::Digest;
 use ureq::http::{StatusCode, Uri};
 
-use crate::chunks::{CHUNK, Partial};
+use crate::chunks::{CHUNK, Partial, STEP};
 use crate::http::{Follow, Http, Method, Reply, Subject};
 use crate::name::Sha256;
 use crate::{Error, Event, Watch, address};
@@ -68,7 +68,7 @@ impl Transfer<'_> {
     /// Requests chunks, or everything. The answer may be everything in any case.
     fn request(&self, chunks: Option<&Range<u64>>) -> Result<Reply, Error> {
         let uri = self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let range = chunks.map(|chunks| self.bytes_of(chunks));
+        let range = chunks.map(|chunks| self.missing_of(chunks));
         let reply =
             self.source.http.send(Method::Get, &uri, range.as_ref(), Follow::All, self.source.subject)?;
         let size = self.partial.size();
@@ -89,8 +89,9 @@ impl Transfer<'_> {
         Ok(reply)
     }
 
-    fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
-        self.partial.bytes_of(chunks.start).start..self.partial.bytes_of(chunks.end.saturating_sub(1)).end
+    /// What is missing of neighbouring chunks.
+    fn missing_of(&self, chunks: &Range<u64>) -> Range<u64> {
+        self.partial.missing_of(chunks.start).start..self.partial.bytes_of(chunks.end.saturating_sub(1)).end
     }
 
     /// Uses several connections, the first of which has a reply.
@@ -118,14 +119,16 @@ impl Transfer<'_> {
                     None => return,
                 },
             };
-            let start = chunks.start;
+            let start = self.missing_of(&chunks).start;
             let reply = reply.map_or_else(|| self.request(Some(&chunks)), Ok);
             let Err(error) = reply.and_then(|reply| self.receive(&mut chunks, reply)) else {
                 failures = 0;
                 continue;
             };
-            self.partial.give_back(chunks.clone());
-            failures = if chunks.start > start { 1 } else { failures + 1 };
+            // What has come is no reason to give up.
+            let has_advanced = chunks.is_empty() || self.missing_of(&chunks).start > start;
+            self.partial.give_back(chunks);
+            failures = if has_advanced { 1 } else { failures + 1 };
             if let Err(error) = self.recover(error, failures) {
                 self.is_over.store(true, Ordering::Relaxed);
                 let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,31 +170,37 @@ impl Transfer<'_> {
         if reply.status != StatusCode::PARTIAL_CONTENT {
             return Err(reply.error("it has ranges for some requests and not for others"));
         }
-        let mut pending = 0;
-        let received = reply.read_into(|body, buffer| {
-            while !chunks.is_empty() {
-                let Range { start, end } = self.partial.bytes_of(chunks.start);
-                let mut at = start;
-                while at < end {
-                    if self.is_over.load(Ordering::Relaxed) {
-                        return Ok(());
-                    }
-                    let most = buffer.len().min((end - at) as usize);
-                    let read = read_some(body, &mut buffer[..most])?;
-                    self.partial.write(at, &buffer[..read])?;
-                    at += read as u64;
-                    pending += read as u64;
-                    self.advance(read as u64);
-                }
-                self.partial.complete(chunks.start)?;
+        reply.read_into(|body, buffer| {
+            while !chunks.is_empty() && !self.is_over.load(Ordering::Relaxed) {
+                self.receive_chunk(chunks.start, body, buffer)?;
                 chunks.start += 1;
-                pending = 0;
             }
             Ok(())
-        });
-        // Bytes of a chunk that is not complete come again.
-        self.done.fetch_sub(pending, Ordering::Relaxed);
-        received
+        })
+    }
+
+    /// Writes what is missing of a chunk, and records it every now and then and at the end, also if that is early.
+    fn receive_chunk(&self, chunk: u64, body: &mut dyn Read, buffer: &mut [u8]) -> Result<(), Stop> {
+        let Range { start, end } = self.partial.missing_of(chunk);
+        let (mut at, mut recorded) = (start, start);
+        while at < end && !self.is_over.load(Ordering::Relaxed) {
+            let most = buffer.len().min((end - at) as usize);
+            let read = match read_some(body, &mut buffer[..most]) {
+                Ok(read) => read as u64,
+                Err(error) => {
+                    self.partial.record(chunk, at)?;
+                    return Err(error.into());
+                }
+            };
+            self.partial.write(at, &buffer[..read as usize])?;
+            at += read;
+            self.advance(read);
+            if at - recorded >= STEP {
+                self.partial.record(chunk, at)?;
+                recorded = at;
+            }
+        }
+        Ok(self.partial.record(chunk, at)?)
     }
 
     /// Uses one connection for a server without ranges, from the beginning after each failure.
@@ -211,7 +220,7 @@ impl Transfer<'_> {
                             at += read as u64;
                             self.advance(read as u64);
                         }
-                        self.partial.complete(chunk)?;
+                        self.partial.record(chunk, end)?;
                     }
                     match body.read(&mut buffer[..1])? {
                         0 => Ok(()),

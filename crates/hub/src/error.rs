@@ -19,6 +19,20 @@ pub enum Error {
         /// The address.
         address: String,
     },
+    /// The hub's address is none.
+    #[error("HF_ENDPOINT is `{address}`, which is not an http or https address; unset it for the public hub")]
+    Endpoint {
+        /// The variable's value.
+        address: String,
+    },
+    /// A variable names a file where a folder is expected.
+    #[error("{variable} names {}, which is a file; it must name a folder, or be unset", path.display())]
+    NoFolder {
+        /// The variable.
+        variable: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no place for the cache.
     #[error("no home folder, so that there is no place for models; set HF_HOME to a folder")]
     NoHome,
@@ -130,7 +144,7 @@ pub enum Error {
         after: Option<Duration>,
     },
     /// The server fails.
-    #[error("{url}: the server answers with status {status}; try again later")]
+    #[error("{url}: the server answers with status {status}")]
     Server {
         /// The address.
         url: String,
@@ -140,18 +154,32 @@ pub enum Error {
         after: Option<Duration>,
     },
     /// The host is unknown.
-    #[error("no address of {host} is found: check the name and the network; proxies are set by HTTPS_PROXY")]
+    #[error("no address of {host} is found: check the name and the network; HTTPS_PROXY names a proxy")]
     UnknownHost {
         /// The host.
         host: String,
     },
     /// The host cannot be reached, or the connection is lost.
-    #[error("{host} cannot be reached: check the network; proxies are set by HTTPS_PROXY")]
+    #[error("{host} cannot be reached: check the network; HTTPS_PROXY names a proxy")]
     Network {
         /// The host.
         host: String,
         /// Why not.
         source: Box<ureq::Error>,
+    },
+    /// The proxy cannot be reached, or does not connect.
+    #[error("{host} cannot be reached: the proxy {proxy}, which {variable} names, {why}")]
+    Proxy {
+        /// The host behind it.
+        host: String,
+        /// Its host and port.
+        proxy: String,
+        /// The variable that names it.
+        variable: &'static str,
+        /// The HTTP status of its answer.
+        status: Option<u16>,
+        /// What it does.
+        why: String,
     },
     /// The connection is not trusted.
     #[error(
@@ -164,7 +192,7 @@ pub enum Error {
         source: Box<ureq::Error>,
     },
     /// The body of an answer ended early or stalled.
-    #[error("the transfer from {host} broke off; try again, and it continues where it stopped")]
+    #[error("the transfer from {host} broke off; what has come is kept")]
     Cut {
         /// The host.
         host: String,
@@ -190,6 +218,12 @@ pub enum Error {
         expected: String,
         /// That of the bytes.
         found: String,
+    },
+    /// What is to be removed is being downloaded.
+    #[error("another process downloads a file of {repo}; end it, or wait for it, and then remove the file")]
+    Busy {
+        /// The repository.
+        repo: RepoId,
     },
     /// The disk is too full.
     #[error(
@@ -226,14 +260,16 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::RateLimited { .. } | Error::Network { .. } | Error::Cut { .. } => true,
-            Error::Server { status, .. } => *status >= 500 || *status == 408,
+            Error::Server { status, .. } => is_passing(*status),
+            Error::Proxy { status, .. } => status.is_none_or(is_passing),
             _ => false,
         }
     }
 
     /// Whether the network or the server is at fault, so that what the cache has must do.
     pub fn is_of_network(&self) -> bool {
-        self.is_transient() || matches!(self, Error::UnknownHost { .. } | Error::Untrusted { .. })
+        self.is_transient()
+            || matches!(self, Error::UnknownHost { .. } | Error::Untrusted { .. } | Error::Proxy { .. })
     }
 
     /// How long the server asks to wait.
@@ -243,6 +279,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Whether the server may answer with another status later; 501 is for good.
+fn is_passing(status: u16) -> bool {
+    status == 408 || status >= 500 && status != 501
 }
 
 fn after_access(token: Option<&str>, host: &str) -> String {
@@ -257,10 +298,7 @@ fn reason(message: Option<&str>) -> String {
 }
 
 fn wait(after: Option<Duration>) -> String {
-    after.map_or_else(
-        || "; try again later".to_owned(),
-        |after| format!("; try again in {} s", after.as_secs()),
-    )
+    after.map_or_else(String::new, |after| format!(", and asks to wait for {} s", after.as_secs()))
 }
 
 /// A hint for folders that cannot be written.

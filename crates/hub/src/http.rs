@@ -14,6 +14,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::address::{self, Origin};
 use crate::name::{FileName, RepoId, Revision};
+use crate::proxy::{Proxy, is_unknown};
 use crate::settings::{ENDPOINT, Patience, Settings, Token};
 use crate::{Error, Event, Watch};
 
@@ -34,6 +35,7 @@ pub(crate) struct Http {
     /// Where the token may be sent.
     trusted: Vec<Origin>,
     token: Option<Token>,
+    proxy: Option<Proxy>,
     pub(crate) patience: Patience,
 }
 
@@ -85,7 +87,8 @@ impl Http {
             .timeout_connect(Some(stall))
             .timeout_per_read(Some(stall))
             .timeout_recv_response(Some(3 * stall));
-        let hub = address::parse(&settings.endpoint)?;
+        let hub = address::parse(&settings.endpoint)
+            .map_err(|_| Error::Endpoint { address: settings.endpoint.clone() })?;
         // A mirror may lead to the hub itself.
         let trusted = [hub, address::parse(ENDPOINT)?].iter().map(Origin::of).collect();
         Ok(Http {
@@ -93,6 +96,7 @@ impl Http {
             hub: settings.endpoint.clone(),
             trusted,
             token: settings.token.clone(),
+            proxy: Proxy::from_env(),
             patience: settings.patience,
         })
     }
@@ -133,9 +137,15 @@ impl Http {
         if let Some(token) = self.token.as_ref().filter(|_| self.is_trusted(uri)) {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.secret));
         }
-        let response = request.call().map_err(|error| failed(uri, error))?;
+        let response = request.call().map_err(|error| self.failed(uri, error))?;
         let (parts, body) = response.into_parts();
         Ok(Reply { uri: uri.clone(), status: parts.status, headers: parts.headers, body })
+    }
+
+    /// What an error of the connection means.
+    fn failed(&self, uri: &Uri, error: ureq::Error) -> Error {
+        let of_proxy = self.proxy.as_ref().and_then(|proxy| proxy.blame(uri, &error));
+        of_proxy.unwrap_or_else(|| failed(uri, error))
     }
 
     fn is_trusted(&self, uri: &Uri) -> bool {
@@ -199,7 +209,8 @@ impl Http {
                 Err(error) => error,
             };
             failures += 1;
-            let is_hopeless = matches!(error, Error::Network { .. }) && failures >= ATTEMPTS_TO_CONNECT;
+            let is_hopeless = matches!(error, Error::Network { .. } | Error::Proxy { .. })
+                && failures >= ATTEMPTS_TO_CONNECT;
             let Some(wait) = self.wait(&error, failures).filter(|_| !is_hopeless) else { return Err(error) };
             watch(Event::Retrying { error: &error, wait });
             thread::sleep(wait);
@@ -278,7 +289,7 @@ impl Reply {
     }
 }
 
-/// What an error of the connection means.
+/// What an error of a connection without a proxy means.
 fn failed(uri: &Uri, error: ureq::Error) -> Error {
     let host = address::host(uri).to_owned();
     match error {
@@ -290,13 +301,6 @@ fn failed(uri: &Uri, error: ureq::Error) -> Error {
         }
         error => Error::Network { host, source: Box::new(error) },
     }
-}
-
-/// Whether the system found no address of the host; the standard library has no kind for that.
-fn is_unknown(error: &io::Error) -> bool {
-    const WSAHOST_NOT_FOUND: i32 = 11001;
-    error.raw_os_error() == Some(WSAHOST_NOT_FOUND)
-        || error.to_string().starts_with("failed to lookup address information")
 }
 
 /// Whether rustls refused the connection.

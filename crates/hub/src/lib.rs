@@ -26,6 +26,7 @@ mod fetch;
 mod http;
 mod lock;
 mod name;
+mod proxy;
 mod settings;
 
 use std::time::Duration;

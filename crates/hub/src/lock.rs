@@ -18,29 +18,37 @@ pub(crate) struct Lock(File);
 impl Lock {
     /// Waits until nobody else holds the lock on `path`.
     pub(crate) fn acquire(path: &Path, watch: Watch<'_>) -> Result<Lock, Error> {
+        let mut is_waiting = false;
+        loop {
+            if let Some(lock) = Lock::try_acquire(path)? {
+                return Ok(lock);
+            }
+            if !is_waiting {
+                watch(Event::Waiting);
+                is_waiting = true;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// `None` if somebody else holds the lock on `path`.
+    pub(crate) fn try_acquire(path: &Path) -> Result<Option<Lock>, Error> {
         let fail = |error| Error::cache("lock", path)(error);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
         }
-        let mut is_waiting = false;
         loop {
             let file = open(path).map_err(fail)?;
             match file.try_lock() {
                 // A holder may have removed the file that was opened.
-                Ok(()) if is_at(&file, path) => return Ok(Lock(file)),
+                Ok(()) if is_at(&file, path) => return Ok(Some(Lock(file))),
                 Ok(()) => {}
                 // Network file systems may have no locks; the rename at the end keeps the cache right.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(Lock(file));
+                    return Ok(Some(Lock(file)));
                 }
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
-                Err(TryLockError::WouldBlock) => {
-                    if !is_waiting {
-                        watch(Event::Waiting);
-                        is_waiting = true;
-                    }
-                    thread::sleep(PAUSE);
-                }
+                Err(TryLockError::WouldBlock) => return Ok(None),
             }
         }
     }

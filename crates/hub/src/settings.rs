@@ -80,7 +80,7 @@ impl Settings {
     /// Reads this process's environment.
     ///
     /// # Errors
-    /// If a token file cannot be read, or neither a variable nor a home says where the cache is.
+    /// If a token file cannot be read, a variable names a file instead of a folder, or neither a variable nor a home says where the cache is.
     pub fn from_env() -> Result<Settings, Error> {
         Settings::read(&|name| std::env::var_os(name), std::env::home_dir())
     }
@@ -98,6 +98,11 @@ impl Settings {
             text(name).is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&&*value.to_uppercase()))
         };
         let expand = |path: PathBuf| expand(&path, &text, home.as_deref());
+        for variable in ["HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+            if let Some(path) = path(variable).map(expand).filter(|path| path.is_file()) {
+                return Err(Error::NoFolder { variable, path });
+            }
+        }
         let caches = || path("XDG_CACHE_HOME").or_else(|| Some(home.as_deref()?.join(".cache")));
         let of_hub = path("HF_HOME").or_else(|| Some(caches()?.join("huggingface"))).map(expand);
         let cache = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE")).map(expand);
@@ -179,6 +184,16 @@ mod tests {
         assert_eq!((&*settings.endpoint, settings.offline), (ENDPOINT, false));
         let settings = read(&[("HF_ENDPOINT", "http://mirror:80/"), ("HF_HUB_OFFLINE", "yes")]);
         assert_eq!((&*settings.endpoint, settings.offline), ("http://mirror:80", true));
+    }
+
+    #[test]
+    fn a_file_is_no_place_for_models() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        for variable in ["HF_HOME", "HF_HUB_CACHE"] {
+            let get = |name: &str| (name == variable).then(|| file.path().into());
+            let error = Settings::read(&get, Some("/home/u".into())).expect_err("a refusal").to_string();
+            assert!(error.starts_with(variable) && error.contains("is a file"), "{error}");
+        }
     }
 
     #[test]

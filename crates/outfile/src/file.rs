@@ -1,6 +1,6 @@
 //! A file that is being written.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -34,11 +34,10 @@ impl OutFile {
         permissions: Option<Permissions>,
     ) -> Result<OutFile, Error> {
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut builder = Builder::new();
-        builder.prefix(PREFIX);
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let temporary = Temporary::new(|| builder.tempfile_in(folder.unwrap_or(Path::new("."))));
+        let folder = folder.unwrap_or(Path::new("."));
+        // Opened here: `tempfile_in` adds the temporary name to errors, which means nothing to the user.
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let temporary = Temporary::new(|| Builder::new().prefix(PREFIX).make_in(folder, open));
         let temporary = temporary.map_err(Error::io(path, "create it"))?;
         let to = To::Replace { temporary, target: target.to_owned(), permissions };
         Ok(OutFile { path: path.to_owned(), to })

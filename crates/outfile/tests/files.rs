@@ -105,6 +105,16 @@ fn read_only_files_stay() {
     assert!(matches!(error, Error::ReadOnly { .. }) && error.to_string().contains("read-only"), "{error}");
 }
 
+/// The error has the system's reason, and not the temporary name.
+#[test]
+fn the_reason_for_no_file_is_the_systems() {
+    let folder = folder();
+    let path = folder.path().join("none/a");
+    let reason = fs::File::create(&path).expect_err("no folder");
+    let error = target(&path).expect("a free name").create().expect_err("no folder");
+    assert_eq!(error.to_string(), format!("{}: cannot create it: {reason}", path.display()));
+}
+
 /// A new file has the permissions of any new file.
 #[test]
 fn the_umask_decides_for_new_files() {

@@ -19,7 +19,8 @@ use crate::{argv, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Put it where the shell looks for it:
-  bash  rustorch completions bash > ~/.local/share/bash-completion/completions/rustorch
+  bash  mkdir -p ~/.local/share/bash-completion/completions
+        rustorch completions bash > ~/.local/share/bash-completion/completions/rustorch
   zsh   rustorch completions zsh > ~/.zfunc/_rustorch, a folder in $fpath
   fish  rustorch completions fish > ~/.config/fish/completions/rustorch.fish
 These three complete the names of models, too.")]

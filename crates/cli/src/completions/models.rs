@@ -33,7 +33,7 @@ pub(super) fn completed(command: Command) -> Command {
 
 fn complete(command: &str, arg: Arg) -> Arg {
     let names = match (command, arg.get_id().as_str()) {
-        (_, "model") | (_, POSITIONAL) | ("show", "name") | ("inspect", "file") => Names::Any,
+        (_, "model") | (_, POSITIONAL) | ("show", "name") => Names::Any,
         ("rm" | "where", "name") => Names::Here,
         ("pull", "name") => Names::Short,
         _ => return arg,

@@ -6,7 +6,6 @@ mod text;
 mod value;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
@@ -19,7 +18,7 @@ use runner::Workload;
 use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
-use crate::args::{ContextArgs, CpuArgs, ModelArgs, WeightsArgs};
+use crate::args::{ContextArgs, CpuArgs, ModelArgs, PositionalModel, WeightsArgs};
 use crate::fit::machine::{self, DeviceArgs, Machine};
 use crate::placement::{self, Read};
 use crate::registry::BackendName;
@@ -30,9 +29,8 @@ use value::Entry;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The model, as -m MODEL [default: the embedded demo model]
-    #[arg(value_name = "MODEL")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    positional: PositionalModel,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -47,8 +45,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model =
-        ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned(), ..args.model.clone() };
+    let mut model = args.model;
+    args.positional.apply(&mut model);
     let (file, unsupported) = load::inspect(&model)?;
     load::introduce(&model, &file);
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.

@@ -17,6 +17,7 @@ use quantize::{Error, Imatrix, Mix, Override, Plan, Recipe, Warning};
 
 use crate::args::ModelArgs;
 use crate::output::{self, Usage, note};
+use crate::source::args::NetworkArgs;
 use crate::values::from_1_to;
 use crate::{files, load};
 use report::Report;
@@ -57,6 +58,8 @@ pub(crate) struct Args {
     /// CPU threads [default: as many as the system suggests]
     #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>)]
     threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    network: NetworkArgs,
 }
 
 pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
@@ -80,7 +83,7 @@ fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = load::file(&ModelArgs::named(args.input))?;
+    let file = load::file(&ModelArgs::at(args.input, args.network))?;
     let mut read = files::of(&file);
     read.extend(args.imatrix.as_deref());
     let is_quantised = |path: &Path| {

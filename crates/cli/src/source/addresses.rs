@@ -63,15 +63,15 @@ pub(super) fn find(address: &str) -> anyhow::Result<Option<PathBuf>> {
 /// Downloads what is missing.
 pub(super) fn pull(client: &Client, address: &str) -> anyhow::Result<Vec<Fetched>> {
     let Place { folder, files } = Place::of(address)?;
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    fs::write(folder.join(ADDRESS), address)
-        .with_context(|| format!("cannot write to {}", folder.display()))?;
     let mut fetched = Vec::new();
     for (number, (name, from)) in files.iter().enumerate() {
         let progress = Progress::new();
         progress.begin(number, files.len(), name.as_str());
         fetched.push(client.pull_address(from, &folder.join(name.as_str()), &|event| progress.on(event))?);
     }
+    // Last: an address without a file names nothing.
+    fs::write(folder.join(ADDRESS), address)
+        .with_context(|| format!("cannot write to {}", folder.display()))?;
     Ok(fetched)
 }
 

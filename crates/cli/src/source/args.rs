@@ -6,16 +6,23 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, Error};
 
-/// Those of llama.cpp keep their names.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Model")]
-pub(crate) struct DownloadArgs {
+/// Whether to download.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct NetworkArgs {
     /// Download a model that is not here without asking
     #[arg(long)]
     pub(crate) yes: bool,
     /// Never use the network
     #[arg(long)]
     pub(crate) offline: bool,
+}
+
+/// Those of llama.cpp keep their names.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct DownloadArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// Repository on Hugging Face, user/repo[:QUANT], downloaded if it is not here [short: -hf]
     #[arg(long, aliases = ["hf", "hfr"], value_name = "REPO", hide_short_help = true)]
     pub(crate) hf_repo: Option<String>,
@@ -27,7 +34,7 @@ pub(crate) struct DownloadArgs {
     pub(crate) model_url: Option<String>,
 }
 
-/// The id of the model as the first argument of `run` and `chat`.
+/// The id of the model as the first argument, as of `run` and `chat`.
 pub(crate) const POSITIONAL: &str = "named";
 
 /// Refuses two models on the command line; one there overrides that of a variable or the configuration file.

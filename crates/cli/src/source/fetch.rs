@@ -6,11 +6,15 @@ use anyhow::bail;
 use hub::choice::{self, Model, Reason};
 use hub::{Cache, Client, Fetched, FileName, RepoId, Revision, Settings, Snapshot};
 
+use super::checkpoints::WEIGHTS;
 use super::name::{HubName, Name};
 use super::progress::Progress;
 use super::{addresses, held};
-use crate::interrupt;
+use crate::interrupt::{self, Farewell};
 use crate::output::{note, size};
+
+/// What is said when Ctrl-C ends a download.
+const CONTINUES: &str = "interrupted; the same command continues where the download stopped";
 
 /// The hub and the cache.
 pub(crate) struct Hub {
@@ -56,6 +60,7 @@ impl Hub {
     /// Downloads what is missing of some files.
     pub(crate) fn fetch(&self, snapshot: &Snapshot, names: &[FileName]) -> anyhow::Result<Vec<Fetched>> {
         interrupt::install()?;
+        let _farewell = Farewell::begin(CONTINUES);
         let progress = Progress::new();
         Ok(self.client.pull(&self.cache, snapshot, names, &|event| progress.on(event))?)
     }
@@ -69,6 +74,14 @@ impl Hub {
             Some((chosen, reason)) => {
                 say(name, chosen, reason, &models);
                 chosen.clone()
+            }
+            None if models.is_empty()
+                && snapshot.files.iter().any(|file| file.name.as_str().ends_with(WEIGHTS)) =>
+            {
+                let repo = &name.repo;
+                bail!(
+                    "{repo} has a checkpoint, not a GGUF file; `rustorch convert {repo} OUT.gguf` makes one of it"
+                )
             }
             None if models.is_empty() => {
                 bail!(
@@ -99,6 +112,7 @@ impl Hub {
     /// Downloads from an address that is not on the hub.
     pub(crate) fn pull_address(&self, address: &str) -> anyhow::Result<Pulled> {
         interrupt::install()?;
+        let _farewell = Farewell::begin(CONTINUES);
         let files = addresses::pull(&self.client, address)?;
         Ok(Pulled { name: Name::Address(address.to_owned()).to_string(), commit: None, quant: None, files })
     }

@@ -30,6 +30,8 @@ pub(crate) enum Origin {
     },
     /// In `~/.rustorch/models`.
     Folder,
+    /// Anywhere else.
+    File,
     Ollama,
     LmStudio,
 }
@@ -40,6 +42,7 @@ impl Origin {
             Origin::HuggingFace { .. } => "Hugging Face",
             Origin::Address { .. } => "address",
             Origin::Folder => "~/.rustorch/models",
+            Origin::File => "file",
             Origin::Ollama => "ollama",
             Origin::LmStudio => "LM Studio",
         }

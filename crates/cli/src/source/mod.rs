@@ -2,6 +2,7 @@
 
 mod addresses;
 pub(crate) mod args;
+mod checkpoints;
 pub(crate) mod commands;
 pub(crate) mod fetch;
 mod held;
@@ -13,6 +14,7 @@ mod short;
 mod stores;
 pub(crate) mod suggest;
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,17 +23,18 @@ use hub::Settings;
 use hub::choice::Reason;
 
 use crate::args::ModelArgs;
+use crate::interrupt::{self, Farewell};
 use crate::mistakes::is_near;
 use crate::output::{note, printable, size};
 use crate::{folders, terminal};
-use args::DownloadArgs;
+use args::{DownloadArgs, NetworkArgs};
 use fetch::Hub;
 use held::Held;
 use name::{HubName, Name};
 
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
-    let DownloadArgs { yes, offline, hf_repo, hf_file, model_url } = &args.download;
+    let DownloadArgs { network: NetworkArgs { yes, offline }, hf_repo, hf_file, model_url } = &args.download;
     let consent = if *yes { Consent::Given } else { Consent::Ask };
     if let Some(repo) = hf_repo {
         let mut name = match Name::of(Path::new(repo))? {
@@ -50,13 +53,41 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
         .map(Some);
     }
     let Some(named) = &args.model else { return Ok(None) };
+    checkpoints::refuse(&folders::expand(named))?;
     match Name::of(named)? {
-        Name::File(path) => Ok(path),
+        Name::File(path) => of_file(named, path),
         Name::Hub(name) => of_hub(&name.to_string(), &name, consent, *offline),
         Name::Address(address) => of_address(&address, consent, *offline),
         Name::Short(name) => of_short(&name, consent, *offline),
     }
     .map(Some)
+}
+
+/// A path, or a name of ollama with several slashes.
+fn of_file(typed: &Path, path: PathBuf) -> anyhow::Result<PathBuf> {
+    if path.exists() {
+        return Ok(path);
+    }
+    if let Some(held) = typed.to_str().and_then(ollama::find) {
+        return Ok(held.path().to_owned());
+    }
+    if let Some(near) = near_file(&path) {
+        bail!("there is no file {}; did you mean {}?", path.display(), near.display());
+    }
+    Ok(path)
+}
+
+/// A GGUF file beside `path` that was probably meant.
+fn near_file(path: &Path) -> Option<PathBuf> {
+    let typed = path.file_name()?.to_str()?.to_lowercase();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let entries = fs::read_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let near = names.filter(|name| {
+        let name = name.to_lowercase();
+        name.ends_with(".gguf") && is_near(&typed, &name)
+    });
+    Some(folder.join(near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.to_lowercase()))?))
 }
 
 /// Whether to download what is not here.
@@ -78,10 +109,13 @@ fn of_hub(typed: &str, name: &HubName, consent: Consent, is_offline: bool) -> an
         }
         return Ok(held.path().to_owned());
     }
-    if consent == Consent::Ask && !can_ask() {
+    if consent == Consent::Ask && (is_offline || settings.offline || !can_ask()) {
+        if is_offline || settings.offline {
+            return Err(hub::Error::Offline { what: typed.to_owned() }.into());
+        }
         let near = nearest(&name.to_string(), &settings);
         bail!(
-            "{typed} is not on this machine{near}; `rustorch pull {typed}` downloads it, and so does --yes"
+            "{typed} is not on this machine; `rustorch pull {typed}` downloads it, and so does --yes{near}"
         );
     }
     let hub = Hub::open(is_offline)?;
@@ -97,6 +131,9 @@ fn of_hub(typed: &str, name: &HubName, consent: Consent, is_offline: bool) -> an
 fn of_address(address: &str, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
     if let Some(path) = addresses::find(address)? {
         return Ok(path);
+    }
+    if is_offline || Settings::from_env()?.offline {
+        return Err(hub::Error::Offline { what: address.to_owned() }.into());
     }
     if consent == Consent::Ask && !can_ask() {
         bail!(
@@ -146,11 +183,14 @@ fn unknown(name: &str) -> anyhow::Error {
     if !tags.is_empty() {
         return anyhow::anyhow!("no model `{name}`; there are {}", tags.join(", "));
     }
-    let near = Settings::from_env().map(|settings| nearest(name, &settings)).unwrap_or_default();
+    let near = match near_file(Path::new(name)) {
+        Some(near) => format!("; did you mean {}?", near.display()),
+        None => Settings::from_env().map(|settings| nearest(name, &settings)).unwrap_or_default(),
+    };
     let folder = folders::models().map_or_else(String::new, |folder| format!(" or in {}", folder.display()));
     anyhow::anyhow!(
-        "no model `{name}` here{folder}{near}; give its path, a repository as user/repo, or a name that `rustorch list` \
-         shows"
+        "no model `{name}` here{folder}; give its path, a repository as user/repo, or a name that `rustorch list` \
+         shows{near}"
     )
 }
 
@@ -173,11 +213,17 @@ fn can_ask() -> bool {
 /// Asks a question on the terminal; Enter alone means `default`.
 fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
     terminal::restore();
-    let mut stderr = anstream::stderr().lock();
+    interrupt::install()?;
+    // Ctrl-C and Ctrl-D end the line that the question begins.
+    let _farewell = Farewell::begin("");
+    let mut stderr = anstream::stderr();
     write!(stderr, "{question} [{}] ", if default { "Y/n" } else { "y/N" })?;
     stderr.flush()?;
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer)?;
+    if read == 0 {
+        note(format_args!(""));
+    }
     Ok(match answer.trim().to_lowercase().as_str() {
         "" => default && read > 0,
         answer => ["y", "yes"].contains(&answer),

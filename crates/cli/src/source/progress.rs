@@ -1,5 +1,6 @@
 //! The progress of a download on stderr: a bar with speed and time left on a terminal, else a line at the beginning.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, stderr};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -17,6 +18,8 @@ const CHECK: &str = "checking {msg} {bar:20} {binary_bytes} of {binary_total_byt
 pub(super) struct Progress {
     bar: ProgressBar,
     stage: Mutex<Stage>,
+    /// Lines about failures: several connections have the same one.
+    said: Mutex<HashSet<String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +32,7 @@ enum Stage {
 impl Progress {
     pub(super) fn new() -> Progress {
         let bar = output::show(ProgressBar::no_length(), "{msg}");
-        Progress { bar, stage: Mutex::new(Stage::Idle) }
+        Progress { bar, stage: Mutex::new(Stage::Idle), said: Mutex::default() }
     }
 
     /// A file is next.
@@ -62,7 +65,10 @@ impl Progress {
             }
             Event::Retrying { error, wait } => {
                 let why = output::message(&anyhow::Error::msg(error.to_string()));
-                self.say(&format!("{why}; trying again in {:.0} s", wait.as_secs_f64()));
+                let line = format!("{why}; trying again in {:.0} s", wait.as_secs_f64());
+                if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+                    self.say(&line);
+                }
             }
             _ => {}
         }

@@ -49,6 +49,9 @@ impl Home {
             .env_remove("XDG_DATA_HOME")
             .env_remove("XDG_CACHE_HOME")
             .env_remove("COLUMNS");
+        for proxy in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
+            command.env_remove(proxy).env_remove(proxy.to_lowercase());
+        }
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }
@@ -117,6 +120,15 @@ impl Ran {
         assert_eq!((self.code, &*self.stdout), (Some(code), ""), "{self:?}");
         assert!(self.stderr.starts_with("error: "), "{self:?}");
         self.stderr
+    }
+
+    /// The same, after notes about what was done before it failed.
+    #[track_caller]
+    pub(crate) fn failed_after(self, note: &str, code: i32) -> String {
+        assert_eq!((self.code, &*self.stdout), (Some(code), ""), "{self:?}");
+        let (notes, error) = self.stderr.split_once("\nerror: ").unwrap_or_else(|| panic!("{self:?}"));
+        assert!(notes.contains(note), "{self:?}");
+        error.to_owned()
     }
 }
 

@@ -43,6 +43,7 @@ fn arguments_that_take_a_model_have_its_names() {
         &["chat", "mod"],
         &["show", "mod"],
         &["inspect", "mod"],
+        &["verify", "mod"],
         &["-v", "embed", "-m", "mod"],
     ] {
         assert_eq!(candidates(&home, words), ["modest", "model.gguf"], "{words:?}");

@@ -52,7 +52,7 @@ fn halves(rows: &[u8], heads: usize, row: usize) -> Vec<u8> {
 }
 
 /// The demo model as a checkpoint in `folder`: its tokenizer by `export-tokenizer`, its weights in F16.
-fn checkpoint(home: &Home, folder: &Path) {
+pub(crate) fn checkpoint(home: &Home, folder: &Path) {
     let (model, to) = (demo().display().to_string(), folder.display().to_string());
     home.run_with("export-tokenizer", &[&model, &to]).ok();
     let file = Gguf::open(demo()).expect("the demo model");

@@ -14,6 +14,7 @@ mod gpu;
 mod grammar;
 mod help;
 mod hub;
+mod hub_missing;
 mod imatrix;
 mod imatrix_sums;
 mod inspect;

@@ -105,7 +105,7 @@ fn what_was_probably_meant_is_suggested() {
         -m MODEL -nkvo=99
         model.gguf
         qwen3:0.6b
-        verify model.gguf
+        logits model.gguf
         -m MODEL -hf some/model
         chat -m MODEL Hello
         perplexity MODEL -f text.txt
@@ -116,8 +116,8 @@ fn what_was_probably_meant_is_suggested() {
     insta::assert_snapshot!(errors(&home, commands), @r#"
     $ run -m MODEL
     error: the following required arguments were not provided:
-      <--prompt <TEXT>|--file <FILE>|--tokens <IDS>>
-      tip: to read the prompt from stdin, use '-f -'
+      <PROMPT|--prompt <TEXT>|--file <FILE>|--tokens <IDS>>
+      tip: a prompt is '-p TEXT'; 'rustorch chat' is a conversation; to read the prompt from stdin, use '-f -'
     $ run -m MODEL -p a --tokens 1
     error: the argument '--prompt <TEXT>' cannot be used with '--tokens <IDS>'
     $ -m MODEL -p a --tempp 1
@@ -134,7 +134,7 @@ fn what_was_probably_meant_is_suggested() {
     $ qwen3:0.6b
     error: unrecognized subcommand 'qwen3:0.6b'
       tip: to name a model, use '-m qwen3:0.6b'
-    $ verify model.gguf
+    $ logits model.gguf
     error: unexpected argument 'model.gguf' found
       tip: to name a model, use '-m model.gguf'
     $ -m MODEL -hf some/model

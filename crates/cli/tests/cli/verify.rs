@@ -5,7 +5,7 @@ use quant::Format;
 use serde_json::Value as Json;
 use testkit::llama::Spec;
 
-use crate::common::{Home, Ran, write};
+use crate::common::{Home, write};
 
 fn spec(format: Format) -> Spec {
     Spec { layers: 1, ..Spec::new(format) }
@@ -196,15 +196,20 @@ fn the_command_line_is_checked() {
         "verify --backend hybrid-f32",
         "verify --backend auto",
         "verify -t 0",
-        "verify here",
+        "verify here there",
+        "verify MODEL -m MODEL",
+        "verify MODEL --hf-repo user/repo",
+        "inspect MODEL -m MODEL",
         "verify -c 5",
     ] {
         home.run(args).failed(2);
     }
-    let ran = Ran::from(home.command("verify -m no/such.gguf").output().expect("the program starts"));
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stdout.starts_with("FAIL  file ") && ran.stdout.contains("no/such.gguf"), "{ran:?}");
-    assert_eq!(ran.stdout.matches("os error").count(), 1, "{ran:?}");
+    for args in ["verify -m no/such.gguf", "verify no/such.gguf"] {
+        let ran = home.run(args);
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stdout.starts_with("FAIL  file ") && ran.stdout.contains("no/such.gguf"), "{ran:?}");
+        assert_eq!(ran.stdout.matches("os error").count(), 1, "{ran:?}");
+    }
     let spaced = home.path("a model's.gguf");
     write(&spaced, b"GGUF");
     let ran = home.run_with("verify -m", &[&spaced.display().to_string()]);

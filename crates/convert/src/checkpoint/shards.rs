@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use gguf::MappedFile;
 use indexmap::IndexMap;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::Value;
 
 use super::source::{Elements, F8, Source};
-use crate::Error;
+use crate::{Error, lfs};
 
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -97,7 +97,17 @@ fn paths(folder: &Path, index: Option<&BTreeMap<String, String>>) -> Result<Vec<
 fn read(path: &Path, file: &MappedFile, sources: &mut Sources) -> Result<(), Error> {
     let bytes = file.bytes();
     let wrong = |why: String| Error::invalid(path, format!("this is no valid safetensors file: {why}"));
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|why| wrong(why.to_string()))?;
+    if let Some(why) = lfs::pointer(bytes) {
+        return Err(Error::invalid(path, why));
+    }
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|why| match why {
+        SafeTensorError::MetadataIncompleteBuffer
+        | SafeTensorError::InvalidHeaderLength
+        | SafeTensorError::HeaderTooSmall => {
+            wrong(format!("it ends early ({why}), so it came only in part; download it again"))
+        }
+        why => wrong(why.to_string()),
+    })?;
     let data = bytes.slice(header + 8..);
     for name in metadata.offset_keys() {
         let info = metadata.info(&name).ok_or_else(|| wrong(format!("{} is lost", gguf::quoted(&name))))?;

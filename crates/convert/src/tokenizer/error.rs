@@ -13,6 +13,9 @@ pub enum Error {
     /// A file is larger than those of real tokenizers.
     #[error("{} has more than {most} bytes, which no tokenizer needs; the file is damaged", path.display())]
     TooLarge { path: PathBuf, most: u64 },
+    /// A file is not there, only what git-lfs leaves in its place.
+    #[error("{}: {why}", path.display())]
+    Pointer { path: PathBuf, why: &'static str },
     /// A file is not JSON, or not the JSON that it should be; the source names line and column.
     #[error("{}: {source}", path.display())]
     Json { path: PathBuf, source: serde_json::Error },

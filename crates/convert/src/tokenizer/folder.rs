@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::{Error, invalid};
+use crate::lfs;
 
 /// Tokenizers of real models have at most a sixth of this.
 const MAX_BYTES: u64 = 256 << 20;
@@ -32,7 +33,10 @@ impl Folder<'_> {
         let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         match read {
             Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Error::TooLarge { path, most: MAX_BYTES }),
-            Ok(_) => Ok(Some(bytes)),
+            Ok(_) => match lfs::pointer(&bytes) {
+                Some(why) => Err(Error::Pointer { path, why }),
+                None => Ok(Some(bytes)),
+            },
             Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Read { path, source }),
         }

@@ -12,12 +12,21 @@ fn what_has_come_is_kept() {
     let world = World::with(40 * MIB);
     world.hub.behave(|behaviour| behaviour.cuts = [9 * MIB].into_iter().chain([0; 40]).collect());
     let error = world.refused();
-    assert!(matches!(error, Error::Cut { .. }) && error.to_string().contains("continues"), "{error}");
+    assert!(matches!(error, Error::Cut { .. }) && error.to_string().contains("kept"), "{error}");
     world.hub.behave(|behaviour| *behaviour = Behaviour::default());
     let fetched = world.pull().expect("a pull");
     assert!(fs::read(fetched.path).expect("bytes") == bytes(40 * MIB));
-    assert_eq!(fetched.transferred, 32 * MIB as u64);
+    // To the byte, not to a whole chunk.
+    assert_eq!(fetched.transferred, 31 * MIB as u64);
     assert_eq!(files_in(&world.folder_of_repo().join("blobs")).len(), 1);
+}
+
+/// Each connection brings a small part of a chunk.
+#[test]
+fn connections_that_are_cut_early_advance() {
+    let world = World::with(20 * MIB);
+    world.hub.behave(|behaviour| behaviour.cuts = [MIB / 8; 150].into());
+    assert!(fs::read(world.pull().expect("a pull").path).expect("bytes") == bytes(20 * MIB));
 }
 
 #[test]
@@ -85,6 +94,13 @@ fn a_server_that_keeps_failing_is_given_up() {
     world.hub.behave(|behaviour| behaviour.file_failures = [(502, ""); 20].into());
     assert!(matches!(world.refused(), Error::Server { status: 502, .. }));
     assert_eq!(world.hub.seen().iter().filter(|request| request.by_file_server).count(), 6);
+    // What is not implemented never will be.
+    world.hub.behave(|behaviour| behaviour.file_failures = [(501, ""); 20].into());
+    world.hub.seen();
+    let error = world.refused();
+    assert!(matches!(error, Error::Server { status: 501, .. }), "{error}");
+    assert!(!error.to_string().contains("try again"), "{error}");
+    assert_eq!(world.hub.seen().iter().filter(|request| request.by_file_server).count(), 1);
     world.hub.behave(|behaviour| behaviour.file_failures = [(429, "Retry-After: 9000\r\n")].into());
     let error = world.refused();
     assert!(error.to_string().contains("9000 s"), "{error}");

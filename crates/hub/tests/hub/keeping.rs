@@ -67,16 +67,40 @@ fn the_lock_of_another_program_is_respected() {
 }
 
 #[test]
+fn what_is_being_downloaded_is_not_removed() {
+    let world = World::with(20 * MIB);
+    let hash = testkit::hub::sha256(&bytes(20 * MIB));
+    world.hub.add("user/Model-GGUF", "Model-Q8_0.gguf", bytes(6000));
+    let snapshot = world.snapshot().expect("a snapshot");
+    world.client().pull(&world.cache, &snapshot, &[name("Model-Q8_0.gguf")], &|_| {}).expect("a pull");
+    world.hub.behave(|behaviour| behaviour.pace = Duration::from_millis(2));
+    thread::scope(|scope| {
+        let pull = scope.spawn(|| world.pull().expect("a pull"));
+        let unfinished = world.folder_of_repo().join(format!("blobs/{hash}.rustorch.incomplete.journal"));
+        while !unfinished.exists() {
+            assert!(!pull.is_finished());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let refused = world.cache.remove_unfinished(&repo());
+        assert!(matches!(refused, Err(hub::Error::Busy { .. })), "{refused:?}");
+        // The other file goes; the folder stays.
+        assert_eq!(world.cache.remove(&repo(), &[name("Model-Q8_0.gguf")]).expect("removed"), 6000);
+        assert!(unfinished.exists() && !pull.is_finished());
+        assert!(fs::read(pull.join().expect("it ends").path).expect("bytes") == bytes(20 * MIB));
+    });
+}
+
+#[test]
 fn removal_leaves_what_others_use() {
     let world = World::with(5000);
     world.hub.add("user/Model-GGUF", "Model-Q8_0.gguf", bytes(6000));
     let snapshot = world.snapshot().expect("a snapshot");
     let names = [name(FILE), name("Model-Q8_0.gguf")];
     world.client().pull(&world.cache, &snapshot, &names, &|_| {}).expect("a pull");
-    assert_eq!(world.cache.remove(&repo(), &[name(FILE)], &|_| {}).expect("removed"), 5000);
+    assert_eq!(world.cache.remove(&repo(), &[name(FILE)]).expect("removed"), 5000);
     assert_eq!(world.visible().len(), 1);
     assert_eq!(files_in(&world.folder_of_repo().join("blobs")).len(), 1);
-    assert_eq!(world.cache.remove(&repo(), &[name("Model-Q8_0.gguf")], &|_| {}).expect("removed"), 6000);
+    assert_eq!(world.cache.remove(&repo(), &[name("Model-Q8_0.gguf")]).expect("removed"), 6000);
     assert!(!world.folder_of_repo().exists());
     assert_eq!(world.cache.repositories().expect("repositories"), []);
 }

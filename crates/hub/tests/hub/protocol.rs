@@ -133,7 +133,9 @@ fn without_a_network_the_host_is_named() {
     let error = world.refused();
     assert!(matches!(&error, Error::UnknownHost { host } if host == "no-such-host.invalid"), "{error:?}");
     world.settings.endpoint = "ftp://x".to_owned();
-    assert!(matches!(Client::new(&world.settings), Err(Error::Address { .. })));
+    let error = Client::new(&world.settings).expect_err("a refusal");
+    assert!(matches!(&error, Error::Endpoint { address } if address == "ftp://x"), "{error:?}");
+    assert!(error.to_string().starts_with("HF_ENDPOINT is `ftp://x`"), "{error}");
 }
 
 #[test]

@@ -6,14 +6,14 @@ use hub::Settings;
 use serde_json::json;
 
 use super::super::held::Held;
-use super::super::stores;
+use super::super::{checkpoints, stores};
 use crate::output::{self, counted, note, printable, size};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Lists models in the cache of Hugging Face (HF_HOME, HF_HUB_CACHE), in ~/.rustorch/models, those that
 were downloaded from addresses, and those of ollama (OLLAMA_MODELS) and LM Studio, which are used in
-place. Every name can be given to -m.")]
+place. Every name can be given to -m, that of a checkpoint to `rustorch convert`.")]
 pub(crate) struct Args {
     /// Print a JSON array: names, files, sizes
     #[arg(long)]
@@ -21,9 +21,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let held = stores::all(&Settings::from_env()?)?;
+    let settings = Settings::from_env()?;
+    let (models, checkpoints) = (stores::all(&settings)?, checkpoints::all(&settings)?);
+    let models = models.into_iter().map(|held| ("model", held));
+    let held: Vec<_> = models.chain(checkpoints.into_iter().map(|held| ("checkpoint", held))).collect();
     if args.json {
-        output::json(&held.iter().map(in_json).collect::<Vec<_>>())?;
+        output::json(&held.iter().map(|(kind, held)| in_json(kind, held)).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     if held.is_empty() {
@@ -31,20 +34,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["NAME", "QUANT", "SIZE", "FROM"].map(str::to_owned);
-    let row = |held: &Held| {
-        let quant = held.quant.as_deref().unwrap_or("-");
+    let row = |(kind, held): &(&str, Held)| {
+        let quant = held.quant.as_deref().unwrap_or(if *kind == "checkpoint" { kind } else { "-" });
         [printable(&held.name, ""), printable(quant, ""), size(held.bytes), held.origin.label().to_owned()]
     };
     let rows: Vec<_> = [head].into_iter().chain(held.iter().map(row)).collect();
     output::write_all(output::columns(&rows, &[2]).as_bytes())?;
-    let total: u64 = held.iter().map(|held| held.bytes).sum();
-    note(format_args!("{}, {}", counted(held.len() as u64, "model"), size(total)));
+    let total: u64 = held.iter().map(|(_, held)| held.bytes).sum();
+    let of = |kind: &str| held.iter().filter(|(own, _)| *own == kind).count() as u64;
+    let checkpoints = match of("checkpoint") {
+        0 => String::new(),
+        number => format!(", {}", counted(number, "checkpoint")),
+    };
+    note(format_args!("{}{checkpoints}, {}", counted(of("model"), "model"), size(total)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn in_json(held: &Held) -> serde_json::Value {
+fn in_json(kind: &str, held: &Held) -> serde_json::Value {
     json!({
         "name": held.name,
+        "kind": kind,
         "quant": held.quant,
         "bytes": held.bytes,
         "from": held.origin.label(),

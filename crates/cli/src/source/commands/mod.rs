@@ -27,7 +27,10 @@ enum Target {
 impl Target {
     fn of(typed: &Path, settings: &Settings) -> anyhow::Result<Target> {
         Ok(match Name::of(typed)? {
-            Name::File(path) => Target::File(path),
+            Name::File(path) => match typed.to_str().filter(|_| !path.exists()).and_then(ollama::find) {
+                Some(held) => Target::Held(held),
+                None => Target::File(path),
+            },
             Name::Hub(name) => Target::Hub(name),
             Name::Address(address) => Target::Address(address),
             Name::Short(name) => {
@@ -45,6 +48,13 @@ impl Target {
             }
         })
     }
+}
+
+/// Whether what is here must do, because there is no network or it fails.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|error: &hub::Error| {
+        error.is_of_network() || matches!(error, hub::Error::Offline { .. })
+    })
 }
 
 /// The model of an address, if it is here.

@@ -7,8 +7,9 @@ use hub::Fetched;
 use serde_json::json;
 
 use super::super::fetch::{Hub, Pulled};
-use super::super::{nearest, short};
-use super::Target;
+use super::super::held::Held;
+use super::super::{nearest, short, stores};
+use super::{Target, is_unreachable};
 use crate::output::{self, Usage, note, size};
 
 #[derive(Debug, clap::Args)]
@@ -20,20 +21,35 @@ cache of huggingface_hub (HF_HOME, HF_HUB_CACHE); HF_TOKEN, HF_ENDPOINT and HTTP
 pub(crate) struct Args {
     /// The model
     name: PathBuf,
+    /// Never use the network: the path of what is here
+    #[arg(long)]
+    offline: bool,
     /// Print one JSON object: name, commit, files
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let hub = Hub::open(false)?;
+    let hub = Hub::open(args.offline)?;
     let pulled = match Target::of(&args.name, &hub.settings)? {
         Target::Hub(name) => {
             if short::find(&args.name.to_string_lossy()).as_ref() == Some(&name) {
                 note(format_args!("{} is {name}", args.name.display()));
             }
-            let plan = hub.plan(&name).map_err(|error| suggest(error, &name.to_string(), &hub))?;
-            hub.pull(&plan)?
+            match hub.plan(&name) {
+                Ok(plan) => hub.pull(&plan)?,
+                Err(error) => {
+                    match stores::of_hub(&hub.settings, &name)?.filter(|_| is_unreachable(&error)) {
+                        Some((held, _)) => {
+                            if !hub.settings.offline {
+                                note(format_args!("{}; taking what is here", output::message(&error)));
+                            }
+                            here(held)
+                        }
+                        None => return Err(suggest(error, &name.to_string(), &hub)),
+                    }
+                }
+            }
         }
         Target::Address(address) => hub.pull_address(&address)?,
         Target::File(path) => {
@@ -43,10 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Target::Held(held) => {
             note(format_args!("{} is from {}, which updates it", held.name, held.origin.label()));
-            let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-            let file = |path: &PathBuf| Fetched { path: path.clone(), bytes: bytes(path), transferred: 0 };
-            let files = held.files.iter().map(file).collect();
-            Pulled { name: held.name, commit: None, quant: held.quant, files }
+            here(held)
         }
     };
     match args.json {
@@ -62,6 +75,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A model of which nothing needs to come.
+fn here(held: Held) -> Pulled {
+    let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let file = |path: &PathBuf| Fetched { path: path.clone(), bytes: bytes(path), transferred: 0 };
+    let files = held.files.iter().map(file).collect();
+    Pulled { name: held.name, commit: None, quant: held.quant, files }
 }
 
 /// `error` with a similar name, if the repository is missing.

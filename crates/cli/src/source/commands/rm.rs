@@ -9,13 +9,14 @@ use hub::{Cache, FileName, Settings};
 
 use super::super::held::{Held, Origin};
 use super::super::name::HubName;
-use super::super::{ask, can_ask, stores};
+use super::super::{ask, can_ask, checkpoints, stores};
 use super::{Target, of_address};
 use crate::output::{Usage, note, size};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-user/repo removes all models of a repository from the cache of Hugging Face, user/repo:QUANT one.
+user/repo removes all models of a repository from the cache of Hugging Face, and its checkpoint,
+user/repo:QUANT one model.
 Models of ollama and LM Studio, and your own files, are never removed.")]
 pub(crate) struct Args {
     /// The model
@@ -50,12 +51,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut freed = 0;
     for held in &held {
         freed += match &held.origin {
-            Origin::HuggingFace { repo, names } => cache.remove(repo, names, &|_| {})?,
+            Origin::HuggingFace { repo, names } => cache.remove(repo, names)?,
             Origin::Address { folder } => {
                 fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
                 held.bytes
             }
-            Origin::Folder | Origin::Ollama | Origin::LmStudio => 0,
+            Origin::Folder | Origin::File | Origin::Ollama | Origin::LmStudio => 0,
         };
     }
     note(format_args!("removed {}: {} are free again", names.join(", "), size(freed)));
@@ -66,11 +67,16 @@ fn is_ours(held: &Held) -> bool {
     matches!(held.origin, Origin::HuggingFace { .. } | Origin::Address { .. })
 }
 
-/// All models of a repository in the cache, or the one that is named, be it another program's.
+/// All models and the checkpoint of a repository in the cache, or the one that is named, be it another program's.
 fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
-    let cached = stores::of_cache(&Cache::new(&settings.cache), &name.repo)?;
-    if name.part.is_none() && !cached.is_empty() {
-        return Ok(cached);
+    if name.part.is_none() {
+        let cache = Cache::new(&settings.cache);
+        let mut cached = stores::of_cache(&cache, &name.repo)?;
+        cached.extend(checkpoints::of_cache(&cache, &name.repo)?);
+        cache.check_idle(&name.repo)?;
+        if !cached.is_empty() {
+            return Ok(cached);
+        }
     }
     Ok(stores::of_hub(settings, name)?.map(|(held, _)| held).into_iter().collect())
 }
@@ -79,9 +85,9 @@ fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
 fn remove_unfinished(args: &Args, settings: &Settings) -> anyhow::Result<ExitCode> {
     if let Target::Hub(name) = Target::of(&args.name, settings)? {
         let cache = Cache::new(&settings.cache);
-        let freed = cache.remove_unfinished(&name.repo, &|_| {})?;
+        let freed = cache.remove_unfinished(&name.repo)?;
         // With no files, this removes the empty folders.
-        cache.remove(&name.repo, &[] as &[FileName], &|_| {})?;
+        cache.remove(&name.repo, &[] as &[FileName])?;
         if freed > 0 {
             note(format_args!("removed an unfinished download of {}", name.repo));
             return Ok(ExitCode::SUCCESS);

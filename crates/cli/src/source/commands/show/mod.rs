@@ -13,14 +13,14 @@ use hub::choice;
 use serde::Serialize;
 
 use super::super::fetch::{Hub, Plan};
-use super::super::held::{self, Held};
+use super::super::held::{self, Held, Origin};
 use super::super::name::HubName;
 use super::super::stores;
-use super::Target;
+use super::{Target, is_unreachable};
 use crate::args::{ContextArgs, WeightsArgs};
 use crate::fit::machine::{self, DeviceArgs, Machine};
 use crate::fit::{self, Candidate, Fit};
-use crate::{interrupt, output};
+use crate::{folders, interrupt, output};
 use facts::Facts;
 
 #[derive(Debug, clap::Args)]
@@ -100,16 +100,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut machine = Machine::new(&gpus, args.weights)?;
     let mut of_held = |held: &Held| of_held(&args, &mut machine, held);
     let mut report = match Target::of(&args.name, &settings)? {
-        Target::Hub(name) => match Hub::open(false).and_then(|hub| Ok((hub.plan(&name)?, hub))) {
-            // Without the hub, what is here can be shown.
-            Err(error) if is_unreachable(&error) => match stores::of_hub(&settings, &name)? {
-                Some((held, _)) => of_held(&held),
-                None => return Err(error),
+        Target::Hub(name) => match elsewhere(&settings, &name)? {
+            Some(held) => of_held(&held),
+            None => match Hub::open(false).and_then(|hub| Ok((hub.plan(&name)?, hub))) {
+                // Without the hub, what is here can be shown.
+                Err(error) if is_unreachable(&error) => match stores::of_hub(&settings, &name)? {
+                    Some((held, _)) => of_held(&held),
+                    None => return Err(error),
+                },
+                found => {
+                    let (plan, hub) = found?;
+                    of_hub(&args, &mut machine, &hub, &name, &plan)?
+                }
             },
-            found => {
-                let (plan, hub) = found?;
-                of_hub(&args, &mut machine, &hub, &name, &plan)?
-            }
         },
         Target::Held(held) => of_held(&held),
         Target::File(path) => of_held(&of_file(&path)?),
@@ -133,10 +136,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_unreachable(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(|error: &hub::Error| {
-        error.is_of_network() || matches!(error, hub::Error::Offline { .. })
-    })
+/// The model of another program that has exactly this name.
+fn elsewhere(settings: &Settings, name: &HubName) -> anyhow::Result<Option<Held>> {
+    let spelt = name.to_string();
+    let is_it = |held: &Held| {
+        let own = held.name.strip_prefix("hf.co/").unwrap_or(&held.name);
+        matches!(held.origin, Origin::Ollama | Origin::LmStudio) && own.eq_ignore_ascii_case(&spelt)
+    };
+    Ok(stores::of_hub(settings, name)?.map(|(held, _)| held).filter(is_it))
 }
 
 fn of_hub(
@@ -201,7 +208,12 @@ fn of_held(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
         path: Some(held.path().to_owned()),
         usual: true,
     };
-    let (name, from) = (held.name.clone(), format!("{}, {}", held.origin.label(), held.path().display()));
+    let path = held.path().display();
+    let from = match held.origin {
+        Origin::File => path.to_string(),
+        _ => format!("{}, {path}", held.origin.label()),
+    };
+    let name = held.name.clone();
     Report { name, from, models: vec![row], ..Report::of(facts, machine) }
 }
 
@@ -214,7 +226,10 @@ fn of_file(path: &Path) -> anyhow::Result<Held> {
         quant: models.into_iter().next().and_then(|model| model.quant),
         files: file.files().map(|(path, _)| path.into()).collect(),
         bytes: file.files().map(|(_, bytes)| bytes).sum(),
-        origin: held::Origin::Folder,
+        origin: match path.parent().is_some_and(|folder| folders::models().as_deref() == Some(folder)) {
+            true => Origin::Folder,
+            false => Origin::File,
+        },
     })
 }
 
