@@ -60,15 +60,18 @@ impl State {
     }
 }
 
-impl Constraint {
-    pub(crate) fn new(grammar: Grammar) -> Constraint {
-        let phase = match grammar.trigger {
+impl Grammar {
+    /// A processor for one request.
+    pub fn constraint(&self) -> Constraint {
+        let phase = match self.trigger {
             Some(_) => Phase::Waiting(0),
-            None => Phase::Active(State::begin(grammar.matcher())),
+            None => Phase::Active(State::begin(self.matcher())),
         };
-        Constraint { grammar, seen: None, phase: RefCell::new(phase) }
+        Constraint { grammar: self.clone(), seen: None, phase: RefCell::new(phase) }
     }
+}
 
+impl Constraint {
     /// Takes note of a token of the text.
     fn advance(&mut self, token: u32) {
         self.settle();
