@@ -60,15 +60,18 @@ impl State {
     }
 }
 
-impl Constraint {
-    pub(crate) fn new(grammar: Grammar) -> Constraint {
-        let phase = match grammar.trigger {
+impl Grammar {
+    /// A processor for one request.
+    pub fn constraint(&self) -> Constraint {
+        let phase = match self.trigger {
             Some(_) => Phase::Waiting(0),
-            None => Phase::Active(State::begin(grammar.matcher())),
+            None => Phase::Active(State::begin(self.matcher())),
         };
-        Constraint { grammar, seen: None, phase: RefCell::new(phase) }
+        Constraint { grammar: self.clone(), seen: None, phase: RefCell::new(phase) }
     }
+}
 
+impl Constraint {
     /// Takes note of a token of the text.
     fn advance(&mut self, token: u32) {
         self.settle();
@@ -178,10 +181,13 @@ impl Processor for Constraint {
 
 fn rule_out(logits: &mut [f32], mask: &SimpleVob) {
     for (bits, logits) in mask.as_slice().iter().zip(logits.chunks_mut(32)) {
-        if *bits != u32::MAX {
-            for (bit, logit) in logits.iter_mut().enumerate() {
-                if bits >> bit & 1 == 0 {
-                    *logit = f32::NEG_INFINITY;
+        match *bits {
+            0 => logits.fill(f32::NEG_INFINITY),
+            u32::MAX => {}
+            bits => {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    // Without a branch, which the processor could not predict.
+                    *logit = [f32::NEG_INFINITY, *logit][(bits >> bit & 1) as usize];
                 }
             }
         }

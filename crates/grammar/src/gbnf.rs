@@ -10,7 +10,7 @@ mod write;
 
 use crate::vocabulary::Vocabulary;
 
-pub(crate) use parse::Position;
+use syntax::Position;
 
 /// Where in a GBNF grammar, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use llguidance::Matcher;
 
-use crate::constraint::Constraint;
 use crate::trigger::{Automaton, Trigger};
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
@@ -41,11 +40,6 @@ impl Grammar {
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
         let automaton = Automaton::new(trigger, &self.vocabulary)?;
         Ok(Grammar { trigger: Some(Arc::new(automaton)), ..self })
-    }
-
-    /// A processor for one request.
-    pub fn constraint(&self) -> Constraint {
-        Constraint::new(self.clone())
     }
 
     pub(crate) fn matcher(&self) -> Matcher {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::Error;
 use crate::schema::{self, SchemaError};
 
 /// Deepest nesting of parentheses: llguidance's parser is recursive.
@@ -77,7 +76,7 @@ fn quoted(text: &str, end: char) -> usize {
 }
 
 /// A grammar of what `pattern` matches as a whole.
-pub(crate) fn of_regex(pattern: &str) -> Result<String, Error> {
-    regex_syntax::Parser::new().parse(pattern).map_err(|error| Error::Regex(schema::reason(&error)))?;
+pub(crate) fn of_regex(pattern: &str) -> Result<String, String> {
+    regex_syntax::Parser::new().parse(pattern).map_err(|error| schema::reason(&error))?;
     Ok(format!("start: TEXT\nTEXT: /{}/\n", llguidance::regex_to_lark(&format!("(?:{pattern})"), "")))
 }

@@ -66,7 +66,9 @@ impl Source {
         Ok(match self {
             Source::JsonObject => TopLevelGrammar::from_json_schema(schema::any_object()),
             Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(schema::read(text)?),
-            Source::Regex(pattern) => TopLevelGrammar::from_lark(lark::of_regex(pattern)?),
+            Source::Regex(pattern) => {
+                TopLevelGrammar::from_lark(lark::of_regex(pattern).map_err(Error::Regex)?)
+            }
             Source::Lark(text) => TopLevelGrammar::from_lark(lark::check(text)?),
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, vocabulary)?),
         })

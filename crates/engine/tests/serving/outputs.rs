@@ -236,14 +236,14 @@ struct Listener {
 
 impl Processor for Listener {
     fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
-        self.calls.lock().unwrap().push(("apply", tokens.len() as u32));
+        self.calls.lock().expect("no panic").push(("apply", tokens.len() as u32));
         if tokens.len() >= self.most {
             logits.fill(f32::NEG_INFINITY);
         }
     }
 
     fn chosen(&mut self, token: u32) {
-        self.calls.lock().unwrap().push(("chosen", token));
+        self.calls.lock().expect("no panic").push(("chosen", token));
     }
 
     fn failure(&self) -> Option<String> {
@@ -271,7 +271,7 @@ fn a_processor_learns_of_each_token_that_does_not_end_the_text_and_explains_itse
         ("apply", 12),
         // The last one ends the text.
     ];
-    assert_eq!(*listener.calls.lock().unwrap(), calls);
+    assert_eq!(*listener.calls.lock().expect("no panic"), calls);
     let id = engine.submit(request.max_tokens(9)).unwrap();
     let mut last = None;
     while !engine.is_idle() {

@@ -1,10 +1,9 @@
 //! Reads GBNF.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::GbnfError;
-use super::syntax::{Expression, Grammar, Rule};
+use super::syntax::{Expression, Grammar, Position, Rule};
 use crate::vocabulary::Vocabulary;
 
 /// Deepest nesting of groups.
@@ -15,19 +14,6 @@ const MAX_RULES: usize = 4096;
 
 /// Largest number of a repetition, as in llama.cpp.
 const MAX_REPEATS: u32 = 2000;
-
-/// A place in a text; both numbers are from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
 
 /// Reads a grammar.
 pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Grammar, GbnfError> {

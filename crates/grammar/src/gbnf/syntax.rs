@@ -1,9 +1,22 @@
 //! The rules of a grammar.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::GbnfError;
-use super::parse::Position;
+
+/// A place in a text; both numbers are from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
 
 /// A rule's number.
 pub(super) type Rule = usize;

@@ -162,7 +162,7 @@ fn survives(source: &Source, mut number: usize) {
                 if bench.tokenizer.ends_generation(id) {
                     break;
                 }
-                walk.push(id, number % 3 == 0);
+                walk.push(id, number.is_multiple_of(3));
                 number = number / 2 + 7;
             }
         }
