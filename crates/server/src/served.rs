@@ -41,7 +41,7 @@ impl Served {
         let compiler = compiler.as_ref().map_err(|why| ApiError::unsupported(param, why.clone()))?;
         compiler.compile(source).map_err(|error| match error {
             grammar::Error::Busy { .. } => ApiError::new(Kind::Busy, error.to_string()),
-            error => ApiError::invalid(param, error.to_string()),
+            error => ApiError::invalid(param, format!("`{param}`: {error}")),
         })
     }
 }
