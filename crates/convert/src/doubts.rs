@@ -79,9 +79,9 @@ fn block(name: &str) -> Option<usize> {
 /// Whether the weights of the chosen experts sum to 1 is a key in few architectures; in the others, engines know it.
 fn normalisation(config: &Config, model: &models::Model) -> Result<(), Error> {
     const KEYS: [&str; 2] = ["norm_topk_prob", "moe_normalize_expert_weights"];
-    let mut routers = model.graph.values().filter_map(|(_, value)| match value.op {
-        Op::Route { router, .. } => Some(router.renormalises || router.gating == Gating::ChosenSoftmax),
-        _ => None,
+    let mut routers = model.graph.values().filter_map(|(_, value)| {
+        let Op::Route { router, .. } = value.op else { return None };
+        Some(router.renormalises || router.gating == Gating::ChosenSoftmax)
     });
     let Some(expected) = routers.next() else { return Ok(()) };
     let Some(key) = KEYS.into_iter().find(|key| config.value(key).is_some()) else { return Ok(()) };

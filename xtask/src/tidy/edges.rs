@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &str); 24] = [
     ("graph", "quant"),
     ("models", "gguf graph"),
     ("quantize", "gguf models quant"),
-    ("convert", "outfile gguf tokenizer models quant"),
+    ("convert", "outfile gguf tokenizer graph models quant"),
     ("synth", "gguf graph models quant quantize"),
     ("backend", "graph quant"),
     ("backend-reference", "backend graph quant"),
