@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::ids::RequestId;
 use crate::sampling::{Logprobs, Processor, Sampling, SamplingError};
-use crate::scheduler::RequestId;
 use crate::stop::{Stop, StopReason};
 
 /// A prompt to continue. Built from [`Request::new`]:

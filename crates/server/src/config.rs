@@ -45,8 +45,6 @@ pub struct Limits {
     pub body_time: Duration,
     /// Time to receive the head of a request.
     pub head_time: Duration,
-    /// How long a client may take to read what is ready for it.
-    pub write_time: Duration,
     /// Open connections.
     pub connections: usize,
     /// Requests that wait or run.
@@ -69,7 +67,6 @@ impl Default for Limits {
             body: 8 << 20,
             body_time: Duration::from_secs(30),
             head_time: Duration::from_secs(10),
-            write_time: Duration::from_secs(30),
             connections: 1024,
             requests: 512,
             messages: 4096,

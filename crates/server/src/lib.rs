@@ -11,6 +11,7 @@
 //! tokenizer or grammar on the threads of the runtime.
 
 mod answer;
+mod app;
 mod config;
 mod error;
 mod fields;

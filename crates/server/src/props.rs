@@ -9,10 +9,10 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::answer::token_text;
+use crate::app::App;
 use crate::error::ApiError;
 use crate::http::{Client, body};
 use crate::openai::{Conversation, too_long_for};
-use crate::server::App;
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -15,11 +14,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use parking_lot::RwLock;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, Kind, StartError};
 use crate::http::guard;
@@ -27,60 +26,6 @@ use crate::keys::Keys;
 use crate::served::{Models, Served};
 use crate::shape::openai_errors;
 use crate::{metrics, openai, page, props};
-
-/// What every handler knows.
-pub(crate) struct App {
-    pub(crate) config: Config,
-    pub(crate) keys: RwLock<Keys>,
-    pub(crate) models: Models,
-    /// Requests that wait or run.
-    requests: AtomicUsize,
-    is_stopping: AtomicBool,
-    /// Templates, tokenizers and grammars at work.
-    blocking: Semaphore,
-}
-
-/// The places of requests in the server, until it is dropped.
-pub(crate) struct Place {
-    app: Arc<App>,
-    n: usize,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.app.requests.fetch_sub(self.n, Ordering::Relaxed);
-    }
-}
-
-impl App {
-    /// Places for `n` more requests. Fails if the server is full, or about to stop.
-    pub(crate) fn place(self: &Arc<App>, n: usize) -> Result<Place, ApiError> {
-        if self.is_stopping.load(Ordering::Relaxed) {
-            return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
-        }
-        let most = self.config.limits.requests;
-        let before = self.requests.fetch_add(n, Ordering::Relaxed);
-        // Counts down if it is dropped on the way out.
-        let place = Place { app: self.clone(), n };
-        match before + n > most {
-            true => Err(ApiError::new(
-                Kind::Busy,
-                format!("{most} requests wait or run, the most that this server takes; try again"),
-            )),
-            false => Ok(place),
-        }
-    }
-
-    /// Calls `work` on a thread that may block.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let _permit = self.blocking.acquire().await;
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| ApiError::internal("the request ended in a panic; the server's log says where"))
-    }
-}
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -123,15 +68,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(listen)?;
         let start = |(name, engine)| Served::start(name, engine).map(Arc::new);
         let models = Models(models.into_iter().map(start).collect::<Result<_, _>>()?);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let app = App {
-            keys: RwLock::new(config.keys.clone()),
-            config,
-            models,
-            requests: AtomicUsize::new(0),
-            is_stopping: AtomicBool::new(false),
-            blocking: Semaphore::new(threads.max(2)),
-        };
+        let app = App::new(config, models);
         Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
     }
 
@@ -203,7 +140,7 @@ impl Server {
                 drop(permit);
             });
         }
-        app.is_stopping.store(true, Ordering::Relaxed);
+        app.stop();
         drop(listener);
         if tokio::time::timeout(app.config.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests have not ended in time, and are cut off");
@@ -234,7 +171,7 @@ async fn health() -> Response {
 
 /// Whether new requests are taken.
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    match app.is_stopping.load(Ordering::Relaxed) {
+    match app.is_stopping() {
         true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" }))).into_response(),
         false => Json(json!({ "status": "ready" })).into_response(),
     }

@@ -8,7 +8,7 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 24] = [
+const MAY_USE: [(&str, &str); 25] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
@@ -27,6 +27,7 @@ const MAY_USE: [(&str, &str); 24] = [
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
     ("grammar", "tokenizer engine"),
+    ("server", "backend tokenizer chat engine grammar"),
     ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),
@@ -38,7 +39,7 @@ const MAY_USE: [(&str, &str); 24] = [
     (
         "cli",
         "outfile hub quant gguf tokenizer chat convert graph models quantize synth backend backend-reference backend-cpu \
-         runner engine grammar eval trace demo-model rustorch",
+         runner engine grammar server eval trace demo-model rustorch",
     ),
 ];
 

@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
 use crate::http::Client;
-use crate::server::App;
 
 /// Paths that need no key: they tell nothing of the model or its users.
 const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"];

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use super::conversation::{Conversation, Rendered};
 use super::{HARMLESS, finish_reason, logprobs, with_ignored};
 use crate::answer::{Answers, Chosen, News, Totals, timings};
+use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, body};
 use crate::job::{Job, Parameters};
 use crate::served::Served;
-use crate::server::{App, Place};
 use crate::sse::{self, Events, Gone};
 use crate::{id, shape};
 

@@ -14,11 +14,11 @@ use super::conversation::{constraint, too_long_for};
 use super::logprobs::OfCompletion;
 use super::{HARMLESS, finish_reason, with_ignored};
 use crate::answer::{Answers, News, Parser, Totals};
+use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::http::{Client, body};
 use crate::job::{Job, Parameters};
 use crate::served::Served;
-use crate::server::{App, Place};
 use crate::sse::{self, Events, Gone};
 use crate::{id, shape};
 

@@ -16,7 +16,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use engine::StopReason;
 
-use crate::server::App;
+use crate::app::App;
 
 /// Names the fields of a request that this server does not know.
 const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");

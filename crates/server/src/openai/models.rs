@@ -7,9 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::error::ApiError;
 use crate::served::Served;
-use crate::server::App;
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
     let models: Vec<Value> = app.models.0.iter().map(|served| describe(served)).collect();

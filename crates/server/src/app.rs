@@ -1,0 +1,87 @@
+//! What every handler knows: models, keys, limits, and how much is going on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+
+use crate::config::Config;
+use crate::error::{ApiError, Kind};
+use crate::keys::Keys;
+use crate::served::Models;
+
+/// What every handler knows.
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) keys: RwLock<Keys>,
+    pub(crate) models: Models,
+    /// Requests that wait or run.
+    requests: AtomicUsize,
+    is_stopping: AtomicBool,
+    /// Templates, tokenizers and grammars at work.
+    blocking: Semaphore,
+}
+
+/// The places of requests in the server, until it is dropped.
+pub(crate) struct Place {
+    app: Arc<App>,
+    n: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.app.requests.fetch_sub(self.n, Ordering::Relaxed);
+    }
+}
+
+impl App {
+    pub(crate) fn new(config: Config, models: Models) -> App {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        App {
+            keys: RwLock::new(config.keys.clone()),
+            config,
+            models,
+            requests: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            blocking: Semaphore::new(threads.max(2)),
+        }
+    }
+
+    /// Takes no more requests.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Places for `n` more requests. Fails if the server is full, or about to stop.
+    pub(crate) fn place(self: &Arc<App>, n: usize) -> Result<Place, ApiError> {
+        if self.is_stopping() {
+            return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
+        }
+        let most = self.config.limits.requests;
+        let before = self.requests.fetch_add(n, Ordering::Relaxed);
+        // Counts down if it is dropped on the way out.
+        let place = Place { app: self.clone(), n };
+        match before + n > most {
+            true => Err(ApiError::new(
+                Kind::Busy,
+                format!("{most} requests wait or run, the most that this server takes; try again"),
+            )),
+            false => Ok(place),
+        }
+    }
+
+    /// Calls `work` on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _permit = self.blocking.acquire().await;
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| ApiError::internal("the request ended in a panic; the server's log says where"))
+    }
+}
