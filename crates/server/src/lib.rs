@@ -6,7 +6,7 @@
 //!                                   └── answers: SSE or JSON ┘
 //! ```
 //!
-//! A protocol reads a request into a [`Job`](job), which names no protocol, and writes its updates. The engine runs on a thread
+//! A protocol reads a request into a `Job`, which names no protocol, and writes its updates. The engine runs on a thread
 //! of its own, never waits for a client, and cancels what nobody reads any more. Nothing async runs there, and no template,
 //! tokenizer or grammar on the threads of the runtime.
 
