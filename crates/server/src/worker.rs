@@ -87,6 +87,10 @@ impl Loop {
     fn run(mut self) {
         loop {
             if self.engine.is_idle() {
+                // A step without requests releases the pages of those that have ended.
+                if let Err(error) = self.engine.step() {
+                    return self.fail(&error);
+                }
                 self.stats.measure(&self.engine);
                 match self.inbox.recv() {
                     Ok(Command::Submit(requests, updates)) => self.submit(requests, &updates),

@@ -185,9 +185,8 @@ impl Conversation {
         tools: &[Json],
     ) -> Result<(ParserOf, Option<String>), ApiError> {
         let Some(choice) = &self.choice else { return Ok((ParserOf::Reasoning(prompt), None)) };
-        let format = template.tool_format().map_err(|error| {
-            ApiError::unsupported("tools", format!("this model cannot be given tools: {error}"))
-        })?;
+        let format =
+            template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
         let grammar = match choice {
             Choice::Auto => None,

@@ -81,6 +81,15 @@ fn who_leaves_is_forgotten() {
 }
 
 #[test]
+fn nothing_is_in_use_after_an_answer() {
+    let server = Running::new();
+    server.post(CHAT, &ask("Hi", 1)).json();
+    until(&server, "vllm:num_requests_running", 0.0);
+    until(&server, "vllm:kv_cache_usage_perc", 0.0);
+    assert_eq!(server.figure("vllm:request_success_total"), 1.0);
+}
+
+#[test]
 fn a_full_server_says_so_before_the_first_byte() {
     let server = Running::with(|config| config.limits.requests = 1);
     let mut body = ask("Tell me a long story.", 1);
