@@ -184,6 +184,8 @@ NO_FORWARD = {"qwen3-reranker", "qwen3-reranker-tied", "nomic-bert-moe", "jina-b
 
 # Keys and tensors that differ from llama.cpp's on purpose, and checkpoints that it does not convert: see README.md.
 MEANT = {case: {"cls.weight", "cls.bias", "general.size_label"} for case in ["bert-classifier", "bert-reranker"]} | {
+    "qwen3-reranker": {"general.name"},
+    "qwen3-reranker-tied": {"general.name"},
     "nemotron-h-mtp": {"blk.3.ffn_gate_inp.weight"},
     "falcon-h1-yarn": {f"falcon-h1.rope.scaling.{name}" for name in ["type", "factor", "original_context_length"]},
     "falcon-h1-linear": {f"falcon-h1.rope.scaling.{name}" for name in ["type", "factor"]},
