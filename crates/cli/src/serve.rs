@@ -59,11 +59,11 @@ struct HttpArgs {
     #[arg(short, long, value_name = "NAME", env)]
     alias: Option<String>,
     /// Host name that clients use for this server; * accepts any
-    #[arg(long = "host-name", value_name = "NAME", env, value_delimiter = ',')]
-    host_names: Vec<String>,
+    #[arg(long, value_name = "NAME", env, value_delimiter = ',')]
+    host_name: Vec<String>,
     /// Origin of pages that may call this server from a browser, such as https://example.org
-    #[arg(long = "cors-origin", value_name = "ORIGIN", env, value_delimiter = ',')]
-    cors_origins: Vec<String>,
+    #[arg(long, value_name = "ORIGIN", env, value_delimiter = ',')]
+    cors_origin: Vec<String>,
     /// Seconds that requests may go on after the signal to stop
     #[arg(long, value_name = "SECONDS", default_value = "30", env)]
     drain_timeout: u64,
@@ -150,8 +150,8 @@ impl Args {
     fn config(&self, address: SocketAddr, keys: Keys) -> Config {
         let mut config = Config::new(address);
         config.keys = keys;
-        config.hosts = self.http.host_names.clone();
-        config.origins = self.http.cors_origins.clone();
+        config.hosts = self.http.host_name.clone();
+        config.origins = self.http.cors_origin.clone();
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();
         config
