@@ -79,13 +79,7 @@ struct KeyArgs {
     #[arg(long, value_name = "FILE", env)]
     api_key_file: Option<PathBuf>,
     /// An API key; other users of this machine can see it, unless it comes from the variable
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "RUSTORCH_API_KEY",
-        hide_env_values = true,
-        conflicts_with = "api_key_file"
-    )]
+    #[arg(long, value_name = "KEY", env, hide_env_values = true, conflicts_with = "api_key_file")]
     api_key: Option<String>,
     /// Let everybody use it, also at addresses that others can reach
     #[arg(long)]
