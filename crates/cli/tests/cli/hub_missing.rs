@@ -234,7 +234,8 @@ fn the_word_that_was_meant_is_suggested() {
         let error = world.run(&format!("run -m {model} -p x")).failed(1);
         assert!(error.contains("did you mean") && error.contains("model.gguf?"), "{error}");
     }
-    assert!(!world.run("serve").failed(2).contains("where"));
+    let error = world.run("srve").failed(2);
+    assert!(error.contains("serve") && !error.contains("where"), "{error}");
     let error = world.run("run user/Model-GGUF").failed(2);
     assert!(error.contains("-p TEXT") && error.contains("rustorch chat user/Model-GGUF"), "{error}");
     let error = world.run("convert a b --type q4_k_m").failed(2);
