@@ -112,7 +112,7 @@ fn turns_reuse_the_cache() {
     let home = Home::new();
     // The answer's text need not be encoded to the tokens that were generated, but the first message fills pages.
     let first = "Hello ".repeat(40);
-    let ran = home.pipe("chat -m MODEL -n 3 --temp 0", &format!("{first}\nagain\n/stats\n"));
+    let ran = home.pipe("chat -m MODEL -n 3 --temp 0", format!("{first}\nagain\n/stats\n"));
     let reused = ran.stderr.lines().find(|line| line.contains("reused")).expect("a line");
     let tokens: usize = reused.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     assert!(tokens >= 32, "{reused}");
