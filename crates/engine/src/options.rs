@@ -49,8 +49,8 @@ pub struct Options {
     /// sequences at full length; with fewer, requests may have to wait or be recomputed. Stores with a window get
     /// what the windows of all sequences need, but no more than this.
     pub pages: Option<usize>,
-    /// While anyone decodes, a step has so few rows of prompts that it takes about this time. `None` does not limit them:
-    /// prompts are faster, and answers pause meanwhile.
+    /// Target time of a step while a request decodes: it bounds the step's prefill rows. `None` does not bound them:
+    /// prefill is faster, and running answers pause meanwhile.
     pub step_target: Option<Duration>,
     /// Threads for sampling; `None` is the number that the system reports.
     pub sampling_threads: Option<NonZero<usize>>,

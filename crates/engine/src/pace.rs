@@ -1,27 +1,27 @@
-//! How many rows of prompts fit a step while others decode.
+//! The number of prefill rows in a step while other requests decode.
 
 use std::time::Duration;
 
-/// Rows of prompts that a step has at least: fewer waste the time that reading the weights takes.
+/// Minimum prefill rows of a step: fewer waste the time that reading the weights takes.
 const MIN_ROWS: usize = 16;
 
-/// A step with rows of prompts takes at most so many times as long as one without.
+/// Maximum ratio of the time of a step with prefill rows to that of a step without.
 const MAX_RATIO: f64 = 4.0;
 
 /// The share of a new measurement in a mean.
 const WEIGHT: f64 = 0.25;
 
-/// Measures steps: how long they take without rows of prompts, and how long each such row takes besides.
+/// Measures steps: their time without prefill rows, and the time of each prefill row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// Mean seconds of a step in which requests only decode.
     decode: Option<f64>,
-    /// Mean seconds of a row of a prompt.
+    /// Mean seconds of a prefill row.
     row: Option<f64>,
 }
 
 impl Pace {
-    /// A step took so long, with so many rows that decode and rows of prompts.
+    /// A step took `time`, with these numbers of decode and prefill rows.
     pub(crate) fn measured(&mut self, time: Duration, decode_rows: usize, prompt_rows: usize) {
         let seconds = time.as_secs_f64();
         if prompt_rows == 0 {
@@ -33,7 +33,7 @@ impl Pace {
         }
     }
 
-    /// Rows of prompts for a step that shall take at most `target` while others decode.
+    /// Prefill rows of a step with a target time while other requests decode.
     pub(crate) fn prompt_rows(&self, target: Duration) -> usize {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
         let target = target.as_secs_f64().min(decode * MAX_RATIO);

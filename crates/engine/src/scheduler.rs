@@ -5,7 +5,7 @@
 //!
 //! Rules, in order of submission:
 //! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total. While anyone decodes,
-//!   the caller limits the rows of prompts.
+//!   the caller limits the prefill rows.
 //! - The prompt with the fewest remaining tokens comes first, but each is passed by at most as many rows as it has left.
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
 //!   `logit_rows` rows instead, all of which may be output rows.
@@ -310,7 +310,7 @@ impl Scheduler {
     }
 
     /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most
-    /// `prompt_rows` rows of prompts.
+    /// `prompt_rows` prefill rows.
     pub(crate) fn step(&mut self, events: impl IntoIterator<Item = Event>, prompt_rows: usize) -> Plan {
         for event in events {
             self.apply(event);

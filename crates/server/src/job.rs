@@ -96,8 +96,7 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
     let repetition: Option<f32> = fields.within("repetition_penalty", 0.01..=100.0)?;
     sampling.repeat_penalty = repetition.or(repeat).unwrap_or(sampling.repeat_penalty);
     // -1 is a random seed, as in llama-server.
-    sampling.seed =
-        fields.within("seed", i64::MIN..=i64::MAX)?.filter(|&seed| seed >= 0).map(|seed| seed as u32);
+    sampling.seed = fields.take::<i64>("seed")?.filter(|&seed| seed >= 0).map(seed_of);
     if let Some(biases) = fields.take::<Map<String, Json>>("logit_bias")? {
         if biases.len() > limits.biases {
             let (found, most) = (biases.len(), limits.biases);
@@ -111,6 +110,11 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
         }
     }
     Ok(sampling)
+}
+
+/// The engine's seed, of 32 bits, of which the largest stands for a random one.
+fn seed_of(seed: i64) -> u32 {
+    u32::try_from(seed % i64::from(u32::MAX)).unwrap_or(0)
 }
 
 fn bias_of(token: &str, bias: &Json, served: &Served) -> Result<(u32, f32), ApiError> {
@@ -154,12 +158,12 @@ fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
 impl Job {
     /// `n` requests like `request`, whose seeds follow each other.
     pub(crate) fn choices(request: Request, n: usize) -> Job {
-        let numbered = |number: usize| {
+        let numbered = |number: i64| {
             let mut request = request.clone();
-            request.sampling.seed = request.sampling.seed.map(|seed| seed.wrapping_add(number as u32));
+            request.sampling.seed = request.sampling.seed.map(|seed| seed_of(i64::from(seed) + number));
             request
         };
-        Job { requests: (0..n).map(numbered).collect() }
+        Job { requests: (0..).take(n).map(numbered).collect() }
     }
 
     /// The requests of several jobs.

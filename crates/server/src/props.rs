@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use crate::answer::token_text;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::http::{Client, body};
-use crate::openai::{Conversation, too_long_for};
+use crate::openai::{Conversation, call, too_long_for};
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -48,8 +47,7 @@ async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
 }
 
 async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+    let (mut fields, served) = call(&app, request).await?;
     let text: String = fields.take("content")?.unwrap_or_default();
     let encode = tokenizer::Encode {
         add_special: fields.take("add_special")?.unwrap_or(false),
@@ -72,8 +70,7 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Respo
 }
 
 async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?;
+    let (mut fields, served) = call(&app, request).await?;
     let ids: Vec<u32> = fields.take("tokens")?.unwrap_or_default();
     let n_vocab = served.model.tokenizer().vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
@@ -85,13 +82,8 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Res
     Ok(Json(json!({ "content": served.model.tokenizer().decode(&ids) })).into_response())
 }
 
-async fn apply_template(
-    State(app): State<Arc<App>>,
-    Extension(_): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut fields, served) = call(&app, request).await?;
     let conversation = Conversation::read(&mut fields, &app.config.limits)?;
     let bytes = conversation.bytes();
     too_long_for(&served, bytes)?;

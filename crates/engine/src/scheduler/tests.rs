@@ -22,7 +22,7 @@ impl Scheduler {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// The next step, with as many rows of prompts as fit.
+    /// The next step, without a limit of prefill rows.
     fn plan(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
         self.step(events, usize::MAX)
     }

@@ -94,7 +94,7 @@ fn a_server_that_keeps_failing_is_given_up() {
     world.hub.behave(|behaviour| behaviour.file_failures = [(502, ""); 20].into());
     assert!(matches!(world.refused(), Error::Server { status: 502, .. }));
     assert_eq!(world.hub.seen().iter().filter(|request| request.by_file_server).count(), 6);
-    // What is not implemented never will be.
+    // 501 is final: the server does not know the method.
     world.hub.behave(|behaviour| behaviour.file_failures = [(501, ""); 20].into());
     world.hub.seen();
     let error = world.refused();

@@ -7,16 +7,15 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::{Answer, Delta, TurnEnd};
 use engine::{StopReason, Usage};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Rendered};
-use super::{HARMLESS, finish_reason, logprobs, with_ignored};
+use super::{HARMLESS, StreamOptions, call, finish_reason, logprobs, with_ignored};
 use crate::answer::{Answers, Chosen, News, Totals, timings};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::http::{Client, body};
+use crate::http::Client;
 use crate::job::{Job, Parameters};
 use crate::served::Served;
 use crate::sse::{self, Events, Gone};
@@ -37,12 +36,6 @@ struct Call {
 struct Output {
     has_usage: bool,
     has_timings: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StreamOptions {
-    include_usage: bool,
 }
 
 impl Call {
@@ -84,13 +77,12 @@ pub(super) async fn handle(
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
-    let call = Call::read(&mut fields, &app, &served)?;
+    let (mut fields, served) = call(&app, request).await?;
+    let read = Call::read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
-    let place = app.place(call.parameters.n)?;
+    let place = app.place(read.parameters.n)?;
 
-    let Call { conversation, mut parameters, logprobs, output, is_stream } = call;
+    let Call { conversation, mut parameters, logprobs, output, is_stream } = read;
     let rendering = served.clone();
     let rendered = app.blocking(move || conversation.render(&rendering)).await??;
     match &rendered.turn_end {

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::conversation::{constraint, too_long_for};
 use super::logprobs::OfCompletion;
-use super::{HARMLESS, finish_reason, with_ignored};
+use super::{HARMLESS, StreamOptions, call, finish_reason, with_ignored};
 use crate::answer::{Answers, News, Parser, Totals};
 use crate::app::{App, Place};
 use crate::error::ApiError;
-use crate::http::{Client, body};
+use crate::http::Client;
 use crate::job::{Job, Parameters};
 use crate::served::Served;
 use crate::sse::{self, Events, Gone};
@@ -34,12 +34,6 @@ enum Prompts {
 
 /// Prompts of a call.
 const MAX_PROMPTS: usize = 64;
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StreamOptions {
-    include_usage: bool,
-}
 
 impl Prompts {
     /// The ids of each prompt. Takes a while: not for the threads of the runtime.
@@ -70,8 +64,7 @@ pub(super) async fn handle(
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+    let (mut fields, served) = call(&app, request).await?;
     let prompts: Prompts = fields.require("prompt")?;
     let mut parameters = Parameters::read(&mut fields, &served, &app.config.limits)?;
     // OpenAI's default for this endpoint.
@@ -79,7 +72,7 @@ pub(super) async fn handle(
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-    let mut sources = constraint(&mut fields)?;
+    let source = constraint(&mut fields)?;
     fields.refuse(&["echo", "suffix"])?;
     if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
         return Err(ApiError::unsupported(
@@ -93,8 +86,7 @@ pub(super) async fn handle(
     let encoding = served.clone();
     let (prompts, processors) = app
         .blocking(move || {
-            let grammar =
-                sources.pop().map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
+            let grammar = source.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
             let processor = |grammar: grammar::Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
             let processors: Vec<_> = grammar.into_iter().map(processor).collect();
             Ok::<_, ApiError>((prompts.encode(&encoding)?, processors))

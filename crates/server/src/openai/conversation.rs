@@ -261,30 +261,31 @@ fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiErro
             }
         },
     };
-    let mut all: Vec<(&'static str, Source)> =
-        found.map(|source| ("response_format", source)).into_iter().collect();
-    all.extend(constraint(fields)?);
-    match all.len() {
-        0 | 1 => Ok(all.pop()),
-        _ => Err(ApiError::invalid(
-            all[1].0,
-            format!("both `{}` and `{}` are given; choose one", all[0].0, all[1].0),
-        )),
-    }
+    let found = found.map(|source| ("response_format", source));
+    one(found.into_iter().chain(constraints(fields)?))
 }
 
-/// The constraints that all protocols of text have: a JSON schema, a GBNF grammar, a regular expression.
-pub(crate) fn constraint(fields: &mut Fields) -> Result<Vec<(&'static str, Source)>, ApiError> {
-    let mut all = Vec::new();
-    all.extend(
-        fields.take::<Json>("json_schema")?.map(|json| ("json_schema", Source::JsonSchema(json.to_string()))),
-    );
-    all.extend(
-        fields
-            .take("grammar")?
-            .filter(|text: &String| !text.is_empty())
-            .map(|text| ("grammar", Source::Gbnf(text))),
-    );
-    all.extend(fields.take("guided_regex")?.map(|text| ("guided_regex", Source::Regex(text))));
-    Ok(all)
+/// The constraint that all protocols of text have: a JSON schema, a GBNF grammar or a regular expression.
+pub(crate) fn constraint(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
+    one(constraints(fields)?)
+}
+
+fn constraints(fields: &mut Fields) -> Result<impl Iterator<Item = (&'static str, Source)>, ApiError> {
+    let schema = fields.take::<Json>("json_schema")?.map(|json| Source::JsonSchema(json.to_string()));
+    let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
+    let regex = fields.take("guided_regex")?.map(Source::Regex);
+    let all = [("json_schema", schema), ("grammar", grammar), ("guided_regex", regex)];
+    Ok(all.into_iter().filter_map(|(name, source)| Some((name, source?))))
+}
+
+/// The only one of these constraints. Fails if there are two.
+fn one(
+    mut all: impl Iterator<Item = (&'static str, Source)>,
+) -> Result<Option<(&'static str, Source)>, ApiError> {
+    match (all.next(), all.next()) {
+        (Some((first, _)), Some((second, _))) => {
+            Err(ApiError::invalid(second, format!("both `{first}` and `{second}` are given; choose one")))
+        }
+        (found, _) => Ok(found),
+    }
 }

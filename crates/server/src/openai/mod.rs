@@ -11,12 +11,18 @@ pub(crate) use conversation::{Conversation, too_long_for};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use axum::routing::{get, post};
 use engine::StopReason;
+use serde::Deserialize;
 
 use crate::app::App;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::http::body;
+use crate::served::Served;
 
 /// Names the fields of a request that this server does not know.
 const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
@@ -30,6 +36,20 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
+}
+
+/// The fields of a call's body, and the model that they name.
+pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
+    let mut fields = body(request, &app.config.limits).await?;
+    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+    Ok((fields, served))
+}
+
+/// `stream_options`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StreamOptions {
+    include_usage: bool,
 }
 
 /// Notes which fields were ignored.

@@ -41,6 +41,8 @@ fn wrong_fields_are_named() {
         (json!({ "response_format": { "type": "json_schema", "json_schema": {} } }), "response_format"),
         (json!({ "guided_regex": "(" }), "guided_regex"),
         (json!({ "grammar": "root ::= [" }), "grammar"),
+        (json!({ "grammar": "root ::= \"a\"", "guided_regex": "a" }), "guided_regex"),
+        (json!({ "seed": 0.5 }), "seed"),
         (json!({ "chat_template_kwargs": { "messages": [] } }), "chat_template_kwargs"),
         (json!({ "functions": [{}] }), "functions"),
     ];
