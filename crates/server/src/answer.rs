@@ -1,6 +1,6 @@
 //! From what the engine generates to the parts of an answer.
 
-use chat::{AnswerParser, Delta, Split, Splitter};
+use chat::{Answer, AnswerParser, Delta, Split, Splitter};
 use engine::{Event, Logprobs, StopReason, Usage};
 use serde_json::{Value as Json, json};
 
@@ -93,6 +93,32 @@ impl Answers {
             Update::Refused(error) => Err(error),
             Update::Accepted => Ok(Some(News::More { index, deltas: Vec::new(), chosen: None })),
         }
+    }
+}
+
+/// One answer, as far as it has come.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    /// Tokens while the answer was reasoning.
+    pub(crate) reasoning_tokens: usize,
+    /// Tool calls that have begun.
+    pub(crate) calls: usize,
+}
+
+impl Reply {
+    /// Adds the parts of one token.
+    pub(crate) fn push(&mut self, deltas: Vec<Delta>) {
+        self.count(&deltas);
+        deltas.into_iter().for_each(|delta| self.answer.push(delta));
+    }
+
+    /// Counts the parts of one token, without keeping them.
+    pub(crate) fn count(&mut self, deltas: &[Delta]) {
+        let is_reasoning = deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_)));
+        self.reasoning_tokens += usize::from(is_reasoning);
+        let begins = |delta: &&Delta| matches!(delta, Delta::ToolCallBegin { .. });
+        self.calls += deltas.iter().filter(begins).count();
     }
 }
 

@@ -13,6 +13,7 @@
 mod answer;
 mod app;
 mod config;
+mod conversation;
 mod error;
 mod fields;
 mod http;
@@ -27,6 +28,7 @@ mod served;
 mod server;
 mod shape;
 mod sse;
+mod turn;
 mod worker;
 
 pub use config::{Config, Limits};

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 use crate::answer::token_text;
 use crate::app::App;
+use crate::conversation::too_long_for;
 use crate::error::ApiError;
-use crate::openai::{Conversation, call, too_long_for};
+use crate::http::call;
+use crate::openai::conversation;
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -84,7 +86,7 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Res
 
 async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let conversation = Conversation::read(&mut fields, &app.config.limits)?;
+    let conversation = conversation::read(&mut fields, &app.config.limits)?;
     let bytes = conversation.bytes();
     too_long_for(&served, bytes)?;
     let prompt = app.blocking(move || conversation.prompt(&served)).await??;

@@ -24,8 +24,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::guard;
 use crate::keys::Keys;
 use crate::served::{Models, Served};
-use crate::shape::openai_errors;
-use crate::{metrics, openai, page, props};
+use crate::{metrics, openai, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -160,7 +159,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .fallback(no_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
-        .layer(middleware::from_fn(openai_errors))
+        .layer(middleware::from_fn(shape::errors))
         .layer(middleware::map_response(secure))
         .with_state(app)
 }

@@ -28,8 +28,16 @@ pub(crate) fn openai(error: &ApiError) -> Json {
     json!({ "error": shape })
 }
 
-/// Gives errors without a body one in OpenAI's shape.
-pub(crate) async fn openai_errors(request: Request, next: Next) -> Response {
+/// The shape of errors of a protocol.
+pub(crate) type Shape = fn(&ApiError) -> Json;
+
+/// The shape of the protocol that has `path`.
+fn of(_path: &str) -> Shape {
+    openai
+}
+
+/// Gives errors without a body one in the shape of their protocol.
+pub(crate) async fn errors(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     let (parts, body) = response.into_parts();
@@ -40,7 +48,7 @@ pub(crate) async fn openai_errors(request: Request, next: Next) -> Response {
         }
         None => return Response::from_parts(parts, body),
     };
-    let mut response = (parts.status, axum::Json(openai(&error))).into_response();
+    let mut response = (parts.status, axum::Json(of(&path)(&error))).into_response();
     for (name, value) in &parts.headers {
         if !response.headers().contains_key(name) {
             response.headers_mut().insert(name.clone(), value.clone());

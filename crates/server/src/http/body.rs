@@ -1,17 +1,27 @@
 //! Bodies: of bounded size, within a bounded time, and of the right type.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::header;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use crate::app::App;
 use crate::config::Limits;
 use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
+use crate::served::Served;
+
+/// The fields of a call's body, and the model that they name.
+pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
+    let mut fields = body(request, &app.config.limits).await?;
+    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
+    Ok((fields, served))
+}
 
 /// The fields of a request's JSON body.
-pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
+async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
         .headers

@@ -3,8 +3,11 @@
 mod body;
 mod guard;
 
-pub(crate) use body::body;
+pub(crate) use body::call;
 pub(crate) use guard::guard;
+
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,4 +28,17 @@ impl Client {
         salt.extend_from_slice(own.unwrap_or_default().as_bytes());
         salt
     }
+}
+
+/// Names the fields of a request that this server does not know.
+const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
+
+/// Notes which fields were ignored.
+pub(crate) fn with_ignored(mut response: Response, names: &[String]) -> Response {
+    if !names.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&names.join(", "))
+    {
+        response.headers_mut().insert(IGNORED, value);
+    }
+    response
 }

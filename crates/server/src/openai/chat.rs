@@ -5,71 +5,59 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use chat::{Answer, Delta, TurnEnd};
+use chat::{Answer, Delta};
 use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::conversation::{Conversation, Rendered};
-use super::{HARMLESS, StreamOptions, call, finish_reason, logprobs, with_ignored};
-use crate::answer::{Answers, Chosen, News, Totals, timings};
+use super::{HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
+use crate::answer::{Answers, Chosen, News, Reply, Totals, timings};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::http::Client;
-use crate::job::{Job, Parameters};
+use crate::http::{Client, call, with_ignored};
+use crate::job::Parameters;
 use crate::served::Served;
 use crate::sse::{self, Events, Gone};
+use crate::turn::{Started, Turn};
 use crate::{id, shape};
-
-/// What a call asks for.
-struct Call {
-    conversation: Conversation,
-    parameters: Parameters,
-    /// The number of most likely tokens to return with each token.
-    logprobs: Option<usize>,
-    output: Output,
-    is_stream: bool,
-}
 
 /// How the answer is written.
 #[derive(Clone, Copy)]
 struct Output {
+    is_stream: bool,
     has_usage: bool,
     has_timings: bool,
 }
 
-impl Call {
-    fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
-        let limits = &app.config.limits;
-        let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
-        let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
-        if top.is_some_and(|top| top > 0) && !wants_logprobs {
-            return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
-        }
-        let is_stream = fields.take("stream")?.unwrap_or(false);
-        let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-        let output = Output {
-            has_usage: !is_stream || options.include_usage,
-            has_timings: fields.take("timings_per_token")?.unwrap_or(false),
-        };
-        let call = Call {
-            conversation: Conversation::read(fields, limits)?,
-            parameters: Parameters::read(fields, served, limits)?,
-            logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
-            output,
-            is_stream,
-        };
-        fields.refuse(&[
-            "functions",
-            "function_call",
-            "audio",
-            "modalities",
-            "prediction",
-            "web_search_options",
-        ])?;
-        fields.ignore(HARMLESS);
-        Ok(call)
+fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
+    let limits = &app.config.limits;
+    let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
+    let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
+    if top.is_some_and(|top| top > 0) && !wants_logprobs {
+        return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
     }
+    let is_stream = fields.take("stream")?.unwrap_or(false);
+    let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
+    let output = Output {
+        is_stream,
+        has_usage: !is_stream || options.include_usage,
+        has_timings: fields.take("timings_per_token")?.unwrap_or(false),
+    };
+    let turn = Turn {
+        conversation: conversation::read(fields, limits)?,
+        parameters: Parameters::read(fields, served, limits)?,
+        logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
+    };
+    fields.refuse(&[
+        "functions",
+        "function_call",
+        "audio",
+        "modalities",
+        "prediction",
+        "web_search_options",
+    ])?;
+    fields.ignore(HARMLESS);
+    Ok((turn, output))
 }
 
 pub(super) async fn handle(
@@ -78,27 +66,13 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let read = Call::read(&mut fields, &app, &served)?;
+    let (turn, output) = read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
-    let place = app.place(read.parameters.n)?;
-
-    let Call { conversation, mut parameters, logprobs, output, is_stream } = read;
-    let rendering = served.clone();
-    let rendered = app.blocking(move || conversation.render(&rendering)).await??;
-    match &rendered.turn_end {
-        Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
-        Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
-        None => {}
-    }
-    let parsers = rendered.parsers(&served, parameters.n);
-    let Rendered { prompt, processors, .. } = rendered;
-    let request = engine::Request { logprobs, processors, ..parameters.request(prompt, &client) };
-    let updates = Job::choices(request, parameters.n).submit(&served).await?;
+    let Started { answers, n, place } = turn.start(&app, &served, &client).await?;
     let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output };
-    let answers = Answers::new(updates, parsers);
-    let response = match is_stream {
-        true => sse::stream(move |events| writer.stream(answers, parameters.n, events, place)),
-        false => Json(writer.whole(answers, parameters.n).await?).into_response(),
+    let response = match output.is_stream {
+        true => sse::stream(move |events| writer.stream(answers, n, events, place)),
+        false => Json(writer.whole(answers, n).await?).into_response(),
     };
     Ok(with_ignored(response, &ignored))
 }
@@ -114,24 +88,14 @@ struct Writer {
 /// One answer, as far as it has come.
 #[derive(Default)]
 struct Choice {
-    answer: Answer,
+    reply: Reply,
     chosen: Vec<Value>,
-    /// Tokens while the answer was reasoning.
-    reasoning_tokens: usize,
-    calls: usize,
 }
 
 impl Choice {
-    fn count(&mut self, deltas: &[Delta]) {
-        let is_reasoning = deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_)));
-        self.reasoning_tokens += usize::from(is_reasoning);
-        let begins = |delta: &&Delta| matches!(delta, Delta::ToolCallBegin { .. });
-        self.calls += deltas.iter().filter(begins).count();
-    }
-
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
-            "stop" if self.calls > 0 => "tool_calls",
+            "stop" if self.reply.calls > 0 => "tool_calls",
             other => other,
         }
     }
@@ -143,24 +107,20 @@ impl Writer {
         let mut written = vec![Value::Null; n];
         let (mut totals, mut times) = (Totals::default(), Value::Null);
         while let Some(news) = answers.next().await? {
-            let (index, deltas) = match news {
+            match news {
                 News::More { index, deltas, chosen } => {
                     let chosen = chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen));
                     choices[index].chosen.extend(chosen);
-                    (index, deltas)
+                    choices[index].reply.push(deltas);
                 }
                 News::Done { index, deltas, reason, usage } => {
                     let choice = &mut choices[index];
-                    choice.count(&deltas);
-                    deltas.into_iter().for_each(|delta| choice.answer.push(delta));
-                    totals.add(&usage, choice.reasoning_tokens);
+                    choice.reply.push(deltas);
+                    totals.add(&usage, choice.reply.reasoning_tokens);
                     times = timings(&usage);
                     written[index] = self.choice(index, std::mem::take(choice), &reason);
-                    continue;
                 }
-            };
-            choices[index].count(&deltas);
-            deltas.into_iter().for_each(|delta| choices[index].answer.push(delta));
+            }
         }
         let mut shape = json!({
             "id": self.id,
@@ -178,7 +138,8 @@ impl Writer {
 
     fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
         let finish_reason = choice.finish_reason(reason);
-        let Choice { answer: Answer { reasoning, content, tool_calls }, chosen, .. } = choice;
+        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, chosen } =
+            choice;
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -217,7 +178,7 @@ impl Writer {
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
                     let choice = &mut choices[index];
                     self.deltas(choice, index, deltas, None, &events).await?;
-                    totals.add(&usage, choice.reasoning_tokens);
+                    totals.add(&usage, choice.reply.reasoning_tokens);
                     let end = self.last(choice, index, &reason, &usage);
                     events.data(&end).await?;
                 }
@@ -245,7 +206,7 @@ impl Writer {
         events: &Events,
     ) -> Result<(), Gone> {
         choice.chosen.extend(chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen)));
-        choice.count(&deltas);
+        choice.reply.count(&deltas);
         for delta in deltas {
             let delta = match delta {
                 Delta::Reasoning(text) => json!({ "reasoning_content": text }),

@@ -10,13 +10,14 @@ use engine::Processor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::conversation::{constraint, too_long_for};
+use super::conversation::constraint;
 use super::logprobs::OfCompletion;
-use super::{HARMLESS, StreamOptions, call, finish_reason, with_ignored};
+use super::{HARMLESS, StreamOptions, finish_reason};
 use crate::answer::{Answers, News, Parser, Totals};
 use crate::app::{App, Place};
+use crate::conversation::too_long_for;
 use crate::error::ApiError;
-use crate::http::Client;
+use crate::http::{Client, call, with_ignored};
 use crate::job::{Job, Parameters};
 use crate::served::Served;
 use crate::sse::{self, Events, Gone};

@@ -2,30 +2,18 @@
 
 mod chat;
 mod completions;
-mod conversation;
+pub(crate) mod conversation;
 mod logprobs;
 mod models;
-
-pub(crate) use conversation::{Conversation, too_long_for};
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::Response;
 use axum::routing::{get, post};
 use engine::StopReason;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::http::body;
-use crate::served::Served;
-
-/// Names the fields of a request that this server does not know.
-const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -38,28 +26,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/models/{*id}", get(models::one))
 }
 
-/// The fields of a call's body, and the model that they name.
-pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
-    Ok((fields, served))
-}
-
 /// `stream_options`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StreamOptions {
     include_usage: bool,
-}
-
-/// Notes which fields were ignored.
-fn with_ignored(mut response: Response, names: &[String]) -> Response {
-    if !names.is_empty()
-        && let Ok(value) = HeaderValue::from_str(&names.join(", "))
-    {
-        response.headers_mut().insert(IGNORED, value);
-    }
-    response
 }
 
 /// Fields that mean something to other servers, and change nothing here.

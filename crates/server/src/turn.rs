@@ -1,0 +1,56 @@
+//! One turn of a chat, whatever the protocol: from a conversation to the answers that the engine generates.
+
+use std::sync::Arc;
+
+use chat::TurnEnd;
+
+use crate::answer::Answers;
+use crate::app::{App, Place};
+use crate::conversation::{Conversation, Rendered};
+use crate::error::ApiError;
+use crate::http::Client;
+use crate::job::{Job, Parameters};
+use crate::served::Served;
+
+/// What a protocol reads from a call.
+pub(crate) struct Turn {
+    pub(crate) conversation: Conversation,
+    pub(crate) parameters: Parameters,
+    /// The number of most likely tokens to return with each token.
+    pub(crate) logprobs: Option<usize>,
+}
+
+/// A turn that the engine has accepted.
+pub(crate) struct Started {
+    pub(crate) answers: Answers,
+    /// The number of answers.
+    pub(crate) n: usize,
+    /// To be kept until the end.
+    pub(crate) place: Place,
+}
+
+impl Turn {
+    /// Renders the conversation and submits it. Fails if the server is full, or if the engine refuses it.
+    pub(crate) async fn start(
+        self,
+        app: &Arc<App>,
+        served: &Arc<Served>,
+        client: &Client,
+    ) -> Result<Started, ApiError> {
+        let Turn { conversation, mut parameters, logprobs } = self;
+        let n = parameters.n;
+        let place = app.place(n)?;
+        let rendering = served.clone();
+        let rendered = app.blocking(move || conversation.render(&rendering)).await??;
+        match &rendered.turn_end {
+            Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
+            Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
+            None => {}
+        }
+        let parsers = rendered.parsers(served, n);
+        let Rendered { prompt, processors, .. } = rendered;
+        let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
+        let updates = Job::choices(request, n).submit(served).await?;
+        Ok(Started { answers: Answers::new(updates, parsers), n, place })
+    }
+}
