@@ -30,6 +30,14 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, env)]
     pub(crate) model: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) open: OpenArgs,
+}
+
+/// How a model's file is found and read.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct OpenArgs {
+    #[command(flatten)]
     pub(crate) download: DownloadArgs,
     /// Pre-tokenizer of a BPE tokenizer to use instead of the file's, such as qwen2 or llama-bpe
     #[arg(long, value_name = "NAME", env, hide_possible_values = true, hide_short_help = true)]
@@ -46,12 +54,12 @@ impl ModelArgs {
     /// The model of this name, downloaded as `network` says.
     pub(crate) fn at(name: impl Into<PathBuf>, network: NetworkArgs) -> ModelArgs {
         let download = DownloadArgs { network, ..DownloadArgs::default() };
-        ModelArgs { model: Some(name.into()), download, ..ModelArgs::default() }
+        ModelArgs { model: Some(name.into()), open: OpenArgs { download, ..OpenArgs::default() } }
     }
 
     /// Whether a model is named; else it is the embedded one.
     pub(crate) fn is_given(&self) -> bool {
-        let DownloadArgs { hf_repo, model_url, .. } = &self.download;
+        let DownloadArgs { hf_repo, model_url, .. } = &self.open.download;
         self.model.is_some() || hf_repo.is_some() || model_url.is_some()
     }
 }

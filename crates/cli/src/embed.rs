@@ -55,10 +55,10 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EmbedderArgs {
     #[command(flatten)]
-    backend: BackendArgs,
+    pub(crate) backend: BackendArgs,
     /// Maximum tokens of a text; 0 is the training context [default: that, up to 4096]
     #[arg(short, long, value_name = "CTX", env, value_parser = n_ctx)]
-    ctx_size: Option<usize>,
+    pub(crate) ctx_size: Option<usize>,
 }
 
 fn pooling(name: &str) -> Result<Pooling, String> {

@@ -27,7 +27,7 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
 
 /// `file` with the requested pre-tokenizer.
 fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
-    if let Some(name) = &args.pre_tokenizer {
+    if let Some(name) = &args.open.pre_tokenizer {
         file.override_metadata("tokenizer.ggml.pre", name.as_str());
     }
     file
@@ -48,7 +48,7 @@ pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<Unsupported
 /// left out.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
-    if args.pre_tokenizer.is_some() && !is_bpe {
+    if args.open.pre_tokenizer.is_some() && !is_bpe {
         output::note(format_args!(
             "warning: --pre-tokenizer changes nothing: only byte-level BPE has a choice of pre-tokenizers"
         ));

@@ -119,6 +119,11 @@ impl Embedder {
         &self.runner
     }
 
+    /// Maximum tokens per text.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
     /// Values of an embedding, or scores of a classifier.
     pub fn width(&self) -> usize {
         let graph = self.model.graph();

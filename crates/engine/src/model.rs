@@ -46,6 +46,13 @@ impl Model {
         Model::with(file, |file| models::Model::embedding(file, pooling))
     }
 
+    /// Whether the file is for embeddings: an encoder, or a decoder whose file says how to pool.
+    pub fn is_for_embeddings(&self) -> bool {
+        let key = format!("{}.pooling_type", self.config().architecture);
+        let kind = self.file.metadata().u32(&key).ok().flatten();
+        self.config().pooling.is_some() || kind.is_some_and(|kind| kind > 0)
+    }
+
     fn with(
         file: Gguf,
         read: impl FnOnce(&Gguf) -> Result<models::Model, models::Error>,

@@ -30,17 +30,10 @@ enum Task {
     Embeddings { model: Arc<engine::Model> },
 }
 
-/// Whether the file is for embeddings: an encoder, or a decoder whose file says how to pool.
-fn is_for_embeddings(model: &engine::Model) -> bool {
-    let key = format!("{}.pooling_type", model.config().architecture);
-    let kind = model.file().metadata().u32(&key).ok().flatten();
-    model.config().pooling.is_some() || kind.is_some_and(|kind| kind > 0)
-}
-
 impl Loaded {
     pub(crate) fn new(source: Source, options: Options) -> Result<Arc<Loaded>> {
         let model = engine::Model::new(source.open()?)?;
-        let (task, embedder) = if is_for_embeddings(&model) {
+        let (task, embedder) = if model.is_for_embeddings() {
             let embedder = options.embedder(&source)?;
             (Task::Embeddings { model: embedder.model().clone() }, Some(embedder))
         } else {

@@ -5,7 +5,7 @@ use engine::{Event, Logprobs, StopReason, Usage};
 use serde_json::{Value as Json, json};
 
 use crate::error::ApiError;
-use crate::served::Served;
+use crate::models::Served;
 use crate::worker::{Update, Updates};
 
 /// Reads one answer.

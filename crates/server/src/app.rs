@@ -8,14 +8,17 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
+use crate::id;
 use crate::keys::Keys;
-use crate::served::Models;
+use crate::models::Models;
 
 /// What every handler knows.
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) keys: RwLock<Keys>,
-    pub(crate) models: Models,
+    pub(crate) models: Arc<Models>,
+    /// When the server was started, in seconds since 1970.
+    pub(crate) started: i64,
     /// Requests that wait or run.
     requests: AtomicUsize,
     is_stopping: AtomicBool,
@@ -41,7 +44,8 @@ impl App {
         App {
             keys: RwLock::new(config.keys.clone()),
             config,
-            models,
+            models: Arc::new(models),
+            started: id::now(),
             requests: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             blocking: Semaphore::new(threads.max(2)),

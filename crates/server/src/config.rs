@@ -16,6 +16,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins of pages that may call the server from a browser.
     pub origins: Vec<String>,
+    /// Models that are loaded at once; another one takes the place of that which was not used for the longest time.
+    pub max_models: usize,
+    /// How long a model may be unused before it is unloaded; none keeps it.
+    pub keep_alive: Option<Duration>,
     /// How long requests that run may go on after the signal to stop.
     pub drain: Duration,
     /// Limits of requests and connections.
@@ -30,6 +34,8 @@ impl Config {
             keys: Keys::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
+            max_models: 4,
+            keep_alive: None,
             drain: Duration::from_secs(30),
             limits: Limits::default(),
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::answer::Parser;
 use crate::error::ApiError;
-use crate::served::Served;
+use crate::models::Served;
 
 /// A conversation, as a client sends it.
 pub(crate) struct Conversation {

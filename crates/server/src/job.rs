@@ -8,7 +8,7 @@ use crate::config::Limits;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::Client;
-use crate::served::Served;
+use crate::models::Served;
 use crate::worker::Updates;
 
 /// Requests of one call: the choices of each prompt.

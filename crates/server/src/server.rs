@@ -9,7 +9,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use engine::Engine;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -23,7 +22,7 @@ use crate::config::Config;
 use crate::error::{ApiError, Kind, StartError};
 use crate::http::guard;
 use crate::keys::Keys;
-use crate::served::{Models, Served};
+use crate::models::{ModelSource, Models};
 use crate::{metrics, openai, page, props, shape};
 
 /// Stops a server from another thread.
@@ -60,13 +59,12 @@ impl Server {
     ///
     /// # Errors
     /// If the address is not free, or a thread cannot be started.
-    pub fn new(config: Config, models: Vec<(String, Engine)>) -> Result<Server, StartError> {
+    pub fn new(config: Config, models: Vec<(String, ModelSource)>) -> Result<Server, StartError> {
         let address = config.address;
         let listen = |source| StartError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        let start = |(name, engine)| Served::start(name, engine).map(Arc::new);
-        let models = Models(models.into_iter().map(start).collect::<Result<_, _>>()?);
+        let models = Models::new(models, config.max_models.max(1))?;
         let app = App::new(config, models);
         Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
     }
@@ -115,6 +113,9 @@ impl Server {
             .max_buf_size(64 << 10);
         let graceful = GracefulShutdown::new();
         let connections = Arc::new(Semaphore::new(limits.connections));
+        if let Some(time) = app.config.keep_alive {
+            tokio::spawn(unload_idle(app.models.clone(), time));
+        }
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -148,6 +149,14 @@ impl Server {
     }
 }
 
+/// Unloads models that nobody uses for `time`.
+async fn unload_idle(models: Arc<Models>, time: Duration) {
+    loop {
+        tokio::time::sleep((time / 4).clamp(Duration::from_millis(10), Duration::from_secs(10))).await;
+        models.unload_idle(time).await;
+    }
+}
+
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .merge(openai::routes())
@@ -177,8 +186,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let models = app.models.0.iter().map(|served| (&*served.name, &**served.worker.stats()));
-    let text = metrics::text(models, backend::PAGE);
+    let text = metrics::text(app.models.stats(), backend::PAGE);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

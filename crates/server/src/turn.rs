@@ -10,7 +10,7 @@ use crate::conversation::{Conversation, Rendered};
 use crate::error::ApiError;
 use crate::http::Client;
 use crate::job::{Job, Parameters};
-use crate::served::Served;
+use crate::models::Served;
 
 /// What a protocol reads from a call.
 pub(crate) struct Turn {

@@ -32,17 +32,16 @@ enum Command {
 #[derive(Debug)]
 pub(crate) struct Worker {
     commands: Sender<Command>,
-    stats: Arc<Stats>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    pub(crate) fn start(engine: Engine) -> std::io::Result<Worker> {
+    /// Writes figures of the engine to `stats`.
+    pub(crate) fn start(engine: Engine, stats: Arc<Stats>) -> std::io::Result<Worker> {
         let (commands, inbox) = mpsc::channel();
-        let stats = Arc::new(Stats::default());
-        let loop_ = Loop { engine, inbox, clients: HashMap::new(), stats: stats.clone() };
+        let loop_ = Loop { engine, inbox, clients: HashMap::new(), stats };
         let thread = thread::Builder::new().name("engine".into()).spawn(move || loop_.run())?;
-        Ok(Worker { commands, stats, thread: Some(thread) })
+        Ok(Worker { commands, thread: Some(thread) })
     }
 
     /// Submits the requests of a job. Dropping the receiver cancels them.
@@ -51,10 +50,6 @@ impl Worker {
         let sent = self.commands.send(Command::Submit(requests, updates));
         sent.map_err(|_| ApiError::internal(ENDED))?;
         Ok(receiver)
-    }
-
-    pub(crate) fn stats(&self) -> &Arc<Stats> {
-        &self.stats
     }
 }
 

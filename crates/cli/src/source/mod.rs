@@ -34,7 +34,8 @@ use name::{HubName, Name};
 
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
-    let DownloadArgs { network: NetworkArgs { yes, offline }, hf_repo, hf_file, model_url } = &args.download;
+    let DownloadArgs { network: NetworkArgs { yes, offline }, hf_repo, hf_file, model_url } =
+        &args.open.download;
     let consent = if *yes { Consent::Given } else { Consent::Ask };
     if let Some(repo) = hf_repo {
         let mut name = match Name::of(Path::new(repo))? {

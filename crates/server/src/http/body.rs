@@ -11,13 +11,42 @@ use crate::app::App;
 use crate::config::Limits;
 use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
-use crate::served::Served;
+use crate::models::{Encoder, Lease, Model, Served};
 
-/// The fields of a call's body, and the model that they name.
+/// The fields of a call's body, and the model that they name, which writes text.
 pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
+    match named(app, request).await? {
+        (fields, Model::Generator(served)) => Ok((fields, served)),
+        (_, Model::Encoder(encoder)) => {
+            let what = if encoder.is_reranker() { "scores documents" } else { "computes embeddings" };
+            let path = if encoder.is_reranker() { "/v1/rerank" } else { "/v1/embeddings" };
+            let message = format!("the model `{}` {what} and writes no text; use {path}", encoder.name);
+            Err(ApiError::unsupported("model", message))
+        }
+    }
+}
+
+/// The fields of a call's body, and the model that they name, which computes embeddings or scores.
+pub(crate) async fn call_encoder(
+    app: &App,
+    request: Request,
+) -> Result<(Fields, Arc<Lease<Encoder>>), ApiError> {
+    match named(app, request).await? {
+        (fields, Model::Encoder(encoder)) => Ok((fields, encoder)),
+        (_, Model::Generator(served)) => {
+            let name = &served.name;
+            let message = format!(
+                "the model `{name}` writes text and computes no embeddings; serve an embedding model"
+            );
+            Err(ApiError::unsupported("model", message))
+        }
+    }
+}
+
+async fn named(app: &App, request: Request) -> Result<(Fields, Model), ApiError> {
     let mut fields = body(request, &app.config.limits).await?;
-    let served = app.models.get(fields.take::<String>("model")?.as_deref())?.clone();
-    Ok((fields, served))
+    let model = app.models.get(fields.take::<String>("model")?.as_deref()).await?;
+    Ok((fields, model))
 }
 
 /// The fields of a request's JSON body.

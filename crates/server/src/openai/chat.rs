@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, call, with_ignored};
 use crate::job::Parameters;
-use crate::served::Served;
+use crate::models::Served;
 use crate::sse::{self, Events, Gone};
 use crate::turn::{Started, Turn};
 use crate::{id, shape};

@@ -7,11 +7,11 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta;
 use engine::Processor;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
+use super::texts::Texts;
 use super::{HARMLESS, StreamOptions, finish_reason};
 use crate::answer::{Answers, News, Parser, Totals};
 use crate::app::{App, Place};
@@ -19,46 +19,12 @@ use crate::conversation::too_long_for;
 use crate::error::ApiError;
 use crate::http::{Client, call, with_ignored};
 use crate::job::{Job, Parameters};
-use crate::served::Served;
+use crate::models::Served;
 use crate::sse::{self, Events, Gone};
 use crate::{id, shape};
 
-/// One prompt or several, as text or as ids.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a string, token ids, or an array of one of them")]
-enum Prompts {
-    Text(String),
-    Ids(Vec<u32>),
-    Texts(Vec<String>),
-    ManyIds(Vec<Vec<u32>>),
-}
-
 /// Prompts of a call.
 const MAX_PROMPTS: usize = 64;
-
-impl Prompts {
-    /// The ids of each prompt. Takes a while: not for the threads of the runtime.
-    fn encode(self, served: &Served) -> Result<Vec<Vec<u32>>, ApiError> {
-        let encode = |text: String| {
-            too_long_for(served, text.len())?;
-            Ok(served.model.encode_prompt(&text, true))
-        };
-        let prompts = match self {
-            Prompts::Text(text) => vec![encode(text)?],
-            Prompts::Ids(ids) => vec![ids],
-            Prompts::Texts(texts) => texts.into_iter().map(encode).collect::<Result<_, ApiError>>()?,
-            Prompts::ManyIds(prompts) => prompts,
-        };
-        match prompts.len() {
-            0 => Err(ApiError::invalid("prompt", "`prompt` is empty; expected at least one prompt")),
-            1..=MAX_PROMPTS => Ok(prompts),
-            found => Err(ApiError::invalid(
-                "prompt",
-                format!("`prompt` has {found} prompts, expected at most {MAX_PROMPTS}"),
-            )),
-        }
-    }
-}
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -66,7 +32,7 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let prompts: Prompts = fields.require("prompt")?;
+    let prompts: Texts = fields.require("prompt")?;
     let mut parameters = Parameters::read(&mut fields, &served, &app.config.limits)?;
     // OpenAI's default for this endpoint.
     parameters.max_tokens = parameters.max_tokens.or(Some(16));
@@ -90,7 +56,11 @@ pub(super) async fn handle(
             let grammar = source.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
             let processor = |grammar: grammar::Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
             let processors: Vec<_> = grammar.into_iter().map(processor).collect();
-            Ok::<_, ApiError>((prompts.encode(&encoding)?, processors))
+            let encode = |text: String| {
+                too_long_for(&encoding, text.len())?;
+                Ok(encoding.model.encode_prompt(&text, true))
+            };
+            Ok::<_, ApiError>((prompts.encode("prompt", MAX_PROMPTS, encode)?, processors))
         })
         .await??;
     let n = prompts.len() * parameters.n;

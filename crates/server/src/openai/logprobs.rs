@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::answer::{Chosen, token_text};
-use crate::served::Served;
+use crate::models::Served;
 
 /// Smallest log-probability that is written: JSON has no infinity.
 const LEAST: f32 = -9999.0;

@@ -3,8 +3,11 @@
 mod chat;
 mod completions;
 pub(crate) mod conversation;
+mod embeddings;
 mod logprobs;
 mod models;
+mod rerank;
+mod texts;
 
 use std::sync::Arc;
 
@@ -21,6 +24,10 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/chat/completions", post(chat::handle))
         .route("/v1/completions", post(completions::handle))
         .route("/completions", post(completions::handle))
+        .route("/v1/embeddings", post(embeddings::handle))
+        .route("/embeddings", post(embeddings::handle))
+        .route("/v1/rerank", post(rerank::handle))
+        .route("/rerank", post(rerank::handle))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))

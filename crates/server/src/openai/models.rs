@@ -9,30 +9,36 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::served::Served;
+use crate::models::Held;
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
-    let models: Vec<Value> = app.models.0.iter().map(|served| describe(served)).collect();
+    let models: Vec<Value> = app.models.list().map(|(name, held)| describe(&app, name, held)).collect();
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
 pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    Ok(Json(describe(app.models.get(Some(&id))?)).into_response())
+    let (name, held) = app.models.look(Some(&id))?;
+    Ok(Json(describe(&app, name, held)).into_response())
 }
 
-fn describe(served: &Served) -> Value {
-    let config = served.model.config();
-    json!({
-        "id": served.name,
+/// A model that is not loaded has only its name.
+fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
+    let mut shape = json!({
+        "id": name,
         "object": "model",
-        "created": served.created,
+        "created": app.started,
         "owned_by": "rustorch",
-        "max_model_len": served.limits.n_ctx,
-        "meta": {
-            "architecture": config.architecture,
-            "n_ctx": served.limits.n_ctx,
-            "n_ctx_train": config.context_length,
-            "n_vocab": served.model.tokenizer().vocab_size(),
-        },
-    })
+        "status": { "value": if held.is_some() { "loaded" } else { "unloaded" } },
+    });
+    if let Some(held) = held {
+        let (model, n_ctx) = (held.model(), held.n_ctx());
+        shape["max_model_len"] = n_ctx.into();
+        shape["meta"] = json!({
+            "architecture": model.config().architecture,
+            "n_ctx": n_ctx,
+            "n_ctx_train": model.config().context_length,
+            "n_vocab": model.tokenizer().vocab_size(),
+        });
+    }
+    shape
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use backend::Backend;
 use backend_cpu::Cpu;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use serde_json::Value as Json;
-use server::{Config, Reload, Server, Shutdown};
+use server::{Config, ModelSource, Reload, Server, Shutdown};
 
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
@@ -23,6 +24,25 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The embedded model on an engine.
+pub(crate) fn demo() -> Engine {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    let model = Arc::new(Model::new(file).expect("a good model"));
+    let options = Options {
+        n_ctx: Some(512),
+        sequences: 8,
+        n_batch: 64,
+        pages: Some(96),
+        step_target: Some(Duration::from_millis(100)),
+        ..Options::default()
+    };
+    Engine::new(model, cpu(), options).expect("it fits")
+}
+
+pub(crate) fn cpu() -> Box<dyn Backend> {
+    Box::new(Cpu::new(NonZero::new(2)))
+}
+
 impl Running {
     pub(crate) fn new() -> Running {
         Running::with(|_| {})
@@ -30,21 +50,13 @@ impl Running {
 
     /// A server of the embedded model, called `demo`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Running {
-        let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
-        let model = Arc::new(Model::new(file).expect("a good model"));
-        let options = Options {
-            n_ctx: Some(512),
-            sequences: 8,
-            n_batch: 64,
-            pages: Some(96),
-            step_target: Some(Duration::from_millis(100)),
-            ..Options::default()
-        };
-        let backend = Box::new(Cpu::new(NonZero::new(2)));
-        let engine = Engine::new(model, backend, options).expect("it fits");
+        Running::serve(vec![("demo".into(), demo().into())], change)
+    }
+
+    pub(crate) fn serve(models: Vec<(String, ModelSource)>, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         change(&mut config);
-        let server = Server::new(config, vec![("demo".into(), engine)]).expect("a free port");
+        let server = Server::new(config, models).expect("a free port");
         let address = server.address().expect("it listens");
         let (shutdown, reload) = (server.shutdown(), server.reload());
         let thread = std::thread::spawn(|| server.run().expect("it serves"));

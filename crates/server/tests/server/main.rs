@@ -2,5 +2,7 @@
 
 mod answers;
 mod client;
+mod embeddings;
 mod mistakes;
+mod models;
 mod together;

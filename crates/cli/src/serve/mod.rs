@@ -1,18 +1,20 @@
-//! `rustorch serve`: a model for several users, over HTTP.
+//! `rustorch serve`: models for several users, over HTTP.
+
+mod models;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use backend::PAGE;
-use engine::{Engine, Options};
-use server::{Config, Keys, Server};
+use server::{Config, Keys, ModelSource, Server};
 
-use crate::args::{EngineArgs, ModelArgs, PositionalModel, TemplateChoice};
-use crate::{interrupt, load, output};
+use crate::args::{EngineArgs, TemplateChoice};
+use crate::{interrupt, output};
+use models::ModelsArgs;
 
 /// While anyone decodes, steps take about this long at most.
 const STEP_TARGET: Duration = Duration::from_millis(100);
@@ -26,13 +28,20 @@ A page to chat is at the address itself, OpenAI's protocol below /v1. Requests w
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    positional: PositionalModel,
+    models: ModelsArgs,
     #[command(flatten)]
-    model: ModelArgs,
+    loading: LoadingArgs,
     #[command(flatten)]
     http: HttpArgs,
     #[command(flatten)]
     keys: KeyArgs,
+    #[command(flatten)]
+    serving: Serving,
+}
+
+/// How each model is served.
+#[derive(Clone, Debug, clap::Args)]
+struct Serving {
     #[command(flatten)]
     template: TemplateChoice,
     /// Requests that are computed at once; others wait [short: -np]
@@ -44,6 +53,17 @@ pub(crate) struct Args {
     cache_tokens: Option<NonZero<usize>>,
     #[command(flatten)]
     engine: EngineArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+struct LoadingArgs {
+    /// Models that are loaded at once; the one unused for the longest time makes room
+    #[arg(long, value_name = "N", default_value = "4", env)]
+    models_max: NonZero<usize>,
+    /// Unload a model that nobody has used for so many seconds, until it is asked for again
+    #[arg(long, alias = "sleep-idle-seconds", value_name = "SECONDS", env)]
+    keep_alive: Option<NonZero<u64>>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -96,8 +116,7 @@ impl KeyArgs {
     }
 }
 
-pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    args.positional.clone().apply(&mut args.model);
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = SocketAddr::new(args.http.host, args.http.port);
     let keys = args.keys.read()?;
     if keys.is_empty() && !address.ip().is_loopback() && !args.keys.insecure {
@@ -106,13 +125,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             address.ip()
         )));
     }
-    let model = args.template.apply(load::model(&args.model)?)?;
-    let name = args.http.alias.clone().unwrap_or_else(|| name_of(&args.model, &model));
-    let engine = load::serving(model, &args.engine, |options| args.adjust(options))?;
-    let described = describe(&engine);
+    let models = args.models()?;
     let config = args.config(address, keys);
-    let server = Server::new(config, vec![(name.clone(), engine)])
-        .context("--port chooses another port, and 0 one that is free")?;
+    let server =
+        Server::new(config, models).context("--port chooses another port, and 0 one that is free")?;
     let (shutdown, reload) = (server.shutdown(), server.reload());
     let file = args.keys.api_key_file.clone();
     interrupt::serving(
@@ -124,21 +140,33 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             None => {}
         },
     )?;
-    output::note(format_args!("{name}: {described}"));
     output::note(format_args!("http://{} has a page to chat; OpenAI's API is below /v1", server.address()?));
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
-    /// Several requests at once, on pages that they share.
-    fn adjust(&self, options: &mut Options) {
-        options.sequences = self.parallel.get();
-        options.step_target = Some(STEP_TARGET);
-        let n_ctx = options.n_ctx.unwrap_or(engine::DEFAULT_N_CTX);
-        let tokens =
-            self.cache_tokens.map_or(n_ctx.saturating_mul(CONTEXTS.min(options.sequences)), NonZero::get);
-        options.pages = Some(tokens.max(n_ctx).div_ceil(PAGE));
+    /// One model is loaded at once, several when they are asked for.
+    fn models(&self) -> anyhow::Result<Vec<(String, ModelSource)>> {
+        let mut named = self.models.named()?;
+        if let Some(alias) = &self.http.alias {
+            let [one] = &mut named[..] else {
+                bail!(output::Usage("--alias names one model; name several by -m NAME=MODEL".to_owned()));
+            };
+            one.rename(alias.clone());
+        }
+        if let ([one], None) = (&named[..], self.loading.keep_alive) {
+            return Ok(vec![(one.name(), ModelSource::Loaded(one.load(&self.serving)?))]);
+        }
+        let serving = Arc::new(self.serving.clone());
+        let mut models = Vec::new();
+        for mut one in named {
+            let name = one.name();
+            one.rename(name.clone());
+            one.find()?;
+            models.push((name, one.on_demand(&serving)));
+        }
+        Ok(models)
     }
 
     fn config(&self, address: SocketAddr, keys: Keys) -> Config {
@@ -146,31 +174,10 @@ impl Args {
         config.keys = keys;
         config.hosts = self.http.host_name.clone();
         config.origins = self.http.cors_origin.clone();
+        config.max_models = self.loading.models_max.get();
+        config.keep_alive = self.loading.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();
         config
     }
-}
-
-/// The name as it was given, or the file's; the demo model has one of its own.
-fn name_of(args: &ModelArgs, model: &engine::Model) -> String {
-    let given = args.model.as_deref().map(|path| match path.extension() {
-        Some(extension) if extension == "gguf" => path.file_stem().map(Path::new).unwrap_or(path).to_owned(),
-        _ => path.to_owned(),
-    });
-    let named = || model.file().metadata().str("general.name").ok().flatten().map(str::to_owned);
-    match given {
-        Some(name) => name.to_string_lossy().into_owned(),
-        None => named().unwrap_or_else(|| "demo".to_owned()),
-    }
-}
-
-fn describe(engine: &Engine) -> String {
-    let (limits, load) = (engine.limits(), engine.load());
-    format!(
-        "{} requests at once, each up to {} tokens; {} tokens in the KV cache",
-        limits.sequences,
-        limits.n_ctx,
-        load.pages * PAGE
-    )
 }

@@ -1,0 +1,172 @@
+//! A model that computes embeddings, or scores of documents.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+
+use engine::models::Pooling;
+use engine::{Embedder, Model, Normalization};
+use tokenizer::Encode;
+use tokio::sync::oneshot;
+
+use crate::error::ApiError;
+use crate::worker::ENDED;
+
+/// Texts of a request that are computed before it is another request's turn.
+const TEXTS: usize = 16;
+
+/// A model that computes embeddings, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    pub(crate) name: String,
+    pub(crate) model: Arc<Model>,
+    /// Most tokens of a text.
+    pub(crate) n_ctx: usize,
+    /// Values of an embedding.
+    pub(crate) width: usize,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Embeddings = Result<Vec<Vec<f32>>, ApiError>;
+
+struct Job {
+    texts: Vec<Vec<u32>>,
+    done: Vec<Vec<f32>>,
+    answer: oneshot::Sender<Embeddings>,
+}
+
+impl Encoder {
+    pub(super) fn start(name: String, embedder: Embedder) -> std::io::Result<Encoder> {
+        let (jobs, inbox) = mpsc::channel();
+        let (model, n_ctx, width) = (embedder.model().clone(), embedder.n_ctx(), embedder.width());
+        let thread = thread::Builder::new().name("embedder".into()).spawn(move || run(embedder, &inbox))?;
+        let (jobs, thread) = (Some(jobs), Some(thread));
+        Ok(Encoder { name, model, n_ctx, width, jobs, thread })
+    }
+
+    /// Whether it scores documents.
+    pub(crate) fn is_reranker(&self) -> bool {
+        self.model.config().pooling == Some(Pooling::Rank)
+    }
+
+    /// The tokens of `text`. Takes a while: not for the threads of the runtime.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ApiError> {
+        self.admit(text.len(), "input")?;
+        Ok(self.model.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
+    }
+
+    /// The tokens by which `document` is scored for `query`. Takes a while: not for the threads of the runtime.
+    pub(crate) fn pair(&self, query: &str, document: &str) -> Result<Vec<u32>, ApiError> {
+        self.admit(query.len() + document.len(), "documents")?;
+        Ok(self.model.rerank_tokens(query, document)?)
+    }
+
+    /// Fails if so many bytes cannot fit the context, before they are encoded.
+    fn admit(&self, bytes: usize, param: &str) -> Result<(), ApiError> {
+        let longest = self.model.tokenizer().longest_token().max(1);
+        match bytes > self.n_ctx.saturating_mul(longest) {
+            true => Err(self.too_long(bytes.div_ceil(longest), param)),
+            false => Ok(()),
+        }
+    }
+
+    fn too_long(&self, found: usize, param: &str) -> ApiError {
+        let n_ctx = self.n_ctx;
+        let message = format!(
+            "`{param}` has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
+        );
+        ApiError { message, param: Some(param.to_owned()), ..ApiError::too_long(found, n_ctx) }
+    }
+
+    /// The embedding of each text, of Euclidean length 1. As [`Encoder::compute`].
+    pub(crate) async fn embeddings(
+        &self,
+        texts: Vec<Vec<u32>>,
+        param: impl Fn(usize) -> String,
+    ) -> Embeddings {
+        let mut embeddings = self.compute(texts, param).await?;
+        embeddings.iter_mut().for_each(|embedding| Normalization::P(2).apply(embedding));
+        Ok(embeddings)
+    }
+
+    /// The score of each pair of query and document: of several labels, the first is relevance. As [`Encoder::compute`].
+    pub(crate) async fn scores(
+        &self,
+        pairs: Vec<Vec<u32>>,
+        param: impl Fn(usize) -> String,
+    ) -> Result<Vec<f32>, ApiError> {
+        let scores = self.compute(pairs, param).await?;
+        Ok(scores.into_iter().map(|scores| scores.first().copied().unwrap_or(f32::NAN)).collect())
+    }
+
+    /// What the model computes of each text. Dropping the future cancels it. Fails if a text has no tokens, too many or
+    /// unknown ones; `param` names the field of text number `n`.
+    async fn compute(&self, texts: Vec<Vec<u32>>, param: impl Fn(usize) -> String) -> Embeddings {
+        let n_vocab = self.model.config().vocab_size;
+        for (number, text) in texts.iter().enumerate() {
+            if text.is_empty() {
+                return Err(ApiError::invalid(param(number), format!("`{}` has no tokens", param(number))));
+            }
+            if text.len() > self.n_ctx {
+                return Err(self.too_long(text.len(), &param(number)));
+            }
+            if let Some(id) = text.iter().find(|&&id| id as usize >= n_vocab) {
+                let message = format!(
+                    "`{}` has the token {id}, but the vocabulary has {n_vocab} tokens",
+                    param(number)
+                );
+                return Err(ApiError::invalid(param(number), message));
+            }
+        }
+        let (answer, embeddings) = oneshot::channel();
+        let job = Job { done: Vec::with_capacity(texts.len()), texts, answer };
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        match embeddings.await {
+            Ok(embeddings) if sent => embeddings,
+            _ => Err(ApiError::internal(ENDED)),
+        }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It may have ended by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Computes some texts of each job in turn, until nobody can send any more.
+fn run(mut embedder: Embedder, inbox: &Receiver<Job>) {
+    let mut jobs = VecDeque::new();
+    loop {
+        if jobs.is_empty() {
+            let Ok(job) = inbox.recv() else { return };
+            jobs.push_back(job);
+        }
+        jobs.extend(inbox.try_iter());
+        let Some(mut job) = jobs.pop_front() else { continue };
+        if job.answer.is_closed() {
+            continue;
+        }
+        let begin = job.done.len();
+        let end = job.texts.len().min(begin + TEXTS);
+        match embedder.embed(&job.texts[begin..end]) {
+            Ok(embeddings) => job.done.extend(embeddings),
+            // Whoever does not listen needs no answer, here and below.
+            Err(error) => {
+                let _ = job.answer.send(Err(error.into()));
+                continue;
+            }
+        }
+        if job.done.len() < job.texts.len() {
+            jobs.push_back(job);
+        } else {
+            let _ = job.answer.send(Ok(job.done));
+        }
+    }
+}

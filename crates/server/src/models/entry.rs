@@ -1,0 +1,169 @@
+//! A model by its name, loaded or not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+
+use super::encoder::Encoder;
+use super::generator::Generator;
+use super::{Held, Lease, Loaded, Loader, Model, ModelSource};
+use crate::error::{ApiError, Kind};
+use crate::metrics::Stats;
+
+/// A model by its name, loaded or not.
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) stats: Arc<Stats>,
+    /// None if it is never unloaded.
+    loader: Option<Loader>,
+    state: Mutex<State>,
+    /// Somebody stopped using it.
+    released: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    held: Option<Held>,
+    users: usize,
+    /// It is about to be unloaded: new users wait until it is loaded again.
+    is_leaving: bool,
+    last_use: Instant,
+}
+
+/// Somebody uses a model, until this is dropped.
+#[derive(Debug)]
+pub(super) struct InUse(Arc<Entry>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.users -= 1;
+        state.last_use = Instant::now();
+        drop(state);
+        self.0.released.notify_waiters();
+    }
+}
+
+impl Entry {
+    pub(super) fn new(name: String, source: ModelSource) -> std::io::Result<Entry> {
+        let stats = Arc::new(Stats::default());
+        let (held, loader) = match source {
+            ModelSource::Loaded(loaded) => (Some(start(&name, loaded, &stats)?), None),
+            ModelSource::OnDemand(loader) => (None, Some(loader)),
+        };
+        let state = State { held, users: 0, is_leaving: false, last_use: Instant::now() };
+        Ok(Entry { name, stats, loader, state: Mutex::new(state), released: Notify::new() })
+    }
+
+    /// The model, if it is loaded and stays so.
+    pub(super) fn lease(self: &Arc<Entry>) -> Option<Model> {
+        let mut state = self.state.lock();
+        let held = state.held.clone().filter(|_| !state.is_leaving)?;
+        state.users += 1;
+        drop(state);
+        Some(held.lease(InUse(self.clone())))
+    }
+
+    /// The model, if it is loaded, for a short look that is no use.
+    pub(super) fn peek(&self) -> Option<Held> {
+        self.state.lock().held.clone()
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.state.lock().held.is_some()
+    }
+
+    /// Whether it is loaded, and can be loaded again.
+    pub(super) fn is_removable(&self) -> bool {
+        self.loader.is_some() && self.is_loaded()
+    }
+
+    pub(super) fn last_use(&self) -> Instant {
+        self.state.lock().last_use
+    }
+
+    /// How long nobody has used it; none while somebody does.
+    pub(super) fn idle_time(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        (state.users == 0).then(|| state.last_use.elapsed())
+    }
+
+    /// Loads it. Only one caller at a time.
+    pub(super) async fn load(self: &Arc<Entry>) -> Result<Model, ApiError> {
+        let Some(loader) = self.loader.clone() else {
+            return Err(ApiError::internal("nothing loads this model"));
+        };
+        let entry = self.clone();
+        let started = spawn_blocking(move || {
+            let began = Instant::now();
+            let loaded = loader().map_err(|error| {
+                tracing::error!("{} cannot be loaded: {error}", entry.name);
+                ApiError::new(Kind::Internal, format!("the model `{}` cannot be loaded: {error}", entry.name))
+            })?;
+            let held = start(&entry.name, loaded, &entry.stats)
+                .map_err(|error| ApiError::internal(format!("cannot start a thread: {error}")))?;
+            tracing::info!("{} was loaded in {:.1} s", entry.name, began.elapsed().as_secs_f64());
+            Ok::<_, ApiError>(held)
+        });
+        let panicked =
+            |_| ApiError::internal("loading the model ended in a panic; the server's log says where");
+        let held = started.await.map_err(panicked)??;
+        let mut state = self.state.lock();
+        state.held = Some(held.clone());
+        state.users += 1;
+        drop(state);
+        Ok(held.lease(InUse(self.clone())))
+    }
+
+    /// Unloads it when its users have ended; there are no new ones meanwhile. Only one caller at a time.
+    pub(super) async fn unload(self: &Arc<Entry>) {
+        self.state.lock().is_leaving = true;
+        loop {
+            let released = self.released.notified();
+            if let Some(held) = self.take_unused() {
+                tracing::info!("{} is unloaded", self.name);
+                // Its thread ends, and its memory is given back.
+                let _ = spawn_blocking(move || drop(held)).await;
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// The model that is leaving, when nobody uses it any more.
+    fn take_unused(&self) -> Option<Held> {
+        let mut state = self.state.lock();
+        let State { held, users, is_leaving, .. } = &mut *state;
+        let held = held.take_if(|_| *users == 0)?;
+        *is_leaving = false;
+        Some(held)
+    }
+}
+
+fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held> {
+    Ok(match loaded {
+        Loaded::Engine(engine) => {
+            Held::Generator(Arc::new(Generator::start(name.to_owned(), *engine, stats.clone())?))
+        }
+        Loaded::Embedder(embedder) => Held::Encoder(Arc::new(Encoder::start(name.to_owned(), *embedder)?)),
+    })
+}
+
+impl Held {
+    fn lease(self, in_use: InUse) -> Model {
+        match self {
+            Held::Generator(model) => Model::Generator(Arc::new(Lease { model, _in_use: in_use })),
+            Held::Encoder(model) => Model::Encoder(Arc::new(Lease { model, _in_use: in_use })),
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).field("state", &self.state).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! A model that writes text.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use engine::{Engine, Model};
+use grammar::{Compiler, CompilerOptions, Grammar, Source, Vocabulary};
+
+use crate::error::{ApiError, Kind};
+use crate::metrics::Stats;
+use crate::worker::Worker;
+
+/// How long a client may wait for its grammar.
+const GRAMMAR_TIME: Duration = Duration::from_secs(5);
+
+/// A model that writes text, on its engine.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    pub(crate) name: String,
+    pub(crate) model: Arc<Model>,
+    pub(crate) limits: engine::Limits,
+    pub(crate) worker: Worker,
+    compiler: OnceLock<Result<Compiler, String>>,
+}
+
+impl Generator {
+    pub(super) fn start(name: String, engine: Engine, stats: Arc<Stats>) -> std::io::Result<Generator> {
+        let (model, limits) = (engine.model().clone(), engine.limits());
+        let worker = Worker::start(engine, stats)?;
+        Ok(Generator { name, model, limits, worker, compiler: OnceLock::new() })
+    }
+
+    /// The grammar for this model's tokens. Not for the threads of the runtime.
+    pub(crate) fn grammar(&self, param: &str, source: &Source) -> Result<Grammar, ApiError> {
+        let compiler = self.compiler.get_or_init(|| {
+            let vocabulary = Vocabulary::new(self.model.tokenizer()).map_err(|error| error.to_string())?;
+            let options = CompilerOptions { deadline: GRAMMAR_TIME, ..CompilerOptions::default() };
+            Ok(Compiler::with(Arc::new(vocabulary), options))
+        });
+        let compiler = compiler.as_ref().map_err(|why| ApiError::unsupported(param, why.clone()))?;
+        compiler.compile(source).map_err(|error| match error {
+            grammar::Error::Busy { .. } => ApiError::new(Kind::Busy, error.to_string()),
+            error => ApiError::invalid(param, format!("`{param}`: {error}")),
+        })
+    }
+}

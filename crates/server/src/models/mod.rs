@@ -1,0 +1,203 @@
+//! The models that the server has: loaded at its start, or by the first request, and unloaded when others need their place.
+
+mod encoder;
+mod entry;
+mod generator;
+
+pub(crate) use encoder::Encoder;
+pub(crate) use generator::Generator;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Embedder, Engine};
+use tokio::sync::Mutex;
+
+use crate::error::{ApiError, Kind};
+use crate::metrics::Stats;
+use entry::{Entry, InUse};
+
+/// A loaded model.
+#[derive(Debug)]
+pub enum Loaded {
+    /// Writes text.
+    Engine(Box<Engine>),
+    /// Computes embeddings, or scores of documents.
+    Embedder(Box<Embedder>),
+}
+
+/// Loads a model; blocks until it is done. An error says what to do.
+pub type Loader = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
+
+/// Where a model comes from.
+pub enum ModelSource {
+    /// Loaded already, and never unloaded.
+    Loaded(Loaded),
+    /// Loaded by the first request for it; it may be unloaded while nobody uses it.
+    OnDemand(Loader),
+}
+
+impl From<Engine> for ModelSource {
+    fn from(engine: Engine) -> ModelSource {
+        ModelSource::Loaded(Loaded::Engine(Box::new(engine)))
+    }
+}
+
+impl From<Embedder> for ModelSource {
+    fn from(embedder: Embedder) -> ModelSource {
+        ModelSource::Loaded(Loaded::Embedder(Box::new(embedder)))
+    }
+}
+
+impl fmt::Debug for ModelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelSource::Loaded(loaded) => f.debug_tuple("Loaded").field(loaded).finish(),
+            ModelSource::OnDemand(_) => f.debug_tuple("OnDemand").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A model that is not unloaded while this lives.
+#[derive(Debug)]
+pub(crate) struct Lease<T> {
+    model: Arc<T>,
+    _in_use: InUse,
+}
+
+impl<T> Deref for Lease<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.model
+    }
+}
+
+/// A model in use that writes text.
+pub(crate) type Served = Lease<Generator>;
+
+/// A loaded model of either kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    Generator(Arc<Generator>),
+    Encoder(Arc<Encoder>),
+}
+
+impl Held {
+    pub(crate) fn model(&self) -> &Arc<engine::Model> {
+        match self {
+            Held::Generator(generator) => &generator.model,
+            Held::Encoder(encoder) => &encoder.model,
+        }
+    }
+
+    /// Most tokens of a text.
+    pub(crate) fn n_ctx(&self) -> usize {
+        match self {
+            Held::Generator(generator) => generator.limits.n_ctx,
+            Held::Encoder(encoder) => encoder.n_ctx,
+        }
+    }
+}
+
+/// A model of either kind in use.
+#[derive(Clone, Debug)]
+pub(crate) enum Model {
+    Generator(Arc<Served>),
+    Encoder(Arc<Lease<Encoder>>),
+}
+
+/// All models, in the order of the command line.
+#[derive(Debug)]
+pub(crate) struct Models {
+    entries: Vec<Arc<Entry>>,
+    /// Models that are loaded at once.
+    max_loaded: usize,
+    /// Whoever loads a model. In order of arrival, so that no model waits forever for one that is asked for all the time.
+    loading: Mutex<()>,
+}
+
+impl Models {
+    pub(crate) fn new(models: Vec<(String, ModelSource)>, max_loaded: usize) -> std::io::Result<Models> {
+        let entry = |(name, source)| Entry::new(name, source).map(Arc::new);
+        let entries = models.into_iter().map(entry).collect::<Result<_, _>>()?;
+        Ok(Models { entries, max_loaded, loading: Mutex::new(()) })
+    }
+
+    /// The entry called `name`; without a name the first one.
+    fn find(&self, name: Option<&str>) -> Result<&Arc<Entry>, ApiError> {
+        let found = match name {
+            None => self.entries.first(),
+            Some(name) => self.entries.iter().find(|entry| entry.name == name),
+        };
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
+            let message = format!(
+                "there is no model `{}`; there {} {}",
+                name.unwrap_or_default(),
+                if names.len() == 1 { "is" } else { "are" },
+                names.join(", ")
+            );
+            ApiError { param: Some("model".into()), ..ApiError::new(Kind::NoModel, message) }
+        })
+    }
+
+    /// The model called `name`, loaded if it is not; without a name the first one.
+    pub(crate) async fn get(self: &Arc<Models>, name: Option<&str>) -> Result<Model, ApiError> {
+        let entry = self.find(name)?;
+        if let Some(model) = entry.lease() {
+            return Ok(model);
+        }
+        // A task of its own: it goes on if the client leaves.
+        let (models, entry) = (self.clone(), entry.clone());
+        let loaded = tokio::spawn(async move { models.load(&entry).await }).await;
+        loaded.map_err(|_| {
+            ApiError::internal("loading the model ended in a panic; the server's log says where")
+        })?
+    }
+
+    async fn load(&self, entry: &Arc<Entry>) -> Result<Model, ApiError> {
+        let _loading = self.loading.lock().await;
+        if let Some(model) = entry.lease() {
+            return Ok(model);
+        }
+        while let Some(oldest) = self.oldest() {
+            oldest.unload().await;
+        }
+        entry.load().await
+    }
+
+    /// The model that was not used for the longest time, if one has to go before another is loaded.
+    fn oldest(&self) -> Option<&Arc<Entry>> {
+        let loaded = self.entries.iter().filter(|entry| entry.is_loaded()).count();
+        let removable = self.entries.iter().filter(|entry| entry.is_removable());
+        removable.min_by_key(|entry| entry.last_use()).filter(|_| loaded >= self.max_loaded)
+    }
+
+    /// Unloads what nobody has used for so long.
+    pub(crate) async fn unload_idle(&self, time: Duration) {
+        let _loading = self.loading.lock().await;
+        for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
+            if entry.idle_time().is_some_and(|idle| idle >= time) {
+                entry.unload().await;
+            }
+        }
+    }
+
+    /// The names, and the models that are loaded.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&str, Option<Held>)> {
+        self.entries.iter().map(|entry| (&*entry.name, entry.peek()))
+    }
+
+    /// The name and the model, if it is loaded.
+    pub(crate) fn look(&self, name: Option<&str>) -> Result<(&str, Option<Held>), ApiError> {
+        self.find(name).map(|entry| (&*entry.name, entry.peek()))
+    }
+
+    /// The figures of each model.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = (&str, &Stats)> + Clone {
+        self.entries.iter().map(|entry| (&*entry.name, &*entry.stats))
+    }
+}

@@ -1,0 +1,77 @@
+//! `/v1/embeddings`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::HARMLESS;
+use super::texts::Texts;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::http::{call_encoder, with_ignored};
+
+/// Texts of a call.
+const MAX_TEXTS: usize = 2048;
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    Float,
+    /// Of float32, little-endian.
+    Base64,
+}
+
+impl Encoding {
+    fn json(self, embedding: &[f32]) -> Value {
+        match self {
+            Encoding::Float => embedding.into(),
+            Encoding::Base64 => {
+                let bytes: Vec<u8> = embedding.iter().flat_map(|value| value.to_le_bytes()).collect();
+                BASE64_STANDARD.encode(bytes).into()
+            }
+        }
+    }
+}
+
+pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut fields, encoder) = call_encoder(&app, request).await?;
+    let texts: Texts = fields.require("input")?;
+    let encoding = fields.take("encoding_format")?.unwrap_or(Encoding::Float);
+    if let Some(dimensions) = fields.take::<usize>("dimensions")?
+        && dimensions != encoder.width
+    {
+        let message =
+            format!("`dimensions` is {dimensions}, but this model's embeddings have {}", encoder.width);
+        return Err(ApiError::unsupported("dimensions", message));
+    }
+    fields.ignore(HARMLESS);
+    let ignored = fields.unknown();
+    if encoder.is_reranker() {
+        return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
+    }
+
+    let _place = app.place(1)?;
+    let encoding_texts = encoder.clone();
+    let is_one = matches!(texts, Texts::Text(_) | Texts::Ids(_));
+    let param = move |n: usize| if is_one { "input".to_owned() } else { format!("input[{n}]") };
+    let texts = app.blocking(move || texts.encode("input", MAX_TEXTS, |text| encoding_texts.encode(&text)));
+    let texts = texts.await??;
+    let tokens: usize = texts.iter().map(Vec::len).sum();
+    let embeddings = encoder.embeddings(texts, param).await?;
+    let data = embeddings.iter().enumerate().map(
+        |(index, embedding)| json!({ "object": "embedding", "index": index, "embedding": encoding.json(embedding) }),
+    );
+    let answer = json!({
+        "object": "list",
+        "model": encoder.name,
+        "data": data.collect::<Vec<_>>(),
+        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+    });
+    Ok(with_ignored(Json(answer).into_response(), &ignored))
+}

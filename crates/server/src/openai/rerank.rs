@@ -1,0 +1,78 @@
+//! `/v1/rerank`, as Jina's and Cohere's clients know it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::HARMLESS;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::http::{call_encoder, with_ignored};
+use crate::id;
+
+/// Documents of a call.
+const MAX_DOCUMENTS: usize = 1024;
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string, or an object with `text`")]
+enum Document {
+    Text(String),
+    Named { text: String },
+}
+
+impl Document {
+    fn text(self) -> String {
+        match self {
+            Document::Text(text) | Document::Named { text } => text,
+        }
+    }
+}
+
+pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut fields, encoder) = call_encoder(&app, request).await?;
+    let query: String = fields.require("query")?;
+    let documents: Vec<Document> = fields
+        .list("documents", MAX_DOCUMENTS)?
+        .filter(|documents| !documents.is_empty())
+        .ok_or_else(|| ApiError::invalid("documents", "`documents` is missing or empty"))?;
+    let top_n = fields.within("top_n", 1..=usize::MAX)?.unwrap_or(usize::MAX);
+    let is_returned = fields.take("return_documents")?.unwrap_or(false);
+    fields.ignore(HARMLESS);
+    let ignored = fields.unknown();
+    if !encoder.is_reranker() {
+        return Err(ApiError::unsupported("model", "this model computes embeddings; use /v1/embeddings"));
+    }
+
+    let _place = app.place(1)?;
+    let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
+    let (pairing, paired) = (encoder.clone(), documents.clone());
+    let pairs = app.blocking(move || {
+        let pair = |document: &String| pairing.pair(&query, document);
+        paired.iter().map(pair).collect::<Result<Vec<_>, _>>()
+    });
+    let pairs = pairs.await??;
+    let tokens: usize = pairs.iter().map(Vec::len).sum();
+    let scores = encoder.scores(pairs, |n| format!("documents[{n}]")).await?;
+    let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let result = |&(index, score): &(usize, f32)| {
+        let mut result = json!({ "index": index, "relevance_score": score });
+        if is_returned {
+            result["document"] = json!({ "text": documents[index] });
+        }
+        result
+    };
+    let results: Vec<Value> = ranked.iter().take(top_n).map(result).collect();
+    let answer = json!({
+        "id": id::new("rerank-"),
+        "object": "list",
+        "model": encoder.name,
+        "results": results,
+        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+    });
+    Ok(with_ignored(Json(answer).into_response(), &ignored))
+}

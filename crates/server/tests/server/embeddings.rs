@@ -1,0 +1,149 @@
+//! Embeddings and scores.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use engine::{Embedder, EmbedderOptions, Model, Normalization};
+use gguf::Gguf;
+use serde_json::{Value as Json, json};
+use testkit::{encoders, llama};
+
+use crate::client::{Running, cpu, demo};
+
+const TEXTS: [&str; 3] = ["a b", "c d e f", "a"];
+
+fn encoder(name: &str) -> Embedder {
+    let (_, spec) =
+        encoders::models().into_iter().find(|(own, _)| own == name).expect("a model of this name");
+    let file = Gguf::from_bytes(llama::Spec::file(&spec).into()).expect("a good file");
+    let model = Arc::new(Model::embedding(file, None).expect("a good model"));
+    Embedder::new(model, cpu(), EmbedderOptions { n_ctx: None, n_batch: 64 }).expect("it fits")
+}
+
+fn server() -> Running {
+    let models = vec![
+        ("embeds".into(), encoder("F32-bert").into()),
+        ("ranks".into(), encoder("F32-bert-reranker").into()),
+        ("writes".into(), demo().into()),
+    ];
+    Running::serve(models, |_| {})
+}
+
+/// What the engine computes.
+fn expected(texts: &[&str]) -> Vec<Vec<f32>> {
+    let mut encoder = encoder("F32-bert");
+    let encode = tokenizer::Encode { add_special: true, parse_special: false };
+    let tokens: Vec<_> = texts.iter().map(|text| encoder.model().tokenizer().encode(text, encode)).collect();
+    let mut embeddings = encoder.embed(&tokens).expect("embeddings");
+    embeddings.iter_mut().for_each(|embedding| Normalization::P(2).apply(embedding));
+    embeddings
+}
+
+fn floats(json: &Json) -> Vec<f32> {
+    json.as_array().expect("an array").iter().map(|x| x.as_f64().expect("a number") as f32).collect()
+}
+
+#[test]
+fn embeddings_are_the_engines_in_both_encodings() {
+    let server = server();
+    let answer = server.post("/v1/embeddings", &json!({ "model": "embeds", "input": TEXTS })).json();
+    assert_eq!(answer["object"], "list");
+    let data = answer["data"].as_array().expect("data");
+    let embeddings: Vec<Vec<f32>> = data.iter().map(|one| floats(&one["embedding"])).collect();
+    assert_eq!(embeddings, expected(&TEXTS));
+    assert!(
+        data.iter().enumerate().all(|(index, one)| one["index"] == index && one["object"] == "embedding")
+    );
+    assert_eq!(answer["usage"]["prompt_tokens"], answer["usage"]["total_tokens"]);
+
+    let body = json!({ "model": "embeds", "input": TEXTS[1], "encoding_format": "base64" });
+    let answer = server.post("/v1/embeddings", &body).json();
+    let bytes =
+        BASE64_STANDARD.decode(answer["data"][0]["embedding"].as_str().expect("text")).expect("base64");
+    let values = bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().expect("four bytes")));
+    assert_eq!(values.collect::<Vec<_>>(), expected(&TEXTS)[1]);
+}
+
+#[test]
+fn many_requests_get_each_their_own_embeddings() {
+    let server = server();
+    let texts: Vec<String> = (0..40).map(|n| "a b c d ".repeat(n % 7 + 1)).collect();
+    let refs: Vec<&str> = texts.iter().map(|text| &**text).collect();
+    let expected = expected(&refs);
+    std::thread::scope(|scope| {
+        for first in 0..6 {
+            let (server, texts, expected) = (&server, &texts, &expected);
+            scope.spawn(move || {
+                let body = json!({ "model": "embeds", "input": texts[first..] });
+                let answer = server.post("/v1/embeddings", &body).json();
+                let data = answer["data"].as_array().expect("data");
+                assert_eq!(data.len(), texts.len() - first);
+                for (one, expected) in data.iter().zip(&expected[first..]) {
+                    let difference = floats(&one["embedding"])
+                        .iter()
+                        .zip(expected)
+                        .map(|(a, b)| (a - b).abs())
+                        .fold(0.0, f32::max);
+                    assert!(difference < 1e-5, "{difference}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn documents_are_ranked() {
+    let server = server();
+    let body =
+        json!({ "model": "ranks", "query": "a", "documents": [TEXTS[0], { "text": TEXTS[1] }, TEXTS[2]] });
+    let answer = server.post("/v1/rerank", &body).json();
+    let results = answer["results"].as_array().expect("results");
+    let scores: Vec<f64> =
+        results.iter().map(|one| one["relevance_score"].as_f64().expect("a score")).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    let mut encoder = encoder("F32-bert-reranker");
+    for result in results {
+        let index = result["index"].as_u64().expect("an index") as usize;
+        let tokens = encoder.model().rerank_tokens("a", TEXTS[index]).expect("tokens");
+        let score = encoder.embed(&[tokens]).expect("a score")[0][0];
+        assert!((result["relevance_score"].as_f64().expect("a score") - f64::from(score)).abs() < 1e-5);
+        assert_eq!(result["document"], Json::Null);
+    }
+    let body =
+        json!({ "model": "ranks", "query": "a", "documents": TEXTS, "top_n": 1, "return_documents": true });
+    let answer = server.post("/v1/rerank", &body).json();
+    assert_eq!(answer["results"].as_array().expect("results").len(), 1);
+    let index = answer["results"][0]["index"].as_u64().expect("an index") as usize;
+    assert_eq!(answer["results"][0]["document"]["text"], TEXTS[index]);
+}
+
+#[test]
+fn each_model_is_asked_for_what_it_does() {
+    let server = server();
+    let cases = [
+        ("/v1/embeddings", json!({ "model": "writes", "input": "a" }), "model"),
+        ("/v1/embeddings", json!({ "model": "ranks", "input": "a" }), "model"),
+        ("/v1/rerank", json!({ "model": "embeds", "query": "a", "documents": ["a"] }), "model"),
+        ("/v1/chat/completions", json!({ "model": "embeds", "messages": [] }), "model"),
+        ("/v1/embeddings", json!({ "model": "embeds" }), "input"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": [["a"]] }), "input"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": [[1, 2], []] }), "input[1]"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": [4_000_000] }), "input"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": "a", "dimensions": 3 }), "dimensions"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": "a b ".repeat(9000) }), "input"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": ["a", "a b ".repeat(300)] }), "input[1]"),
+        (
+            "/v1/embeddings",
+            json!({ "model": "embeds", "input": "a", "encoding_format": "hex" }),
+            "encoding_format",
+        ),
+        ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": [] }), "documents"),
+        ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": [7] }), "documents"),
+        ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": ["a"], "top_n": 0 }), "top_n"),
+    ];
+    for (path, body, param) in cases {
+        let error = server.post(path, &body).error(400);
+        assert_eq!(error["param"], param, "{path}: {error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Several models: loaded when they are asked for, unloaded when others need their place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use server::{Loaded, ModelSource};
+
+use crate::client::{Running, demo};
+
+/// How often each model was loaded.
+struct Loads(Arc<[AtomicUsize]>);
+
+impl Loads {
+    fn new(n: usize) -> Loads {
+        Loads((0..n).map(|_| AtomicUsize::new(0)).collect())
+    }
+
+    fn source(&self, number: usize) -> ModelSource {
+        let loads = self.0.clone();
+        ModelSource::OnDemand(Arc::new(move || {
+            loads[number].fetch_add(1, Ordering::Relaxed);
+            Ok(Loaded::Engine(Box::new(demo())))
+        }))
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
+
+/// Models `a`, `b`, … of which `max` are loaded at once.
+fn server(loads: &Loads, max: usize) -> Running {
+    let name = |number: usize| char::from(b'a' + number as u8).to_string();
+    let models = (0..loads.0.len()).map(|number| (name(number), loads.source(number))).collect();
+    Running::serve(models, |config| config.max_models = max)
+}
+
+fn ask(server: &Running, model: &str) -> Json {
+    let body = json!({ "model": model, "prompt": "The capital of Italy", "max_tokens": 4, "temperature": 0 });
+    server.post("/v1/completions", &body).json()
+}
+
+fn statuses(server: &Running) -> Vec<String> {
+    let list = server.get("/v1/models").json();
+    let models = list["data"].as_array().expect("models");
+    models.iter().map(|model| model["status"]["value"].as_str().expect("a status").to_owned()).collect()
+}
+
+#[test]
+fn models_are_loaded_by_their_first_request() {
+    let loads = Loads::new(3);
+    let server = server(&loads, 3);
+    assert_eq!(statuses(&server), ["unloaded", "unloaded", "unloaded"]);
+    let answer = ask(&server, "b");
+    assert_eq!(answer["model"], "b");
+    assert_eq!(ask(&server, "b")["choices"], answer["choices"]);
+    assert_eq!(loads.counts(), [0, 1, 0]);
+    assert_eq!(statuses(&server), ["unloaded", "loaded", "unloaded"]);
+    // Without a name it is the first.
+    server.post("/v1/completions", &json!({ "prompt": "a", "max_tokens": 1 })).json();
+    assert_eq!(loads.counts(), [1, 1, 0]);
+    let one = server.get("/v1/models/a").json();
+    assert_eq!((&one["id"], &one["max_model_len"]), (&json!("a"), &json!(512)));
+    assert_eq!(server.get("/v1/models/z").error(404)["code"], "model_not_found");
+    let body = json!({ "model": "z", "prompt": "a" });
+    let error = server.post("/v1/completions", &body).error(404);
+    assert_eq!(error["message"], "there is no model `z`; there are a, b, c");
+}
+
+#[test]
+fn the_model_that_was_not_used_for_the_longest_time_goes() {
+    let loads = Loads::new(3);
+    let server = server(&loads, 2);
+    for model in ["a", "b", "a", "c"] {
+        ask(&server, model);
+    }
+    assert_eq!(statuses(&server), ["loaded", "unloaded", "loaded"]);
+    ask(&server, "a");
+    assert_eq!(loads.counts(), [1, 1, 1]);
+    ask(&server, "b");
+    assert_eq!(
+        (loads.counts(), statuses(&server)),
+        (vec![1, 2, 1], ["loaded", "loaded", "unloaded"].map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
+fn a_model_in_use_is_not_unloaded_and_nobody_waits_forever() {
+    let loads = Loads::new(2);
+    let server = server(&loads, 1);
+    let long = |model: &str| json!({ "model": model, "prompt": "The capital", "max_tokens": 100, "ignore_eos": true, "temperature": 0 });
+    let alone = server.post("/v1/completions", &long("a")).json()["choices"].clone();
+    // Each asks for both models, all the time.
+    thread::scope(|scope| {
+        for first in 0..6 {
+            let (server, alone) = (&server, &alone);
+            scope.spawn(move || {
+                for round in 0..2 {
+                    let model = if (first + round) % 2 == 0 { "a" } else { "b" };
+                    let answer = server.post("/v1/completions", &long(model)).json();
+                    assert_eq!((&answer["choices"], &answer["model"]), (alone, &json!(model)));
+                }
+            });
+        }
+    });
+    assert!(loads.counts().iter().all(|&count| count >= 1), "{:?}", loads.counts());
+    assert_eq!(statuses(&server).iter().filter(|status| *status == "loaded").count(), 1);
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_says_why_and_is_tried_again() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let source = ModelSource::OnDemand(Arc::new(move || match counted.fetch_add(1, Ordering::Relaxed) {
+        0 => Err("the file is gone".to_owned()),
+        _ => Ok(Loaded::Engine(Box::new(demo()))),
+    }));
+    let server = Running::serve(vec![("a".into(), source)], |_| {});
+    let error = server.post("/v1/completions", &json!({ "prompt": "a", "max_tokens": 1 })).error(500);
+    assert_eq!(error["message"], "the model `a` cannot be loaded: the file is gone");
+    assert_eq!(server.get("/health").status, 200);
+    ask(&server, "a");
+    assert_eq!(tries.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_model_that_nobody_uses_is_unloaded_after_a_time() {
+    let loads = Loads::new(1);
+    let models = vec![("a".into(), loads.source(0))];
+    let server = Running::serve(models, |config| config.keep_alive = Some(Duration::from_millis(200)));
+    ask(&server, "a");
+    let began = Instant::now();
+    // Looking at it is no use of it.
+    while statuses(&server) != ["unloaded"] {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never unloaded");
+        thread::sleep(Duration::from_millis(20));
+    }
+    ask(&server, "a");
+    assert_eq!(loads.counts(), [2]);
+}
