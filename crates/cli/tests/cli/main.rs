@@ -26,6 +26,8 @@ mod outputs;
 mod perplexity;
 mod quantize;
 mod run;
+#[cfg(unix)]
+mod serve;
 mod settings;
 #[cfg(unix)]
 mod signals;
