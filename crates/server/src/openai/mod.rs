@@ -5,6 +5,7 @@ mod completions;
 pub(crate) mod conversation;
 mod logprobs;
 mod models;
+mod responses;
 
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/chat/completions", post(chat::handle))
         .route("/v1/completions", post(completions::handle))
         .route("/completions", post(completions::handle))
+        .route("/v1/responses", post(responses::handle))
+        .route("/responses", post(responses::handle))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
