@@ -16,6 +16,11 @@ use server::{Config, Reload, Server, Shutdown};
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
 
+fn demo() -> Model {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    Model::new(file).expect("a good model")
+}
+
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) reload: Reload,
@@ -30,8 +35,16 @@ impl Running {
 
     /// A server of the embedded model, called `demo`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Running {
-        let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
-        let model = Arc::new(Model::new(file).expect("a good model"));
+        Running::start(demo(), change)
+    }
+
+    /// The same with another chat template.
+    pub(crate) fn with_template(source: &str) -> Running {
+        Running::start(demo().with_template(source).expect("a good template"), |_| {})
+    }
+
+    fn start(model: Model, change: impl FnOnce(&mut Config)) -> Running {
+        let model = Arc::new(model);
         let options = Options {
             n_ctx: Some(512),
             sequences: 8,

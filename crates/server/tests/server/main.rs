@@ -3,4 +3,5 @@
 mod answers;
 mod client;
 mod mistakes;
+mod responses;
 mod together;

@@ -28,10 +28,10 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let Call { turn, settings, is_stream } = request::read(&mut fields, &app, &served)?;
+    let Call { turn, repeated, is_stream } = request::read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
     let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
-    let object = Object::new(served, settings);
+    let object = Object::new(served, repeated);
     let response = match is_stream {
         true => sse::stream(move |events| stream::write(object, answers, events, place)),
         false => Json(whole::write(object, answers).await?).into_response(),

@@ -6,7 +6,6 @@ use engine::Usage;
 use serde_json::{Value as Json, json};
 
 use super::items::{Change, Output};
-use super::request::Settings;
 use crate::answer::{News, Reply};
 use crate::error::ApiError;
 use crate::id;
@@ -18,7 +17,8 @@ pub(super) struct Object {
     id: String,
     created_at: i64,
     served: Arc<Served>,
-    settings: Settings,
+    /// What it repeats of the call.
+    repeated: Json,
     pub(super) output: Output,
     reply: Reply,
     pub(super) state: State,
@@ -47,12 +47,12 @@ impl State {
 }
 
 impl Object {
-    pub(super) fn new(served: Arc<Served>, settings: Settings) -> Object {
+    pub(super) fn new(served: Arc<Served>, repeated: Json) -> Object {
         Object {
             id: id::new("resp_"),
             created_at: id::now(),
             served,
-            settings,
+            repeated,
             output: Output::default(),
             reply: Reply::default(),
             state: State::InProgress,
@@ -84,22 +84,6 @@ impl Object {
     }
 
     pub(super) fn json(&self) -> Json {
-        let Settings {
-            instructions,
-            max_output_tokens,
-            metadata,
-            parallel_tool_calls,
-            prompt_cache_key,
-            reasoning,
-            safety_identifier,
-            temperature,
-            text,
-            tool_choice,
-            tools,
-            top_logprobs,
-            top_p,
-            user,
-        } = &self.settings;
         let completed_at = matches!(self.state, State::Ended { is_cut: false, .. }).then(id::now);
         let (incomplete_details, error, usage) = match &self.state {
             State::InProgress => (None, None, None),
@@ -110,38 +94,18 @@ impl Object {
                 (None, Some(json!({ "code": "server_error", "message": error.message })), None)
             }
         };
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created_at,
-            "completed_at": completed_at,
-            "status": self.state.name(),
-            "incomplete_details": incomplete_details,
-            "error": error,
-            "model": self.served.name,
-            "output": self.output.json(),
-            "usage": usage,
-            "background": false,
-            "instructions": instructions,
-            "max_output_tokens": max_output_tokens,
-            "max_tool_calls": null,
-            "metadata": metadata,
-            "parallel_tool_calls": parallel_tool_calls,
-            "previous_response_id": null,
-            "prompt_cache_key": prompt_cache_key,
-            "reasoning": reasoning,
-            "safety_identifier": safety_identifier,
-            "service_tier": "default",
-            "store": false,
-            "temperature": temperature,
-            "text": text,
-            "tool_choice": tool_choice,
-            "tools": tools,
-            "top_logprobs": top_logprobs,
-            "top_p": top_p,
-            "truncation": "disabled",
-            "user": user,
-        })
+        let mut json = self.repeated.clone();
+        json["id"] = self.id.as_str().into();
+        json["object"] = "response".into();
+        json["created_at"] = self.created_at.into();
+        json["completed_at"] = completed_at.into();
+        json["status"] = self.state.name().into();
+        json["incomplete_details"] = incomplete_details.into();
+        json["error"] = error.into();
+        json["model"] = self.served.name.as_str().into();
+        json["output"] = self.output.json().into();
+        json["usage"] = usage.into();
+        json
     }
 
     fn usage(&self, usage: &Usage) -> Json {

@@ -19,32 +19,15 @@ use crate::turn::Turn;
 /// A call that has been read.
 pub(super) struct Call {
     pub(super) turn: Turn,
-    pub(super) settings: Settings,
+    /// What the response repeats of it.
+    pub(super) repeated: Json,
     pub(super) is_stream: bool,
-}
-
-/// What the response repeats of the call.
-pub(super) struct Settings {
-    pub(super) instructions: Option<String>,
-    pub(super) max_output_tokens: Option<usize>,
-    pub(super) metadata: BTreeMap<String, String>,
-    pub(super) parallel_tool_calls: bool,
-    pub(super) prompt_cache_key: Option<String>,
-    pub(super) reasoning: Reasoning,
-    pub(super) safety_identifier: Option<String>,
-    pub(super) temperature: f64,
-    pub(super) text: Text,
-    pub(super) tool_choice: Json,
-    pub(super) tools: Vec<tools::Function>,
-    pub(super) top_logprobs: usize,
-    pub(super) top_p: f64,
-    pub(super) user: Option<String>,
 }
 
 /// `reasoning`. The model's own text is returned, never a summary.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Reasoning {
+struct Reasoning {
     effort: Option<String>,
     summary: Option<String>,
 }
@@ -52,7 +35,7 @@ pub(super) struct Reasoning {
 /// `text`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Text {
+struct Text {
     format: Json,
     verbosity: Option<String>,
 }
@@ -109,26 +92,33 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     }
     parameters.max_tokens = max_output_tokens.or(parameters.max_tokens);
 
-    let settings = Settings {
-        instructions,
-        max_output_tokens: parameters.max_tokens,
-        metadata: fields.take("metadata")?.unwrap_or_default(),
-        parallel_tool_calls,
-        prompt_cache_key: fields.take("prompt_cache_key")?,
-        reasoning,
-        safety_identifier: fields.take("safety_identifier")?,
-        temperature: decimal(parameters.sampling.temperature),
-        text,
-        tool_choice: choice,
-        tools,
-        top_logprobs,
-        top_p: decimal(parameters.sampling.top_p),
-        user: fields.take("user")?,
-    };
+    let metadata: BTreeMap<String, String> = fields.take("metadata")?.unwrap_or_default();
+    let repeated = json!({
+        "background": false,
+        "instructions": instructions,
+        "max_output_tokens": parameters.max_tokens,
+        "max_tool_calls": null,
+        "metadata": metadata,
+        "parallel_tool_calls": parallel_tool_calls,
+        "previous_response_id": null,
+        "prompt_cache_key": fields.take::<String>("prompt_cache_key")?,
+        "reasoning": reasoning,
+        "safety_identifier": fields.take::<String>("safety_identifier")?,
+        "service_tier": "default",
+        "store": false,
+        "temperature": decimal(parameters.sampling.temperature),
+        "text": text,
+        "tool_choice": choice,
+        "tools": tools,
+        "top_logprobs": top_logprobs,
+        "top_p": decimal(parameters.sampling.top_p),
+        "truncation": "disabled",
+        "user": fields.take::<String>("user")?,
+    });
     let is_stream = fields.take("stream")?.unwrap_or(false);
     fields.ignore(HARMLESS);
     fields.ignore(WITHOUT_EFFECT);
-    Ok(Call { turn: Turn { conversation, parameters, logprobs }, settings, is_stream })
+    Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream })
 }
 
 fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {
