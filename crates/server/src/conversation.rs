@@ -83,7 +83,7 @@ impl Conversation {
         if self.messages.is_empty() {
             return Err(ApiError::invalid(
                 "messages",
-                "`messages` has only an answer; expected a question before it",
+                "the messages are only an answer; expected a question before it",
             ));
         }
         if self.format.is_some() {

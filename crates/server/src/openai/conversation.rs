@@ -66,22 +66,29 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         }
         _ => Some(Choice::Auto),
     };
-    let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
-        let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
-        return Err(ApiError::invalid("chat_template_kwargs", message));
-    }
-    if let Some(effort) = fields.take::<String>("reasoning_effort")? {
-        if effort == "none" {
-            variables.insert("enable_thinking".into(), false.into());
-        }
-        variables.insert("reasoning_effort".into(), effort.into());
-    }
+    let effort: Option<String> = fields.take("reasoning_effort")?;
+    let variables = variables(fields, effort.as_deref())?;
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
     conversation.tools = ToolUse { tools, choice, is_parallel };
     conversation.variables = variables;
     conversation.format = format(fields)?;
     Ok(conversation)
+}
+
+/// Variables of the chat template: those of the client, and how much the model should reason.
+pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map<String, Json>, ApiError> {
+    let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
+        let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
+        return Err(ApiError::invalid("chat_template_kwargs", message));
+    }
+    if let Some(effort) = effort {
+        if effort == "none" {
+            variables.insert("enable_thinking".into(), false.into());
+        }
+        variables.insert("reasoning_effort".into(), effort.into());
+    }
+    Ok(variables)
 }
 
 /// `response_format`, or the fields of llama-server and vLLM for the same.
@@ -101,27 +108,24 @@ fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiErro
             }
         },
     };
-    let found = found.map(|source| ("response_format", source));
-    one(found.into_iter().chain(constraints(fields)?))
+    one_constraint(fields, found.map(|source| ("response_format", source)))
 }
 
 /// The constraint that all protocols of text have: a JSON schema, a GBNF grammar or a regular expression.
 pub(crate) fn constraint(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
-    one(constraints(fields)?)
+    one_constraint(fields, None)
 }
 
-fn constraints(fields: &mut Fields) -> Result<impl Iterator<Item = (&'static str, Source)>, ApiError> {
+/// The constraint `own` of a protocol, or one that all have. Fails if there are two.
+pub(super) fn one_constraint(
+    fields: &mut Fields,
+    own: Option<(&'static str, Source)>,
+) -> Result<Option<(&'static str, Source)>, ApiError> {
     let schema = fields.take::<Json>("json_schema")?.map(|json| Source::JsonSchema(json.to_string()));
     let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
     let regex = fields.take("guided_regex")?.map(Source::Regex);
     let all = [("json_schema", schema), ("grammar", grammar), ("guided_regex", regex)];
-    Ok(all.into_iter().filter_map(|(name, source)| Some((name, source?))))
-}
-
-/// The only one of these constraints. Fails if there are two.
-fn one(
-    mut all: impl Iterator<Item = (&'static str, Source)>,
-) -> Result<Option<(&'static str, Source)>, ApiError> {
+    let mut all = own.into_iter().chain(all.into_iter().filter_map(|(name, source)| Some((name, source?))));
     match (all.next(), all.next()) {
         (Some((first, _)), Some((second, _))) => {
             Err(ApiError::invalid(second, format!("both `{first}` and `{second}` are given; choose one")))

@@ -8,6 +8,7 @@ mod logprobs;
 mod models;
 mod rerank;
 mod texts;
+mod responses;
 
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/embeddings", post(embeddings::handle))
         .route("/v1/rerank", post(rerank::handle))
         .route("/rerank", post(rerank::handle))
+        .route("/v1/responses", post(responses::handle))
+        .route("/responses", post(responses::handle))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))

@@ -17,6 +17,12 @@ use server::{Config, ModelSource, Reload, Server, Shutdown};
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
 
+/// The embedded model.
+fn demo_file() -> Model {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    Model::new(file).expect("a good model")
+}
+
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) reload: Reload,
@@ -26,8 +32,10 @@ pub(crate) struct Running {
 
 /// The embedded model on an engine.
 pub(crate) fn demo() -> Engine {
-    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
-    let model = Arc::new(Model::new(file).expect("a good model"));
+    engine(demo_file())
+}
+
+fn engine(model: Model) -> Engine {
     let options = Options {
         n_ctx: Some(512),
         sequences: 8,
@@ -36,7 +44,7 @@ pub(crate) fn demo() -> Engine {
         step_target: Some(Duration::from_millis(100)),
         ..Options::default()
     };
-    Engine::new(model, cpu(), options).expect("it fits")
+    Engine::new(Arc::new(model), cpu(), options).expect("it fits")
 }
 
 pub(crate) fn cpu() -> Box<dyn Backend> {
@@ -51,6 +59,12 @@ impl Running {
     /// A server of the embedded model, called `demo`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Running {
         Running::serve(vec![("demo".into(), demo().into())], change)
+    }
+
+    /// The same with another chat template.
+    pub(crate) fn with_template(source: &str) -> Running {
+        let model = demo_file().with_template(source).expect("a good template");
+        Running::serve(vec![("demo".into(), engine(model).into())], |_| {})
     }
 
     pub(crate) fn serve(models: Vec<(String, ModelSource)>, change: impl FnOnce(&mut Config)) -> Running {

@@ -5,4 +5,5 @@ mod client;
 mod embeddings;
 mod mistakes;
 mod models;
+mod responses;
 mod together;

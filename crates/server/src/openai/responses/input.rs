@@ -1,0 +1,244 @@
+//! `input`: a text, or items that become messages.
+
+use std::collections::HashMap;
+
+use chat::{Content, FunctionCall, Message, Part, ToolCall};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use crate::config::Limits;
+use crate::error::ApiError;
+use crate::fields::Fields;
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of items")]
+enum Input {
+    Text(String),
+    Items(Vec<Json>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    User,
+    Assistant,
+    System,
+    Developer,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    role: Role,
+    content: Text,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of parts")]
+enum Text {
+    Whole(String),
+    Parts(Vec<Json>),
+}
+
+#[derive(Deserialize)]
+struct Called {
+    call_id: String,
+    name: String,
+    arguments: String,
+}
+
+#[derive(Deserialize)]
+struct Returned {
+    call_id: String,
+    output: Text,
+}
+
+#[derive(Deserialize)]
+struct Thought {
+    #[serde(default)]
+    summary: Option<Vec<Json>>,
+    #[serde(default)]
+    content: Option<Vec<Json>>,
+}
+
+/// The messages of a call, after its `instructions`.
+pub(super) fn read(
+    fields: &mut Fields,
+    instructions: Option<&str>,
+    limits: &Limits,
+) -> Result<Vec<Message>, ApiError> {
+    let mut messages = Messages::default();
+    messages.list.extend(instructions.map(|text| Message::new("system", text)));
+    match fields.require("input")? {
+        Input::Text(text) => messages.list.push(Message::new("user", text)),
+        Input::Items(items) => {
+            if !(1..=limits.messages).contains(&items.len()) {
+                let (found, most) = (items.len(), limits.messages);
+                let why = format!("`input` has {found} items, expected 1 to {most}");
+                return Err(ApiError::invalid("input", why));
+            }
+            for (index, item) in items.into_iter().enumerate() {
+                messages.add(&format!("input[{index}]"), item)?;
+            }
+        }
+    }
+    messages.end_answer()?;
+    Ok(messages.list)
+}
+
+/// Messages, as far as they have been read.
+#[derive(Default)]
+struct Messages {
+    list: Vec<Message>,
+    /// The answer whose items are being read.
+    answer: Option<Answer>,
+    /// The names of the functions called, by the ids of the calls.
+    calls: HashMap<String, String>,
+}
+
+/// Reasoning, a text and calls, which are items here and one message for a template.
+#[derive(Default)]
+struct Answer {
+    /// Of its first item.
+    place: String,
+    reasoning: Option<String>,
+    content: Option<Content>,
+    calls: Vec<ToolCall>,
+}
+
+impl Messages {
+    fn add(&mut self, place: &str, item: Json) -> Result<(), ApiError> {
+        let kind = item.get("type").and_then(Json::as_str).unwrap_or("message").to_owned();
+        match &*kind {
+            "message" => self.say(place, parse(place, item)?),
+            "function_call" => self.call(place, parse(place, item)?),
+            "function_call_output" => self.result(place, parse(place, item)?),
+            "reasoning" => self.think(place, parse(place, item)?),
+            "item_reference" => {
+                let why =
+                    format!("`{place}` refers to an item, but this server stores none; send the item itself");
+                Err(ApiError::unsupported(place, why))
+            }
+            kind => {
+                let why =
+                    format!("`{place}` has the type `{kind}`, which this server does not take; leave it out");
+                Err(ApiError::unsupported(place, why))
+            }
+        }
+    }
+
+    fn say(&mut self, place: &str, Said { role, content }: Said) -> Result<(), ApiError> {
+        let content = text(&format!("{place}.content"), content)?;
+        let role = match role {
+            Role::User => "user",
+            Role::System | Role::Developer => "system",
+            Role::Assistant => {
+                if self.answer.as_ref().is_some_and(|answer| answer.content.is_some()) {
+                    self.end_answer()?;
+                }
+                self.answer(place).content = Some(content);
+                return Ok(());
+            }
+        };
+        self.end_answer()?;
+        self.list.push(Message { role: role.into(), content, ..Message::default() });
+        Ok(())
+    }
+
+    fn call(&mut self, place: &str, Called { call_id, name, arguments }: Called) -> Result<(), ApiError> {
+        self.calls.insert(call_id.clone(), name.clone());
+        let function = FunctionCall { name, arguments: arguments.into() };
+        let call = ToolCall { id: Some(call_id), kind: "function".into(), function };
+        self.answer(place).calls.push(call);
+        Ok(())
+    }
+
+    fn result(&mut self, place: &str, Returned { call_id, output }: Returned) -> Result<(), ApiError> {
+        self.end_answer()?;
+        let content = text(&format!("{place}.output"), output)?;
+        let Some(name) = self.calls.get(&call_id).cloned() else {
+            let param = format!("{place}.call_id");
+            let why = format!("`{param}` is {call_id:?}, but no function_call before it has this id");
+            return Err(ApiError::invalid(param, why));
+        };
+        let (role, tool_call_id) = ("tool".into(), Some(call_id));
+        self.list.push(Message { role, content, name: Some(name), tool_call_id, ..Message::default() });
+        Ok(())
+    }
+
+    fn think(&mut self, place: &str, Thought { summary, content }: Thought) -> Result<(), ApiError> {
+        self.end_answer()?;
+        let (field, parts) = match content {
+            Some(content) if !content.is_empty() => ("content", content),
+            _ => ("summary", summary.unwrap_or_default()),
+        };
+        let texts = parts.iter().enumerate().map(|(number, part)| match part.get("text") {
+            Some(Json::String(text)) => Ok(text.as_str()),
+            _ => {
+                let param = format!("{place}.{field}[{number}]");
+                let why = format!("`{param}` lacks `text`, a string");
+                Err(ApiError::invalid(param, why))
+            }
+        });
+        let reasoning = texts.collect::<Result<Vec<_>, _>>()?.join("\n");
+        // Encrypted reasoning has no text: only the model that wrote it can read it.
+        if !reasoning.is_empty() {
+            self.answer(place).reasoning = Some(reasoning);
+        }
+        Ok(())
+    }
+
+    /// The answer to which an item at `place` belongs.
+    fn answer(&mut self, place: &str) -> &mut Answer {
+        self.answer.get_or_insert_with(|| Answer { place: place.to_owned(), ..Answer::default() })
+    }
+
+    /// The next item belongs to no answer, or to another one. Fails if there is only reasoning of this one.
+    fn end_answer(&mut self) -> Result<(), ApiError> {
+        let Some(Answer { place, reasoning, content, calls: tool_calls }) = self.answer.take() else {
+            return Ok(());
+        };
+        if content.is_none() && tool_calls.is_empty() {
+            let why = format!("`{place}` is reasoning, expected the message or the call that follows it");
+            return Err(ApiError::invalid(place, why));
+        }
+        let (role, content) = ("assistant".into(), content.unwrap_or_default());
+        self.list.push(Message { role, content, reasoning, tool_calls, ..Message::default() });
+        Ok(())
+    }
+}
+
+/// The content of a message: parts of text.
+fn text(place: &str, text: Text) -> Result<Content, ApiError> {
+    let parts = match text {
+        Text::Whole(text) => return Ok(Content::Text(text)),
+        Text::Parts(parts) => parts,
+    };
+    let parts = parts.into_iter().enumerate().map(|(number, part)| {
+        let place = format!("{place}[{number}]");
+        let kind = part.get("type").and_then(Json::as_str).unwrap_or_default();
+        let field = match kind {
+            "input_text" | "output_text" => "text",
+            "refusal" => "refusal",
+            kind => {
+                let why = format!("`{place}` has the type `{kind}`; this server takes text only");
+                return Err(ApiError::unsupported(place, why));
+            }
+        };
+        match part.get(field) {
+            Some(Json::String(text)) => Ok(Part {
+                kind: "text".into(),
+                fields: Map::from_iter([("text".into(), text.clone().into())]),
+            }),
+            _ => {
+                let why = format!("`{place}` lacks `{field}`, a string");
+                Err(ApiError::invalid(place, why))
+            }
+        }
+    });
+    parts.collect::<Result<_, _>>().map(Content::Parts)
+}
+
+fn parse<T: DeserializeOwned>(place: &str, item: Json) -> Result<T, ApiError> {
+    serde_json::from_value(item).map_err(|error| ApiError::invalid(place, format!("`{place}`: {error}")))
+}

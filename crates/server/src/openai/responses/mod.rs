@@ -1,0 +1,48 @@
+//! `/v1/responses`: calls of one turn each. Nothing is stored, so that a client sends the whole conversation again.
+
+mod input;
+mod items;
+mod object;
+mod request;
+mod stream;
+mod tools;
+mod whole;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+
+use self::object::Object;
+use self::request::Call;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::http::{Client, call, with_ignored};
+use crate::sse;
+use crate::turn::Started;
+
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut fields, served) = call(&app, request).await?;
+    let Call { turn, repeated, is_stream } = request::read(&mut fields, &app, &served)?;
+    let ignored = fields.unknown();
+    let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
+    let object = Object::new(served, repeated);
+    let response = match is_stream {
+        true => sse::stream(move |events| stream::write(object, answers, events, place)),
+        false => Json(whole::write(object, answers).await?).into_response(),
+    };
+    Ok(with_ignored(response, &ignored))
+}
+
+/// The messages of other protocols are `input` here.
+fn of_input(error: ApiError) -> ApiError {
+    match error.param.as_deref() {
+        Some("messages") => ApiError { param: Some("input".into()), ..error },
+        _ => error,
+    }
+}

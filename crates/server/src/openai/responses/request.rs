@@ -1,0 +1,179 @@
+//! What a call asks for.
+
+use std::collections::BTreeMap;
+
+use grammar::Source;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+use super::{input, tools};
+use crate::app::App;
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::job::Parameters;
+use crate::openai::{HARMLESS, conversation};
+use crate::served::Served;
+use crate::turn::Turn;
+
+/// A call that has been read.
+pub(super) struct Call {
+    pub(super) turn: Turn,
+    /// What the response repeats of it.
+    pub(super) repeated: Json,
+    pub(super) is_stream: bool,
+}
+
+/// `reasoning`. The model's own text is returned, never a summary.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Reasoning {
+    effort: Option<String>,
+    summary: Option<String>,
+}
+
+/// `text`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default)]
+struct Text {
+    format: Json,
+    verbosity: Option<String>,
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text { format: json!({ "type": "text" }), verbosity: None }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format {
+    Text,
+    JsonObject,
+    JsonSchema { schema: Json },
+}
+
+/// What would need a store of responses, or another service.
+const REFUSED: &[&str] = &[
+    "store",
+    "previous_response_id",
+    "conversation",
+    "background",
+    "prompt",
+    "context_management",
+    "moderation",
+];
+
+/// Of services that this server does not have, or of how a stream is packed.
+const WITHOUT_EFFECT: &[&str] =
+    &["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "stream_options"];
+
+pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
+    let limits = &app.config.limits;
+    fields.refuse(REFUSED)?;
+    check_truncation(fields)?;
+    let instructions: Option<String> = fields.take("instructions")?;
+    let tools::Read { used, tools, choice } = tools::read(fields, limits)?;
+    let text: Text = fields.take("text")?.unwrap_or_default();
+    let reasoning: Reasoning = fields.take("reasoning")?.unwrap_or_default();
+    let (logprobs, top_logprobs) = logprobs(fields)?;
+    let max_output_tokens = fields.within("max_output_tokens", 1..=usize::MAX)?;
+
+    let mut conversation = Conversation::new(input::read(fields, instructions.as_deref(), limits)?)?;
+    let parallel_tool_calls = used.is_parallel;
+    conversation.tools = used;
+    conversation.variables = conversation::variables(fields, reasoning.effort.as_deref())?;
+    conversation.format = conversation::one_constraint(fields, format(&text.format)?)?;
+    let mut parameters = Parameters::read(fields, served, limits)?;
+    if parameters.n != 1 {
+        let why = format!("`n` is {}, but a response has one answer; leave it out", parameters.n);
+        return Err(ApiError::unsupported("n", why));
+    }
+    parameters.max_tokens = max_output_tokens.or(parameters.max_tokens);
+
+    let metadata: BTreeMap<String, String> = fields.take("metadata")?.unwrap_or_default();
+    let repeated = json!({
+        "background": false,
+        "instructions": instructions,
+        "max_output_tokens": parameters.max_tokens,
+        "max_tool_calls": null,
+        "metadata": metadata,
+        "parallel_tool_calls": parallel_tool_calls,
+        "previous_response_id": null,
+        "prompt_cache_key": fields.take::<String>("prompt_cache_key")?,
+        "reasoning": reasoning,
+        "safety_identifier": fields.take::<String>("safety_identifier")?,
+        "service_tier": "default",
+        "store": false,
+        "temperature": decimal(parameters.sampling.temperature),
+        "text": text,
+        "tool_choice": choice,
+        "tools": tools,
+        "top_logprobs": top_logprobs,
+        "top_p": decimal(parameters.sampling.top_p),
+        "truncation": "disabled",
+        "user": fields.take::<String>("user")?,
+    });
+    let is_stream = fields.take("stream")?.unwrap_or(false);
+    fields.ignore(HARMLESS);
+    fields.ignore(WITHOUT_EFFECT);
+    Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream })
+}
+
+fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {
+    match fields.take::<String>("truncation")?.as_deref() {
+        None | Some("disabled") => Ok(()),
+        Some("auto") => {
+            let why = "`truncation` is \"auto\", but this server never cuts a prompt; leave it out";
+            Err(ApiError::unsupported("truncation", why))
+        }
+        Some(other) => {
+            let why = format!("`truncation` is {other:?}, expected \"disabled\"");
+            Err(ApiError::invalid("truncation", why))
+        }
+    }
+}
+
+/// The number of most likely tokens to return with each token, and `top_logprobs` as given.
+fn logprobs(fields: &mut Fields) -> Result<(Option<usize>, usize), ApiError> {
+    let include: Vec<String> = fields.take("include")?.unwrap_or_default();
+    let mut wants_logprobs = false;
+    for (index, name) in include.iter().enumerate() {
+        match &**name {
+            "message.output_text.logprobs" => wants_logprobs = true,
+            // Reasoning is in the output as it is.
+            "reasoning.encrypted_content" => {}
+            name => {
+                let param = format!("include[{index}]");
+                let why = format!("`{param}` is {name:?}, which this server does not have; leave it out");
+                return Err(ApiError::unsupported(param, why));
+            }
+        }
+    }
+    let top = fields.within("top_logprobs", 0..=20)?.unwrap_or(0);
+    if top > 0 && !wants_logprobs {
+        let why = "`top_logprobs` needs `include`: [\"message.output_text.logprobs\"]";
+        return Err(ApiError::invalid("top_logprobs", why));
+    }
+    Ok((wants_logprobs.then_some(top), top))
+}
+
+fn format(json: &Json) -> Result<Option<(&'static str, Source)>, ApiError> {
+    let param = "text.format";
+    let format = match json {
+        Json::Null => Format::Text,
+        json => Format::deserialize(json)
+            .map_err(|error| ApiError::invalid(param, format!("`{param}`: {error}")))?,
+    };
+    Ok(match format {
+        Format::Text => None,
+        Format::JsonObject => Some((param, Source::JsonObject)),
+        Format::JsonSchema { schema } => Some((param, Source::JsonSchema(schema.to_string()))),
+    })
+}
+
+/// The number as a client writes it: 0.8, not its nearest 32-bit number.
+fn decimal(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::from(number))
+}

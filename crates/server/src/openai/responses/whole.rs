@@ -1,0 +1,14 @@
+//! The answer as a whole.
+
+use serde_json::Value as Json;
+
+use super::object::Object;
+use crate::answer::Answers;
+use crate::error::ApiError;
+
+pub(super) async fn write(mut object: Object, mut answers: Answers) -> Result<Json, ApiError> {
+    while let Some(news) = answers.next().await? {
+        object.push(news);
+    }
+    Ok(object.json())
+}
