@@ -76,6 +76,9 @@ fn too_long_prompts_are_never_cut() {
         server.post(CHAT, &chat(json!({ "messages": [{ "role": "user", "content": content }] }))).error(400);
     assert_eq!(error["code"], "context_length_exceeded");
     assert_eq!(error["n_ctx"], 512);
+    // LiteLLM tells it by these words.
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("this model's maximum context length is 512 tokens"), "{message}");
     assert!(error["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
 }
 
