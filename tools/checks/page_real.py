@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -215,3 +216,26 @@ def real_accessibility(browser):
             page.keyboard.press("ArrowRight")
             found += violations(reader)
             assert not found, theme + "\n" + "\n".join(found)
+
+
+@check
+def real_pictures(browser):
+    """`PICTURES=docs/pictures` makes those of the README anew; then reduce them with `pngquant`, or as you like."""
+    folder = Path(os.environ.get("PICTURES", tempfile.gettempdir()))
+    for theme in ["light", "dark"]:
+        with real(browser, reduced_motion="reduce", color_scheme=theme) as reader:
+            page = reader.page
+            page.set_viewport_size({"width": 1280, "height": 800})
+            exact(reader)
+            for earlier in ["Spell the word river.", "What is the capital of Norway?", "How do I load another model?"]:
+                reader.ask(earlier)
+                page.keyboard.press("Alt+n")
+                expect(page.locator(".welcome")).to_be_visible()
+            reader.ask("Write a poem about the sea.")
+            reader.ask("Tell me a story about a dragon.")
+            page.get_by_role("button", name="Token probabilities").last.click()
+            page.locator(".last > .markdown").focus()
+            for _ in range(8):
+                page.keyboard.press("ArrowRight")
+            expect(page.locator(".alternatives-head code")).to_have_text("␣curious")
+            page.screenshot(path=folder / f"page-{theme}.png")
