@@ -5,7 +5,9 @@ Each is answered within 30 s, with 200 if it does no harm, and else with a statu
 
 import http.client
 import json
+import resource
 import time
+from copy import deepcopy
 from urllib.parse import urlsplit
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -72,13 +74,14 @@ NEARLY = [
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(NEARLY)
 NAMES = st.sampled_from([*FIELDS, "type", "role", "content", "name", "function", "schema", "properties", "items"]) | st.text(max_size=5)
 JUNK = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=8)
-LONG = st.builds(lambda item, n: [item] * n, LEAVES, st.sampled_from([17, 257, 5000, 50_000]))
+SMALL = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just(ASK[0]) | st.just(TOOL)
+LONG = st.builds(lambda item, n: [item] * n, SMALL, st.sampled_from([17, 257, 5000, 50_000]))
 VALUES = JUNK | st.sampled_from(NEARLY) | LONG
 
 
 def places(value):
     """The containers and keys of a value."""
-    pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:20] if isinstance(value, list) else []
     return [(value, key) for key, _ in pairs] + [place for _, inner in pairs for place in places(inner)]
 
 
@@ -88,9 +91,7 @@ def bodies(draw, good):
     body = json.loads(json.dumps(good))
     for _ in range(draw(st.integers(0, 2))):
         container, key = draw(st.sampled_from(places(body)))
-        container[key] = draw(VALUES)
-        if not places(body):
-            break
+        container[key] = deepcopy(draw(VALUES))
     body |= draw(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
     text = json.dumps(body, ensure_ascii=draw(st.booleans()))
     match draw(st.sampled_from(["as it is"] * 12 + ["cut", "twice", "deep", "bytes", "other", "literal"])):
@@ -186,4 +187,6 @@ for path in ENDPOINTS:
 
 
 if __name__ == "__main__":
+    # A generator of large values must not take the machine's memory.
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     main()

@@ -94,6 +94,11 @@ fn what_is_no_request_is_refused() {
     server.get(CHAT).error(405);
     server.get("/v1/nothing").error(404);
     assert_eq!(server.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
+    // Refused before they are read, and yet the answers arrive.
+    let long = vec![b' '; 4 << 20];
+    server.send("POST", CHAT, &[("content-type", "text/plain")], &long).error(415);
+    server.send("POST", "/v1/nothing", &[JSON], &long).error(404);
+    Running::with(|config| config.keys = Keys::new(["one"])).send("POST", CHAT, &[JSON], &long).error(401);
     let small = Running::with(|config| config.limits.body = 1000);
     small.post(CHAT, &chat(json!({ "user": "x".repeat(2000) }))).error(413);
 }
