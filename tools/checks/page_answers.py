@@ -84,6 +84,8 @@ def markdown(browser):
             assert " ".join(found.inner_text().split()) == text, (selector, found.inner_text())
         assert answer.locator("a").first.get_attribute("rel") == "noopener noreferrer nofollow"
         assert answer.locator("input[type=checkbox]:checked").count() == 1 and answer.locator("hr").count() == 1
+        poem = answer.locator("p", has_text="Line two")
+        assert poem.locator("br").count() == 3 and poem.inner_text().count("\n") == 3, poem.inner_text()
         assert "snake_case_name and 2 * 3 * 4" in answer.inner_text() and "a@b & <b>." in answer.inner_text()
         table = reader.ask("table").locator("td")
         assert table.all_inner_texts() == ["1", "x|y", "2", "b"] and table.nth(1).get_attribute("class") == "right"

@@ -26,19 +26,21 @@ document.addEventListener("securitypolicyviolation", (event) => window.violation
 
 
 class Reader:
-    def __init__(self, browser, **options):
-        self.server = serve()
-        self.base = f"http://127.0.0.1:{self.server.server_port}/"
+    """Reads from a server that plays the endpoints, or from the one at `base`."""
+
+    def __init__(self, browser, base=None, expected=(), **options):
+        self.server = None if base else serve()
+        self.base = base or f"http://127.0.0.1:{self.server.server_port}/"
         self.context = browser.new_context(viewport={"width": 1280, "height": 860}, **options)
         self.context.add_init_script(WATCH)
         self.page = self.context.new_page()
         self.complaints = []
-        self.expected = ()
+        self.expected = expected
         self.page.on("console", self.heard)
         self.page.on("pageerror", lambda error: self.complaints.append(f"exception: {error.stack}"))
         self.context.on("request", self.asked)
         self.page.goto(self.base)
-        expect(self.page.locator("#state")).to_contain_text("K/V")
+        expect(self.page.locator("#state:has-text('K/V'), #key[open]").first).to_be_visible()
 
     def heard(self, message):
         if message.type in ("error", "warning") and not any(words in message.text for words in self.expected):
@@ -72,22 +74,25 @@ class Reader:
     def inside(self, script, value=None):
         return self.page.evaluate(script, value)
 
+    def leave(self):
+        self.context.close()
+        if self.server:
+            end(self.server)
+
     def close(self):
         if not self.page.is_closed():
             self.complaints += [f"policy: {violation}" for violation in self.page.evaluate("window.violations")]
-        self.context.close()
-        end(self.server)
+        self.leave()
         assert not self.complaints, "\n".join(self.complaints)
 
 
 @contextmanager
-def reading(browser, **options):
-    reader = Reader(browser, **options)
+def reading(browser, base=None, **options):
+    reader = Reader(browser, base, **options)
     try:
         yield reader
     except BaseException:
-        reader.context.close()
-        end(reader.server)
+        reader.leave()
         if reader.complaints:
             print("\n".join(reader.complaints))
         raise

@@ -85,7 +85,7 @@ TEXTS = {
     "unclosed": f"Before\n\n{FENCE}python\ndef f():\n    return 1\n",
     "markdown": "# Title\n\nSome *emphasis*, **strong**, ***both***, ~~gone~~, `code`, <br>snake_case_name and 2 * 3 * 4.\n\n"
     "1. one\n2. two\n   - inner\n   - [x] done\n\n> quoted\n> text\n\n---\n\nSee https://example.com/a_b(c). "
-    '[A link](https://example.com "title"), a@b &amp; &lt;b&gt;.\nLine two  \nafter a break\n\nSetext\n---\n',
+    '[A link](https://example.com "title"), a@b &amp; &lt;b&gt;.\nLine two  \nafter a break\\\nand another\n\nSetext\n---\n',
     "emoji": "A smile 😀 and a thumb 👍 in a sentence – naïve café.",
     "plain": "The river is calm in the morning. Light falls on the stones, and the garden behind the house is quiet.",
 }

@@ -75,7 +75,8 @@ function scan(text) {
   while (i < text.length) {
     const c = text[i];
     if (c === "\\" && text[i + 1] === "\n") {
-      node(i + 1, { make: () => h("br"), from: i });
+      flush(i);
+      plain = i += 1;
     } else if (c === "\\" && ESCAPABLE.test(text[i + 1] ?? "")) {
       flush(i);
       plain = i + 1;
@@ -119,6 +120,7 @@ function scan(text) {
       }
     } else if (c === "<" && sticky(BREAK)) {
       node(BREAK.lastIndex, { make: () => h("br"), from: i });
+      if (text[i] === "\n") i += 1;
     } else if (c === "<" && sticky(ANGLE)) {
       const href = safeAddress(text.slice(i + 1, ANGLE.lastIndex - 1));
       node(ANGLE.lastIndex, { href, from: i + 1, to: ANGLE.lastIndex - 1 });
@@ -129,7 +131,8 @@ function scan(text) {
     } else if ((c === "h" || c === "H" || c === "m") && !/\w/.test(text[i - 1] ?? "") && sticky(BARE)) {
       const address = trimmed(sticky(BARE)[0]);
       node(i + address.length, { href: safeAddress(address), from: i, to: i + address.length });
-    } else if (c === "\n" && text.startsWith("  ", i - 2)) {
+    } else if (c === "\n") {
+      // Also without two spaces before it: models write poems and addresses so.
       node(i, { make: () => h("br"), from: i });
       i += 1;
     } else {

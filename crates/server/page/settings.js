@@ -1,5 +1,7 @@
 // What the reader set: kept in this browser, sent with each request where it differs from the server's own values.
 
+import { newId } from "./conversation.js";
+
 const KEY = "settings";
 
 /** Numbers of a request: name, label, limits, and what it does. An empty field leaves the server's value. */
@@ -118,7 +120,8 @@ export function requestFields() {
   const template = templateArguments(settings.template) ?? {};
   if (settings.reasoning !== "") template.enable_thinking = settings.reasoning === "on";
   if (Object.keys(template).length > 0) fields.chat_template_kwargs = template;
-  if (!settings.cache) fields.cache = false;
+  // Nothing is cached under a salt of its own.
+  if (!settings.cache) fields.cache_salt = newId();
   if (settings.logprobs) Object.assign(fields, { logprobs: true, top_logprobs: 8 });
   return fields;
 }

@@ -1,5 +1,7 @@
 //! From what the engine generates to the parts of an answer.
 
+use std::time::Duration;
+
 use chat::{Answer, AnswerParser, Delta, Split, Splitter};
 use engine::{Event, Logprobs, StopReason, Usage};
 use serde_json::{Value as Json, json};
@@ -163,9 +165,20 @@ impl Totals {
     }
 }
 
+/// Times of an answer that goes on, of which `tokens` were generated since the first one; in llama-server's shape.
+pub(crate) fn timings_so_far(tokens: usize, since_first: Duration) -> Json {
+    let steps = tokens.saturating_sub(1) as f64;
+    json!({
+        "predicted_n": tokens,
+        "predicted_ms": since_first.as_secs_f64() * 1000.0,
+        "predicted_per_token_ms": since_first.as_secs_f64() * 1000.0 / steps.max(1.0),
+        "predicted_per_second": steps / since_first.as_secs_f64().max(1e-6),
+    })
+}
+
 /// Times in llama-server's shape.
 pub(crate) fn timings(usage: &Usage) -> Json {
-    let per_token = |time: std::time::Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
+    let per_token = |time: Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
     json!({
         "cache_n": usage.reused_tokens,
         "prompt_n": usage.prefilled_tokens(),

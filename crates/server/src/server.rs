@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, Kind, StartError};
-use crate::http::guard;
+use crate::http::{guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
 use crate::{metrics, openai, page, props, shape};
@@ -170,6 +170,7 @@ fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shape::errors))
         .layer(middleware::map_response(secure))
+        .layer(middleware::from_fn_with_state(app.clone(), linger))
         .with_state(app)
 }
 

@@ -2,9 +2,11 @@
 
 mod body;
 mod guard;
+mod linger;
 
 pub(crate) use body::{call, call_encoder};
 pub(crate) use guard::guard;
+pub(crate) use linger::linger;
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;

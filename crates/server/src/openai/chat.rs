@@ -1,6 +1,7 @@
 //! `/v1/chat/completions`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
@@ -10,7 +11,7 @@ use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::{HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
-use crate::answer::{Answers, Chosen, News, Reply, Totals, timings};
+use crate::answer::{Answers, Chosen, News, Reply, Totals, timings, timings_so_far};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -90,9 +91,21 @@ struct Writer {
 struct Choice {
     reply: Reply,
     chosen: Vec<Value>,
+    pace: Option<Pace>,
+}
+
+/// When the first token was there, and how many there are.
+struct Pace {
+    begin: Instant,
+    tokens: usize,
 }
 
 impl Choice {
+    /// Counts a token.
+    fn step(&mut self) {
+        self.pace.get_or_insert_with(|| Pace { begin: Instant::now(), tokens: 0 }).tokens += 1;
+    }
+
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
             "stop" if self.reply.calls > 0 => "tool_calls",
@@ -138,7 +151,7 @@ impl Writer {
 
     fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
         let finish_reason = choice.finish_reason(reason);
-        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, chosen } =
+        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, chosen, .. } =
             choice;
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
@@ -173,6 +186,7 @@ impl Writer {
         loop {
             match answers.next().await {
                 Ok(Some(News::More { index, deltas, chosen })) => {
+                    choices[index].step();
                     self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
@@ -223,7 +237,11 @@ impl Writer {
                 Delta::ToolCallBroken { text, .. } => json!({ "content": text }),
             };
             let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
-            events.data(&self.chunk(index, delta, chosen, None)).await?;
+            let mut chunk = self.chunk(index, delta, chosen, None);
+            if let Some(Pace { begin, tokens }) = choice.pace.as_ref().filter(|_| self.output.has_timings) {
+                chunk["timings"] = timings_so_far(*tokens, begin.elapsed());
+            }
+            events.data(&chunk).await?;
         }
         Ok(())
     }

@@ -48,6 +48,23 @@ fn a_chat_answers_as_a_whole_and_in_pieces() {
 }
 
 #[test]
+fn a_stream_tells_its_pace_if_asked() {
+    let server = Running::new();
+    let options = json!({ "stream": true, "timings_per_token": true });
+    let events = server.post("/v1/chat/completions", &with(question(), options)).events();
+    let counts: Vec<u64> =
+        events.iter().filter_map(|event| event["timings"]["predicted_n"].as_u64()).collect();
+    assert!(counts.len() > 3 && counts.is_sorted() && counts[0] == 1, "{counts:?}");
+    let end = &events[events.len() - 1]["timings"];
+    assert!(
+        end["prompt_n"].as_u64().unwrap() > 0 && end["predicted_per_second"].as_f64().unwrap() > 0.0,
+        "{end}"
+    );
+    let untold = server.post("/v1/chat/completions", &with(question(), json!({ "stream": true }))).events();
+    assert!(untold.iter().all(|event| event.get("timings").is_none()));
+}
+
+#[test]
 fn all_choices_are_counted_and_their_prompt_once() {
     let server = Running::new();
     let body =

@@ -76,6 +76,9 @@ fn too_long_prompts_are_never_cut() {
         server.post(CHAT, &chat(json!({ "messages": [{ "role": "user", "content": content }] }))).error(400);
     assert_eq!(error["code"], "context_length_exceeded");
     assert_eq!(error["n_ctx"], 512);
+    // LiteLLM tells it by these words.
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("this model's maximum context length is 512 tokens"), "{message}");
     assert!(error["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
 }
 
@@ -91,6 +94,11 @@ fn what_is_no_request_is_refused() {
     server.get(CHAT).error(405);
     server.get("/v1/nothing").error(404);
     assert_eq!(server.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
+    // Refused before they are read, and yet the answers arrive.
+    let long = vec![b' '; 4 << 20];
+    server.send("POST", CHAT, &[("content-type", "text/plain")], &long).error(415);
+    server.send("POST", "/v1/nothing", &[JSON], &long).error(404);
+    Running::with(|config| config.keys = Keys::new(["one"])).send("POST", CHAT, &[JSON], &long).error(401);
     let small = Running::with(|config| config.limits.body = 1000);
     small.post(CHAT, &chat(json!({ "user": "x".repeat(2000) }))).error(413);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::answer::Chosen;
 use crate::id;
 use crate::openai::logprobs;
-use crate::served::Served;
+use crate::models::Served;
 
 /// An item of the output, as far as it has come.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::answer::{News, Reply};
 use crate::error::ApiError;
 use crate::id;
 use crate::openai::finish_reason;
-use crate::served::Served;
+use crate::models::Served;
 
 /// A response, as far as it has come.
 pub(super) struct Object {

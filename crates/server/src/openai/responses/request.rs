@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::Parameters;
 use crate::openai::{HARMLESS, conversation};
-use crate::served::Served;
+use crate::models::Served;
 use crate::turn::Turn;
 
 /// A call that has been read.
