@@ -16,6 +16,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins of pages that may call the server from a browser.
     pub origins: Vec<String>,
+    /// Whether `/slots` tells how many requests run.
+    pub slots: bool,
     /// How long requests that run may go on after the signal to stop.
     pub drain: Duration,
     /// Limits of requests and connections.
@@ -30,6 +32,7 @@ impl Config {
             keys: Keys::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
+            slots: false,
             drain: Duration::from_secs(30),
             limits: Limits::default(),
         }

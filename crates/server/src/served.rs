@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use engine::gguf::Gguf;
 use engine::{Engine, Model};
 use grammar::{Compiler, CompilerOptions, Grammar, Source, Vocabulary};
+use sha2::{Digest, Sha256};
 
 use crate::error::{ApiError, Kind};
 use crate::id;
@@ -22,13 +24,27 @@ pub(crate) struct Served {
     pub(crate) limits: engine::Limits,
     pub(crate) worker: Worker,
     compiler: OnceLock<Result<Compiler, String>>,
+    digest: OnceLock<String>,
 }
 
 impl Served {
     pub(crate) fn start(name: String, engine: Engine) -> std::io::Result<Served> {
         let (model, limits) = (engine.model().clone(), engine.limits());
         let (worker, created) = (Worker::start(engine)?, id::now());
-        Ok(Served { name, created, model, limits, worker, compiler: OnceLock::new() })
+        Ok(Served {
+            name,
+            created,
+            model,
+            limits,
+            worker,
+            compiler: OnceLock::new(),
+            digest: OnceLock::new(),
+        })
+    }
+
+    /// The SHA-256 of the file's header, that is its metadata and its list of tensors: the whole file takes too long.
+    pub(crate) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| format!("{:x}", Sha256::digest(header(self.model.file()))))
     }
 
     /// The grammar for this model's tokens. Not for the threads of the runtime.
@@ -44,6 +60,14 @@ impl Served {
             error => ApiError::invalid(param, format!("`{param}`: {error}")),
         })
     }
+}
+
+/// The bytes of a file (of its first part) before its tensors.
+fn header(file: &Gguf) -> &[u8] {
+    let bytes = file.contents().next().unwrap_or_default();
+    let begin = bytes.as_ptr().addr();
+    let places = file.tensors().filter_map(|tensor| tensor.data.as_ptr().addr().checked_sub(begin));
+    places.min().and_then(|end| bytes.get(..end)).unwrap_or(bytes)
 }
 
 /// All models, in the order of the command line.

@@ -21,7 +21,7 @@ pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Ser
 }
 
 /// The fields of a request's JSON body.
-async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
+pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
         .headers

@@ -3,7 +3,7 @@
 mod body;
 mod guard;
 
-pub(crate) use body::call;
+pub(crate) use body::{body, call};
 pub(crate) use guard::guard;
 
 use axum::http::{HeaderName, HeaderValue};

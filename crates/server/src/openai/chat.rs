@@ -108,8 +108,8 @@ impl Writer {
         let (mut totals, mut times) = (Totals::default(), Value::Null);
         while let Some(news) = answers.next().await? {
             match news {
-                News::More { index, deltas, chosen } => {
-                    let chosen = chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen));
+                News::More { index, deltas, chosen, .. } => {
+                    let chosen = chosen.map(|chosen| logprobs::of_token(&self.served, &chosen));
                     choices[index].chosen.extend(chosen);
                     choices[index].reply.push(deltas);
                 }
@@ -172,7 +172,7 @@ impl Writer {
         let mut totals = Totals::default();
         loop {
             match answers.next().await {
-                Ok(Some(News::More { index, deltas, chosen })) => {
+                Ok(Some(News::More { index, deltas, chosen, .. })) => {
                     self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
@@ -205,7 +205,7 @@ impl Writer {
         chosen: Option<Chosen>,
         events: &Events,
     ) -> Result<(), Gone> {
-        choice.chosen.extend(chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen)));
+        choice.chosen.extend(chosen.map(|chosen| logprobs::of_token(&self.served, &chosen)));
         choice.reply.count(&deltas);
         for delta in deltas {
             let delta = match delta {

@@ -54,6 +54,25 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         .list("messages", limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
     let mut conversation = Conversation::new(messages)?;
+    let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
+        let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
+        return Err(ApiError::invalid("chat_template_kwargs", message));
+    }
+    if let Some(effort) = fields.take::<String>("reasoning_effort")? {
+        if effort == "none" {
+            variables.insert("enable_thinking".into(), false.into());
+        }
+        variables.insert("reasoning_effort".into(), effort.into());
+    }
+    conversation.tools = tools(fields, limits)?;
+    conversation.variables = variables;
+    conversation.format = format(fields)?;
+    Ok(conversation)
+}
+
+/// The tools of a call, and how they may be used.
+pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
     let choice = match fields.take("tool_choice")? {
         _ if tools.is_empty() => None,
@@ -66,22 +85,8 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         }
         _ => Some(Choice::Auto),
     };
-    let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
-        let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
-        return Err(ApiError::invalid("chat_template_kwargs", message));
-    }
-    if let Some(effort) = fields.take::<String>("reasoning_effort")? {
-        if effort == "none" {
-            variables.insert("enable_thinking".into(), false.into());
-        }
-        variables.insert("reasoning_effort".into(), effort.into());
-    }
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    conversation.tools = ToolUse { tools, choice, is_parallel };
-    conversation.variables = variables;
-    conversation.format = format(fields)?;
-    Ok(conversation)
+    Ok(ToolUse { tools, choice, is_parallel })
 }
 
 /// `response_format`, or the fields of llama-server and vLLM for the same.

@@ -3,7 +3,7 @@
 mod chat;
 mod completions;
 pub(crate) mod conversation;
-mod logprobs;
+pub(crate) mod logprobs;
 mod models;
 
 use std::sync::Arc;

@@ -1,0 +1,91 @@
+//! ollama's protocol.
+
+mod chat;
+mod generate;
+mod models;
+mod options;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::{ApiError, Kind};
+use crate::fields::Fields;
+use crate::http::body;
+use crate::served::Served;
+
+/// The version of ollama whose protocol this is: clients compare it with the one that they need.
+const VERSION: &str = "0.12.11";
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    let router = Router::new()
+        .route("/api/chat", post(chat::handle))
+        .route("/api/generate", post(generate::handle))
+        .route("/api/tags", get(models::tags))
+        .route("/api/ps", get(models::ps))
+        .route("/api/show", post(models::show))
+        .route("/api/version", get(version));
+    let managed = ["pull", "push", "create", "copy", "delete", "blobs/{digest}"];
+    managed.iter().fold(router, |router, name| router.route(&format!("/api/{name}"), any(unmanaged)))
+}
+
+async fn version() -> Response {
+    Json(json!({ "version": VERSION, "server": concat!("rustorch ", env!("CARGO_PKG_VERSION")) }))
+        .into_response()
+}
+
+/// Models are those of the command line.
+async fn unmanaged(request: Request) -> ApiError {
+    let path = request.uri().path();
+    let message = format!("{path} is not supported: this server has the models that it was started with");
+    ApiError::new(Kind::NotImplemented, message)
+}
+
+/// A call to a model.
+struct Call {
+    fields: Fields,
+    served: Arc<Served>,
+    /// The model as the client calls it.
+    model: String,
+}
+
+impl Call {
+    async fn read(app: &App, mut request: Request) -> Result<Call, ApiError> {
+        // The examples of ollama's documentation send JSON as what curl sends by default. A browser that does so for a page of
+        // another site names the page as the origin.
+        let headers = request.headers_mut();
+        let kind = headers.get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "application/x-www-form-urlencoded")
+            && !headers.contains_key(header::ORIGIN)
+        {
+            headers.remove(header::CONTENT_TYPE);
+        }
+        let mut fields = body(request, &app.config.limits).await?;
+        let (model, old): (Option<String>, Option<String>) = (fields.take("model")?, fields.take("name")?);
+        let name = model.or(old).filter(|name| !name.is_empty());
+        let served = find(app, name.as_deref())?.clone();
+        let model = name.unwrap_or_else(|| served.name.clone());
+        Ok(Call { fields, served, model })
+    }
+}
+
+fn find<'a>(app: &'a App, name: Option<&str>) -> Result<&'a Arc<Served>, ApiError> {
+    let same = |served: &&Arc<Served>| name.is_some_and(|name| tagged(name) == tagged(&served.name));
+    match app.models.0.iter().find(same) {
+        Some(served) => Ok(served),
+        None => app.models.get(name),
+    }
+}
+
+/// The name with its tag, which is `latest` by default.
+fn tagged(name: &str) -> String {
+    let has_tag = name.rsplit('/').next().is_some_and(|last| last.contains(':'));
+    if has_tag { name.to_owned() } else { format!("{name}:latest") }
+}
