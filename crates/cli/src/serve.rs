@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use backend::PAGE;
+use clap::builder::FalseyValueParser;
 use engine::{Engine, Options};
 use server::{Config, Keys, Server};
 
@@ -22,7 +23,7 @@ const CONTEXTS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A page to chat is at the address itself, OpenAI's protocol below /v1. Requests with a common beginning share its computation.
+A page to chat is at the address itself, OpenAI's protocol below /v1, ollama's below /api. Requests with a common beginning share its computation.
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -70,6 +71,9 @@ struct HttpArgs {
     /// Requests that wait or run, at most; more are told to try again
     #[arg(long, value_name = "N", default_value = "512", env)]
     max_requests: NonZero<usize>,
+    /// Tell at /slots how many requests run, as llama-server does
+    #[arg(long, env, value_parser = FalseyValueParser::new())]
+    slots: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -125,7 +129,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         },
     )?;
     output::note(format_args!("{name}: {described}"));
-    output::note(format_args!("http://{} has a page to chat; OpenAI's API is below /v1", server.address()?));
+    output::note(format_args!(
+        "http://{} has a page to chat; OpenAI's API is below /v1, ollama's below /api",
+        server.address()?
+    ));
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -146,6 +153,7 @@ impl Args {
         config.keys = keys;
         config.hosts = self.http.host_name.clone();
         config.origins = self.http.cors_origin.clone();
+        config.slots = self.http.slots;
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();
         config

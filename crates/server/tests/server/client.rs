@@ -16,6 +16,29 @@ use server::{Config, Reload, Server, Shutdown};
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
 
+/// A chat template with tool calls as Hermes 2 Pro writes them.
+pub(crate) const TOOLS: &str = "\
+{%- if tools %}<|im_start|>system
+<tools>
+{%- for tool in tools %}
+{{ tool | tojson }}
+{%- endfor %}
+</tools>
+<tool_call>
+{\"name\": <function-name>, \"arguments\": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+<tool_call>
+{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) reload: Reload,
@@ -30,8 +53,16 @@ impl Running {
 
     /// A server of the embedded model, called `demo`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Running {
-        let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
-        let model = Arc::new(Model::new(file).expect("a good model"));
+        Running::serve(demo(), change)
+    }
+
+    /// The same with this chat template.
+    pub(crate) fn with_template(text: &str) -> Running {
+        Running::serve(demo().with_template(text).expect("a good template"), |_| {})
+    }
+
+    fn serve(model: Model, change: impl FnOnce(&mut Config)) -> Running {
+        let model = Arc::new(model);
         let options = Options {
             n_ctx: Some(512),
             sequences: 8,
@@ -95,6 +126,11 @@ impl Running {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}{{"))).expect("a figure");
         line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
     }
+}
+
+fn demo() -> Model {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    Model::new(file).expect("a good model")
 }
 
 impl Drop for Running {

@@ -2,5 +2,7 @@
 
 mod answers;
 mod client;
+mod llama;
 mod mistakes;
+mod ollama;
 mod together;
