@@ -54,8 +54,8 @@ pub(crate) struct Chosen {
 /// News of an answer.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// More of answer number `index`.
-    More { index: usize, deltas: Vec<Delta>, chosen: Option<Chosen> },
+    /// More of answer number `index`: at most a token.
+    More { index: usize, deltas: Vec<Delta>, token: Option<u32>, chosen: Option<Chosen> },
     /// Answer number `index` has ended.
     Done { index: usize, deltas: Vec<Delta>, reason: StopReason, usage: Usage },
 }
@@ -84,7 +84,7 @@ impl Answers {
             Update::Engine(Event::Token { token, text, logprobs, .. }) => {
                 let deltas = self.parsers[index].push(token, text);
                 let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
-                Ok(Some(News::More { index, deltas, chosen }))
+                Ok(Some(News::More { index, deltas, token: Some(token), chosen }))
             }
             Update::Engine(Event::Done { reason, usage, .. }) => {
                 self.open -= 1;
@@ -93,7 +93,7 @@ impl Answers {
             }
             Update::Engine(Event::Failed { error, .. }) => Err(ApiError::internal(error.to_string())),
             Update::Refused(error) => Err(error),
-            Update::Accepted => Ok(Some(News::More { index, deltas: Vec::new(), chosen: None })),
+            Update::Accepted => Ok(Some(News::More { index, deltas: Vec::new(), token: None, chosen: None })),
         }
     }
 }

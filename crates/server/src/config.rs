@@ -20,6 +20,8 @@ pub struct Config {
     pub max_models: usize,
     /// How long a model may be unused before it is unloaded; none keeps it.
     pub keep_alive: Option<Duration>,
+    /// Whether `/slots` tells how many requests run.
+    pub slots: bool,
     /// How long requests that run may go on after the signal to stop.
     pub drain: Duration,
     /// Limits of requests and connections.
@@ -36,6 +38,7 @@ impl Config {
             origins: Vec::new(),
             max_models: 4,
             keep_alive: None,
+            slots: false,
             drain: Duration::from_secs(30),
             limits: Limits::default(),
         }

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     NoKey,
     NoModel,
     NoRoute,
+    /// Another server of this protocol does it; this one does not, or was not told to.
+    NotImplemented,
     Method,
     BodyTooLarge,
     MediaType,
@@ -55,6 +57,7 @@ impl Kind {
             Kind::Invalid | Kind::Unsupported | Kind::TooLong { .. } => StatusCode::BAD_REQUEST,
             Kind::NoKey => StatusCode::UNAUTHORIZED,
             Kind::NoModel | Kind::NoRoute => StatusCode::NOT_FOUND,
+            Kind::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Kind::Method => StatusCode::METHOD_NOT_ALLOWED,
             Kind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -81,12 +81,17 @@ impl Fields {
         self.take(name)
     }
 
+    /// The fields of the object `name`; none if it is absent.
+    pub(crate) fn inner(&mut self, name: &str) -> Result<Fields, ApiError> {
+        Ok(Fields(self.take(name)?.unwrap_or_default()))
+    }
+
     /// Fails if one of the fields `names`, which this server does not do, asks for something.
     pub(crate) fn refuse(&mut self, names: &[&str]) -> Result<(), ApiError> {
         for name in names {
             match self.0.remove(*name) {
-                None | Some(Json::Null | Json::Bool(false)) => {}
-                Some(Json::Array(items)) if items.is_empty() => {}
+                None => {}
+                Some(value) if !asks(&value) => {}
                 Some(_) => {
                     return Err(ApiError::unsupported(
                         *name,
@@ -106,6 +111,18 @@ impl Fields {
     /// Names of the fields that nobody has read.
     pub(crate) fn unknown(self) -> Vec<String> {
         self.0.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+/// Whether a value asks for something: it is neither false, nothing, zero nor less, nor an empty text or array.
+pub(crate) fn asks(value: &Json) -> bool {
+    match value {
+        Json::Null => false,
+        Json::Bool(value) => *value,
+        Json::Number(number) => number.as_f64().is_some_and(|number| number > 0.0),
+        Json::String(text) => !text.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        Json::Object(_) => true,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::Client;
 use crate::models::Served;
+use crate::samplers;
 use crate::worker::Updates;
 
 /// Requests of one call: the choices of each prompt.
@@ -23,8 +24,8 @@ pub(crate) struct Parameters {
     pub(crate) stop: Stop,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) n: usize,
-    priority: i32,
-    cache_salt: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) cache_salt: Option<String>,
 }
 
 /// One string or several.
@@ -35,8 +36,32 @@ pub(crate) enum OneOrMany {
     Many(Vec<String>),
 }
 
+/// `logit_bias`, as in OpenAI's protocol or as in llama-server's, where `false` rules a token out.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected an object of biases by token id, or an array of pairs of a token id and a bias"
+)]
+enum Biases {
+    Map(Map<String, Json>),
+    Pairs(Vec<(Json, Json)>),
+}
+
+impl Biases {
+    fn pairs(self) -> Vec<(String, Json)> {
+        let id = |id: Json| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+        let bias = |bias: Json| if bias == Json::Bool(false) { (-100).into() } else { bias };
+        match self {
+            Biases::Map(map) => map.into_iter().collect(),
+            Biases::Pairs(pairs) => {
+                pairs.into_iter().map(|(token, value)| (id(token), bias(value))).collect()
+            }
+        }
+    }
+}
+
 impl Parameters {
-    /// Reads the fields of sampling. `max_tokens` has several names in OpenAI's protocols.
+    /// Reads the fields of OpenAI's protocols, in which `max_tokens` has several names.
     pub(crate) fn read(
         fields: &mut Fields,
         served: &Served,
@@ -45,10 +70,23 @@ impl Parameters {
         let max_tokens: Option<usize> = fields.within("max_tokens", 0..=usize::MAX)?;
         let max_completion: Option<usize> = fields.within("max_completion_tokens", 0..=usize::MAX)?;
         Ok(Parameters {
-            sampling: sampling(fields, served, limits)?,
-            stop: stop(fields, limits)?,
             max_tokens: max_completion.or(max_tokens),
             n: fields.within("n", 1..=limits.choices)?.unwrap_or(1),
+            ..Parameters::common(fields, served, limits)?
+        })
+    }
+
+    /// Reads the fields that have one name in all protocols: all but the number of tokens and of answers.
+    pub(crate) fn common(
+        fields: &mut Fields,
+        served: &Served,
+        limits: &Limits,
+    ) -> Result<Parameters, ApiError> {
+        Ok(Parameters {
+            sampling: sampling(fields, served, limits)?,
+            stop: stop(fields, limits)?,
+            max_tokens: None,
+            n: 1,
             priority: fields.take("priority")?.unwrap_or(0),
             cache_salt: fields.take("cache_salt")?,
         })
@@ -97,7 +135,9 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
     sampling.repeat_penalty = repetition.or(repeat).unwrap_or(sampling.repeat_penalty);
     // -1 is a random seed, as in llama-server.
     sampling.seed = fields.take::<i64>("seed")?.filter(|&seed| seed >= 0).map(seed_of);
-    if let Some(biases) = fields.take::<Map<String, Json>>("logit_bias")? {
+    samplers::read(fields, &mut sampling, limits)?;
+    if let Some(biases) = fields.take::<Biases>("logit_bias")? {
+        let biases = biases.pairs();
         if biases.len() > limits.biases {
             let (found, most) = (biases.len(), limits.biases);
             return Err(ApiError::invalid(

@@ -1,9 +1,9 @@
 //! The HTTP server: several clients on one model, by the protocols that they speak.
 //!
 //! ```text
-//! HTTP ─► limits, host, key ─► protocol (openai) ─► Job ─► Worker: the engine's thread
-//!                                   ▲                        │ one channel per request
-//!                                   └── answers: SSE or JSON ┘
+//! HTTP ─► limits, host, key ─► protocol (openai, …) ─► Job ─► Worker: the engine's thread
+//!                                     ▲                          │ one channel per request
+//!                                     └──── answers, in pieces ──┘
 //! ```
 //!
 //! A protocol reads a request into a `Job`, which names no protocol, and writes its updates. The engine runs on a thread
@@ -20,11 +20,16 @@ mod http;
 mod id;
 mod job;
 mod keys;
+mod llama;
 mod metrics;
 mod models;
+mod ndjson;
+mod ollama;
 mod openai;
 mod page;
+mod prompts;
 mod props;
+mod samplers;
 mod server;
 mod shape;
 mod sse;

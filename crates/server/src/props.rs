@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use crate::answer::token_text;
 use crate::app::App;
 use crate::conversation::too_long_for;
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::http::call;
-use crate::models::Model;
 use crate::openai::conversation;
 
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -25,9 +24,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 }
 
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let Model::Generator(served) = app.models.get(None).await? else {
-        return Err(ApiError::new(Kind::NoRoute, "this server's first model computes embeddings"));
-    };
+    let served = app.models.get(None).await?.generator()?;
     let sampling = engine::Sampling::default();
     let template = served.model.template().ok();
     let props = json!({

@@ -23,7 +23,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::{guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::{metrics, openai, page, props, shape};
+use crate::{llama, metrics, ollama, openai, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -160,6 +160,8 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .merge(openai::routes())
+        .merge(ollama::routes())
+        .merge(llama::routes())
         .merge(props::routes())
         .merge(page::routes())
         .route("/health", get(health))

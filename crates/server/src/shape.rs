@@ -28,12 +28,45 @@ pub(crate) fn openai(error: &ApiError) -> Json {
     json!({ "error": shape })
 }
 
+/// The error in ollama's shape.
+pub(crate) fn ollama(error: &ApiError) -> Json {
+    json!({ "error": error.message })
+}
+
+/// The error in llama-server's shape.
+pub(crate) fn llama(error: &ApiError) -> Json {
+    let kind = match error.kind {
+        Kind::NoKey => "authentication_error",
+        Kind::NoModel | Kind::NoRoute => "not_found_error",
+        Kind::NotImplemented => "not_supported_error",
+        Kind::Busy | Kind::Stopping => "unavailable_error",
+        Kind::TooLong { .. } => "exceed_context_size_error",
+        Kind::Internal => "server_error",
+        _ => "invalid_request_error",
+    };
+    let mut shape = json!({
+        "code": error.kind.status().as_u16(),
+        "message": error.message,
+        "type": kind,
+        "param": error.param,
+    });
+    if let Kind::TooLong { prompt, n_ctx } = error.kind {
+        shape["n_prompt_tokens"] = prompt.into();
+        shape["n_ctx"] = n_ctx.into();
+    }
+    json!({ "error": shape })
+}
+
 /// The shape of errors of a protocol.
 pub(crate) type Shape = fn(&ApiError) -> Json;
 
 /// The shape of the protocol that has `path`.
-fn of(_path: &str) -> Shape {
-    openai
+fn of(path: &str) -> Shape {
+    match path {
+        "/completion" | "/slots" => llama,
+        _ if path == "/api" || path.starts_with("/api/") => ollama,
+        _ => openai,
+    }
 }
 
 /// Gives errors without a body one in the shape of their protocol.

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 const KEEP_ALIVE: Duration = Duration::from_secs(8);
 
 /// Events that are ready for the client, at most. What writes them waits; the engine does not.
-const READY: usize = 32;
+pub(crate) const READY: usize = 32;
 
 /// Where events are written. It is closed when the client has gone.
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ const MAY_USE: [(&str, &str); 25] = [
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
     ("grammar", "tokenizer engine"),
-    ("server", "backend tokenizer chat engine grammar"),
+    ("server", "tokenizer chat quantize backend engine grammar"),
     ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),

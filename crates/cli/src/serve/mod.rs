@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::builder::FalseyValueParser;
 use server::{Config, Keys, ModelSource, Server};
 
 use crate::args::{EngineArgs, TemplateChoice};
@@ -24,7 +25,7 @@ const CONTEXTS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A page to chat is at the address itself, OpenAI's protocol below /v1. Requests with a common beginning share its computation.
+A page to chat is at the address itself, OpenAI's protocol below /v1, ollama's below /api. Requests with a common beginning share its computation.
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -90,6 +91,9 @@ struct HttpArgs {
     /// Requests that wait or run, at most; more are told to try again
     #[arg(long, value_name = "N", default_value = "512", env)]
     max_requests: NonZero<usize>,
+    /// Tell at /slots how many requests run, as llama-server does
+    #[arg(long, env, value_parser = FalseyValueParser::new())]
+    slots: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -140,7 +144,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => {}
         },
     )?;
-    output::note(format_args!("http://{} has a page to chat; OpenAI's API is below /v1", server.address()?));
+    let address = server.address()?;
+    output::note(format_args!(
+        "http://{address} has a page to chat; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
+    ));
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -176,6 +183,7 @@ impl Args {
         config.origins = self.http.cors_origin.clone();
         config.max_models = self.loading.models_max.get();
         config.keep_alive = self.loading.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
+        config.slots = self.http.slots;
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();
         config

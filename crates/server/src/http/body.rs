@@ -15,15 +15,8 @@ use crate::models::{Encoder, Lease, Model, Served};
 
 /// The fields of a call's body, and the model that they name, which writes text.
 pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
-    match named(app, request).await? {
-        (fields, Model::Generator(served)) => Ok((fields, served)),
-        (_, Model::Encoder(encoder)) => {
-            let what = if encoder.is_reranker() { "scores documents" } else { "computes embeddings" };
-            let path = if encoder.is_reranker() { "/v1/rerank" } else { "/v1/embeddings" };
-            let message = format!("the model `{}` {what} and writes no text; use {path}", encoder.name);
-            Err(ApiError::unsupported("model", message))
-        }
-    }
+    let (fields, model) = named(app, request).await?;
+    Ok((fields, model.generator()?))
 }
 
 /// The fields of a call's body, and the model that they name, which computes embeddings or scores.
@@ -31,16 +24,8 @@ pub(crate) async fn call_encoder(
     app: &App,
     request: Request,
 ) -> Result<(Fields, Arc<Lease<Encoder>>), ApiError> {
-    match named(app, request).await? {
-        (fields, Model::Encoder(encoder)) => Ok((fields, encoder)),
-        (_, Model::Generator(served)) => {
-            let name = &served.name;
-            let message = format!(
-                "the model `{name}` writes text and computes no embeddings; serve an embedding model"
-            );
-            Err(ApiError::unsupported("model", message))
-        }
-    }
+    let (fields, model) = named(app, request).await?;
+    Ok((fields, model.encoder()?))
 }
 
 async fn named(app: &App, request: Request) -> Result<(Fields, Model), ApiError> {
@@ -50,7 +35,7 @@ async fn named(app: &App, request: Request) -> Result<(Fields, Model), ApiError>
 }
 
 /// The fields of a request's JSON body.
-async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
+pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
         .headers

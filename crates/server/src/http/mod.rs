@@ -4,7 +4,7 @@ mod body;
 mod guard;
 mod linger;
 
-pub(crate) use body::{call, call_encoder};
+pub(crate) use body::{body, call, call_encoder};
 pub(crate) use guard::guard;
 pub(crate) use linger::linger;
 

@@ -10,7 +10,9 @@ use engine::{Embedder, Model, Normalization};
 use tokenizer::Encode;
 use tokio::sync::oneshot;
 
+use super::digest::Digest;
 use crate::error::ApiError;
+use crate::id;
 use crate::worker::ENDED;
 
 /// Texts of a request that are computed before it is another request's turn.
@@ -20,11 +22,14 @@ const TEXTS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Encoder {
     pub(crate) name: String,
+    /// When it was loaded, in seconds since 1970.
+    pub(crate) created: i64,
     pub(crate) model: Arc<Model>,
     /// Most tokens of a text.
     pub(crate) n_ctx: usize,
     /// Values of an embedding.
     pub(crate) width: usize,
+    pub(super) digest: Digest,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -43,7 +48,8 @@ impl Encoder {
         let (model, n_ctx, width) = (embedder.model().clone(), embedder.n_ctx(), embedder.width());
         let thread = thread::Builder::new().name("embedder".into()).spawn(move || run(embedder, &inbox))?;
         let (jobs, thread) = (Some(jobs), Some(thread));
-        Ok(Encoder { name, model, n_ctx, width, jobs, thread })
+        let (created, digest) = (id::now(), Digest::default());
+        Ok(Encoder { name, created, model, n_ctx, width, digest, jobs, thread })
     }
 
     /// Whether it scores documents.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use engine::{Engine, Model};
 use grammar::{Compiler, CompilerOptions, Grammar, Source, Vocabulary};
 
+use super::digest::Digest;
 use crate::error::{ApiError, Kind};
+use crate::id;
 use crate::metrics::Stats;
 use crate::worker::Worker;
 
@@ -17,9 +19,12 @@ const GRAMMAR_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) name: String,
+    /// When it was loaded, in seconds since 1970.
+    pub(crate) created: i64,
     pub(crate) model: Arc<Model>,
     pub(crate) limits: engine::Limits,
     pub(crate) worker: Worker,
+    pub(super) digest: Digest,
     compiler: OnceLock<Result<Compiler, String>>,
 }
 
@@ -27,7 +32,15 @@ impl Generator {
     pub(super) fn start(name: String, engine: Engine, stats: Arc<Stats>) -> std::io::Result<Generator> {
         let (model, limits) = (engine.model().clone(), engine.limits());
         let worker = Worker::start(engine, stats)?;
-        Ok(Generator { name, model, limits, worker, compiler: OnceLock::new() })
+        Ok(Generator {
+            name,
+            created: id::now(),
+            model,
+            limits,
+            worker,
+            digest: Digest::default(),
+            compiler: OnceLock::new(),
+        })
     }
 
     /// The grammar for this model's tokens. Not for the threads of the runtime.

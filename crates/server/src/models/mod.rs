@@ -1,5 +1,6 @@
 //! The models that the server has: loaded at its start, or by the first request, and unloaded when others need their place.
 
+mod digest;
 mod encoder;
 mod entry;
 mod generator;
@@ -67,6 +68,12 @@ pub(crate) struct Lease<T> {
     _in_use: InUse,
 }
 
+impl<T> Lease<T> {
+    fn model_of(&self) -> Arc<T> {
+        self.model.clone()
+    }
+}
+
 impl<T> Deref for Lease<T> {
     type Target = T;
 
@@ -93,6 +100,22 @@ impl Held {
         }
     }
 
+    /// When it was loaded, in seconds since 1970.
+    pub(crate) fn created(&self) -> i64 {
+        match self {
+            Held::Generator(generator) => generator.created,
+            Held::Encoder(encoder) => encoder.created,
+        }
+    }
+
+    /// The SHA-256 of the file's header.
+    pub(crate) fn digest(&self) -> &str {
+        match self {
+            Held::Generator(generator) => generator.digest.of(generator.model.file()),
+            Held::Encoder(encoder) => encoder.digest.of(encoder.model.file()),
+        }
+    }
+
     /// Most tokens of a text.
     pub(crate) fn n_ctx(&self) -> usize {
         match self {
@@ -107,6 +130,52 @@ impl Held {
 pub(crate) enum Model {
     Generator(Arc<Served>),
     Encoder(Arc<Lease<Encoder>>),
+}
+
+impl Model {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Model::Generator(generator) => &generator.name,
+            Model::Encoder(encoder) => &encoder.name,
+        }
+    }
+
+    /// The model for a short look.
+    pub(crate) fn held(&self) -> Held {
+        match self {
+            Model::Generator(generator) => Held::Generator(generator.model_of()),
+            Model::Encoder(encoder) => Held::Encoder(encoder.model_of()),
+        }
+    }
+
+    /// Fails if it does not write text.
+    pub(crate) fn generator(self) -> Result<Arc<Served>, ApiError> {
+        match self {
+            Model::Generator(generator) => Ok(generator),
+            Model::Encoder(encoder) => {
+                let (what, path) = match encoder.is_reranker() {
+                    true => ("scores documents", "/v1/rerank"),
+                    false => ("computes embeddings", "/v1/embeddings"),
+                };
+                let message = format!("the model `{}` {what} and writes no text; use {path}", encoder.name);
+                Err(ApiError::unsupported("model", message))
+            }
+        }
+    }
+
+    /// Fails if it writes text.
+    pub(crate) fn encoder(self) -> Result<Arc<Lease<Encoder>>, ApiError> {
+        match self {
+            Model::Encoder(encoder) => Ok(encoder),
+            Model::Generator(generator) => {
+                let name = &generator.name;
+                let message = format!(
+                    "the model `{name}` writes text and computes no embeddings; serve an embedding model"
+                );
+                Err(ApiError::unsupported("model", message))
+            }
+        }
+    }
 }
 
 /// All models, in the order of the command line.

@@ -121,8 +121,8 @@ impl Writer {
         let (mut totals, mut times) = (Totals::default(), Value::Null);
         while let Some(news) = answers.next().await? {
             match news {
-                News::More { index, deltas, chosen } => {
-                    let chosen = chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen));
+                News::More { index, deltas, chosen, .. } => {
+                    let chosen = chosen.map(|chosen| logprobs::of_token(&self.served, &chosen));
                     choices[index].chosen.extend(chosen);
                     choices[index].reply.push(deltas);
                 }
@@ -185,7 +185,7 @@ impl Writer {
         let mut totals = Totals::default();
         loop {
             match answers.next().await {
-                Ok(Some(News::More { index, deltas, chosen })) => {
+                Ok(Some(News::More { index, deltas, chosen, .. })) => {
                     choices[index].step();
                     self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
                 }
@@ -219,7 +219,7 @@ impl Writer {
         chosen: Option<Chosen>,
         events: &Events,
     ) -> Result<(), Gone> {
-        choice.chosen.extend(chosen.map(|chosen| logprobs::of_chat(&self.served, &chosen)));
+        choice.chosen.extend(chosen.map(|chosen| logprobs::of_token(&self.served, &chosen)));
         choice.reply.count(&deltas);
         for delta in deltas {
             let delta = match delta {

@@ -6,25 +6,21 @@ use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta;
-use engine::Processor;
 use serde_json::{Value, json};
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
-use super::texts::Texts;
 use super::{HARMLESS, StreamOptions, finish_reason};
-use crate::answer::{Answers, News, Parser, Totals};
+use crate::answer::{Answers, News, Totals};
 use crate::app::{App, Place};
-use crate::conversation::too_long_for;
 use crate::error::ApiError;
 use crate::http::{Client, call, with_ignored};
-use crate::job::{Job, Parameters};
+use crate::job::Parameters;
 use crate::models::Served;
+use crate::prompts::{Continuation, Prompts};
 use crate::sse::{self, Events, Gone};
+use crate::turn::Started;
 use crate::{id, shape};
-
-/// Prompts of a call.
-const MAX_PROMPTS: usize = 64;
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -32,14 +28,14 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let prompts: Texts = fields.require("prompt")?;
+    let prompts: Prompts = fields.require("prompt")?;
     let mut parameters = Parameters::read(&mut fields, &served, &app.config.limits)?;
     // OpenAI's default for this endpoint.
     parameters.max_tokens = parameters.max_tokens.or(Some(16));
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-    let source = constraint(&mut fields)?;
+    let format = constraint(&mut fields)?;
     fields.refuse(&["echo", "suffix"])?;
     if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
         return Err(ApiError::unsupported(
@@ -50,33 +46,14 @@ pub(super) async fn handle(
     fields.ignore(HARMLESS);
     let ignored = fields.unknown();
 
-    let encoding = served.clone();
-    let (prompts, processors) = app
-        .blocking(move || {
-            let grammar = source.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
-            let processor = |grammar: grammar::Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
-            let processors: Vec<_> = grammar.into_iter().map(processor).collect();
-            let encode = |text: String| {
-                too_long_for(&encoding, text.len())?;
-                Ok(encoding.model.encode_prompt(&text, true))
-            };
-            Ok::<_, ApiError>((prompts.encode("prompt", MAX_PROMPTS, encode)?, processors))
-        })
-        .await??;
-    let n = prompts.len() * parameters.n;
-    let place = app.place(n)?;
-    let jobs = prompts.into_iter().map(|prompt| {
-        let processors = processors.clone();
-        let request = engine::Request { logprobs, processors, ..parameters.request(prompt, &client) };
-        Job::choices(request, parameters.n)
-    });
-    let updates = Job::all(jobs).submit(&served).await?;
-    let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect());
+    let per_prompt = parameters.n;
+    let continuation = Continuation { prompts, parameters, format, logprobs };
+    let Started { answers, n, place } = continuation.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),
         created: id::now(),
         served,
-        per_prompt: parameters.n,
+        per_prompt,
         has_usage: !is_stream || options.include_usage,
     };
     let response = match is_stream {
@@ -125,7 +102,7 @@ impl Writer {
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         while let Some(news) = answers.next().await? {
             match news {
-                News::More { index, deltas, chosen } => choices[index].push(&self.served, deltas, chosen),
+                News::More { index, deltas, chosen, .. } => choices[index].push(&self.served, deltas, chosen),
                 News::Done { index, deltas, reason, usage } => {
                     choices[index].push(&self.served, deltas, None);
                     totals[index / self.per_prompt].add(&usage, 0);
@@ -146,7 +123,7 @@ impl Writer {
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         loop {
             let (index, finish) = match answers.next().await {
-                Ok(Some(News::More { index, deltas, chosen })) => {
+                Ok(Some(News::More { index, deltas, chosen, .. })) => {
                     choices[index].push(&self.served, deltas, chosen);
                     (index, None)
                 }

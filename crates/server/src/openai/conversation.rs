@@ -54,6 +54,15 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         .list("messages", limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
     let mut conversation = Conversation::new(messages)?;
+    let effort: Option<String> = fields.take("reasoning_effort")?;
+    conversation.tools = tools(fields, limits)?;
+    conversation.variables = variables(fields, effort.as_deref())?;
+    conversation.format = format(fields)?;
+    Ok(conversation)
+}
+
+/// The tools of a call, and how they may be used.
+pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
     let choice = match fields.take("tool_choice")? {
         _ if tools.is_empty() => None,
@@ -66,13 +75,8 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         }
         _ => Some(Choice::Auto),
     };
-    let effort: Option<String> = fields.take("reasoning_effort")?;
-    let variables = variables(fields, effort.as_deref())?;
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    conversation.tools = ToolUse { tools, choice, is_parallel };
-    conversation.variables = variables;
-    conversation.format = format(fields)?;
-    Ok(conversation)
+    Ok(ToolUse { tools, choice, is_parallel })
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.

@@ -8,8 +8,8 @@ use crate::models::Served;
 /// Smallest log-probability that is written: JSON has no infinity.
 const LEAST: f32 = -9999.0;
 
-/// A token of a chat's answer.
-pub(super) fn of_chat(served: &Served, chosen: &Chosen) -> Json {
+/// A token of an answer, in the shape that chats, llama-server and ollama share.
+pub(crate) fn of_token(served: &Served, chosen: &Chosen) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
         json!({ "token": text, "logprob": logprob.max(LEAST), "bytes": bytes, "id": token })

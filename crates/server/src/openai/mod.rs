@@ -4,11 +4,11 @@ mod chat;
 mod completions;
 pub(crate) mod conversation;
 mod embeddings;
-mod logprobs;
+pub(crate) mod logprobs;
 mod models;
 mod rerank;
-mod texts;
 mod responses;
+mod texts;
 
 use std::sync::Arc;
 

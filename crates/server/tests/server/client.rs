@@ -17,6 +17,29 @@ use server::{Config, ModelSource, Reload, Server, Shutdown};
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
 
+/// A chat template with tool calls as Hermes 2 Pro writes them.
+pub(crate) const TOOLS: &str = "\
+{%- if tools %}<|im_start|>system
+<tools>
+{%- for tool in tools %}
+{{ tool | tojson }}
+{%- endfor %}
+</tools>
+<tool_call>
+{\"name\": <function-name>, \"arguments\": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+<tool_call>
+{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 /// The embedded model.
 fn demo_file() -> Model {
     let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");

@@ -3,7 +3,9 @@
 mod answers;
 mod client;
 mod embeddings;
+mod llama;
 mod mistakes;
 mod models;
+mod ollama;
 mod responses;
 mod together;

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use crate::answer::Chosen;
 use crate::id;
-use crate::openai::logprobs;
 use crate::models::Served;
+use crate::openai::logprobs;
 
 /// An item of the output, as far as it has come.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Output {
 
 impl Token {
     fn new(served: &Served, chosen: &Chosen) -> Token {
-        let logprobs = logprobs::of_chat(served, chosen);
+        let logprobs = logprobs::of_token(served, chosen);
         Token { length: logprobs["bytes"].as_array().map_or(0, Vec::len), logprobs }
     }
 }

@@ -9,8 +9,8 @@ use super::items::{Change, Output};
 use crate::answer::{News, Reply};
 use crate::error::ApiError;
 use crate::id;
-use crate::openai::finish_reason;
 use crate::models::Served;
+use crate::openai::finish_reason;
 
 /// A response, as far as it has come.
 pub(super) struct Object {

@@ -12,8 +12,8 @@ use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::Parameters;
-use crate::openai::{HARMLESS, conversation};
 use crate::models::Served;
+use crate::openai::{HARMLESS, conversation};
 use crate::turn::Turn;
 
 /// A call that has been read.

@@ -1,0 +1,87 @@
+//! `/api/embed`, and `/api/embeddings`, which has one text.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::Call;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::http::with_ignored;
+use crate::job::OneOrMany;
+use crate::models::{Encoder, Lease};
+
+/// Texts of a call.
+const MAX_TEXTS: usize = 2048;
+
+pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let began = Instant::now();
+    let Call { mut fields, model, name } = Call::read(&app, request).await?;
+    let loaded = began.elapsed();
+    let encoder = model.encoder()?;
+    let texts = match fields.take("input")? {
+        None => Vec::new(),
+        Some(OneOrMany::One(text)) => vec![text],
+        Some(OneOrMany::Many(texts)) => texts,
+    };
+    if texts.len() > MAX_TEXTS {
+        let message = format!("`input` has {} texts, expected at most {MAX_TEXTS}", texts.len());
+        return Err(ApiError::invalid("input", message));
+    }
+    if let Some(dimensions) = fields.take::<usize>("dimensions")?
+        && dimensions != encoder.width
+    {
+        let message =
+            format!("`dimensions` is {dimensions}, but this model's embeddings have {}", encoder.width);
+        return Err(ApiError::unsupported("dimensions", message));
+    }
+    let ignored = ignored(fields);
+    let (embeddings, tokens) = embed(&app, encoder, texts, |n| format!("input[{n}]")).await?;
+    let answer = json!({
+        "model": name,
+        "embeddings": embeddings,
+        "total_duration": began.elapsed().as_nanos() as u64,
+        "load_duration": loaded.as_nanos() as u64,
+        "prompt_eval_count": tokens,
+    });
+    Ok(with_ignored(Json(answer).into_response(), &ignored))
+}
+
+pub(super) async fn old(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let Call { mut fields, model, .. } = Call::read(&app, request).await?;
+    let text: String = fields.require("prompt")?;
+    let ignored = ignored(fields);
+    let (mut embeddings, _) = embed(&app, model.encoder()?, vec![text], |_| "prompt".to_owned()).await?;
+    Ok(with_ignored(Json(json!({ "embedding": embeddings.pop() })).into_response(), &ignored))
+}
+
+/// Options are those of a model's load.
+fn ignored(mut fields: Fields) -> Vec<String> {
+    // A text is never cut, which `truncate: false` asks for; `true` allows it.
+    fields.ignore(&["truncate", "keep_alive"]);
+    fields.unknown()
+}
+
+/// The embeddings, and the number of tokens.
+async fn embed(
+    app: &Arc<App>,
+    encoder: Arc<Lease<Encoder>>,
+    texts: Vec<String>,
+    param: impl Fn(usize) -> String,
+) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
+    if encoder.is_reranker() {
+        return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
+    }
+    let _place = app.place(1)?;
+    let encoding = encoder.clone();
+    let texts =
+        app.blocking(move || texts.iter().map(|text| encoding.encode(text)).collect::<Result<Vec<_>, _>>());
+    let texts = texts.await??;
+    let tokens = texts.iter().map(Vec::len).sum();
+    Ok((encoder.embeddings(texts, param).await?, tokens))
+}

@@ -1,0 +1,55 @@
+//! `/api/generate`.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::Response;
+use chat::Message;
+
+use super::Call;
+use super::options::Common;
+use super::writer::{Endpoint, Writer};
+use crate::app::App;
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::http::{Client, with_ignored};
+use crate::prompts::{Continuation, Prompts};
+use crate::turn::Turn;
+
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut fields, served, name) = Call::of_text(&app, request).await?;
+    let common = Common::read(&mut fields, &app, &served)?;
+    let prompt: String = fields.take("prompt")?.unwrap_or_default();
+    let system: String = fields.take("system")?.unwrap_or_default();
+    let is_raw = fields.take("raw")?.unwrap_or(false);
+    // `context` is deprecated: `/api/chat` continues a conversation.
+    fields.refuse(&["images", "suffix", "template", "context"])?;
+    if is_raw && !system.is_empty() {
+        return Err(ApiError::invalid("system", "`system` is given with `raw`, which uses no chat template"));
+    }
+    let ignored = common.ignored(fields);
+    let writer = Writer::new(Endpoint::Generate, name, served.clone());
+    if prompt.is_empty() {
+        return Ok(with_ignored(writer.loaded(), &ignored));
+    }
+    let Common { parameters, format, logprobs, think, is_stream, .. } = common;
+    let started = if is_raw {
+        let prompts = Prompts::text(prompt);
+        Continuation { prompts, parameters, format, logprobs }.start(&app, &served, &client).await?
+    } else {
+        let system = Some(system).filter(|text| !text.is_empty());
+        let system = system.map(|text| Message::new("system", text));
+        let messages = system.into_iter().chain([Message::new("user", prompt)]);
+        let mut conversation = Conversation::new(messages.collect())?;
+        conversation.format = format;
+        if let Some(think) = think {
+            conversation.variables = think.variables(&app, &served).await?;
+        }
+        Turn { conversation, parameters, logprobs }.start(&app, &served, &client).await?
+    };
+    Ok(with_ignored(writer.respond(started, is_stream).await?, &ignored))
+}

@@ -1,0 +1,113 @@
+//! What `/api/chat` and `/api/generate` have in common.
+
+use grammar::Source;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::job::Parameters;
+use crate::models::Served;
+use std::sync::Arc;
+
+/// What both endpoints read from a call.
+pub(super) struct Common {
+    pub(super) parameters: Parameters,
+    pub(super) format: Option<(&'static str, Source)>,
+    pub(super) logprobs: Option<usize>,
+    pub(super) think: Option<Think>,
+    pub(super) is_stream: bool,
+    /// Names of the options that nobody has read.
+    options: Vec<String>,
+}
+
+/// Whether to reason, or how much.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected true, false, \"high\", \"medium\" or \"low\"")]
+pub(super) enum Think {
+    Whether(bool),
+    Effort(Effort),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effort {
+    High,
+    Medium,
+    Low,
+}
+
+impl Common {
+    pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Common, ApiError> {
+        let mut options = fields.inner("options")?;
+        let parameters = Parameters {
+            max_tokens: max_tokens(&mut options, "num_predict")?,
+            ..Parameters::common(&mut options, served, &app.config.limits)?
+        };
+        let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
+        let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
+        fields.ignore(&["keep_alive"]);
+        Ok(Common {
+            parameters,
+            format: format(fields)?,
+            logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
+            think: fields.take("think")?,
+            is_stream: fields.take("stream")?.unwrap_or(true),
+            options: options.unknown(),
+        })
+    }
+
+    /// Names of the fields and options that nobody has read.
+    pub(super) fn ignored(&self, fields: Fields) -> Vec<String> {
+        let options = self.options.iter().map(|name| format!("options.{name}"));
+        fields.unknown().into_iter().chain(options).collect()
+    }
+}
+
+/// The number of tokens, of which zero and less is any number.
+fn max_tokens(options: &mut Fields, name: &str) -> Result<Option<usize>, ApiError> {
+    let n: Option<i64> = options.take(name)?;
+    Ok(n.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0))
+}
+
+fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
+    let source = match fields.take::<Json>("format")? {
+        None => return Ok(None),
+        Some(Json::String(word)) if word.is_empty() => return Ok(None),
+        Some(Json::String(word)) if word == "json" => Source::JsonObject,
+        Some(schema @ Json::Object(_)) => Source::JsonSchema(schema.to_string()),
+        Some(other) => {
+            let message = format!("`format` is {other}, expected \"json\" or a JSON schema");
+            return Err(ApiError::invalid("format", message));
+        }
+    };
+    Ok(Some(("format", source)))
+}
+
+impl Think {
+    /// The variables of the chat template that say so. Fails if the model is to reason, and cannot.
+    pub(super) async fn variables(
+        self,
+        app: &App,
+        served: &Arc<Served>,
+    ) -> Result<Map<String, Json>, ApiError> {
+        let (is_wanted, effort) = match self {
+            Think::Whether(is_wanted) => (is_wanted, None),
+            Think::Effort(Effort::High) => (true, Some("high")),
+            Think::Effort(Effort::Medium) => (true, Some("medium")),
+            Think::Effort(Effort::Low) => (true, Some("low")),
+        };
+        if is_wanted && !can_think(app, served).await? {
+            return Err(ApiError::unsupported("think", "`think`: this model does not reason; leave it out"));
+        }
+        let switches = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), is_wanted.into()));
+        let effort = effort.map(|effort| ("reasoning_effort".to_owned(), effort.into()));
+        Ok(switches.into_iter().chain(effort).collect())
+    }
+}
+
+async fn can_think(app: &App, served: &Arc<Served>) -> Result<bool, ApiError> {
+    let served = served.clone();
+    app.blocking(move || served.model.template().is_ok_and(chat::Template::has_reasoning)).await
+}

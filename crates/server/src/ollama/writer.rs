@@ -1,0 +1,184 @@
+//! Answers: lines of JSON, or one object.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use chat::{Answer, Delta, ToolCall};
+use engine::{StopReason, Usage};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::answer::{Answers, Chosen, News};
+use crate::app::Place;
+use crate::error::ApiError;
+use crate::models::Served;
+use crate::ndjson::{self, Lines};
+use crate::openai::logprobs;
+use crate::sse::Gone;
+use crate::turn::Started;
+use crate::{id, shape};
+
+/// The endpoint, which determines where the text is.
+#[derive(Clone, Copy)]
+pub(super) enum Endpoint {
+    Chat,
+    Generate,
+}
+
+/// Writes the answer to a call.
+pub(super) struct Writer {
+    endpoint: Endpoint,
+    model: String,
+    served: Arc<Served>,
+    begin: Instant,
+}
+
+/// Of an answer, what has not been written yet.
+#[derive(Default)]
+struct Part {
+    answer: Answer,
+    chosen: Vec<Value>,
+}
+
+impl Part {
+    fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
+        deltas.into_iter().for_each(|delta| self.answer.push(delta));
+        self.chosen.extend(chosen.map(|chosen| logprobs::of_token(served, &chosen)));
+    }
+
+    /// Whether there is something to read.
+    fn has_text(&self) -> bool {
+        self.answer != Answer::default()
+    }
+}
+
+impl Writer {
+    pub(super) fn new(endpoint: Endpoint, model: String, served: Arc<Served>) -> Writer {
+        Writer { endpoint, model, served, begin: Instant::now() }
+    }
+
+    /// The answer to a request that only loads the model.
+    pub(super) fn loaded(&self) -> Response {
+        let mut line = self.line(Part::default(), 0);
+        (line["done"], line["done_reason"]) = (true.into(), "load".into());
+        Json(line).into_response()
+    }
+
+    pub(super) async fn respond(self, started: Started, is_stream: bool) -> Result<Response, ApiError> {
+        let Started { answers, place, .. } = started;
+        Ok(match is_stream {
+            true => ndjson::stream(move |lines| self.stream(answers, lines, place)),
+            false => Json(self.whole(answers).await?).into_response(),
+        })
+    }
+
+    async fn whole(&self, mut answers: Answers) -> Result<Value, ApiError> {
+        let (mut part, mut line) = (Part::default(), Value::Null);
+        while let Some(news) = answers.next().await? {
+            match news {
+                News::More { deltas, chosen, .. } => part.push(&self.served, deltas, chosen),
+                News::Done { deltas, reason, usage, .. } => {
+                    part.push(&self.served, deltas, None);
+                    line = self.last(std::mem::take(&mut part), &reason, &usage);
+                }
+            }
+        }
+        Ok(line)
+    }
+
+    /// Writes the answer as it comes. `place` is held until the end.
+    async fn stream(self, mut answers: Answers, lines: Lines, place: Place) -> Result<(), Gone> {
+        let _place = place;
+        let (mut part, mut calls) = (Part::default(), 0);
+        loop {
+            let end = match answers.next().await {
+                Ok(Some(News::More { deltas, chosen, .. })) => {
+                    part.push(&self.served, deltas, chosen);
+                    None
+                }
+                Ok(Some(News::Done { deltas, reason, usage, .. })) => {
+                    part.push(&self.served, deltas, None);
+                    Some((reason, usage))
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return lines.line(&shape::ollama(&error)).await,
+            };
+            if part.has_text() {
+                let ready = std::mem::take(&mut part);
+                let before = calls;
+                calls += ready.answer.tool_calls.len();
+                lines.line(&self.line(ready, before)).await?;
+            }
+            // The last line has no text: some clients do not read that of it.
+            if let Some((reason, usage)) = end {
+                lines.line(&self.last(std::mem::take(&mut part), &reason, &usage)).await?;
+            }
+        }
+    }
+
+    /// A line whose first tool call is number `calls`.
+    fn line(&self, Part { answer, chosen }: Part, calls: usize) -> Value {
+        let mut line =
+            json!({ "model": self.model, "created_at": Timestamp::now().to_string(), "done": false });
+        let Answer { reasoning, content, tool_calls } = answer;
+        let text = match self.endpoint {
+            Endpoint::Chat => {
+                line["message"] = json!({ "role": "assistant", "content": content });
+                &mut line["message"]
+            }
+            Endpoint::Generate => {
+                line["response"] = content.into();
+                &mut line
+            }
+        };
+        if !reasoning.is_empty() {
+            text["thinking"] = reasoning.into();
+        }
+        if !tool_calls.is_empty() {
+            text["tool_calls"] =
+                (calls..).zip(tool_calls).map(|(index, call)| call_json(index, call)).collect();
+        }
+        if !chosen.is_empty() {
+            line["logprobs"] = chosen.into();
+        }
+        line
+    }
+
+    fn last(&self, part: Part, reason: &StopReason, usage: &Usage) -> Value {
+        let mut line = self.line(part, 0);
+        let figures = json!({
+            "done": true,
+            "done_reason": match reason {
+                StopReason::MaxTokens | StopReason::ContextFull => "length",
+                _ => "stop",
+            },
+            "total_duration": nanoseconds(self.begin.elapsed()),
+            "load_duration": 0,
+            "prompt_eval_count": usage.prompt_tokens,
+            "prompt_eval_duration": nanoseconds(usage.prefill),
+            "eval_count": usage.generated_tokens,
+            "eval_duration": nanoseconds(usage.decode),
+        });
+        if let (Value::Object(line), Value::Object(figures)) = (&mut line, figures) {
+            line.extend(figures);
+        }
+        line
+    }
+}
+
+fn call_json(index: usize, call: ToolCall) -> Value {
+    let arguments = match &call.function.arguments {
+        // The text of an object.
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
+        other => other.clone(),
+    };
+    let id = call.id.unwrap_or_else(|| id::new("call_"));
+    json!({ "id": id, "function": { "index": index, "name": call.function.name, "arguments": arguments } })
+}
+
+/// At least one: clients divide by it.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+}

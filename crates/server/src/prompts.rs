@@ -1,0 +1,154 @@
+//! Prompts that are continued as they are, without a chat template.
+
+use std::sync::Arc;
+
+use engine::Processor;
+use grammar::{Grammar, Source};
+use serde::Deserialize;
+
+use crate::answer::{Answers, Parser};
+use crate::app::App;
+use crate::conversation::too_long_for;
+use crate::error::ApiError;
+use crate::http::Client;
+use crate::job::{Job, Parameters};
+use crate::models::Served;
+use crate::turn::Started;
+
+/// Prompts of a call, at most.
+const MAX_PROMPTS: usize = 64;
+
+/// The prompts of a call.
+#[derive(Deserialize)]
+#[serde(try_from = "Written")]
+pub(crate) struct Prompts {
+    prompts: Vec<Vec<Piece>>,
+    /// Whether they were given as a list of prompts.
+    pub(crate) is_list: bool,
+}
+
+/// A piece of a prompt.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Piece {
+    Text(String),
+    Id(u32),
+}
+
+/// How clients write prompts.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text, token ids, or an array of them")]
+enum Written {
+    Text(String),
+    Array(Vec<Item>),
+}
+
+/// Pieces with an id among them are one prompt. Otherwise each item is one.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected texts, token ids, or arrays of them")]
+enum Item {
+    Piece(Piece),
+    Pieces(Vec<Piece>),
+}
+
+impl TryFrom<Written> for Prompts {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Prompts, String> {
+        let items = match written {
+            Written::Text(text) => return Ok(Prompts::text(text)),
+            Written::Array(items) => items,
+        };
+        if items.iter().any(|item| matches!(item, Item::Piece(Piece::Id(_)))) {
+            let piece = |item| match item {
+                Item::Piece(piece) => Ok(piece),
+                Item::Pieces(_) => Err("expected token ids either at the outer level, or within arrays"),
+            };
+            return Ok(Prompts {
+                prompts: vec![items.into_iter().map(piece).collect::<Result<_, _>>()?],
+                is_list: false,
+            });
+        }
+        let prompt = |item| match item {
+            Item::Piece(piece) => vec![piece],
+            Item::Pieces(pieces) => pieces,
+        };
+        match items.len() {
+            0 => Err("it is empty; expected at least one prompt".into()),
+            1..=MAX_PROMPTS => {
+                Ok(Prompts { prompts: items.into_iter().map(prompt).collect(), is_list: true })
+            }
+            found => Err(format!("it has {found} prompts, expected at most {MAX_PROMPTS}")),
+        }
+    }
+}
+
+impl Prompts {
+    /// One text.
+    pub(crate) fn text(text: String) -> Prompts {
+        Prompts { prompts: vec![vec![Piece::Text(text)]], is_list: false }
+    }
+}
+
+/// The ids of a prompt, with BOS if it begins with a text and the file says so. Takes a while: not for the threads of the
+/// runtime.
+fn encode(prompt: Vec<Piece>, served: &Served) -> Result<Vec<u32>, ApiError> {
+    let bytes = |piece: &Piece| match piece {
+        Piece::Text(text) => text.len(),
+        Piece::Id(_) => 0,
+    };
+    too_long_for(served, prompt.iter().map(bytes).sum())?;
+    let inner = tokenizer::Encode { add_special: false, parse_special: true };
+    let mut ids = Vec::new();
+    for (place, piece) in prompt.into_iter().enumerate() {
+        match piece {
+            Piece::Id(id) => ids.push(id),
+            Piece::Text(text) if place == 0 => ids = served.model.encode_prompt(&text, true),
+            Piece::Text(text) => ids.extend(served.model.tokenizer().encode(&text, inner)),
+        }
+    }
+    Ok(ids)
+}
+
+/// Prompts to continue, as a protocol reads them from a call.
+pub(crate) struct Continuation {
+    pub(crate) prompts: Prompts,
+    /// Among them the number of answers to each prompt.
+    pub(crate) parameters: Parameters,
+    /// What each answer must be, and the field that asks for it.
+    pub(crate) format: Option<(&'static str, Source)>,
+    /// The number of most likely tokens to return with each token.
+    pub(crate) logprobs: Option<usize>,
+}
+
+impl Continuation {
+    /// Encodes the prompts and submits them. Fails if the server is full, or if the engine refuses one.
+    pub(crate) async fn start(
+        self,
+        app: &Arc<App>,
+        served: &Arc<Served>,
+        client: &Client,
+    ) -> Result<Started, ApiError> {
+        let Continuation { prompts, parameters, format, logprobs } = self;
+        let encoding = served.clone();
+        let (prompts, processors) = app
+            .blocking(move || {
+                let grammar = format.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
+                let processor = |grammar: Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
+                let processors: Vec<_> = grammar.into_iter().map(processor).collect();
+                let ids = prompts.prompts.into_iter().map(|prompt| encode(prompt, &encoding));
+                Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
+            })
+            .await??;
+        let n = prompts.len() * parameters.n;
+        let place = app.place(n)?;
+        let jobs = prompts.into_iter().map(|prompt| {
+            let processors = processors.clone();
+            let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
+            Job::choices(request, parameters.n)
+        });
+        let updates = Job::all(jobs).submit(served).await?;
+        let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect());
+        Ok(Started { answers, n, place })
+    }
+}
