@@ -101,9 +101,16 @@ struct Messages {
 struct Answer {
     /// Of its first item.
     place: String,
-    reasoning: Option<String>,
+    reasoning: Vec<String>,
     content: Option<Content>,
     calls: Vec<ToolCall>,
+}
+
+impl Answer {
+    /// Whether there is more than reasoning.
+    fn is_said(&self) -> bool {
+        self.content.is_some() || !self.calls.is_empty()
+    }
 }
 
 impl Messages {
@@ -167,7 +174,9 @@ impl Messages {
     }
 
     fn think(&mut self, place: &str, Thought { summary, content }: Thought) -> Result<(), ApiError> {
-        self.end_answer()?;
+        if self.answer.as_ref().is_some_and(Answer::is_said) {
+            self.end_answer()?;
+        }
         let (field, parts) = match content {
             Some(content) if !content.is_empty() => ("content", content),
             _ => ("summary", summary.unwrap_or_default()),
@@ -180,11 +189,10 @@ impl Messages {
                 Err(ApiError::invalid(param, why))
             }
         });
-        let reasoning = texts.collect::<Result<Vec<_>, _>>()?.join("\n");
-        // Encrypted reasoning has no text: only the model that wrote it can read it.
-        if !reasoning.is_empty() {
-            self.answer(place).reasoning = Some(reasoning);
+        for text in texts.collect::<Result<Vec<_>, _>>()? {
+            self.answer(place).reasoning.push(text.to_owned());
         }
+        // Encrypted reasoning has no text: only the model that wrote it can read it.
         Ok(())
     }
 
@@ -195,13 +203,14 @@ impl Messages {
 
     /// The next item belongs to no answer, or to another one. Fails if there is only reasoning of this one.
     fn end_answer(&mut self) -> Result<(), ApiError> {
-        let Some(Answer { place, reasoning, content, calls: tool_calls }) = self.answer.take() else {
-            return Ok(());
-        };
-        if content.is_none() && tool_calls.is_empty() {
+        let Some(answer) = self.answer.take() else { return Ok(()) };
+        if !answer.is_said() {
+            let place = answer.place;
             let why = format!("`{place}` is reasoning, expected the message or the call that follows it");
             return Err(ApiError::invalid(place, why));
         }
+        let Answer { reasoning, content, calls: tool_calls, .. } = answer;
+        let reasoning = Some(reasoning.join("\n")).filter(|text| !text.is_empty());
         let (role, content) = ("assistant".into(), content.unwrap_or_default());
         self.list.push(Message { role, content, reasoning, tool_calls, ..Message::default() });
         Ok(())
