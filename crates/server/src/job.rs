@@ -46,9 +46,27 @@ impl Parameters {
         let max_completion: Option<usize> = fields.within("max_completion_tokens", 0..=usize::MAX)?;
         Ok(Parameters {
             sampling: sampling(fields, served, limits)?,
-            stop: stop(fields, limits)?,
+            stop: stop(fields, "stop", limits)?,
             max_tokens: max_completion.or(max_tokens),
             n: fields.within("n", 1..=limits.choices)?.unwrap_or(1),
+            priority: fields.take("priority")?.unwrap_or(0),
+            cache_salt: fields.take("cache_salt")?,
+        })
+    }
+
+    /// The same for a protocol with one answer a call and its stop strings in the field `strings`.
+    pub(crate) fn of_one(
+        fields: &mut Fields,
+        served: &Served,
+        limits: &Limits,
+        strings: &str,
+        max_tokens: Option<usize>,
+    ) -> Result<Parameters, ApiError> {
+        Ok(Parameters {
+            sampling: sampling(fields, served, limits)?,
+            stop: stop(fields, strings, limits)?,
+            max_tokens,
+            n: 1,
             priority: fields.take("priority")?.unwrap_or(0),
             cache_salt: fields.take("cache_salt")?,
         })
@@ -134,8 +152,9 @@ fn bias_of(token: &str, bias: &Json, served: &Served) -> Result<(u32, f32), ApiE
     }
 }
 
-fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
-    let strings = match fields.take("stop")? {
+/// Stop conditions, with stop strings in the field `name`.
+fn stop(fields: &mut Fields, name: &str, limits: &Limits) -> Result<Stop, ApiError> {
+    let strings = match fields.take(name)? {
         None => Vec::new(),
         Some(OneOrMany::One(string)) => vec![string],
         Some(OneOrMany::Many(strings)) => strings,
@@ -143,8 +162,8 @@ fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
     if strings.len() > limits.stops {
         let (found, most) = (strings.len(), limits.stops);
         return Err(ApiError::invalid(
-            "stop",
-            format!("`stop` has {found} strings, expected at most {most}"),
+            name,
+            format!("`{name}` has {found} strings, expected at most {most}"),
         ));
     }
     Ok(Stop {

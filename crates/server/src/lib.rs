@@ -1,7 +1,7 @@
 //! The HTTP server: several clients on one model, by the protocols that they speak.
 //!
 //! ```text
-//! HTTP ─► limits, host, key ─► protocol (openai) ─► Job ─► Worker: the engine's thread
+//! HTTP ─► limits, host, key ─► protocol (openai, anthropic) ─► Job ─► Worker: the engine's thread
 //!                                   ▲                        │ one channel per request
 //!                                   └── answers: SSE or JSON ┘
 //! ```
@@ -11,6 +11,7 @@
 //! tokenizer or grammar on the threads of the runtime.
 
 mod answer;
+mod anthropic;
 mod app;
 mod config;
 mod conversation;

@@ -24,7 +24,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::guard;
 use crate::keys::Keys;
 use crate::served::{Models, Served};
-use crate::{metrics, openai, page, props, shape};
+use crate::{anthropic, metrics, openai, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -151,6 +151,7 @@ impl Server {
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .merge(openai::routes())
+        .merge(anthropic::routes())
         .merge(props::routes())
         .merge(page::routes())
         .route("/health", get(health))

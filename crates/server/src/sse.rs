@@ -30,6 +30,11 @@ impl Events {
         self.0.send(Event::default().data(json.to_string())).await.map_err(|_| Gone)
     }
 
+    /// An event called `name`.
+    pub(crate) async fn event(&self, name: &str, json: &Json) -> Result<(), Gone> {
+        self.0.send(Event::default().event(name).data(json.to_string())).await.map_err(|_| Gone)
+    }
+
     /// OpenAI's end of a stream.
     pub(crate) async fn done(&self) -> Result<(), Gone> {
         self.0.send(Event::default().data("[DONE]")).await.map_err(|_| Gone)

@@ -1,23 +1,38 @@
-//! `/v1/models`.
+//! `/v1/models`, which Anthropic's clients ask, too.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::anthropic;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::served::Served;
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    if anthropic::is_spoken(uri.path(), &headers) {
+        return Json(anthropic::models::list(&app.models)).into_response();
+    }
     let models: Vec<Value> = app.models.0.iter().map(|served| describe(served)).collect();
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
-pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    Ok(Json(describe(app.models.get(Some(&id))?)).into_response())
+pub(super) async fn one(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let served = app.models.get(Some(&id))?;
+    let shape = match anthropic::is_spoken(uri.path(), &headers) {
+        true => anthropic::models::describe(served),
+        false => describe(served),
+    };
+    Ok(Json(shape).into_response())
 }
 
 fn describe(served: &Served) -> Value {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
 use engine::{Engine, Model, Options};
@@ -15,6 +15,11 @@ use server::{Config, Reload, Server, Shutdown};
 
 /// Long after any answer.
 const HANG: Duration = Duration::from_secs(120);
+
+fn demo() -> Model {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    Model::new(file).expect("a good model")
+}
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -30,8 +35,16 @@ impl Running {
 
     /// A server of the embedded model, called `demo`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Running {
-        let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
-        let model = Arc::new(Model::new(file).expect("a good model"));
+        Running::start(demo(), change)
+    }
+
+    /// The same with another chat template.
+    pub(crate) fn with_template(source: &str) -> Running {
+        Running::start(demo().with_template(source).expect("a good template"), |_| {})
+    }
+
+    fn start(model: Model, change: impl FnOnce(&mut Config)) -> Running {
+        let model = Arc::new(model);
         let options = Options {
             n_ctx: Some(512),
             sequences: 8,
@@ -87,6 +100,15 @@ impl Running {
         // A server may refuse a body before it has read it.
         let _ = stream.write_all((head + "\r\n").as_bytes()).and_then(|()| stream.write_all(body));
         stream
+    }
+
+    /// Waits until a figure of `/metrics` is `expected`.
+    pub(crate) fn until(&self, name: &str, expected: f64) {
+        let begin = Instant::now();
+        while self.figure(name) != expected {
+            assert!(begin.elapsed() < HANG, "{name} never is {expected}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// A figure of `/metrics`.
