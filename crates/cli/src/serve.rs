@@ -22,7 +22,8 @@ const CONTEXTS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A page to chat is at the address itself, OpenAI's protocol below /v1. Requests with a common beginning share its computation.
+A page to chat is at the address itself, OpenAI's and Anthropic's protocols below /v1. Requests with a common beginning share
+their computation.
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! HTTP ─► limits, host, key ─► protocol (openai, anthropic) ─► Job ─► Worker: the engine's thread
-//!                                   ▲                        │ one channel per request
-//!                                   └── answers: SSE or JSON ┘
+//!                                   ▲                                   │ one channel per request
+//!                                   └─────── answers: SSE or JSON ──────┘
 //! ```
 //!
 //! A protocol reads a request into a `Job`, which names no protocol, and writes its updates. The engine runs on a thread

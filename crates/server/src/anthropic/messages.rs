@@ -108,7 +108,7 @@ impl Writer {
             | StopReason::Cancelled => (if self.reply.calls > 0 { "tool_use" } else { "end_turn" }, None),
         };
         let usage = json!({
-            "input_tokens": usage.prompt_tokens - usage.reused_tokens,
+            "input_tokens": usage.prefilled_tokens(),
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": usage.reused_tokens,
             "output_tokens": usage.generated_tokens,

@@ -96,9 +96,10 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Json, Api
             ignored.push(field_of_tools);
         }
     }
-    let mut function = json!({ "name": name, "parameters": input_schema });
+    let mut function = json!({ "name": name });
     if let Some(description) = description {
         function["description"] = description.into();
     }
+    function["parameters"] = input_schema.into();
     Ok(json!({ "type": "function", "function": function }))
 }

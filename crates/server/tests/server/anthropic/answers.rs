@@ -5,7 +5,8 @@ use std::io::Read;
 use serde_json::{Value as Json, json};
 
 use super::{
-    COUNT, JSON, MESSAGES, TEMPLATE, VERSION, error, events, message, prompt_tokens, question, weather,
+    COUNT, JSON, MESSAGES, TEMPLATE, VERSION, error, events, forced, message, prompt_tokens, question,
+    weather,
 };
 use crate::client::Running;
 
@@ -78,7 +79,7 @@ fn the_end_of_a_turn_is_no_stop_sequence() {
                     {% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}";
     let server = Running::with_template(template);
     let answer = message(&server, question(json!({ "stop_sequences": ["Paris"] })));
-    assert_eq!(answer["content"][0]["text"], "The capital of Italy");
+    assert_eq!(answer["content"][0]["text"], "The capital of Italy ");
     assert_eq!((&answer["stop_reason"], &answer["stop_sequence"]), (&json!("end_turn"), &Json::Null));
 }
 
@@ -141,7 +142,7 @@ fn a_schema_is_kept() {
     });
     let format = json!({ "type": "json_schema", "schema": schema });
     for fields in [json!({ "output_config": { "format": format } }), json!({ "output_format": format })] {
-        let answer = message(&server, question(fields));
+        let answer = message(&server, forced(fields));
         let json: Json = serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).expect("JSON");
         assert!(["Rome", "Paris"].contains(&json["city"].as_str().unwrap()), "{json}");
     }

@@ -45,6 +45,14 @@ fn question(more: Json) -> Json {
     body
 }
 
+/// A question whose answer a grammar forces. A model this small writes white space wherever it may, unless what it repeats
+/// becomes less likely.
+fn forced(more: Json) -> Json {
+    let mut body = question(more);
+    (body["frequency_penalty"], body["max_tokens"]) = (json!(2), json!(200));
+    body
+}
+
 fn weather() -> Json {
     let schema = json!({
         "type": "object",

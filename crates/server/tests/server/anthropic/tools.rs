@@ -2,15 +2,15 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{COUNT, MESSAGES, TEMPLATE, message, prompt_tokens, question, weather};
+use super::{COUNT, MESSAGES, TEMPLATE, forced, message, prompt_tokens, question, weather};
 use crate::client::Running;
 
 #[test]
 fn tools_are_called_and_their_results_read() {
     let server = Running::with_template(TEMPLATE);
-    let tools = json!({ "tools": weather(), "max_tokens": 60 });
+    let tools = json!({ "tools": weather() });
     for choice in [json!({ "type": "any" }), json!({ "type": "tool", "name": "weather" })] {
-        let mut body = question(tools.clone());
+        let mut body = forced(tools.clone());
         body["tool_choice"] = choice;
         body["tool_choice"]["disable_parallel_tool_use"] = true.into();
         let mut answer = message(&server, body.clone());
@@ -38,7 +38,7 @@ fn tools_are_called_and_their_results_read() {
             "name": "weather", "description": tool["description"], "parameters": tool["input_schema"],
         });
         let openai = json!({
-            "temperature": 0, "max_tokens": 60, "tools": [{ "type": "function", "function": function }],
+            "temperature": 0, "max_tokens": 24, "tools": [{ "type": "function", "function": function }],
             "messages": [
                 next["messages"][0],
                 { "role": "assistant", "content": "Let me see.", "tool_calls": calls },
@@ -64,7 +64,7 @@ fn tools_are_called_and_their_results_read() {
 fn thinking_is_a_block_of_its_own() {
     let server = Running::with_template(TEMPLATE);
     let thinks =
-        |thinking: Json| message(&server, question(json!({ "thinking": thinking, "max_tokens": 12 })));
+        |thinking: Json| message(&server, question(json!({ "thinking": thinking, "max_tokens": 24 })));
     for thinking in [json!({ "type": "enabled", "budget_tokens": 1024 }), json!({ "type": "adaptive" })] {
         let answer = thinks(thinking);
         let block = &answer["content"][0];
