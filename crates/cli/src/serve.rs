@@ -126,7 +126,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         },
     )?;
     output::note(format_args!("{name}: {described}"));
-    output::note(format_args!("http://{} has a page to chat; OpenAI's API is below /v1", server.address()?));
+    output::note(format_args!(
+        "http://{} has a page to chat; the APIs of OpenAI and Anthropic are below /v1",
+        server.address()?
+    ));
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,8 +5,7 @@ use std::io::Read;
 use serde_json::{Value as Json, json};
 
 use super::{
-    COUNT, JSON, MESSAGES, TEMPLATE, VERSION, error, events, forced, message, prompt_tokens, question,
-    weather,
+    COUNT, JSON, MESSAGES, TOOLS, VERSION, error, events, forced, message, prompt_tokens, question, weather,
 };
 use crate::client::Running;
 
@@ -150,7 +149,7 @@ fn a_schema_is_kept() {
 
 #[test]
 fn tokens_are_counted_without_an_answer() {
-    let server = Running::with_template(TEMPLATE);
+    let server = Running::with_template(TOOLS);
     let bodies = [
         json!({}),
         json!({ "system": "Be brief." }),

@@ -3,12 +3,12 @@
 use serde_json::{Value as Json, json};
 use server::Keys;
 
-use super::{COUNT, JSON, MESSAGES, TEMPLATE, VERSION, error, question, weather};
+use super::{COUNT, JSON, MESSAGES, TOOLS, VERSION, error, question, weather};
 use crate::client::{Answer, Running};
 
 #[test]
 fn wrong_fields_are_named() {
-    let server = Running::with_template(TEMPLATE);
+    let server = Running::with_template(TOOLS);
     let said = |content: Json| json!({ "messages": [{ "role": "user", "content": content }] });
     let answered = |content: Json| json!({ "messages": [{ "role": "assistant", "content": content }] });
     let result = |content: Json| {
@@ -118,7 +118,7 @@ fn every_error_has_the_official_shape() {
 
 #[test]
 fn unknown_fields_are_ignored_by_name() {
-    let server = Running::with_template(TEMPLATE);
+    let server = Running::with_template(TOOLS);
     let mut tools = weather();
     tools[0]["strict"] = true.into();
     tools[0]["type"] = "custom".into();

@@ -13,24 +13,30 @@ const COUNT: &str = "/v1/messages/count_tokens";
 const JSON: (&str, &str) = ("content-type", "application/json");
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// The demo model's template, with tools and reasoning as Hermes and Qwen have them.
-const TEMPLATE: &str = r#"{%- if tools -%}
+/// The demo model's template, with tools as Hermes has them.
+const TOOLS: &str = r#"{%- if tools -%}
 {{- '<|system|>\nTools: ' ~ (tools | tojson) ~ ' Call them in <tool_call></tool_call>.' ~ eos_token ~ '\n' -}}
 {%- endif -%}
 {%- for message in messages -%}
 {%- if message.role == 'tool' -%}
 {{- '<|user|>\n<tool_response>\n' ~ message.content ~ '\n</tool_response>' -}}
 {%- else -%}
-{{- '<|' ~ message.role ~ '|>\n' -}}
-{%- if message.reasoning_content %}{{ '<think>\n' ~ message.reasoning_content ~ '\n</think>\n\n' }}{% endif -%}
-{{- message.content -}}
+{{- '<|' ~ message.role ~ '|>\n' ~ message.content -}}
 {%- for call in message.tool_calls or [] -%}
 {{- '\n<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ (call.function.arguments | tojson) ~ '}\n</tool_call>' -}}
 {%- endfor -%}
 {%- endif -%}
 {{- eos_token ~ '\n' -}}
 {%- endfor -%}
-{%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% if enable_thinking %}{{ '<think>\n' }}{% endif %}{% endif -%}"#;
+{%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif -%}"#;
+
+/// The demo model's template, with reasoning as Qwen has it.
+const THINKING: &str = "{%- for message in messages -%}
+{{- '<|' ~ message.role ~ '|>\n' -}}
+{%- if message.reasoning_content %}{{ '<think>\n' ~ message.reasoning_content ~ '\n</think>\n\n' }}{% endif -%}
+{{- message.content ~ eos_token ~ '\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% if enable_thinking %}{{ '<think>\n' }}{% endif %}{% endif -%}";
 
 fn question(more: Json) -> Json {
     let mut body = json!({

@@ -2,12 +2,12 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{COUNT, MESSAGES, TEMPLATE, forced, message, prompt_tokens, question, weather};
+use super::{COUNT, MESSAGES, THINKING, TOOLS, forced, message, prompt_tokens, question, weather};
 use crate::client::Running;
 
 #[test]
 fn tools_are_called_and_their_results_read() {
-    let server = Running::with_template(TEMPLATE);
+    let server = Running::with_template(TOOLS);
     let tools = json!({ "tools": weather() });
     for choice in [json!({ "type": "any" }), json!({ "type": "tool", "name": "weather" })] {
         let mut body = forced(tools.clone());
@@ -62,7 +62,7 @@ fn tools_are_called_and_their_results_read() {
 
 #[test]
 fn thinking_is_a_block_of_its_own() {
-    let server = Running::with_template(TEMPLATE);
+    let server = Running::with_template(THINKING);
     let thinks =
         |thinking: Json| message(&server, question(json!({ "thinking": thinking, "max_tokens": 24 })));
     for thinking in [json!({ "type": "enabled", "budget_tokens": 1024 }), json!({ "type": "adaptive" })] {
