@@ -103,14 +103,34 @@ impl Conversation {
         Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
     }
 
-    /// Renders the conversation. Takes a while: not for the threads of the runtime.
-    pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
-        too_long_for(served, self.bytes())?;
+    /// The number of the prompt's tokens, even if they do not fit the context. Takes a while: not for the threads of the
+    /// runtime.
+    pub(crate) fn tokens(mut self, served: &Served) -> Result<usize, ApiError> {
         let template = template(served)?;
+        let (ids, prompt, tools) = self.encoded(served, template)?;
+        // Fails with tools that the model cannot be given.
+        self.parser(template, prompt, &tools)?;
+        Ok(ids.len())
+    }
+
+    /// The tokens of the prompt and of the answer that has begun, the prompt, and the tools.
+    fn encoded(
+        &mut self,
+        served: &Served,
+        template: &Template,
+    ) -> Result<(Vec<u32>, Prompt, Vec<Json>), ApiError> {
         let (prompt, begun, tools) = self.written(template)?;
         let mut ids = served.model.encode_rendered(&prompt);
         let text = tokenizer::Encode { add_special: false, parse_special: false };
         ids.extend(served.model.tokenizer().encode(&begun, text));
+        Ok((ids, prompt, tools))
+    }
+
+    /// Renders the conversation. Takes a while: not for the threads of the runtime.
+    pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
+        too_long_for(served, self.bytes())?;
+        let template = template(served)?;
+        let (ids, prompt, tools) = self.encoded(served, template)?;
         let (parser, calls) = self.parser(template, prompt, &tools)?;
         let processors = match calls.map(|lark| ("tools", Source::Lark(lark))).or(self.format) {
             None => Vec::new(),

@@ -72,19 +72,21 @@ impl Parameters {
         Ok(Parameters {
             max_tokens: max_completion.or(max_tokens),
             n: fields.within("n", 1..=limits.choices)?.unwrap_or(1),
-            ..Parameters::common(fields, served, limits)?
+            ..Parameters::common(fields, served, limits, "stop")?
         })
     }
 
-    /// Reads the fields that have one name in all protocols: all but the number of tokens and of answers.
+    /// Reads the fields that have one name in all protocols: all but the number of tokens and of answers, and the stop
+    /// strings, which are in the field `strings`.
     pub(crate) fn common(
         fields: &mut Fields,
         served: &Served,
         limits: &Limits,
+        strings: &str,
     ) -> Result<Parameters, ApiError> {
         Ok(Parameters {
             sampling: sampling(fields, served, limits)?,
-            stop: stop(fields, limits)?,
+            stop: stop(fields, strings, limits)?,
             max_tokens: None,
             n: 1,
             priority: fields.take("priority")?.unwrap_or(0),
@@ -174,8 +176,9 @@ fn bias_of(token: &str, bias: &Json, served: &Served) -> Result<(u32, f32), ApiE
     }
 }
 
-fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
-    let strings = match fields.take("stop")? {
+/// Stop conditions, with stop strings in the field `name`.
+fn stop(fields: &mut Fields, name: &str, limits: &Limits) -> Result<Stop, ApiError> {
+    let strings = match fields.take(name)? {
         None => Vec::new(),
         Some(OneOrMany::One(string)) => vec![string],
         Some(OneOrMany::Many(strings)) => strings,
@@ -183,8 +186,8 @@ fn stop(fields: &mut Fields, limits: &Limits) -> Result<Stop, ApiError> {
     if strings.len() > limits.stops {
         let (found, most) = (strings.len(), limits.stops);
         return Err(ApiError::invalid(
-            "stop",
-            format!("`stop` has {found} strings, expected at most {most}"),
+            name,
+            format!("`{name}` has {found} strings, expected at most {most}"),
         ));
     }
     Ok(Stop {

@@ -11,6 +11,7 @@
 //! tokenizer or grammar on the threads of the runtime.
 
 mod answer;
+mod anthropic;
 mod app;
 mod config;
 mod conversation;

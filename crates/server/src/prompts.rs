@@ -140,6 +140,7 @@ impl Continuation {
                 Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
             })
             .await??;
+        let prompt_tokens = prompts.iter().map(Vec::len).sum();
         let n = prompts.len() * parameters.n;
         let place = app.place(n)?;
         let jobs = prompts.into_iter().map(|prompt| {
@@ -149,6 +150,6 @@ impl Continuation {
         });
         let updates = Job::all(jobs).submit(served).await?;
         let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect());
-        Ok(Started { answers, n, place })
+        Ok(Started { answers, n, place, prompt_tokens })
     }
 }

@@ -23,7 +23,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::{guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::{llama, metrics, ollama, openai, page, props, shape};
+use crate::{anthropic, llama, metrics, ollama, openai, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -162,6 +162,7 @@ fn router(app: Arc<App>) -> Router {
         .merge(openai::routes())
         .merge(ollama::routes())
         .merge(llama::routes())
+        .merge(anthropic::routes())
         .merge(props::routes())
         .merge(page::routes())
         .route("/health", get(health))

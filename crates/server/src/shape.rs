@@ -1,11 +1,12 @@
 //! The shape of errors: each protocol has its own.
 
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value as Json, json};
 
+use crate::anthropic;
 use crate::error::{ApiError, Kind};
 
 /// The error in OpenAI's shape.
@@ -60,11 +61,12 @@ pub(crate) fn llama(error: &ApiError) -> Json {
 /// The shape of errors of a protocol.
 pub(crate) type Shape = fn(&ApiError) -> Json;
 
-/// The shape of the protocol that has `path`.
-fn of(path: &str) -> Shape {
+/// The shape of the protocol that a request for `path` speaks.
+fn of(path: &str, headers: &HeaderMap) -> Shape {
     match path {
         "/completion" | "/slots" => llama,
         _ if path == "/api" || path.starts_with("/api/") => ollama,
+        _ if anthropic::is_spoken(path, headers) => anthropic::shape,
         _ => openai,
     }
 }
@@ -72,6 +74,7 @@ fn of(path: &str) -> Shape {
 /// Gives errors without a body one in the shape of their protocol.
 pub(crate) async fn errors(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let shape = of(&path, request.headers());
     let response = next.run(request).await;
     let (parts, body) = response.into_parts();
     let error = match parts.extensions.get::<ApiError>() {
@@ -81,7 +84,12 @@ pub(crate) async fn errors(request: Request, next: Next) -> Response {
         }
         None => return Response::from_parts(parts, body),
     };
-    let mut response = (parts.status, axum::Json(of(&path)(&error))).into_response();
+    let body = shape(&error);
+    let id = body["request_id"].as_str().and_then(|id| HeaderValue::from_str(id).ok());
+    let mut response = (parts.status, axum::Json(body)).into_response();
+    if let Some(id) = id {
+        response.headers_mut().insert("request-id", id);
+    }
     for (name, value) in &parts.headers {
         if !response.headers().contains_key(name) {
             response.headers_mut().insert(name.clone(), value.clone());

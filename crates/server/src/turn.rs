@@ -25,6 +25,7 @@ pub(crate) struct Started {
     pub(crate) answers: Answers,
     /// The number of answers.
     pub(crate) n: usize,
+    pub(crate) prompt_tokens: usize,
     /// To be kept until the end.
     pub(crate) place: Place,
 }
@@ -49,8 +50,9 @@ impl Turn {
         }
         let parsers = rendered.parsers(served, n);
         let Rendered { prompt, processors, .. } = rendered;
+        let prompt_tokens = prompt.len();
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
         let updates = Job::choices(request, n).submit(served).await?;
-        Ok(Started { answers: Answers::new(updates, parsers), n, place })
+        Ok(Started { answers: Answers::new(updates, parsers), n, prompt_tokens, place })
     }
 }

@@ -25,7 +25,8 @@ const CONTEXTS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A page to chat is at the address itself, OpenAI's protocol below /v1, ollama's below /api. Requests with a common beginning share its computation.
+A page to chat is at the address itself, OpenAI's and Anthropic's protocols below /v1, ollama's below /api. Requests with a common
+beginning share its computation.
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
     #[command(flatten)]

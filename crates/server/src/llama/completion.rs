@@ -75,7 +75,7 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Prompts, Out
             // -1 is any number.
             max_tokens: n_predict.and_then(|n| usize::try_from(n).ok()),
             n,
-            ..Parameters::common(fields, served, limits)?
+            ..Parameters::common(fields, served, limits, "stop")?
         },
         n_probs: fields.within("n_probs", 0..=MAX_PROBS)?.unwrap_or(0),
         has_tokens: fields.take("return_tokens")?.unwrap_or(false) || is_stream,
@@ -98,7 +98,7 @@ pub(super) async fn handle(
     let ignored = fields.unknown();
     let logprobs = Some(output.n_probs).filter(|&n| n > 0);
     let continuation = Continuation { prompts, parameters: output.parameters.clone(), format, logprobs };
-    let Started { answers, n, place } = continuation.start(&app, &served, &client).await?;
+    let Started { answers, n, place, .. } = continuation.start(&app, &served, &client).await?;
     let writer = Writer { served, output };
     let response = match writer.output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),

@@ -43,7 +43,7 @@ impl Common {
         let mut options = fields.inner("options")?;
         let parameters = Parameters {
             max_tokens: max_tokens(&mut options, "num_predict")?,
-            ..Parameters::common(&mut options, served, &app.config.limits)?
+            ..Parameters::common(&mut options, served, &app.config.limits, "stop")?
         };
         let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
         let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;

@@ -69,7 +69,7 @@ pub(super) async fn handle(
     let (mut fields, served) = call(&app, request).await?;
     let (turn, output) = read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
-    let Started { answers, n, place } = turn.start(&app, &served, &client).await?;
+    let Started { answers, n, place, .. } = turn.start(&app, &served, &client).await?;
     let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output };
     let response = match output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),

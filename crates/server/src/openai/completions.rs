@@ -48,7 +48,7 @@ pub(super) async fn handle(
 
     let per_prompt = parameters.n;
     let continuation = Continuation { prompts, parameters, format, logprobs };
-    let Started { answers, n, place } = continuation.start(&app, &served, &client).await?;
+    let Started { answers, n, place, .. } = continuation.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),
         created: id::now(),

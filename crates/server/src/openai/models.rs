@@ -1,24 +1,38 @@
-//! `/v1/models`.
+//! `/v1/models`, which Anthropic's clients ask, too.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::anthropic;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::models::Held;
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    if anthropic::is_spoken(uri.path(), &headers) {
+        return Json(anthropic::models::list(&app)).into_response();
+    }
     let models: Vec<Value> = app.models.list().map(|(name, held)| describe(&app, name, held)).collect();
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
-pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn one(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(Some(&id))?;
-    Ok(Json(describe(&app, name, held)).into_response())
+    let shape = match anthropic::is_spoken(uri.path(), &headers) {
+        true => anthropic::models::describe(&app, name, held),
+        false => describe(&app, name, held),
+    };
+    Ok(Json(shape).into_response())
 }
 
 /// A model that is not loaded has only its name.

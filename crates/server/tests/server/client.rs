@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend::Backend;
 use backend_cpu::Cpu;
@@ -136,6 +136,15 @@ impl Running {
         // A server may refuse a body before it has read it.
         let _ = stream.write_all((head + "\r\n").as_bytes()).and_then(|()| stream.write_all(body));
         stream
+    }
+
+    /// Waits until a figure of `/metrics` is `expected`.
+    pub(crate) fn until(&self, name: &str, expected: f64) {
+        let begin = Instant::now();
+        while self.figure(name) != expected {
+            assert!(begin.elapsed() < HANG, "{name} never is {expected}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// A figure of `/metrics`.

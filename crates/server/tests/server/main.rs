@@ -1,6 +1,7 @@
 //! The server over real connections, with the embedded model.
 
 mod answers;
+mod anthropic;
 mod client;
 mod embeddings;
 mod llama;

@@ -155,7 +155,8 @@ fn check_item(index: usize, item: &Json, events: &[Json]) {
         assert_eq!(&of(part[1])[0]["part"], whole);
     }
     if text == "output_text" {
-        let logprobs = of(&delta).into_iter().flat_map(|event| event["logprobs"].as_array().unwrap().clone());
+        let logprobs =
+            of(&delta).into_iter().flat_map(|event| event["logprobs"].as_array().expect("a list").clone());
         assert_eq!(Json::from_iter(logprobs), whole["logprobs"]);
         assert_eq!(done["logprobs"], whole["logprobs"]);
     }

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use server::Keys;
@@ -51,15 +50,6 @@ fn clients_share_no_cache() {
     assert_eq!(cached("two"), 0, "it is the other's");
 }
 
-/// Waits until `figure` is `expected`.
-fn until(server: &Running, figure: &str, expected: f64) {
-    let begin = Instant::now();
-    while server.figure(figure) != expected {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{figure} never is {expected}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn who_leaves_is_forgotten() {
     let server = Running::new();
@@ -70,12 +60,12 @@ fn who_leaves_is_forgotten() {
         body["stream"] = is_stream.into();
         let mut stream =
             server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
-        until(&server, "vllm:num_requests_running", 1.0);
+        server.until("vllm:num_requests_running", 1.0);
         if is_stream {
             stream.read_exact(&mut [0; 100]).expect("the beginning of the answer");
         }
         drop(stream);
-        until(&server, "vllm:num_requests_running", 0.0);
+        server.until("vllm:num_requests_running", 0.0);
         assert_eq!(server.figure("vllm:kv_cache_usage_perc"), 0.0);
     }
 }
@@ -84,8 +74,8 @@ fn who_leaves_is_forgotten() {
 fn nothing_is_in_use_after_an_answer() {
     let server = Running::new();
     server.post(CHAT, &ask("Hi", 1)).json();
-    until(&server, "vllm:num_requests_running", 0.0);
-    until(&server, "vllm:kv_cache_usage_perc", 0.0);
+    server.until("vllm:num_requests_running", 0.0);
+    server.until("vllm:kv_cache_usage_perc", 0.0);
     assert_eq!(server.figure("vllm:request_success_total"), 1.0);
 }
 
@@ -96,7 +86,7 @@ fn a_full_server_says_so_before_the_first_byte() {
     (body["max_tokens"], body["ignore_eos"]) = (300.into(), true.into());
     let first =
         server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
-    until(&server, "vllm:num_requests_running", 1.0);
+    server.until("vllm:num_requests_running", 1.0);
     let refused = server.post(CHAT, &ask("Hi", 1));
     assert_eq!(refused.error(503)["code"], "server_overloaded");
     assert!(refused.header("retry-after").is_some());
@@ -112,7 +102,7 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
     (body["max_tokens"], body["ignore_eos"], body["stream"]) = (200.into(), true.into(), true.into());
     let stream =
         server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
-    until(&server, "vllm:num_requests_running", 1.0);
+    server.until("vllm:num_requests_running", 1.0);
     server.stop();
     let events = Answer::read(stream).events();
     assert!(events.iter().any(|event| event["choices"][0]["finish_reason"] == "length"));

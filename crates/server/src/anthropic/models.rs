@@ -1,0 +1,28 @@
+//! Models in Anthropic's shape.
+
+use jiff::Timestamp;
+use serde_json::{Value as Json, json};
+
+use crate::app::App;
+use crate::models::Held;
+
+pub(crate) fn list(app: &App) -> Json {
+    let data: Vec<Json> = app.models.list().map(|(name, held)| describe(app, name, held)).collect();
+    let id = |model: Option<&Json>| model.map(|model| model["id"].clone());
+    json!({ "has_more": false, "first_id": id(data.first()), "last_id": id(data.last()), "data": data })
+}
+
+/// A model that is not loaded has only its name.
+pub(crate) fn describe(app: &App, name: &str, held: Option<Held>) -> Json {
+    let created = Timestamp::from_second(app.started).unwrap_or_default();
+    let n_ctx = held.map(|held| held.n_ctx());
+    json!({
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": created.to_string(),
+        "lifecycle": "active",
+        "max_input_tokens": n_ctx,
+        "max_tokens": n_ctx,
+    })
+}

@@ -1,0 +1,164 @@
+//! What a call asks for. <https://platform.claude.com/docs/en/api/messages>.
+
+use grammar::Source;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::{conversation, tools};
+use crate::app::App;
+use crate::config::Limits;
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::job::Parameters;
+use crate::models::Served;
+use crate::turn::Turn;
+
+/// A call of `/v1/messages`.
+pub(super) struct Call {
+    pub(super) turn: Turn,
+    pub(super) is_stream: bool,
+    pub(super) shows_thinking: bool,
+    /// Names of the fields that are ignored.
+    pub(super) ignored: Vec<String>,
+}
+
+/// What a prompt is made of.
+pub(super) struct Asked {
+    pub(super) conversation: Conversation,
+    shows_thinking: bool,
+    pub(super) ignored: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: ThinkingKind,
+    #[serde(default)]
+    budget_tokens: Option<u64>,
+    #[serde(default)]
+    display: Option<Display>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ThinkingKind {
+    Enabled,
+    Adaptive,
+    Disabled,
+    BetweenTools,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Display {
+    Summarized,
+    Omitted,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutputConfig {
+    effort: Option<String>,
+    format: Option<Format>,
+    #[serde(flatten)]
+    others: Map<String, Json>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format {
+    JsonSchema { schema: Json },
+}
+
+/// Fields that this server does not do.
+const REFUSED: &[&str] = &["container", "mcp_servers", "context_management"];
+
+/// Fields that change nothing here: whatever is alike is cached.
+const HARMLESS: &[&str] = &["metadata", "service_tier", "cache_control"];
+
+/// Fields that say nothing of the prompt.
+const OF_THE_ANSWER: &[&str] = &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
+
+/// Reads a call of `/v1/messages`.
+pub(super) fn read(mut fields: Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
+    let limits = &app.config.limits;
+    let max_tokens = fields.within("max_tokens", 1..=usize::MAX)?;
+    if max_tokens.is_none() {
+        return Err(ApiError::invalid("max_tokens", "`max_tokens` is missing"));
+    }
+    let is_stream = fields.take("stream")?.unwrap_or(false);
+    let common = Parameters::common(&mut fields, served, limits, "stop_sequences")?;
+    let parameters = Parameters { max_tokens, ..common };
+    if parameters.sampling.temperature > 1.0 {
+        let found = parameters.sampling.temperature;
+        let message = format!("`temperature` is {found}, expected 0 to 1");
+        return Err(ApiError::invalid("temperature", message));
+    }
+    let Asked { conversation, shows_thinking, ignored } = ask(fields, limits)?;
+    Ok(Call { turn: Turn { conversation, parameters, logprobs: None }, is_stream, shows_thinking, ignored })
+}
+
+/// Reads a call of `/v1/messages/count_tokens`.
+pub(super) fn read_prompt(mut fields: Fields, app: &App) -> Result<Asked, ApiError> {
+    fields.ignore(OF_THE_ANSWER);
+    ask(fields, &app.config.limits)
+}
+
+/// Reads what a prompt is made of, the last of a call.
+fn ask(mut fields: Fields, limits: &Limits) -> Result<Asked, ApiError> {
+    let mut ignored = Vec::new();
+    let mut conversation = conversation::read(&mut fields, limits)?;
+    conversation.tools = tools::read(&mut fields, limits, &mut ignored)?;
+    let variables = &mut conversation.variables;
+    let shows_thinking = thinking(&mut fields, variables, &mut ignored)?;
+    conversation.format = output(&mut fields, variables, &mut ignored)?;
+    fields.refuse(REFUSED)?;
+    fields.ignore(HARMLESS);
+    ignored.extend(fields.unknown());
+    Ok(Asked { conversation, shows_thinking, ignored })
+}
+
+/// `thinking`, as variables of the chat template. Returns whether the answer shows it.
+fn thinking(
+    fields: &mut Fields,
+    variables: &mut Map<String, Json>,
+    ignored: &mut Vec<String>,
+) -> Result<bool, ApiError> {
+    let Some(Thinking { kind, budget_tokens, display }) = fields.take("thinking")? else { return Ok(true) };
+    let thinks = match kind {
+        ThinkingKind::Enabled | ThinkingKind::Adaptive => true,
+        ThinkingKind::Disabled => false,
+        ThinkingKind::BetweenTools => {
+            let message = "`thinking.type` is `between_tools`, which this server does not do; expected enabled, adaptive or disabled";
+            return Err(ApiError::unsupported("thinking.type", message));
+        }
+    };
+    variables.insert("enable_thinking".into(), thinks.into());
+    if budget_tokens.is_some() {
+        ignored.push("thinking.budget_tokens".into());
+    }
+    Ok(display != Some(Display::Omitted))
+}
+
+/// What the answer must be: `output_config`, or `output_format`, its older name.
+fn output(
+    fields: &mut Fields,
+    variables: &mut Map<String, Json>,
+    ignored: &mut Vec<String>,
+) -> Result<Option<(&'static str, Source)>, ApiError> {
+    let config: OutputConfig = fields.take("output_config")?.unwrap_or_default();
+    if let Some(effort) = config.effort {
+        variables.insert("reasoning_effort".into(), effort.into());
+    }
+    ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
+    let source = |Format::JsonSchema { schema }| Source::JsonSchema(schema.to_string());
+    match (config.format, fields.take("output_format")?) {
+        (Some(_), Some(_)) => {
+            let message = "both `output_config.format` and `output_format` are given; choose one";
+            Err(ApiError::invalid("output_format", message))
+        }
+        (Some(format), None) => Ok(Some(("output_config", source(format)))),
+        (None, format) => Ok(format.map(|format| ("output_format", source(format)))),
+    }
+}
