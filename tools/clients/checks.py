@@ -80,7 +80,7 @@ def main():
     arguments.add_argument("--url", required=True)
     arguments.add_argument("--model", required=True)
     server = Server(**vars(arguments.parse_args()))
-    client = os.path.basename(sys.argv[0]).removesuffix("_client.py")
+    client = os.path.basename(sys.argv[0]).removesuffix(".py").removesuffix("_client")
     failed = 0
     for function in CHECKS:
         start = time.monotonic()

@@ -51,7 +51,9 @@ async function look() {
     state.known = true;
     listener(state, before);
   }
-  timer = setTimeout(look, !state.reachable ? AWAY : isBusy() ? BUSY : IDLE);
+  // A request that was just stopped may run for another step.
+  const busy = isBusy() || state.running > 0;
+  timer = setTimeout(look, !state.reachable ? AWAY : busy ? BUSY : IDLE);
 }
 
 /** The figures of a Prometheus text that the page shows. */
