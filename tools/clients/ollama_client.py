@@ -21,7 +21,7 @@ FEW_SPACES = {"temperature": 0, "frequency_penalty": 2, "num_predict": 100}
 
 
 def check(what: str, is_right: bool, found: object = "") -> None:
-    print(f"{'ok  ' if is_right else 'FAIL'} {what}", "" if is_right else f": {found!r}", flush=True)
+    print(f"ok   {what}" if is_right else f"FAIL {what}: {found!r}", flush=True)
     if not is_right:
         sys.exit(1)
 
@@ -161,7 +161,10 @@ def main() -> None:
     check("HEAD /", httpx.head(args.url).status_code == 200)
     client = ollama.Client(host=args.url)
     for part in [chat, generate, structured, models, tools, errors]:
-        part(client, args.model)
+        try:
+            part(client, args.model)
+        except ollama.ResponseError as error:
+            check(part.__name__, False, error)
 
 
 if __name__ == "__main__":
