@@ -220,7 +220,7 @@ def real_accessibility(browser):
 
 @check
 def real_pictures(browser):
-    """`PICTURES=docs/pictures` makes those of the README anew; then reduce them with `pngquant`, or as you like."""
+    """Those of the documents, if `PICTURES` is docs/pictures."""
     folder = Path(os.environ.get("PICTURES", tempfile.gettempdir()))
     for theme in ["light", "dark"]:
         with real(browser, reduced_motion="reduce", color_scheme=theme) as reader:

@@ -17,6 +17,8 @@ from checks import ANSWER, QUESTION, WEATHER, check, main
 
 REQUESTS = 2000
 LIMIT = 30
+# More than the server reads, and less than what it takes in before it ends the connection.
+LARGEST = 32 << 20
 ASK = [{"role": "user", "content": "Hi"}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
 
@@ -111,8 +113,28 @@ def bodies(draw, good):
             text = json.dumps(draw(JUNK))
         case "literal":
             text = draw(st.sampled_from(["", "nan", "{,}", "{'a': 1}", "// x\n{}", "\ufeff{}", "{}{}", "[1,]", "0x10", "\0", '{"model": "demo"']))
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")[:LARGEST]
 
+
+# Schemas, grammars and expressions: they get as far as their compilers.
+TYPES = st.sampled_from(["object", "array", "string", "number", "integer", "boolean", "null"])
+KEYWORDS = """properties items required enum const anyOf oneOf allOf not minLength maxLength minItems maxItems minimum maximum pattern
+format multipleOf additionalProperties prefixItems patternProperties $ref $defs uniqueItems contains if then else type""".split()
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries({"type": TYPES}) | st.booleans() | st.sampled_from([v for v in NEARLY if isinstance(v, dict)]),
+    lambda inner: st.dictionaries(
+        st.sampled_from(KEYWORDS), inner | st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3) | LEAVES, max_size=4
+    ),
+    max_leaves=10,
+)
+TEXTS = st.text("()[]{}|*+?.^$\\ab01,-:=\"' \n\u00e9\U0001f600", max_size=40)
+EXPRESSIONS = TEXTS | st.builds(lambda text, n: text * n, TEXTS, st.sampled_from([10, 1000]))
+CONSTRAINTS = (
+    SCHEMAS.map(lambda schema: {"json_schema": schema})
+    | SCHEMAS.map(lambda schema: {"tools": [{**TOOL, "function": {"name": "f", "parameters": schema}}], "tool_choice": "required"})
+    | EXPRESSIONS.map(lambda text: {"guided_regex": text})
+    | EXPRESSIONS.map(lambda text: {"grammar": "root ::= " + text})
+)
 
 KINDS = st.sampled_from(["application/json"] * 20 + ["text/plain", "", "application/json; charset=utf-16", "multipart/form-data", "x\xff"])
 
@@ -145,19 +167,17 @@ def is_there(wire, path):
     return status != 404 or b"there is no POST" not in body
 
 
-def fuzz(server, path):
-    good, shape = ENDPOINTS[path]
+def fuzz(server, path, bodies, kinds, bad):
+    """Sends generated bodies to an endpoint, which must refuse at least the share `bad`."""
+    shape = ENDPOINTS[path][1]
     wire = Wire(server.url)
-    if not is_there(wire, path):
-        print(f"   the server has no {path}")
-        return
     found = {}
 
     @settings(
         max_examples=REQUESTS, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
     )  # fmt: skip
-    @given(bodies(good), KINDS)
+    @given(bodies, kinds)
     def run(body, kind):
         start = time.monotonic()
         status, answer = wire.post(path, body, kind)
@@ -170,7 +190,7 @@ def fuzz(server, path):
 
     run()
     assert sum(found.values()) >= REQUESTS, found
-    assert found.get(400, 0) > REQUESTS / 4, found
+    assert found.get(400, 0) > REQUESTS * bad, found
     print(f"   {path}: {', '.join(f'{n} with {status}' for status, n in sorted(found.items()))}")
     server.forgets()
     ask = json.dumps({"messages": [{"role": "user", "content": QUESTION}], "temperature": 0, "max_tokens": 20}).encode()
@@ -178,13 +198,27 @@ def fuzz(server, path):
     assert status == 200 and ANSWER.encode() in answer, answer
 
 
+def endpoint(server, path):
+    if is_there(Wire(server.url), path):
+        fuzz(server, path, bodies(ENDPOINTS[path][0]), KINDS, 0.25)
+    else:
+        print(f"   the server has no {path}")
+
+
 for path in ENDPOINTS:
 
     def function(server, path=path):
-        fuzz(server, path)
+        endpoint(server, path)
 
     function.__name__ = path
     check(function)
+
+
+@check
+def constraints(server):
+    path = "/v1/chat/completions"
+    asked = CONSTRAINTS.map(lambda fields: json.dumps({**ENDPOINTS[path][0], **fields}).encode())
+    fuzz(server, path, asked, st.just("application/json"), 0.1)
 
 
 if __name__ == "__main__":
