@@ -205,7 +205,9 @@ def refuses(server):
     assert error.type == "not_found_error", error
     assert raises(anthropic.NotFoundError, lambda: server.client.models.retrieve("claude")).type == "not_found_error"
     large = [{"role": "user", "content": "x" * (9 << 20)}]
-    raises(anthropic.ContentTooLargeError, lambda: server.messages.create(**server.ask(messages=large)))
+    for _ in range(10):  # whose connection must not be used again
+        raises(anthropic.ContentTooLargeError, lambda: server.messages.create(**server.ask(messages=large)))
+        server.messages.count_tokens(model=server.model, messages=ASK)
 
 
 @check

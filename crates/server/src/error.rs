@@ -147,6 +147,10 @@ impl IntoResponse for ApiError {
         if self.kind == Kind::NoKey {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if matches!(self.kind, Kind::BodyTooLarge | Kind::BodyTimeout) {
+            // Nobody reads the rest of the body: a client that sent its next request here would get no answer.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         response.extensions_mut().insert(self);
         response
     }
