@@ -28,6 +28,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     findings.extend(circles::check(workspace, &files)?);
     findings.extend(architecture::check(workspace, &files)?);
     findings.extend(check_patches(workspace, &files)?);
+    findings.extend(check_merges(workspace, &files)?);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for Finding { path, line, what } in &findings {
         println!("{path}:{line}: {what}");
@@ -52,6 +53,21 @@ fn check_patches(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>
             let what =
                 format!("the patch no longer applies; adapt it to the current code\n{}", why.trim_end());
             findings.push(Finding { path: path.clone(), line: 1, what });
+        }
+    }
+    Ok(findings)
+}
+
+/// A merge must leave no marks.
+fn check_merges(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for path in files {
+        let bytes = std::fs::read(workspace.root.join(path))?;
+        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+            if [b"<<<<<<< ", b">>>>>>> "].iter().any(|mark| line.starts_with(*mark)) {
+                let what = "a merge left this mark; choose one side, or write both together".to_owned();
+                findings.push(Finding { path: path.clone(), line: index + 1, what });
+            }
         }
     }
     Ok(findings)

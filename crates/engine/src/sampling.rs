@@ -88,7 +88,7 @@ pub struct Logprobs {
 
 impl Logprobs {
     /// Log-probabilities of `token` and of the `top` most likely tokens. No logit is NaN.
-    pub(crate) fn new(logits: &[f32], token: u32, top: usize) -> Logprobs {
+    pub fn new(logits: &[f32], token: u32, top: usize) -> Logprobs {
         let logit = logits.get(token as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit));
         let total = log_sum_exp(logits);
         Logprobs { token: (logit - total) as f32, top: top_log_probabilities(logits, total, top) }

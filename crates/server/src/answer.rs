@@ -65,11 +65,18 @@ pub(crate) struct Answers {
     updates: Updates,
     parsers: Vec<Parser>,
     open: usize,
+    /// Tokens of the prompts, where their log-probabilities were asked for.
+    prompts: Vec<Vec<Chosen>>,
 }
 
 impl Answers {
     pub(crate) fn new(updates: Updates, parsers: Vec<Parser>) -> Answers {
-        Answers { open: parsers.len(), updates, parsers }
+        Answers { open: parsers.len(), prompts: vec![Vec::new(); parsers.len()], updates, parsers }
+    }
+
+    /// The tokens of the prompt of answer number `index`, but for the first. They are there with the first news of it.
+    pub(crate) fn take_prompt(&mut self, index: usize) -> Vec<Chosen> {
+        std::mem::take(&mut self.prompts[index])
     }
 
     /// What is next; none when all answers have ended. Fails if one of them does.
@@ -77,8 +84,14 @@ impl Answers {
         if self.open == 0 {
             return Ok(None);
         }
-        let Some((index, update)) = self.updates.recv().await else {
-            return Err(ApiError::internal(crate::worker::ENDED));
+        let (index, update) = loop {
+            match self.updates.recv().await {
+                Some((index, Update::Prompt(token, logprobs))) => {
+                    self.prompts[index].push(Chosen { token, logprobs });
+                }
+                Some(update) => break update,
+                None => return Err(ApiError::internal(crate::worker::ENDED)),
+            }
         };
         match update {
             Update::Engine(Event::Token { token, text, logprobs, .. }) => {
@@ -93,7 +106,9 @@ impl Answers {
             }
             Update::Engine(Event::Failed { error, .. }) => Err(ApiError::internal(error.to_string())),
             Update::Refused(error) => Err(error),
-            Update::Accepted => Ok(Some(News::More { index, deltas: Vec::new(), token: None, chosen: None })),
+            Update::Accepted | Update::Prompt(..) => {
+                Ok(Some(News::More { index, deltas: Vec::new(), token: None, chosen: None }))
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::worker::Updates;
 /// Requests of one call: the choices of each prompt.
 pub(crate) struct Job {
     requests: Vec<Request>,
+    prompt_logprobs: Option<usize>,
 }
 
 /// What all protocols have in common, read from a call.
@@ -206,24 +207,28 @@ impl Job {
             request.sampling.seed = request.sampling.seed.map(|seed| seed_of(i64::from(seed) + number));
             request
         };
-        Job { requests: (0..).take(n).map(numbered).collect() }
+        Job { requests: (0..).take(n).map(numbered).collect(), prompt_logprobs: None }
     }
 
-    /// The requests of several jobs.
-    pub(crate) fn all(jobs: impl IntoIterator<Item = Job>) -> Job {
-        Job { requests: jobs.into_iter().flat_map(|job| job.requests).collect() }
+    /// The requests of several jobs. With `prompt_logprobs`, the log-probability of each token of their prompts is returned, and
+    /// of so many most likely tokens.
+    pub(crate) fn all(jobs: impl IntoIterator<Item = Job>, prompt_logprobs: Option<usize>) -> Job {
+        Job { requests: jobs.into_iter().flat_map(|job| job.requests).collect(), prompt_logprobs }
     }
 
     /// Submits the requests, and waits until the engine has accepted them.
     pub(crate) async fn submit(self, served: &Served) -> Result<Updates, ApiError> {
-        use crate::worker::{ENDED, Update};
+        use crate::worker::{ENDED, Update, Work};
         let n = self.requests.len();
-        let mut updates = served.worker.submit(self.requests)?;
+        let Job { requests, prompt_logprobs } = self;
+        let mut updates = served.worker.submit(Work { requests, prompt_logprobs })?;
         for _ in 0..n {
             match updates.recv().await {
                 Some((_, Update::Accepted)) => {}
                 Some((_, Update::Refused(error))) => return Err(error),
-                Some((_, Update::Engine(_))) | None => return Err(ApiError::internal(ENDED)),
+                Some((_, Update::Engine(_) | Update::Prompt(..))) | None => {
+                    return Err(ApiError::internal(ENDED));
+                }
             }
         }
         Ok(updates)

@@ -119,6 +119,8 @@ pub(crate) struct Continuation {
     pub(crate) format: Option<(&'static str, Source)>,
     /// The number of most likely tokens to return with each token.
     pub(crate) logprobs: Option<usize>,
+    /// The same for the tokens of the prompts.
+    pub(crate) prompt_logprobs: Option<usize>,
 }
 
 impl Continuation {
@@ -129,7 +131,7 @@ impl Continuation {
         served: &Arc<Served>,
         client: &Client,
     ) -> Result<Started, ApiError> {
-        let Continuation { prompts, parameters, format, logprobs } = self;
+        let Continuation { prompts, parameters, format, logprobs, prompt_logprobs } = self;
         let encoding = served.clone();
         let (prompts, processors) = app
             .blocking(move || {
@@ -140,16 +142,16 @@ impl Continuation {
                 Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
             })
             .await??;
-        let prompt_tokens = prompts.iter().map(Vec::len).sum();
         let n = prompts.len() * parameters.n;
         let place = app.place(n)?;
-        let jobs = prompts.into_iter().map(|prompt| {
+        let jobs = prompts.iter().map(|prompt| {
             let processors = processors.clone();
-            let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
+            let request =
+                engine::Request { logprobs, processors, ..parameters.request(prompt.clone(), client) };
             Job::choices(request, parameters.n)
         });
-        let updates = Job::all(jobs).submit(served).await?;
+        let updates = Job::all(jobs, prompt_logprobs).submit(served).await?;
         let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect());
-        Ok(Started { answers, n, place, prompt_tokens })
+        Ok(Started { answers, n, prompts, place })
     }
 }

@@ -25,7 +25,8 @@ pub(crate) struct Started {
     pub(crate) answers: Answers,
     /// The number of answers.
     pub(crate) n: usize,
-    pub(crate) prompt_tokens: usize,
+    /// The ids of each prompt.
+    pub(crate) prompts: Vec<Vec<u32>>,
     /// To be kept until the end.
     pub(crate) place: Place,
 }
@@ -50,9 +51,9 @@ impl Turn {
         }
         let parsers = rendered.parsers(served, n);
         let Rendered { prompt, processors, .. } = rendered;
-        let prompt_tokens = prompt.len();
+        let prompts = vec![prompt.clone()];
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
         let updates = Job::choices(request, n).submit(served).await?;
-        Ok(Started { answers: Answers::new(updates, parsers), n, prompt_tokens, place })
+        Ok(Started { answers: Answers::new(updates, parsers), n, prompts, place })
     }
 }

@@ -1,11 +1,12 @@
 //! The engine's thread: commands in, one channel per request out.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 
-use engine::{Engine, Event, Request, RequestId};
+use engine::{Engine, Event, LogitRows, Logprobs, Request, RequestId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::ApiError;
@@ -19,12 +20,21 @@ pub(crate) type Updates = UnboundedReceiver<(usize, Update)>;
 pub(crate) enum Update {
     Accepted,
     Refused(ApiError),
+    /// A token of the prompt, in order, from the second one on.
+    Prompt(u32, Logprobs),
     Engine(Event),
 }
 
+/// Requests of one job.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) requests: Vec<Request>,
+    /// Return the log-probability of each token of the prompts, and of this many most likely tokens.
+    pub(crate) prompt_logprobs: Option<usize>,
+}
+
 enum Command {
-    /// Requests of one job.
-    Submit(Vec<Request>, UnboundedSender<(usize, Update)>),
+    Submit(Work, UnboundedSender<(usize, Update)>),
     Stop,
 }
 
@@ -45,9 +55,9 @@ impl Worker {
     }
 
     /// Submits the requests of a job. Dropping the receiver cancels them.
-    pub(crate) fn submit(&self, requests: Vec<Request>) -> Result<Updates, ApiError> {
+    pub(crate) fn submit(&self, work: Work) -> Result<Updates, ApiError> {
         let (updates, receiver) = unbounded_channel();
-        let sent = self.commands.send(Command::Submit(requests, updates));
+        let sent = self.commands.send(Command::Submit(work, updates));
         sent.map_err(|_| ApiError::internal(ENDED))?;
         Ok(receiver)
     }
@@ -88,13 +98,13 @@ impl Loop {
                 }
                 self.stats.measure(&self.engine);
                 match self.inbox.recv() {
-                    Ok(Command::Submit(requests, updates)) => self.submit(requests, &updates),
+                    Ok(Command::Submit(work, updates)) => self.submit(work, &updates),
                     Ok(Command::Stop) | Err(_) => return,
                 }
             }
             loop {
                 match self.inbox.try_recv() {
-                    Ok(Command::Submit(requests, updates)) => self.submit(requests, &updates),
+                    Ok(Command::Submit(work, updates)) => self.submit(work, &updates),
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => break,
                 }
@@ -108,10 +118,17 @@ impl Loop {
         }
     }
 
-    fn submit(&mut self, requests: Vec<Request>, updates: &UnboundedSender<(usize, Update)>) {
+    fn submit(&mut self, work: Work, updates: &UnboundedSender<(usize, Update)>) {
         let mut submitted = Vec::new();
-        for (number, request) in requests.into_iter().enumerate() {
-            match self.engine.submit(request) {
+        for (number, request) in work.requests.into_iter().enumerate() {
+            let taken = match work.prompt_logprobs {
+                None => self.engine.submit(request),
+                Some(top) => {
+                    let observer = of_prompt(request.prompt.clone(), top, number, updates.clone());
+                    self.engine.submit_observed(request, LogitRows::All, observer)
+                }
+            };
+            match taken {
                 Ok(id) => submitted.push((number, id)),
                 Err(error) => {
                     submitted.iter().for_each(|(_, id)| self.engine.cancel(*id));
@@ -164,6 +181,24 @@ impl Loop {
         tracing::error!("the model has failed: {error}");
         for Client { number, updates } in self.clients.into_values() {
             let _ = updates.send((number, Update::Refused(ApiError::internal(ENDED))));
+        }
+    }
+}
+
+/// Sends the log-probability of each token of `prompt` but the first.
+fn of_prompt(
+    prompt: Vec<u32>,
+    top: usize,
+    number: usize,
+    updates: UnboundedSender<(usize, Update)>,
+) -> impl FnMut(usize, &[f32]) -> ControlFlow<()> + Send + 'static {
+    move |position, logits| {
+        let Some(&token) = prompt.get(position + 1) else { return ControlFlow::Continue(()) };
+        let update = Update::Prompt(token, Logprobs::new(logits, token, top));
+        match updates.send((number, update)) {
+            Ok(()) => ControlFlow::Continue(()),
+            // Nobody reads them any more.
+            Err(_) => ControlFlow::Break(()),
         }
     }
 }

@@ -29,11 +29,11 @@ pub(super) async fn handle(
     let (fields, served) = call(&app, request).await?;
     let Call { turn, is_stream, shows_thinking, ignored } = request::read(fields, &app, &served)?;
     let stop_sequences = turn.parameters.stop.strings.clone();
-    let Started { answers, prompt_tokens, place, .. } = turn.start(&app, &served, &client).await?;
+    let Started { answers, prompts, place, .. } = turn.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("msg_"),
         served,
-        prompt_tokens,
+        prompt_tokens: prompts.iter().map(Vec::len).sum(),
         stop_sequences,
         blocks: Blocks::new(shows_thinking),
         reply: Reply::default(),

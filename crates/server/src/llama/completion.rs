@@ -97,7 +97,13 @@ pub(super) async fn handle(
     let format = constraint(&mut fields)?;
     let ignored = fields.unknown();
     let logprobs = Some(output.n_probs).filter(|&n| n > 0);
-    let continuation = Continuation { prompts, parameters: output.parameters.clone(), format, logprobs };
+    let continuation = Continuation {
+        prompt_logprobs: None,
+        prompts,
+        parameters: output.parameters.clone(),
+        format,
+        logprobs,
+    };
     let Started { answers, n, place, .. } = continuation.start(&app, &served, &client).await?;
     let writer = Writer { served, output };
     let response = match writer.output.is_stream {

@@ -39,7 +39,9 @@ pub(super) async fn handle(
     let Common { parameters, format, logprobs, think, is_stream, .. } = common;
     let started = if is_raw {
         let prompts = Prompts::text(prompt);
-        Continuation { prompts, parameters, format, logprobs }.start(&app, &served, &client).await?
+        Continuation { prompts, parameters, format, logprobs, prompt_logprobs: None }
+            .start(&app, &served, &client)
+            .await?
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));

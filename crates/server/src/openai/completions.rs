@@ -7,11 +7,12 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta;
 use serde_json::{Value, json};
+use tokenizer::Detokenizer;
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
 use super::{HARMLESS, StreamOptions, finish_reason};
-use crate::answer::{Answers, News, Totals};
+use crate::answer::{Answers, Chosen, News, Totals};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::http::{Client, call, with_ignored};
@@ -36,7 +37,8 @@ pub(super) async fn handle(
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
     let format = constraint(&mut fields)?;
-    fields.refuse(&["echo", "suffix"])?;
+    let is_echoed = fields.take("echo")?.unwrap_or(false);
+    fields.refuse(&["suffix"])?;
     if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
         return Err(ApiError::unsupported(
             "best_of",
@@ -47,13 +49,16 @@ pub(super) async fn handle(
     let ignored = fields.unknown();
 
     let per_prompt = parameters.n;
-    let continuation = Continuation { prompts, parameters, format, logprobs };
-    let Started { answers, n, place, .. } = continuation.start(&app, &served, &client).await?;
+    let prompt_logprobs = logprobs.filter(|_| is_echoed);
+    let continuation = Continuation { prompts, parameters, format, logprobs, prompt_logprobs };
+    let Started { answers, n, prompts, place } = continuation.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),
         created: id::now(),
         served,
         per_prompt,
+        echoed: if is_echoed { prompts } else { Vec::new() },
+        has_logprobs: logprobs.is_some(),
         has_usage: !is_stream || options.include_usage,
     };
     let response = match is_stream {
@@ -69,12 +74,16 @@ struct Writer {
     served: Arc<Served>,
     /// Answers to each prompt.
     per_prompt: usize,
+    /// The ids of each prompt, if answers begin with their prompts.
+    echoed: Vec<Vec<u32>>,
+    has_logprobs: bool,
     has_usage: bool,
 }
 
 /// One answer, as far as it has come.
 #[derive(Clone, Default)]
 struct Choice {
+    has_begun: bool,
     text: String,
     /// Characters so far.
     chars: usize,
@@ -82,28 +91,60 @@ struct Choice {
 }
 
 impl Choice {
-    fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<crate::answer::Chosen>) {
+    /// Begins with a prompt. `chosen` are its tokens but for the first, if their log-probabilities were asked for.
+    fn echo(&mut self, served: &Served, prompt: &[u32], chosen: Option<Vec<Chosen>>) {
+        let mut detokenizer = Detokenizer::new(served.model.tokenizer().clone());
+        if let (Some(&first), Some(_)) = (prompt.first(), &chosen) {
+            self.logprobs.get_or_insert_default().begin(served, first);
+        }
+        let mut chosen = chosen.into_iter().flatten();
+        for (number, &id) in prompt.iter().enumerate() {
+            if let Some(chosen) = (number > 0).then(|| chosen.next()).flatten() {
+                self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
+            }
+            self.add(detokenizer.push(id));
+        }
+        self.add(detokenizer.finish());
+    }
+
+    fn add(&mut self, text: String) {
+        self.chars += text.chars().count();
+        self.text.push_str(&text);
+    }
+
+    fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
         if let Some(chosen) = chosen {
             self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
         }
         for delta in deltas {
             if let Delta::Content(text) = delta {
-                self.chars += text.chars().count();
-                self.text.push_str(&text);
+                self.add(text);
             }
         }
     }
 }
 
 impl Writer {
+    /// Begins a choice at the first news of it.
+    fn begin(&self, choice: &mut Choice, index: usize, answers: &mut Answers) {
+        if let (false, Some(prompt)) = (choice.has_begun, self.echoed.get(index / self.per_prompt)) {
+            choice.echo(&self.served, prompt, self.has_logprobs.then(|| answers.take_prompt(index)));
+        }
+        choice.has_begun = true;
+    }
+
     async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
         let mut choices = vec![Choice::default(); n];
         let mut written = vec![Value::Null; n];
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         while let Some(news) = answers.next().await? {
             match news {
-                News::More { index, deltas, chosen, .. } => choices[index].push(&self.served, deltas, chosen),
+                News::More { index, deltas, chosen, .. } => {
+                    self.begin(&mut choices[index], index, &mut answers);
+                    choices[index].push(&self.served, deltas, chosen);
+                }
                 News::Done { index, deltas, reason, usage } => {
+                    self.begin(&mut choices[index], index, &mut answers);
                     choices[index].push(&self.served, deltas, None);
                     totals[index / self.per_prompt].add(&usage, 0);
                     let choice = std::mem::take(&mut choices[index]);
@@ -124,10 +165,12 @@ impl Writer {
         loop {
             let (index, finish) = match answers.next().await {
                 Ok(Some(News::More { index, deltas, chosen, .. })) => {
+                    self.begin(&mut choices[index], index, &mut answers);
                     choices[index].push(&self.served, deltas, chosen);
                     (index, None)
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
+                    self.begin(&mut choices[index], index, &mut answers);
                     choices[index].push(&self.served, deltas, None);
                     totals[index / self.per_prompt].add(&usage, 0);
                     (index, Some(finish_reason(&reason)))
@@ -141,7 +184,7 @@ impl Writer {
             let choice = &mut choices[index];
             if !choice.text.is_empty() || finish.is_some() {
                 let chars = choice.chars;
-                let ready = std::mem::replace(choice, Choice { chars, ..Choice::default() });
+                let ready = std::mem::replace(choice, Choice { has_begun: true, chars, ..Choice::default() });
                 let mut chunk = self.empty();
                 chunk["choices"] = json!([choice_json(index, ready, finish)]);
                 events.data(&chunk).await?;

@@ -30,6 +30,14 @@ pub(super) struct OfCompletion {
 }
 
 impl OfCompletion {
+    /// Adds the first token of a prompt, which follows nothing.
+    pub(super) fn begin(&mut self, served: &Served, token: u32) {
+        self.tokens.push(token_text(served, token).0);
+        self.token_logprobs.push(None);
+        self.top_logprobs.push(None);
+        self.text_offset.push(0);
+    }
+
     /// Adds a token whose text begins at `offset`, in characters.
     pub(super) fn push(&mut self, served: &Served, chosen: &Chosen, offset: usize) {
         let top = chosen.logprobs.top.iter();

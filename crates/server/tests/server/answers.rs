@@ -191,3 +191,50 @@ fn models_and_health_are_told() {
     assert_eq!(server.get("/page/main.js").header("content-type"), Some("text/javascript; charset=utf-8"));
     assert_eq!(server.get("/page/../Cargo.toml").status, 404);
 }
+
+#[test]
+fn an_echoed_prompt_has_the_log_probabilities_of_its_tokens() {
+    let server = Running::new();
+    let prompt = "The capital of Italy is";
+    let body = json!({ "content": prompt, "add_special": true });
+    let ids = server.post("/tokenize", &body).json()["tokens"].as_array().expect("ids").clone();
+    let ask = |more: Json| {
+        let body = json!({ "model": "demo", "prompt": ids, "temperature": 0, "logprobs": 3 });
+        server.post("/v1/completions", &with(body, more))
+    };
+    let scored = ask(json!({ "echo": true, "max_tokens": 0 })).json();
+    let choice = &scored["choices"][0];
+    assert_eq!(choice["text"], prompt);
+    let logprobs = &choice["logprobs"];
+    for field in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+        assert_eq!(logprobs[field].as_array().expect("a list").len(), ids.len(), "{field}");
+    }
+    assert_eq!((&logprobs["token_logprobs"][0], &logprobs["top_logprobs"][0]), (&Json::Null, &Json::Null));
+    // The prediction of each token is that of a prompt which ends before it.
+    for number in 1..ids.len() {
+        let before = ask(json!({ "prompt": ids[..number], "max_tokens": 1, "ignore_eos": true })).json();
+        let expected = &before["choices"][0]["logprobs"]["top_logprobs"][0];
+        for (token, logprob) in expected.as_object().expect("tokens") {
+            let found = logprobs["top_logprobs"][number][token].as_f64().expect("the same tokens");
+            assert!((found - logprob.as_f64().expect("a number")).abs() < 1e-3, "{number} {token}");
+        }
+    }
+    let offset = logprobs["text_offset"][ids.len() - 1].as_u64().expect("an offset") as usize;
+    assert_eq!(prompt[offset..], *logprobs["tokens"][ids.len() - 1].as_str().expect("a token"));
+
+    let whole = ask(json!({ "echo": true, "max_tokens": 4, "n": 2, "seed": 1 })).json();
+    let alone = ask(json!({ "max_tokens": 4 })).json();
+    let text = format!("{prompt}{}", alone["choices"][0]["text"].as_str().expect("a text"));
+    for choice in whole["choices"].as_array().expect("choices") {
+        assert_eq!(choice["text"], text);
+        assert_eq!(choice["logprobs"]["tokens"].as_array().expect("tokens").len(), ids.len() + 4);
+    }
+    let events = ask(json!({ "echo": true, "max_tokens": 4, "stream": true })).events();
+    let pieces = events.iter().filter_map(|event| event["choices"][0]["text"].as_str());
+    assert_eq!(pieces.collect::<String>(), text);
+    let lists = events.iter().filter_map(|event| event["choices"][0]["logprobs"]["tokens"].as_array());
+    assert_eq!(lists.map(Vec::len).sum::<usize>(), ids.len() + 4);
+    // Without log-probabilities it is the text alone.
+    let body = json!({ "prompt": prompt, "echo": true, "max_tokens": 0 });
+    assert_eq!(server.post("/v1/completions", &body).json()["choices"][0]["text"], prompt);
+}

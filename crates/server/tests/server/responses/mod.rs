@@ -173,9 +173,9 @@ fn log_probabilities_are_those_of_the_text() {
     let response = both(&server, question(own));
     assert_eq!(response["top_logprobs"], 2);
     assert_eq!(tokens(&response["output"][0]).trim_start(), text(&response));
-    for token in response["output"][0]["content"][0]["logprobs"].as_array().unwrap() {
+    for token in response["output"][0]["content"][0]["logprobs"].as_array().expect("a list") {
         assert!(token["logprob"].as_f64().unwrap() <= 0.0);
-        assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 2);
+        assert_eq!(token["top_logprobs"].as_array().expect("a list").len(), 2);
     }
 }
 
