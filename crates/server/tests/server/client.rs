@@ -133,8 +133,9 @@ impl Running {
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        // A server may refuse a body before it has read it.
-        let _ = stream.write_all((head + "\r\n").as_bytes()).and_then(|()| stream.write_all(body));
+        // Also a body that the server refuses before it has read it.
+        let sent = stream.write_all((head + "\r\n").as_bytes()).and_then(|()| stream.write_all(body));
+        sent.expect("the server takes everything in");
         stream
     }
 
