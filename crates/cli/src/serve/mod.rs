@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::builder::FalseyValueParser;
 use server::{Config, Keys, ModelSource, Server};
 
-use crate::args::{EngineArgs, TemplateChoice};
+use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::{interrupt, output};
 use models::ModelsArgs;
 
@@ -25,10 +25,12 @@ const CONTEXTS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A page to chat is at the address itself, OpenAI's and Anthropic's protocols below /v1, ollama's below /api. Requests with a common
-beginning share its computation.
+A page to chat is at the address itself, OpenAI's and Anthropic's protocols below /v1, ollama's below /api.
+Requests with a common beginning share its computation.
 Ctrl-C, or SIGTERM, lets requests end; another Ctrl-C does not.")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    positional: PositionalModel,
     #[command(flatten)]
     models: ModelsArgs,
     #[command(flatten)]
@@ -156,7 +158,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl Args {
     /// One model is loaded at once, several when they are asked for.
     fn models(&self) -> anyhow::Result<Vec<(String, ModelSource)>> {
-        let mut named = self.models.named()?;
+        let mut named = self.models.named(&self.positional)?;
         if let Some(alias) = &self.http.alias {
             let [one] = &mut named[..] else {
                 bail!(output::Usage("--alias names one model; name several by -m NAME=MODEL".to_owned()));

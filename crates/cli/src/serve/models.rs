@@ -19,8 +19,6 @@ use crate::{load, source};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(super) struct ModelsArgs {
-    #[command(flatten)]
-    positional: PositionalModel,
     /// GGUF file or name, as for `run`; several, -m a=MODEL -m b=MODEL, are loaded by the first request for them [default: the
     /// embedded demo model]
     #[arg(short, long, value_name = "[NAME=]MODEL", env)]
@@ -37,9 +35,9 @@ pub(super) struct Named {
 }
 
 impl ModelsArgs {
-    /// The models in order. Fails if two have the same name.
-    pub(super) fn named(&self) -> Result<Vec<Named>, Usage> {
-        let typed = match &self.positional.name {
+    /// The models in order, of which the positional one replaces all. Fails if two have the same name.
+    pub(super) fn named(&self, positional: &PositionalModel) -> Result<Vec<Named>, Usage> {
+        let typed = match &positional.name {
             Some(model) => std::slice::from_ref(model),
             None => &self.model[..],
         };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 
 use super::Call;
 use crate::app::App;
@@ -18,6 +18,21 @@ use crate::models::{Encoder, Lease};
 
 /// Texts of a call.
 const MAX_TEXTS: usize = 2048;
+
+/// Durations are in nanoseconds.
+#[derive(Serialize)]
+struct Answer {
+    model: String,
+    embeddings: Vec<Vec<f32>>,
+    total_duration: u128,
+    load_duration: u128,
+    prompt_eval_count: usize,
+}
+
+#[derive(Serialize)]
+struct OldAnswer {
+    embedding: Vec<f32>,
+}
 
 pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let began = Instant::now();
@@ -42,13 +57,13 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     }
     let ignored = ignored(fields);
     let (embeddings, tokens) = embed(&app, encoder, texts, |n| format!("input[{n}]")).await?;
-    let answer = json!({
-        "model": name,
-        "embeddings": embeddings,
-        "total_duration": began.elapsed().as_nanos() as u64,
-        "load_duration": loaded.as_nanos() as u64,
-        "prompt_eval_count": tokens,
-    });
+    let answer = Answer {
+        model: name,
+        embeddings,
+        total_duration: began.elapsed().as_nanos(),
+        load_duration: loaded.as_nanos(),
+        prompt_eval_count: tokens,
+    };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
 
@@ -57,7 +72,8 @@ pub(super) async fn old(State(app): State<Arc<App>>, request: Request) -> Result
     let text: String = fields.require("prompt")?;
     let ignored = ignored(fields);
     let (mut embeddings, _) = embed(&app, model.encoder()?, vec![text], |_| "prompt".to_owned()).await?;
-    Ok(with_ignored(Json(json!({ "embedding": embeddings.pop() })).into_response(), &ignored))
+    let answer = OldAnswer { embedding: embeddings.pop().unwrap_or_default() };
+    Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
 
 /// Options are those of a model's load.

@@ -7,8 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::HARMLESS;
 use super::texts::Texts;
@@ -28,15 +27,45 @@ enum Encoding {
 }
 
 impl Encoding {
-    fn json(self, embedding: &[f32]) -> Value {
-        match self {
-            Encoding::Float => embedding.into(),
+    fn datum(self, (index, embedding): (usize, &Vec<f32>)) -> Datum<'_> {
+        let embedding = match self {
+            Encoding::Float => Written::Floats(embedding),
             Encoding::Base64 => {
                 let bytes: Vec<u8> = embedding.iter().flat_map(|value| value.to_le_bytes()).collect();
-                BASE64_STANDARD.encode(bytes).into()
+                Written::Text(BASE64_STANDARD.encode(bytes))
             }
-        }
+        };
+        Datum { object: "embedding", index, embedding }
     }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    object: &'static str,
+    model: &'a str,
+    data: Vec<Datum<'a>>,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Datum<'a> {
+    object: &'static str,
+    index: usize,
+    embedding: Written<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Written<'a> {
+    Floats(&'a [f32]),
+    Text(String),
+}
+
+/// Tokens of a call that generates none.
+#[derive(Serialize)]
+pub(super) struct Usage {
+    pub(super) prompt_tokens: usize,
+    pub(super) total_tokens: usize,
 }
 
 pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -64,14 +93,11 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     let texts = texts.await??;
     let tokens: usize = texts.iter().map(Vec::len).sum();
     let embeddings = encoder.embeddings(texts, param).await?;
-    let data = embeddings.iter().enumerate().map(
-        |(index, embedding)| json!({ "object": "embedding", "index": index, "embedding": encoding.json(embedding) }),
-    );
-    let answer = json!({
-        "object": "list",
-        "model": encoder.name,
-        "data": data.collect::<Vec<_>>(),
-        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
-    });
+    let answer = Answer {
+        object: "list",
+        model: &encoder.name,
+        data: embeddings.iter().enumerate().map(|datum| encoding.datum(datum)).collect(),
+        usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
+    };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }

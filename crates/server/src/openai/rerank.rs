@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::HARMLESS;
+use super::embeddings::Usage;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::{call_encoder, with_ignored};
@@ -17,7 +17,7 @@ use crate::id;
 /// Documents of a call.
 const MAX_DOCUMENTS: usize = 1024;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a string, or an object with `text`")]
 enum Document {
     Text(String),
@@ -30,6 +30,23 @@ impl Document {
             Document::Text(text) | Document::Named { text } => text,
         }
     }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: String,
+    object: &'static str,
+    model: &'a str,
+    results: Vec<Scored>,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Scored {
+    index: usize,
+    relevance_score: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<Document>,
 }
 
 pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -59,20 +76,17 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     let scores = encoder.scores(pairs, |n| format!("documents[{n}]")).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let result = |&(index, score): &(usize, f32)| {
-        let mut result = json!({ "index": index, "relevance_score": score });
-        if is_returned {
-            result["document"] = json!({ "text": documents[index] });
-        }
-        result
+    let result = |(index, relevance_score)| Scored {
+        index,
+        relevance_score,
+        document: is_returned.then(|| Document::Named { text: documents[index].clone() }),
     };
-    let results: Vec<Value> = ranked.iter().take(top_n).map(result).collect();
-    let answer = json!({
-        "id": id::new("rerank-"),
-        "object": "list",
-        "model": encoder.name,
-        "results": results,
-        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
-    });
+    let answer = Answer {
+        id: id::new("rerank-"),
+        object: "list",
+        model: &encoder.name,
+        results: ranked.into_iter().take(top_n).map(result).collect(),
+        usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
+    };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
