@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use chat::{Answer, AnswerParser, Delta, Split, Splitter};
 use engine::{Event, Logprobs, StopReason, Usage};
 use serde_json::{Value as Json, json};
 
 use crate::error::ApiError;
 use crate::models::Served;
+use crate::quota::Meter;
 use crate::worker::{Update, Updates};
 
 /// Reads one answer.
@@ -67,11 +70,15 @@ pub(crate) struct Answers {
     open: usize,
     /// Tokens of the prompts, where their log-probabilities were asked for.
     prompts: Vec<Vec<Chosen>>,
+    /// Counts the client's tokens.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Answers {
-    pub(crate) fn new(updates: Updates, parsers: Vec<Parser>) -> Answers {
-        Answers { open: parsers.len(), prompts: vec![Vec::new(); parsers.len()], updates, parsers }
+    /// Whose tokens `meter` counts; those of prompts are counted already.
+    pub(crate) fn new(updates: Updates, parsers: Vec<Parser>, meter: Option<Arc<Meter>>) -> Answers {
+        let n = parsers.len();
+        Answers { updates, parsers, open: n, prompts: vec![Vec::new(); n], meter }
     }
 
     /// The tokens of the prompt of answer number `index`, but for the first. They are there with the first news of it.
@@ -95,6 +102,7 @@ impl Answers {
         };
         match update {
             Update::Engine(Event::Token { token, text, logprobs, .. }) => {
+                self.meter.iter().for_each(|meter| meter.charge(1));
                 let deltas = self.parsers[index].push(token, text);
                 let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
                 Ok(Some(News::More { index, deltas, token: Some(token), chosen }))

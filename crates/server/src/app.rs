@@ -1,21 +1,26 @@
 //! What every handler knows: models, keys, limits, and how much is going on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
+use crate::http::Client;
 use crate::id;
-use crate::keys::Keys;
+use crate::keys::{KeyHash, Keys};
 use crate::models::Models;
+use crate::quota::{Meter, Quota, Share};
 
 /// What every handler knows.
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) keys: RwLock<Keys>,
+    /// What the keys have used, and of which quota.
+    meters: Mutex<HashMap<KeyHash, (Quota, Arc<Meter>)>>,
     pub(crate) models: Arc<Models>,
     /// When the server was started, in seconds since 1970.
     pub(crate) started: i64,
@@ -30,6 +35,15 @@ pub(crate) struct App {
 pub(crate) struct Place {
     app: Arc<App>,
     n: usize,
+    /// Of the client's quota.
+    share: Option<Share>,
+}
+
+impl Place {
+    /// Measures what the client uses.
+    pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
+        self.share.as_ref().map(|share| share.meter().clone())
+    }
 }
 
 impl Drop for Place {
@@ -43,6 +57,7 @@ impl App {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         App {
             keys: RwLock::new(config.keys.clone()),
+            meters: Mutex::default(),
             config,
             models: Arc::new(models),
             started: id::now(),
@@ -61,22 +76,31 @@ impl App {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Places for `n` more requests. Fails if the server is full, or about to stop.
-    pub(crate) fn place(self: &Arc<App>, n: usize) -> Result<Place, ApiError> {
+    /// Measures what the key with this hash uses. A quota that has changed begins anew.
+    pub(crate) fn meter(&self, hash: KeyHash, quota: Quota) -> Arc<Meter> {
+        let mut meters = self.meters.lock();
+        let (own, meter) = meters.entry(hash).or_insert_with(|| (quota, Arc::new(Meter::new(quota))));
+        if *own != quota {
+            (*own, *meter) = (quota, Arc::new(Meter::new(quota)));
+        }
+        meter.clone()
+    }
+
+    /// Places for `n` more requests of `client`. Fails if its quota is used up, or the server is full or about to stop.
+    pub(crate) fn place(self: &Arc<App>, client: &Client, n: usize) -> Result<Place, ApiError> {
         if self.is_stopping() {
             return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
         }
         let most = self.config.limits.requests;
         let before = self.requests.fetch_add(n, Ordering::Relaxed);
         // Counts down if it is dropped on the way out.
-        let place = Place { app: self.clone(), n };
-        match before + n > most {
-            true => Err(ApiError::new(
-                Kind::Busy,
-                format!("{most} requests wait or run, the most that this server takes; try again"),
-            )),
-            false => Ok(place),
+        let mut place = Place { app: self.clone(), n, share: None };
+        if before + n > most {
+            let message = format!("{most} requests wait or run, the most that this server takes; try again");
+            return Err(ApiError::new(Kind::Busy, message));
         }
+        place.share = client.meter().map(|meter| meter.admit(n)).transpose()?;
+        Ok(place)
     }
 
     /// Calls `work` on a thread that may block.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::connection::Tls;
 use crate::keys::Keys;
 
 /// Settings of a server.
@@ -22,6 +23,8 @@ pub struct Config {
     pub keep_alive: Option<Duration>,
     /// Whether `/slots` tells how many requests run.
     pub slots: bool,
+    /// Encrypts connections.
+    pub tls: Option<Tls>,
     /// How long requests that run may go on after the signal to stop.
     pub drain: Duration,
     /// Limits of requests and connections.
@@ -39,6 +42,7 @@ impl Config {
             max_models: 4,
             keep_alive: None,
             slots: false,
+            tls: None,
             drain: Duration::from_secs(30),
             limits: Limits::default(),
         }
@@ -54,6 +58,8 @@ pub struct Limits {
     pub body_time: Duration,
     /// Time to receive the head of a request.
     pub head_time: Duration,
+    /// Time in which a client must read something of its answer.
+    pub write_time: Duration,
     /// Open connections.
     pub connections: usize,
     /// Requests that wait or run.
@@ -76,6 +82,7 @@ impl Default for Limits {
             body: 8 << 20,
             body_time: Duration::from_secs(30),
             head_time: Duration::from_secs(10),
+            write_time: Duration::from_secs(30),
             connections: 1024,
             requests: 512,
             messages: 4096,

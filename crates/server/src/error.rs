@@ -44,6 +44,10 @@ pub(crate) enum Kind {
     BodyTooLarge,
     MediaType,
     BodyTimeout,
+    /// The quota of the key is used up.
+    Limited {
+        seconds: u64,
+    },
     /// Too many requests wait.
     Busy,
     /// The server is about to stop.
@@ -62,6 +66,7 @@ impl Kind {
             Kind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Kind::Limited { .. } => StatusCode::TOO_MANY_REQUESTS,
             Kind::Busy | Kind::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -74,6 +79,7 @@ impl Kind {
             Kind::Unsupported => Some("unsupported_parameter"),
             Kind::NoKey => Some("invalid_api_key"),
             Kind::NoModel => Some("model_not_found"),
+            Kind::Limited { .. } => Some("rate_limit_exceeded"),
             Kind::Busy | Kind::Stopping => Some("server_overloaded"),
             _ => None,
         }
@@ -82,6 +88,7 @@ impl Kind {
     /// Seconds after which to try again.
     fn retry_after(self) -> Option<u64> {
         match self {
+            Kind::Limited { seconds } => Some(seconds),
             Kind::Busy | Kind::Stopping => Some(1),
             _ => None,
         }

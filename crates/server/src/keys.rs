@@ -6,9 +6,14 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-/// Hashes of the keys that may use the server. The keys themselves are not kept.
+use crate::quota::Quota;
+
+/// SHA-256 of a key.
+pub(crate) type KeyHash = [u8; 32];
+
+/// Hashes of the keys that may use the server, and their quotas. The keys themselves are not kept.
 #[derive(Clone, Default)]
-pub struct Keys(Vec<[u8; 32]>);
+pub struct Keys(Vec<(KeyHash, Quota)>);
 
 /// Why a file of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,25 +23,39 @@ pub enum KeysError {
     Read { path: String, source: std::io::Error },
     #[error("{path} has no keys; write one per line, such as the output of `openssl rand -hex 32`")]
     Empty { path: String },
+    #[error(
+        "{path}, line {line}: {found:?} is no quota; expected requests=N, tokens=N (both per minute) or concurrency=N after the key"
+    )]
+    Quota { path: String, line: usize, found: String },
 }
 
 impl Keys {
-    /// These keys.
+    /// These keys, without quotas.
     pub fn new<'a>(keys: impl IntoIterator<Item = &'a str>) -> Keys {
-        Keys(keys.into_iter().map(|key| Sha256::digest(key).into()).collect())
+        Keys(keys.into_iter().map(|key| (Sha256::digest(key).into(), Quota::default())).collect())
     }
 
-    /// The keys in a file, one per line; empty lines and those that begin with `#` are skipped.
+    /// The keys in a file, one per line; empty lines and those that begin with `#` are skipped. After a key, its quota may
+    /// follow: `requests=60 tokens=100000 concurrency=4`, the first two per minute.
     ///
     /// # Errors
-    /// If the file cannot be read, or has no keys.
+    /// If the file cannot be read, or has no keys or a wrong quota.
     pub fn read(path: &Path) -> Result<Keys, KeysError> {
         let path_text = || path.display().to_string();
         let text =
             std::fs::read_to_string(path).map_err(|source| KeysError::Read { path: path_text(), source })?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let keys = Keys::new(lines);
-        if keys.is_empty() { Err(KeysError::Empty { path: path_text() }) } else { Ok(keys) }
+        let mut keys = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let mut words = text.split_whitespace();
+            let Some(key) = words.next().filter(|key| !key.starts_with('#')) else { continue };
+            let mut quota = Quota::default();
+            for word in words {
+                let wrong = || KeysError::Quota { path: path_text(), line, found: word.to_owned() };
+                quota = with(quota, word).ok_or_else(wrong)?;
+            }
+            keys.push((Sha256::digest(key).into(), quota));
+        }
+        if keys.is_empty() { Err(KeysError::Empty { path: path_text() }) } else { Ok(Keys(keys)) }
     }
 
     /// Whether everybody may use the server.
@@ -44,17 +63,28 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// The number of `key`. Takes as long for any key.
-    pub(crate) fn find(&self, key: &str) -> Option<u32> {
-        let hash: [u8; 32] = Sha256::digest(key).into();
+    /// The hash of `key` and its quota, if it is one of these. Takes as long for any key.
+    pub(crate) fn find(&self, key: &str) -> Option<(KeyHash, Quota)> {
+        let hash: KeyHash = Sha256::digest(key).into();
         let (mut found, mut number) = (Choice::from(0), 0u32);
-        for (index, own) in (0u32..).zip(&self.0) {
+        for (index, (own, _)) in (0u32..).zip(&self.0) {
             let is_own = own.ct_eq(&hash);
             number.conditional_assign(&index, is_own);
             found |= is_own;
         }
-        bool::from(found).then_some(number)
+        if bool::from(found) { self.0.get(number as usize).copied() } else { None }
     }
+}
+
+/// `quota` with one more limit, such as `tokens=100000`.
+fn with(quota: Quota, limit: &str) -> Option<Quota> {
+    let (name, number) = limit.split_once('=')?;
+    Some(match name {
+        "requests" => Quota { requests: Some(number.parse().ok()?), ..quota },
+        "tokens" => Quota { tokens: Some(number.parse().ok()?), ..quota },
+        "concurrency" => Quota { concurrency: Some(number.parse().ok()?), ..quota },
+        _ => return None,
+    })
 }
 
 impl fmt::Debug for Keys {

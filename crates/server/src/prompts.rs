@@ -143,7 +143,7 @@ impl Continuation {
             })
             .await??;
         let n = prompts.len() * parameters.n;
-        let place = app.place(n)?;
+        let place = app.place(client, n)?;
         let jobs = prompts.iter().map(|prompt| {
             let processors = processors.clone();
             let request =
@@ -151,7 +151,9 @@ impl Continuation {
             Job::choices(request, parameters.n)
         });
         let updates = Job::all(jobs, prompt_logprobs).submit(served).await?;
-        let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect());
+        let meter = place.meter();
+        meter.iter().for_each(|meter| meter.charge(prompts.iter().map(Vec::len).sum()));
+        let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect(), meter);
         Ok(Started { answers, n, prompts, place })
     }
 }

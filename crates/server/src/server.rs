@@ -23,7 +23,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::{guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::{anthropic, llama, metrics, ollama, openai, page, props, shape};
+use crate::{anthropic, connection, llama, metrics, ollama, openai, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -127,17 +127,21 @@ impl Server {
                 continue;
             };
             let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-            // A small answer must not wait for the acknowledgement of the one before.
-            let _ = stream.set_nodelay(true);
+            let (builder, watcher, app) = (builder.clone(), graceful.watcher(), app.clone());
             let service = TowerToHyperService::new(router.clone());
-            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-            let connection = graceful.watch(connection);
             tokio::spawn(async move {
+                let _permit = permit;
+                let ended = match connection::open(stream, app.config.tls.as_ref(), &limits).await {
+                    Ok(stream) => {
+                        let connection = builder.serve_connection(TokioIo::new(stream), service);
+                        watcher.watch(connection.into_owned()).await.map_err(|error| error.to_string())
+                    }
+                    Err(error) => Err(error.to_string()),
+                };
                 // A client that breaks the protocol, or leaves, concerns nobody else.
-                if let Err(error) = connection.await {
+                if let Err(error) = ended {
                     tracing::debug!("a connection has ended: {error}");
                 }
-                drop(permit);
             });
         }
         app.stop();

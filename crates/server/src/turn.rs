@@ -41,7 +41,7 @@ impl Turn {
     ) -> Result<Started, ApiError> {
         let Turn { conversation, mut parameters, logprobs } = self;
         let n = parameters.n;
-        let place = app.place(n)?;
+        let place = app.place(client, n)?;
         let rendering = served.clone();
         let rendered = app.blocking(move || conversation.render(&rendering)).await??;
         match &rendered.turn_end {
@@ -54,6 +54,8 @@ impl Turn {
         let prompts = vec![prompt.clone()];
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
         let updates = Job::choices(request, n).submit(served).await?;
-        Ok(Started { answers: Answers::new(updates, parsers), n, prompts, place })
+        let meter = place.meter();
+        meter.iter().for_each(|meter| meter.charge(prompts.iter().map(Vec::len).sum()));
+        Ok(Started { answers: Answers::new(updates, parsers, meter), n, prompts, place })
     }
 }

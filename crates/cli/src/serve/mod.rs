@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::builder::FalseyValueParser;
-use server::{Config, Keys, ModelSource, Server};
+use server::{Config, Keys, ModelSource, Server, Tls};
 
 use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::{interrupt, output};
@@ -79,6 +79,12 @@ struct HttpArgs {
     /// Port; 0 is any that is free
     #[arg(long, value_name = "PORT", default_value = "8080", env)]
     port: u16,
+    /// PEM file with the certificate, and those that signed it: connections are encrypted (https)
+    #[arg(long, value_name = "FILE", env, requires = "ssl_key_file")]
+    ssl_cert_file: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", env, requires = "ssl_cert_file")]
+    ssl_key_file: Option<PathBuf>,
     /// Name of the model for clients [default: that of the file]
     #[arg(short, long, value_name = "NAME", env)]
     alias: Option<String>,
@@ -132,8 +138,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             address.ip()
         )));
     }
+    let tls = match (&args.http.ssl_cert_file, &args.http.ssl_key_file) {
+        (Some(certificate), Some(key)) => Some(Tls::read(certificate, key)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let models = args.models()?;
-    let config = args.config(address, keys);
+    let config = args.config(address, keys, tls);
     let server =
         Server::new(config, models).context("--port chooses another port, and 0 one that is free")?;
     let (shutdown, reload) = (server.shutdown(), server.reload());
@@ -149,7 +160,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     )?;
     let address = server.address()?;
     output::note(format_args!(
-        "http://{address} has a page to chat; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
+        "{scheme}://{address} has a page to chat; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
     ));
     server.run()?;
     Ok(ExitCode::SUCCESS)
@@ -179,7 +190,7 @@ impl Args {
         Ok(models)
     }
 
-    fn config(&self, address: SocketAddr, keys: Keys) -> Config {
+    fn config(&self, address: SocketAddr, keys: Keys, tls: Option<Tls>) -> Config {
         let mut config = Config::new(address);
         config.keys = keys;
         config.hosts = self.http.host_name.clone();
@@ -187,6 +198,7 @@ impl Args {
         config.max_models = self.loading.models_max.get();
         config.keep_alive = self.loading.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
         config.slots = self.http.slots;
+        config.tls = tls;
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();
         config

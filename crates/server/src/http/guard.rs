@@ -30,7 +30,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     let is_open = OPEN.contains(&request.uri().path()) || request.uri().path().starts_with("/page/");
     let client = match client(&app, headers) {
         Ok(client) => client,
-        Err(_) if is_open => Client { key: None },
+        Err(_) if is_open => Client::default(),
         Err(error) => return with_origin(error.into_response(), origin),
     };
     request.extensions_mut().insert(client);
@@ -40,7 +40,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
 fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
     let keys = app.keys.read();
     if keys.is_empty() {
-        return Ok(Client { key: None });
+        return Ok(Client::default());
     }
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = bearer
@@ -54,7 +54,7 @@ fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
         ));
     };
     match keys.find(key) {
-        Some(number) => Ok(Client { key: Some(number) }),
+        Some((hash, quota)) => Ok(Client::with_key(hash, app.meter(hash, quota))),
         None => Err(ApiError::new(Kind::NoKey, "the API key is not one of this server's; check it")),
     }
 }

@@ -8,35 +8,64 @@ pub(crate) use body::{body, call, call_encoder};
 pub(crate) use guard::guard;
 pub(crate) use linger::linger;
 
+use std::sync::Arc;
+
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 
+use crate::keys::KeyHash;
+use crate::quota::Meter;
+
 /// Who calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
-    /// The number of its key; none on a server for everybody.
-    pub(crate) key: Option<u32>,
+    /// Its key; none on a server for everybody.
+    key: Option<Key>,
+}
+
+/// The key of a client.
+#[derive(Clone, Debug)]
+struct Key {
+    hash: KeyHash,
+    meter: Arc<Meter>,
 }
 
 impl Client {
+    pub(crate) fn with_key(hash: KeyHash, meter: Arc<Meter>) -> Client {
+        Client { key: Some(Key { hash, meter }) }
+    }
+
     /// For the engine's queue.
-    pub(crate) fn number(self) -> u64 {
-        self.key.map_or(0, |key| u64::from(key) + 1)
+    pub(crate) fn number(&self) -> u64 {
+        let first = |key: &Key| key.hash.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        self.key.as_ref().map_or(0, first)
     }
 
     /// For the prefix cache: no client finds what another has cached. A salt of its own narrows it further.
-    pub(crate) fn salt(self, own: Option<&str>) -> Vec<u8> {
-        let mut salt = self.number().to_le_bytes().to_vec();
+    pub(crate) fn salt(&self, own: Option<&str>) -> Vec<u8> {
+        let mut salt = self.key.as_ref().map_or([0; 32], |key| key.hash).to_vec();
         salt.extend_from_slice(own.unwrap_or_default().as_bytes());
         salt
+    }
+
+    /// Measures what it uses.
+    pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
+        self.key.as_ref().map(|key| &key.meter)
     }
 }
 
 /// Names the fields of a request that this server does not know.
 const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 
+/// Names in that header, and bytes of each, at most.
+const MAX_NAMES: usize = 32;
+
 /// Notes which fields were ignored.
 pub(crate) fn with_ignored(mut response: Response, names: &[String]) -> Response {
+    // A name is what the client says: any text, of any length.
+    let shown = |name: &String| name.len() <= 64 && HeaderValue::from_str(name).is_ok();
+    let names: Vec<&str> =
+        names.iter().filter(|name| shown(name)).take(MAX_NAMES).map(String::as_str).collect();
     if !names.is_empty()
         && let Ok(value) = HeaderValue::from_str(&names.join(", "))
     {

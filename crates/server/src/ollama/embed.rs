@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use super::Call;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::http::with_ignored;
+use crate::http::{Client, with_ignored};
 use crate::job::OneOrMany;
 use crate::models::{Encoder, Lease};
 
@@ -34,7 +34,11 @@ struct OldAnswer {
     embedding: Vec<f32>,
 }
 
-pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let began = Instant::now();
     let Call { mut fields, model, name } = Call::read(&app, request).await?;
     let loaded = began.elapsed();
@@ -56,7 +60,7 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         return Err(ApiError::unsupported("dimensions", message));
     }
     let ignored = ignored(fields);
-    let (embeddings, tokens) = embed(&app, encoder, texts, |n| format!("input[{n}]")).await?;
+    let (embeddings, tokens) = embed(&app, &client, encoder, texts, |n| format!("input[{n}]")).await?;
     let answer = Answer {
         model: name,
         embeddings,
@@ -67,11 +71,16 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
 
-pub(super) async fn old(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn old(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let Call { mut fields, model, .. } = Call::read(&app, request).await?;
     let text: String = fields.require("prompt")?;
     let ignored = ignored(fields);
-    let (mut embeddings, _) = embed(&app, model.encoder()?, vec![text], |_| "prompt".to_owned()).await?;
+    let (mut embeddings, _) =
+        embed(&app, &client, model.encoder()?, vec![text], |_| "prompt".to_owned()).await?;
     let answer = OldAnswer { embedding: embeddings.pop().unwrap_or_default() };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
@@ -86,6 +95,7 @@ fn ignored(mut fields: Fields) -> Vec<String> {
 /// The embeddings, and the number of tokens.
 async fn embed(
     app: &Arc<App>,
+    client: &Client,
     encoder: Arc<Lease<Encoder>>,
     texts: Vec<String>,
     param: impl Fn(usize) -> String,
@@ -93,11 +103,12 @@ async fn embed(
     if encoder.is_reranker() {
         return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
     }
-    let _place = app.place(1)?;
+    let place = app.place(client, 1)?;
     let encoding = encoder.clone();
     let texts =
         app.blocking(move || texts.iter().map(|text| encoding.encode(text)).collect::<Result<Vec<_>, _>>());
     let texts = texts.await??;
     let tokens = texts.iter().map(Vec::len).sum();
+    place.meter().iter().for_each(|meter| meter.charge(tokens));
     Ok((encoder.embeddings(texts, param).await?, tokens))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use super::HARMLESS;
 use super::texts::Texts;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::http::{call_encoder, with_ignored};
+use crate::http::{Client, call_encoder, with_ignored};
 
 /// Texts of a call.
 const MAX_TEXTS: usize = 2048;
@@ -68,7 +68,11 @@ pub(super) struct Usage {
     pub(super) total_tokens: usize,
 }
 
-pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let texts: Texts = fields.require("input")?;
     let encoding = fields.take("encoding_format")?.unwrap_or(Encoding::Float);
@@ -85,13 +89,14 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
     }
 
-    let _place = app.place(1)?;
+    let place = app.place(&client, 1)?;
     let encoding_texts = encoder.clone();
     let is_one = matches!(texts, Texts::Text(_) | Texts::Ids(_));
     let param = move |n: usize| if is_one { "input".to_owned() } else { format!("input[{n}]") };
     let texts = app.blocking(move || texts.encode("input", MAX_TEXTS, |text| encoding_texts.encode(&text)));
     let texts = texts.await??;
     let tokens: usize = texts.iter().map(Vec::len).sum();
+    place.meter().iter().for_each(|meter| meter.charge(tokens));
     let embeddings = encoder.embeddings(texts, param).await?;
     let answer = Answer {
         object: "list",

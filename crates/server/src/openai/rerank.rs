@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::HARMLESS;
 use super::embeddings::Usage;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::http::{call_encoder, with_ignored};
+use crate::http::{Client, call_encoder, with_ignored};
 use crate::id;
 
 /// Documents of a call.
@@ -49,7 +49,11 @@ struct Scored {
     document: Option<Document>,
 }
 
-pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let query: String = fields.require("query")?;
     let documents: Vec<Document> = fields
@@ -64,7 +68,7 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         return Err(ApiError::unsupported("model", "this model computes embeddings; use /v1/embeddings"));
     }
 
-    let _place = app.place(1)?;
+    let place = app.place(&client, 1)?;
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());
     let pairs = app.blocking(move || {
@@ -73,6 +77,7 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
+    place.meter().iter().for_each(|meter| meter.charge(tokens));
     let scores = encoder.scores(pairs, |n| format!("documents[{n}]")).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -1,5 +1,6 @@
 //! The server over real connections, with the embedded model.
 
+mod access;
 mod answers;
 mod anthropic;
 mod client;
