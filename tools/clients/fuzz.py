@@ -44,6 +44,11 @@ ENDPOINTS = {
     "/v1/messages/count_tokens": ({"messages": ASK}, anthropic),
     "/api/chat": ({"messages": ASK, "options": {"num_predict": 4}}, ollama),
     "/api/generate": ({"prompt": "Hi", "options": {"num_predict": 4}}, ollama),
+    "/api/show": ({}, ollama),
+    "/api/embed": ({"input": "Hi"}, ollama),
+    "/completion": ({"prompt": "Hi", "n_predict": 4}, openai),
+    "/v1/embeddings": ({"input": "Hi"}, openai),
+    "/v1/rerank": ({"query": "Hi", "documents": ["Hi"]}, openai),
     "/tokenize": ({"content": "Hi"}, openai),
     "/detokenize": ({"tokens": [1, 2]}, openai),
     "/apply-template": ({"messages": ASK}, openai),
@@ -56,13 +61,14 @@ max_tokens max_completion_tokens max_output_tokens temperature top_p top_k min_p
 suffix stream stream_options logprobs top_logprobs logit_bias frequency_penalty presence_penalty repeat_penalty repetition_penalty
 dynatemp_range dynatemp_exponent xtc_probability xtc_threshold stop_token_ids ignore_eos grammar json_schema guided_regex priority
 cache_salt chat_template_kwargs reasoning_effort timings_per_token user metadata options raw template keep_alive images context
-content tokens add_special parse_special with_pieces functions audio modalities
+content tokens add_special parse_special with_pieces functions audio modalities samplers dry_multiplier dry_sequence_breakers
+mirostat mirostat_tau top_n_sigma repeat_last_n n_probs n_predict n_cmpl encoding_format dimensions query documents top_n verbose
 """.split()
 
 # Values that nearly fit.
 NEARLY = [
     -1, 0, 1, 2**31, 2**32, 2**53, 2**63, 2**64, 10**400, -(2**63), 1e308, 1e-320, -0.0, float("nan"), float("inf"), float("-inf"),
-    "", "\0", "\ud800", "\U0010ffff", "é" * 300, "<s></s><|user|>", "a" * 70_000, "{{ 7 * 7 }}", "auto", "required", "none", "json",
+    "", "\0", "\ud800", "\U0010ffff", "é" * 300, "s" * 70_000, "<s></s><|user|>", "a" * 70_000, "{{ 7 * 7 }}", "auto", "required", "none", "json",
     {"type": "json_object"}, {"type": "json_schema", "json_schema": {"schema": WEATHER}}, {"type": "function", "function": {"name": "x"}},
     [TOOL], [TOOL, TOOL], [{"type": "function"}], [{}], {}, [], [[]], [None], {"": None}, {"1": 5, "99999": 1, "-1": 0},
     ASK, [{"role": "tool", "content": "x"}], [{"role": "assistant", "content": None}], [{"role": "user", "content": [{"type": "text"}]}],

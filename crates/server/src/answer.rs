@@ -159,10 +159,10 @@ pub(crate) struct Totals {
 impl Totals {
     /// Adds an answer. Several answers have one prompt.
     pub(crate) fn add(&mut self, usage: &Usage, reasoning_tokens: usize) {
-        // Of the first answer: the others find its prompt in the cache.
-        if self.prompt == 0 {
-            (self.prompt, self.cached) = (usage.prompt_tokens, usage.reused_tokens);
-        }
+        // The first to be computed found the least in the cache: its prompt, then, is there for the others.
+        let is_first = self.prompt == 0;
+        self.cached = if is_first { usage.reused_tokens } else { self.cached.min(usage.reused_tokens) };
+        self.prompt = usage.prompt_tokens;
         self.generated += usage.generated_tokens;
         self.reasoning += reasoning_tokens;
     }

@@ -28,7 +28,7 @@ pub(crate) struct App {
     requests: AtomicUsize,
     is_stopping: AtomicBool,
     /// Templates, tokenizers and grammars at work.
-    blocking: Semaphore,
+    blocking: Arc<Semaphore>,
 }
 
 /// The places of requests in the server, until it is dropped.
@@ -63,7 +63,7 @@ impl App {
             started: id::now(),
             requests: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
-            blocking: Semaphore::new(threads.max(2)),
+            blocking: Arc::new(Semaphore::new(threads.max(2))),
         }
     }
 
@@ -92,6 +92,12 @@ impl App {
             return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
         }
         let most = self.config.limits.requests;
+        if n > most.max(1) {
+            let message = format!(
+                "{n} answers are asked for at once, but this server computes at most {most}; ask for fewer"
+            );
+            return Err(ApiError::new(Kind::Invalid, message));
+        }
         let before = self.requests.fetch_add(n, Ordering::Relaxed);
         // Counts down if it is dropped on the way out.
         let mut place = Place { app: self.clone(), n, share: None };
@@ -108,7 +114,12 @@ impl App {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let _permit = self.blocking.acquire().await;
+        let permit = self.blocking.clone().acquire_owned().await;
+        // Its permit ends with the work, even if nobody waits for it any more.
+        let work = move || {
+            let _permit = permit;
+            work()
+        };
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|_| ApiError::internal("the request ended in a panic; the server's log says where"))
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::connection::Tls;
+use crate::error::ApiError;
 use crate::keys::Keys;
 
 /// Settings of a server.
@@ -70,6 +71,8 @@ pub struct Limits {
     pub tools: usize,
     /// Stop strings of a request.
     pub stops: usize,
+    /// Bytes of a stop string.
+    pub stop_bytes: usize,
     /// Tokens with a bias.
     pub biases: usize,
     /// Choices of a request.
@@ -88,8 +91,23 @@ impl Default for Limits {
             messages: 4096,
             tools: 256,
             stops: 16,
+            stop_bytes: 1024,
             biases: 1024,
             choices: 8,
+        }
+    }
+}
+
+impl Limits {
+    /// Fails if one of the strings in the field `name`, which the engine compares with each token, is too long.
+    pub(crate) fn check_strings(&self, name: &str, strings: &[String]) -> Result<(), ApiError> {
+        let most = self.stop_bytes;
+        match strings.iter().map(String::len).find(|&found| found > most) {
+            None => Ok(()),
+            Some(found) => {
+                let message = format!("`{name}` has a string of {found} bytes, expected at most {most}");
+                Err(ApiError::invalid(name, message))
+            }
         }
     }
 }

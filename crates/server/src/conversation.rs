@@ -51,6 +51,49 @@ enum ParserOf {
     Reasoning(Prompt),
 }
 
+/// The grammar of tool calls, in Lark.
+enum CallGrammar {
+    /// The answer is calls.
+    Demanded(String),
+    /// The answer is calls, or has the format that was asked for.
+    Permitted(String),
+}
+
+/// Turns reasoning on or off, by the names that templates have for it.
+pub(crate) fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
+    for name in ["enable_thinking", "thinking"] {
+        variables.insert(name.into(), is_wanted.into());
+    }
+}
+
+/// What an answer must be, and the field that asks for it.
+fn constraint(
+    calls: Option<CallGrammar>,
+    format: Option<(&'static str, Source)>,
+) -> Result<Option<(&'static str, Source)>, ApiError> {
+    match (calls, format) {
+        (None, format) => Ok(format),
+        // Calls have no content.
+        (Some(CallGrammar::Demanded(lark)), _) | (Some(CallGrammar::Permitted(lark)), None) => {
+            Ok(Some(("tools", Source::Lark(lark))))
+        }
+        (Some(CallGrammar::Permitted(lark)), Some((param, source))) => {
+            let schema = match source {
+                Source::JsonObject => "{\"type\": \"object\"}".to_owned(),
+                Source::JsonSchema(schema) => schema,
+                _ => {
+                    let message = format!(
+                        "`{param}` and `tools` are given; with tools, an answer can have a JSON schema only"
+                    );
+                    return Err(ApiError::unsupported(param, message));
+                }
+            };
+            let lark = lark.replacen("start:", "calls:", 1);
+            Ok(Some((param, Source::Lark(format!("start: calls | reply\nreply: %json {schema}\n{lark}")))))
+        }
+    }
+}
+
 impl Conversation {
     /// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
     pub(crate) fn new(mut messages: Vec<Message>) -> Result<Conversation, ApiError> {
@@ -86,11 +129,15 @@ impl Conversation {
                 "the messages are only an answer; expected a question before it",
             ));
         }
-        if self.format.is_some() {
-            // The grammar is that of the whole answer, which must not begin with reasoning then.
-            for (name, value) in template.without_reasoning().unwrap_or_default() {
-                self.variables.entry(name).or_insert(value);
-            }
+        let reasoning = begun.as_ref().and_then(|begun| begun.reasoning.as_ref());
+        if reasoning.is_some_and(|text| !text.is_empty()) {
+            let message =
+                "`messages` ends with an answer that has reasoning; this server continues only text";
+            return Err(ApiError::unsupported("messages", message));
+        }
+        // The grammar is that of the whole answer, and what has begun is the answer's text: neither may begin with reasoning.
+        if self.format.is_some() || begun.is_some() {
+            self.variables.extend(template.without_reasoning().unwrap_or_default());
         }
         let tools = match self.tools.choice {
             Some(_) => std::mem::take(&mut self.tools.tools),
@@ -132,7 +179,7 @@ impl Conversation {
         let template = template(served)?;
         let (ids, prompt, tools) = self.encoded(served, template)?;
         let (parser, calls) = self.parser(template, prompt, &tools)?;
-        let processors = match calls.map(|lark| ("tools", Source::Lark(lark))).or(self.format) {
+        let processors = match constraint(calls, self.format)? {
             None => Vec::new(),
             Some((param, source)) => {
                 vec![Box::new(served.grammar(param, &source)?.constraint()) as Box<dyn Processor>]
@@ -147,17 +194,20 @@ impl Conversation {
         template: &Template,
         prompt: Prompt,
         tools: &[Json],
-    ) -> Result<(ParserOf, Option<String>), ApiError> {
+    ) -> Result<(ParserOf, Option<CallGrammar>), ApiError> {
         let Some(choice) = &self.tools.choice else { return Ok((ParserOf::Reasoning(prompt), None)) };
         let format =
             template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
+        let grammar = |choice| {
+            let grammar = format.grammar(&prompt, &tools, choice, self.tools.is_parallel);
+            let grammar = grammar.map_err(|error| ApiError::invalid("tool_choice", error.to_string()))?;
+            Ok::<_, ApiError>(grammar.lark)
+        };
         let grammar = match choice {
-            Choice::Auto => None,
-            Choice::Required | Choice::Named(_) => {
-                let grammar = format.grammar(&prompt, &tools, choice, self.tools.is_parallel);
-                Some(grammar.map_err(|error| ApiError::invalid("tool_choice", error.to_string()))?.lark)
-            }
+            Choice::Auto if self.format.is_none() => None,
+            Choice::Auto => Some(CallGrammar::Permitted(grammar(&Choice::Required)?)),
+            demanded => Some(CallGrammar::Demanded(grammar(demanded)?)),
         };
         Ok((ParserOf::Calls(Box::new(format), prompt, Arc::new(tools)), grammar))
     }

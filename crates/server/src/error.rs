@@ -36,6 +36,8 @@ pub(crate) enum Kind {
         n_ctx: usize,
     },
     NoKey,
+    /// A page of another site asks.
+    Forbidden,
     NoModel,
     NoRoute,
     /// Another server of this protocol does it; this one does not, or was not told to.
@@ -60,6 +62,7 @@ impl Kind {
         match self {
             Kind::Invalid | Kind::Unsupported | Kind::TooLong { .. } => StatusCode::BAD_REQUEST,
             Kind::NoKey => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NoModel | Kind::NoRoute => StatusCode::NOT_FOUND,
             Kind::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Kind::Method => StatusCode::METHOD_NOT_ALLOWED,

@@ -136,8 +136,9 @@ fn sampling(fields: &mut Fields, served: &Served, limits: &Limits) -> Result<Sam
     let repeat: Option<f32> = fields.within("repeat_penalty", 0.01..=100.0)?;
     let repetition: Option<f32> = fields.within("repetition_penalty", 0.01..=100.0)?;
     sampling.repeat_penalty = repetition.or(repeat).unwrap_or(sampling.repeat_penalty);
-    // -1 is a random seed, as in llama-server.
-    sampling.seed = fields.take::<i64>("seed")?.filter(|&seed| seed >= 0).map(seed_of);
+    // -1 is a random seed, as in llama-server; so is the same in 32 bits.
+    let is_fixed = |seed: &i64| *seed >= 0 && *seed != i64::from(u32::MAX);
+    sampling.seed = fields.take("seed")?.filter(is_fixed).map(seed_of);
     samplers::read(fields, &mut sampling, limits)?;
     if let Some(biases) = fields.take::<Biases>("logit_bias")? {
         let biases = biases.pairs();
@@ -163,6 +164,8 @@ fn seed_of(seed: i64) -> u32 {
 fn bias_of(token: &str, bias: &Json, served: &Served) -> Result<(u32, f32), ApiError> {
     let n_vocab = served.model.tokenizer().vocab_size();
     let id = token.parse().ok().filter(|&id: &u32| (id as usize) < n_vocab);
+    // `false` rules a token out, as in llama-server.
+    let bias = if *bias == Json::Bool(false) { &Json::from(-100) } else { bias };
     match (id, bias.as_f64().filter(|bias| (-100.0..=100.0).contains(bias))) {
         // -100 rules a token out, as OpenAI says.
         (Some(id), Some(bias)) => Ok((id, if bias <= -100.0 { f32::NEG_INFINITY } else { bias as f32 })),
@@ -191,6 +194,7 @@ fn stop(fields: &mut Fields, name: &str, limits: &Limits) -> Result<Stop, ApiErr
             format!("`{name}` has {found} strings, expected at most {most}"),
         ));
     }
+    limits.check_strings(name, &strings)?;
     Ok(Stop {
         // An empty string stops nothing: clients send it for none.
         strings: strings.into_iter().filter(|string| !string.is_empty()).collect(),

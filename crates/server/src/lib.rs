@@ -1,4 +1,4 @@
-//! The HTTP server: several clients on one model, by the protocols that they speak.
+//! The HTTP server: several clients and models, by the protocols that the clients speak.
 //!
 //! ```text
 //! HTTP ─► limits, host, key ─► protocol (openai, …) ─► Job ─► Worker: the engine's thread

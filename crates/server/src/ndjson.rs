@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::sse::{Gone, READY};
+use crate::sse::{Gone, READY, while_read};
 
 /// Where lines are written. It is closed when the client has gone.
 #[derive(Clone, Debug)]
@@ -28,7 +28,9 @@ pub(crate) fn stream<F: Future<Output = Result<(), Gone>> + Send + 'static>(
     write: impl FnOnce(Lines) -> F,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(READY);
-    tokio::spawn(write(Lines(sender)));
+    let open = sender.clone();
+    let written = write(Lines(sender));
+    tokio::spawn(while_read(open, written));
     let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::answer::{Answers, Parser};
 use crate::app::App;
 use crate::conversation::too_long_for;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::http::Client;
 use crate::job::{Job, Parameters};
 use crate::models::Served;
@@ -132,6 +132,8 @@ impl Continuation {
         client: &Client,
     ) -> Result<Started, ApiError> {
         let Continuation { prompts, parameters, format, logprobs, prompt_logprobs } = self;
+        let n = prompts.prompts.len() * parameters.n;
+        let place = app.place(client, n)?;
         let encoding = served.clone();
         let (prompts, processors) = app
             .blocking(move || {
@@ -142,15 +144,17 @@ impl Continuation {
                 Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
             })
             .await??;
-        let n = prompts.len() * parameters.n;
-        let place = app.place(client, n)?;
         let jobs = prompts.iter().map(|prompt| {
             let processors = processors.clone();
             let request =
                 engine::Request { logprobs, processors, ..parameters.request(prompt.clone(), client) };
             Job::choices(request, parameters.n)
         });
-        let updates = Job::all(jobs, prompt_logprobs).submit(served).await?;
+        let of_prompt = |error: ApiError| match error.kind {
+            Kind::TooLong { .. } => ApiError { param: Some("prompt".into()), ..error },
+            _ => error,
+        };
+        let updates = Job::all(jobs, prompt_logprobs).submit(served).await.map_err(of_prompt)?;
         let meter = place.meter();
         meter.iter().for_each(|meter| meter.charge(prompts.iter().map(Vec::len).sum()));
         let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect(), meter);

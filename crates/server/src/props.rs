@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::answer::token_text;
 use crate::app::App;
 use crate::conversation::too_long_for;
-use crate::error::ApiError;
-use crate::http::call;
+use crate::error::{ApiError, Kind};
+use crate::http::{Client, call};
+use crate::models::Held;
 use crate::openai::conversation;
 
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -23,8 +24,14 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/apply-template", post(apply_template))
 }
 
+/// Looking at a model does not load it.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let served = app.models.get(None).await?.generator()?;
+    let (name, held) = app.models.look(None)?;
+    let Some(Held::Generator(served)) = held else {
+        let message =
+            format!("the model `{name}` is not loaded, or writes no text; ask it for something first");
+        return Err(ApiError::new(Kind::Busy, message));
+    };
     let sampling = engine::Sampling::default();
     let template = served.model.template().ok();
     let props = json!({
@@ -48,7 +55,11 @@ async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     Ok(Json(props).into_response())
 }
 
-async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+async fn tokenize(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let text: String = fields.take("content")?.unwrap_or_default();
     let encode = tokenizer::Encode {
@@ -56,22 +67,25 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Respo
         parse_special: fields.take("parse_special")?.unwrap_or(true),
     };
     let with_pieces: bool = fields.take("with_pieces")?.unwrap_or(false);
-    let named = served.clone();
-    let ids = app.blocking(move || named.model.tokenizer().encode(&text, encode)).await?;
-    let tokens: Vec<Value> = match with_pieces {
-        false => ids.into_iter().map(Value::from).collect(),
-        true => {
-            let piece = |id| match token_text(&served, id) {
-                (text, bytes) if text.as_bytes() == bytes => json!(text),
-                (_, bytes) => json!(bytes),
-            };
-            ids.into_iter().map(|id| json!({ "id": id, "piece": piece(id) })).collect()
-        }
-    };
-    Ok(Json(json!({ "tokens": tokens })).into_response())
+    let _place = app.place(&client, 1)?;
+    let tokens = app.blocking(move || {
+        let ids = served.model.tokenizer().encode(&text, encode).into_iter();
+        let piece = |id| match token_text(&served, id) {
+            (text, bytes) if text.as_bytes() == bytes => json!({ "id": id, "piece": text }),
+            (_, bytes) => json!({ "id": id, "piece": bytes }),
+        };
+        let tokens: Vec<Value> =
+            if with_pieces { ids.map(piece).collect() } else { ids.map(Value::from).collect() };
+        tokens
+    });
+    Ok(Json(json!({ "tokens": tokens.await? })).into_response())
 }
 
-async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+async fn detokenize(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let ids: Vec<u32> = fields.take("tokens")?.unwrap_or_default();
     let n_vocab = served.model.tokenizer().vocab_size();
@@ -81,14 +95,20 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Res
             format!("`tokens` has the id {id}, expected ids below {n_vocab}"),
         ));
     }
-    Ok(Json(json!({ "content": served.model.tokenizer().decode(&ids) })).into_response())
+    let _place = app.place(&client, 1)?;
+    let content = app.blocking(move || served.model.tokenizer().decode(&ids)).await?;
+    Ok(Json(json!({ "content": content })).into_response())
 }
 
-async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+async fn apply_template(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let conversation = conversation::read(&mut fields, &app.config.limits)?;
-    let bytes = conversation.bytes();
-    too_long_for(&served, bytes)?;
+    too_long_for(&served, conversation.bytes())?;
+    let _place = app.place(&client, 1)?;
     let prompt = app.blocking(move || conversation.prompt(&served)).await??;
     Ok(Json(json!({ "prompt": prompt })).into_response())
 }

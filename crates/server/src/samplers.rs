@@ -30,7 +30,8 @@ pub(crate) fn read(fields: &mut Fields, sampling: &mut Sampling, limits: &Limits
     dry.base = fields.within("dry_base", 1.0..=100.0)?.unwrap_or(dry.base);
     dry.allowed_length = fields.take("dry_allowed_length")?.unwrap_or(dry.allowed_length);
     dry.penalty_last_n = fields.within("dry_penalty_last_n", -1..=i64::MAX)?.map_or(dry.penalty_last_n, last);
-    if let Some(breakers) = fields.list("dry_sequence_breakers", limits.stops)? {
+    if let Some(breakers) = fields.list::<String>("dry_sequence_breakers", limits.stops)? {
+        limits.check_strings("dry_sequence_breakers", &breakers)?;
         dry.sequence_breakers = breakers;
     }
     sampling.mirostat = mirostat(fields)?;
@@ -52,7 +53,18 @@ fn mirostat(fields: &mut Fields) -> Result<Option<Mirostat>, ApiError> {
     Ok(Some(Mirostat { version, tau, eta }))
 }
 
+/// Samplers in an order, at most: each costs a pass over the vocabulary.
+const MAX_SAMPLERS: usize = 32;
+
 fn kinds(order: Order) -> Result<Vec<SamplerKind>, ApiError> {
+    let found = match &order {
+        Order::Letters(letters) => letters.len(),
+        Order::Names(names) => names.len(),
+    };
+    if found > MAX_SAMPLERS {
+        let message = format!("`samplers` has {found} samplers, expected at most {MAX_SAMPLERS}");
+        return Err(ApiError::invalid("samplers", message));
+    }
     let kinds: Result<Vec<SamplerKind>, _> = match order {
         Order::Letters(letters) => letters.chars().map(SamplerKind::from_letter).collect(),
         Order::Names(names) => names.iter().map(|name| name.parse()).collect(),

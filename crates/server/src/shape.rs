@@ -13,6 +13,7 @@ use crate::error::{ApiError, Kind};
 pub(crate) fn openai(error: &ApiError) -> Json {
     let kind = match error.kind.status() {
         StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",

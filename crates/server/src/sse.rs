@@ -46,10 +46,40 @@ pub(crate) fn stream<F: Future<Output = Result<(), Gone>> + Send + 'static>(
     write: impl FnOnce(Events) -> F,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(READY);
-    tokio::spawn(write(Events(sender)));
+    let open = sender.clone();
+    let written = write(Events(sender));
+    tokio::spawn(while_read(open, written));
     let events = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
     let no_buffering = axum::http::HeaderValue::from_static("no");
     response.headers_mut().insert("x-accel-buffering", no_buffering);
     response
+}
+
+/// Goes on until it has ended, or until the client leaves: dropping it cancels its requests, also while there is nothing to write.
+pub(crate) async fn while_read<T>(open: mpsc::Sender<T>, written: impl Future<Output = Result<(), Gone>>) {
+    tokio::select! {
+        _ = written => {}
+        () = open.closed() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While nothing is written, only this tells that the client has left.
+    #[tokio::test]
+    async fn a_stream_ends_when_nobody_reads_it_any_more() {
+        let (sender, receiver) = mpsc::channel::<Event>(1);
+        let (cancelled, dropped) = tokio::sync::oneshot::channel::<()>();
+        let silent = async move {
+            let _cancelled = cancelled;
+            std::future::pending::<Result<(), Gone>>().await
+        };
+        let writing = tokio::spawn(while_read(sender, silent));
+        drop(receiver);
+        writing.await.expect("it ends");
+        assert!(dropped.await.is_err(), "its requests are cancelled");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 
-use engine::{Engine, Event, LogitRows, Logprobs, Request, RequestId};
+use engine::{Engine, Event, LogitRows, Logprobs, Request, RequestId, StopReason};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::ApiError;
@@ -64,7 +64,7 @@ impl Worker {
 }
 
 /// The engine ends only with the server, or when its file is damaged.
-pub(crate) const ENDED: &str = "the model has failed; the server's log says why, and must be restarted";
+pub(crate) const ENDED: &str = "the model has failed; the server's log says why; restart the server";
 
 impl Drop for Worker {
     fn drop(&mut self) {
@@ -158,8 +158,10 @@ impl Loop {
     fn deliver(&mut self, event: Event) {
         let (id, is_last) = match &event {
             Event::Token { id, .. } => (*id, false),
-            Event::Done { id, usage, .. } => {
-                self.stats.ended(usage);
+            Event::Done { id, reason, usage } => {
+                if *reason != StopReason::Cancelled {
+                    self.stats.ended(usage);
+                }
                 (*id, true)
             }
             Event::Failed { id, .. } => (*id, true),

@@ -122,7 +122,10 @@ struct KeyArgs {
 impl KeyArgs {
     fn read(&self) -> anyhow::Result<Keys> {
         Ok(match (&self.api_key, &self.api_key_file) {
-            (Some(key), _) => Keys::new([&**key]),
+            (Some(key), _) if key.trim().is_empty() => {
+                bail!(output::Usage("--api-key is empty, by which anybody could use the server".to_owned()))
+            }
+            (Some(key), _) => Keys::new([key.trim()]),
             (None, Some(file)) => Keys::read(file)?,
             (None, None) => Keys::default(),
         })

@@ -15,6 +15,7 @@ pub(crate) fn shape(error: &ApiError) -> Json {
         Kind::BodyTooLarge => "request_too_large",
         Kind::BodyTimeout => "timeout_error",
         Kind::Busy | Kind::Stopping => "overloaded_error",
+        Kind::Forbidden => "permission_error",
         Kind::Limited { .. } => "rate_limit_error",
         Kind::NotImplemented | Kind::Internal => "api_error",
     };

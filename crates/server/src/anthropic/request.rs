@@ -8,6 +8,7 @@ use super::{conversation, tools};
 use crate::app::App;
 use crate::config::Limits;
 use crate::conversation::Conversation;
+use crate::conversation::reason;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::Parameters;
@@ -134,7 +135,7 @@ fn thinking(
             return Err(ApiError::unsupported("thinking.type", message));
         }
     };
-    variables.insert("enable_thinking".into(), thinks.into());
+    reason(variables, thinks);
     if budget_tokens.is_some() {
         ignored.push("thinking.budget_tokens".into());
     }

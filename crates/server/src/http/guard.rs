@@ -25,7 +25,14 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     }
     let origin = allowed_origin(&app.config, headers);
     if request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
-        return preflight(origin);
+        return preflight(origin, headers);
+    }
+    if origin.is_none() && is_foreign(headers) {
+        let name = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()).unwrap_or_default();
+        let message = format!(
+            "pages of {name} may not use this server; start it with --cors-origin {name} to allow it"
+        );
+        return ApiError::new(Kind::Forbidden, message).into_response();
     }
     let is_open = OPEN.contains(&request.uri().path()) || request.uri().path().starts_with("/page/");
     let client = match client(&app, headers) {
@@ -88,20 +95,35 @@ fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
     config.origins.iter().any(|own| own == "*" || own == text).then(|| origin.clone())
 }
 
-fn preflight(origin: Option<HeaderValue>) -> Response {
+/// Whether a page of another site sends this. Its browser would not show it the answer, but the work would be done.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return false };
+    let own = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let authority =
+        origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
+    !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(own))
+}
+
+fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     if origin.is_some() {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
-        let allowed = HeaderValue::from_static("authorization, content-type, x-api-key, anthropic-version");
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        // Clients have headers of their own, which nobody reads here.
+        if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
     }
     with_origin(response, origin)
 }
 
+/// Headers that pages of allowed origins may read.
+const EXPOSED: HeaderValue = HeaderValue::from_static("x-ignored-fields, request-id, retry-after");
+
 fn with_origin(mut response: Response, origin: Option<HeaderValue>) -> Response {
     if let Some(origin) = origin {
         response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
     }
     response

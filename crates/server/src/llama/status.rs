@@ -24,13 +24,17 @@ pub(super) async fn slots(
         let message = "This server does not support slots endpoint. Start it with `--slots`";
         return Err(ApiError::new(Kind::NotImplemented, message));
     }
-    let served = app.models.get(None).await?.generator()?;
+    let sequences = match app.models.look(None)? {
+        (_, Some(Held::Generator(generator))) => Some((generator.limits.sequences, generator.limits.n_ctx)),
+        _ => None,
+    };
+    let (sequences, n_ctx) = sequences.unwrap_or_default();
     let running = app.models.stats().next().map_or(0, |(_, stats)| stats.running.load(Relaxed));
-    let slots: Vec<Value> = (0..served.limits.sequences as u64)
+    let slots: Vec<Value> = (0..sequences as u64)
         .map(|id| {
             json!({
                 "id": id,
-                "n_ctx": served.limits.n_ctx,
+                "n_ctx": n_ctx,
                 "speculative": false,
                 "is_processing": id < running,
             })

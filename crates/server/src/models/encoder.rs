@@ -58,14 +58,16 @@ impl Encoder {
     }
 
     /// The tokens of `text`. Takes a while: not for the threads of the runtime.
-    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ApiError> {
-        self.admit(text.len(), "input")?;
+    /// `param` is the field of the text, for errors.
+    pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
+        self.admit(text.len(), param)?;
         Ok(self.model.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
     }
 
     /// The tokens by which `document` is scored for `query`. Takes a while: not for the threads of the runtime.
-    pub(crate) fn pair(&self, query: &str, document: &str) -> Result<Vec<u32>, ApiError> {
-        self.admit(query.len() + document.len(), "documents")?;
+    /// `param` is the field of the document, for errors.
+    pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
+        self.admit(query.len() + document.len(), param)?;
         Ok(self.model.rerank_tokens(query, document)?)
     }
 

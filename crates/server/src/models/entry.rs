@@ -64,6 +64,7 @@ impl Entry {
         let mut state = self.state.lock();
         let held = state.held.clone().filter(|_| !state.is_leaving)?;
         state.users += 1;
+        state.last_use = Instant::now();
         drop(state);
         Some(held.lease(InUse(self.clone())))
     }
@@ -82,14 +83,10 @@ impl Entry {
         self.loader.is_some() && self.is_loaded()
     }
 
-    pub(super) fn last_use(&self) -> Instant {
-        self.state.lock().last_use
-    }
-
-    /// How long nobody has used it; none while somebody does.
-    pub(super) fn idle_time(&self) -> Option<Duration> {
+    /// What is lowest goes first: whether somebody uses it, and when it was used.
+    pub(super) fn rank(&self) -> (bool, Instant) {
         let state = self.state.lock();
-        (state.users == 0).then(|| state.last_use.elapsed())
+        (state.users > 0, state.last_use)
     }
 
     /// Loads it. Only one caller at a time.
@@ -115,6 +112,7 @@ impl Entry {
         let mut state = self.state.lock();
         state.held = Some(held.clone());
         state.users += 1;
+        state.last_use = Instant::now();
         drop(state);
         Ok(held.lease(InUse(self.clone())))
     }
@@ -124,21 +122,31 @@ impl Entry {
         self.state.lock().is_leaving = true;
         loop {
             let released = self.released.notified();
-            if let Some(held) = self.take_unused() {
-                tracing::info!("{} is unloaded", self.name);
-                // Its thread ends, and its memory is given back.
-                let _ = spawn_blocking(move || drop(held)).await;
-                return;
+            if let Some(held) = self.take_unused(Duration::ZERO) {
+                return self.drop_held(held).await;
             }
             released.await;
         }
     }
 
-    /// The model that is leaving, when nobody uses it any more.
-    fn take_unused(&self) -> Option<Held> {
+    /// Unloads it if nobody has used it for `time`.
+    pub(super) async fn unload_idle(&self, time: Duration) {
+        if let Some(held) = self.take_unused(time) {
+            self.drop_held(held).await;
+        }
+    }
+
+    /// Ends its thread and gives its memory back.
+    async fn drop_held(&self, held: Held) {
+        tracing::info!("{} is unloaded", self.name);
+        let _ = spawn_blocking(move || drop(held)).await;
+    }
+
+    /// The model, if nobody has used it for `time`.
+    fn take_unused(&self, time: Duration) -> Option<Held> {
         let mut state = self.state.lock();
-        let State { held, users, is_leaving, .. } = &mut *state;
-        let held = held.take_if(|_| *users == 0)?;
+        let State { held, users, is_leaving, last_use } = &mut *state;
+        let held = held.take_if(|_| *users == 0 && last_use.elapsed() >= time)?;
         *is_leaving = false;
         Some(held)
     }

@@ -185,14 +185,14 @@ pub(crate) struct Models {
     /// Models that are loaded at once.
     max_loaded: usize,
     /// Whoever loads a model. In order of arrival, so that no model waits forever for one that is asked for all the time.
-    loading: Mutex<()>,
+    loading: Arc<Mutex<()>>,
 }
 
 impl Models {
     pub(crate) fn new(models: Vec<(String, ModelSource)>, max_loaded: usize) -> std::io::Result<Models> {
         let entry = |(name, source)| Entry::new(name, source).map(Arc::new);
         let entries = models.into_iter().map(entry).collect::<Result<_, _>>()?;
-        Ok(Models { entries, max_loaded, loading: Mutex::new(()) })
+        Ok(Models { entries, max_loaded, loading: Arc::default() })
     }
 
     /// The entry called `name`; without a name the first one.
@@ -219,16 +219,20 @@ impl Models {
         if let Some(model) = entry.lease() {
             return Ok(model);
         }
-        // A task of its own: it goes on if the client leaves.
+        // Who leaves while others load is forgotten. What has begun goes on, in a task of its own.
+        let loading = self.loading.clone().lock_owned().await;
         let (models, entry) = (self.clone(), entry.clone());
-        let loaded = tokio::spawn(async move { models.load(&entry).await }).await;
-        loaded.map_err(|_| {
+        let loaded = tokio::spawn(async move {
+            let _loading = loading;
+            models.load(&entry).await
+        });
+        loaded.await.map_err(|_| {
             ApiError::internal("loading the model ended in a panic; the server's log says where")
         })?
     }
 
+    /// Loads a model, and unloads others before if there are too many. Only one caller at a time.
     async fn load(&self, entry: &Arc<Entry>) -> Result<Model, ApiError> {
-        let _loading = self.loading.lock().await;
         if let Some(model) = entry.lease() {
             return Ok(model);
         }
@@ -238,20 +242,19 @@ impl Models {
         entry.load().await
     }
 
-    /// The model that was not used for the longest time, if one has to go before another is loaded.
+    /// The model that was not used for the longest time, if one has to go before another is loaded; of those in use that which
+    /// was asked for the longest time ago.
     fn oldest(&self) -> Option<&Arc<Entry>> {
         let loaded = self.entries.iter().filter(|entry| entry.is_loaded()).count();
         let removable = self.entries.iter().filter(|entry| entry.is_removable());
-        removable.min_by_key(|entry| entry.last_use()).filter(|_| loaded >= self.max_loaded)
+        removable.min_by_key(|entry| entry.rank()).filter(|_| loaded >= self.max_loaded)
     }
 
     /// Unloads what nobody has used for so long.
     pub(crate) async fn unload_idle(&self, time: Duration) {
         let _loading = self.loading.lock().await;
         for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
-            if entry.idle_time().is_some_and(|idle| idle >= time) {
-                entry.unload().await;
-            }
+            entry.unload_idle(time).await;
         }
     }
 

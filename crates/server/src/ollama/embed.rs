@@ -98,16 +98,19 @@ async fn embed(
     client: &Client,
     encoder: Arc<Lease<Encoder>>,
     texts: Vec<String>,
-    param: impl Fn(usize) -> String,
+    param: impl Fn(usize) -> String + Clone + Send + 'static,
 ) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
     if encoder.is_reranker() {
         return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
     }
     let place = app.place(client, 1)?;
     let encoding = encoder.clone();
-    let texts =
-        app.blocking(move || texts.iter().map(|text| encoding.encode(text)).collect::<Result<Vec<_>, _>>());
-    let texts = texts.await??;
+    let places = param.clone();
+    let encode = move || {
+        let one = |(n, text): (usize, &String)| encoding.encode(text, &places(n));
+        texts.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()
+    };
+    let texts = app.blocking(encode).await??;
     let tokens = texts.iter().map(Vec::len).sum();
     place.meter().iter().for_each(|meter| meter.charge(tokens));
     Ok((encoder.embeddings(texts, param).await?, tokens))

@@ -61,13 +61,9 @@ struct Call {
 
 impl Call {
     async fn read(app: &App, mut request: Request) -> Result<Call, ApiError> {
-        // The examples of ollama's documentation send JSON as what curl sends by default. A browser that does so for a page of
-        // another site names the page as the origin.
+        // The examples of ollama's documentation send JSON as what curl sends by default.
         let headers = request.headers_mut();
-        let kind = headers.get(header::CONTENT_TYPE);
-        if kind.is_some_and(|kind| kind == "application/x-www-form-urlencoded")
-            && !headers.contains_key(header::ORIGIN)
-        {
+        if headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-www-form-urlencoded") {
             headers.remove(header::CONTENT_TYPE);
         }
         let mut fields = body(request, &app.config.limits).await?;

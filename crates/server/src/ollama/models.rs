@@ -22,17 +22,31 @@ const SHORT: usize = 64;
 /// When a model is unloaded: never. The nanoseconds of later times do not fit the 64 bits that clients have for them.
 const NEVER: &str = "2262-01-01T00:00:00Z";
 
-pub(super) async fn tags(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn tags(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let served = app.clone();
+    let listed = app.blocking(move || list(&served)).await?;
+    Ok(Json(json!({ "models": listed })).into_response())
+}
+
+/// Takes a while: not for the threads of the runtime.
+fn list(app: &App) -> Vec<Value> {
     let model = |(name, held): (&str, Option<Held>)| {
         let mut model = describe(name, held.as_ref());
         let time = held.map_or(app.started, |held| held.created());
         model["modified_at"] = written(time).into();
         model
     };
-    Json(json!({ "models": app.models.list().map(model).collect::<Vec<_>>() })).into_response()
+    app.models.list().map(model).collect()
 }
 
-pub(super) async fn ps(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn ps(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let served = app.clone();
+    let loaded = app.blocking(move || loaded(&served)).await?;
+    Ok(Json(json!({ "models": loaded })).into_response())
+}
+
+/// Takes a while: not for the threads of the runtime.
+fn loaded(app: &App) -> Vec<Value> {
     let loaded = app.models.list().filter_map(|(name, held)| Some((name, held?)));
     let model = |(name, held): (&str, Held)| {
         let mut model = describe(name, Some(&held));
@@ -41,7 +55,7 @@ pub(super) async fn ps(State(app): State<Arc<App>>) -> Response {
         model["context_length"] = held.n_ctx().into();
         model
     };
-    Json(json!({ "models": loaded.map(model).collect::<Vec<_>>() })).into_response()
+    loaded.map(model).collect()
 }
 
 pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {

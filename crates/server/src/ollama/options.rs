@@ -1,15 +1,17 @@
 //! What `/api/chat` and `/api/generate` have in common.
 
+use std::sync::Arc;
+
 use grammar::Source;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
+use crate::conversation::reason;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::Parameters;
 use crate::models::Served;
-use std::sync::Arc;
 
 /// What both endpoints read from a call.
 pub(super) struct Common {
@@ -42,7 +44,7 @@ impl Common {
     pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Common, ApiError> {
         let mut options = fields.inner("options")?;
         let parameters = Parameters {
-            max_tokens: max_tokens(&mut options, "num_predict")?,
+            max_tokens: max_tokens(&mut options)?,
             ..Parameters::common(&mut options, served, &app.config.limits, "stop")?
         };
         let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
@@ -66,8 +68,8 @@ impl Common {
 }
 
 /// The number of tokens, of which zero and less is any number.
-fn max_tokens(options: &mut Fields, name: &str) -> Result<Option<usize>, ApiError> {
-    let n: Option<i64> = options.take(name)?;
+fn max_tokens(options: &mut Fields) -> Result<Option<usize>, ApiError> {
+    let n: Option<i64> = options.take("num_predict")?;
     Ok(n.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0))
 }
 
@@ -101,9 +103,10 @@ impl Think {
         if is_wanted && !can_think(app, served).await? {
             return Err(ApiError::unsupported("think", "`think`: this model does not reason; leave it out"));
         }
-        let switches = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), is_wanted.into()));
-        let effort = effort.map(|effort| ("reasoning_effort".to_owned(), effort.into()));
-        Ok(switches.into_iter().chain(effort).collect())
+        let mut variables = Map::new();
+        reason(&mut variables, is_wanted);
+        variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
+        Ok(variables)
     }
 }
 

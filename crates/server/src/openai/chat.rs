@@ -49,14 +49,11 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output
         parameters: Parameters::read(fields, served, limits)?,
         logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
     };
-    fields.refuse(&[
-        "functions",
-        "function_call",
-        "audio",
-        "modalities",
-        "prediction",
-        "web_search_options",
-    ])?;
+    // OpenAI's default.
+    if fields.take("modalities")?.is_some_and(|kinds: Vec<String>| kinds != ["text"]) {
+        return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
+    }
+    fields.refuse(&["functions", "function_call", "audio", "prediction", "web_search_options"])?;
     fields.ignore(HARMLESS);
     Ok((turn, output))
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Limits;
-use crate::conversation::{Conversation, ToolUse};
+use crate::conversation::{Conversation, ToolUse, reason};
 use crate::error::ApiError;
 use crate::fields::Fields;
 
@@ -65,7 +65,6 @@ pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
 pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
     let choice = match fields.take("tool_choice")? {
-        _ if tools.is_empty() => None,
         Some(ToolChoice::Word(word)) if word == "none" => None,
         Some(ToolChoice::Word(word)) if word == "required" => Some(Choice::Required),
         Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
@@ -74,6 +73,15 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
             return Err(ApiError::invalid("tool_choice", message));
         }
         _ => Some(Choice::Auto),
+    };
+    let choice = match choice {
+        Some(Choice::Required | Choice::Named(_)) if tools.is_empty() => {
+            return Err(ApiError::invalid(
+                "tool_choice",
+                "`tool_choice` demands a call, but there are no `tools`",
+            ));
+        }
+        choice => choice.filter(|_| !tools.is_empty()),
     };
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
     Ok(ToolUse { tools, choice, is_parallel })
@@ -88,7 +96,7 @@ pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map
     }
     if let Some(effort) = effort {
         if effort == "none" {
-            variables.insert("enable_thinking".into(), false.into());
+            reason(&mut variables, false);
         }
         variables.insert("reasoning_effort".into(), effort.into());
     }

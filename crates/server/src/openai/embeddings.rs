@@ -93,7 +93,8 @@ pub(super) async fn handle(
     let encoding_texts = encoder.clone();
     let is_one = matches!(texts, Texts::Text(_) | Texts::Ids(_));
     let param = move |n: usize| if is_one { "input".to_owned() } else { format!("input[{n}]") };
-    let texts = app.blocking(move || texts.encode("input", MAX_TEXTS, |text| encoding_texts.encode(&text)));
+    let texts = app
+        .blocking(move || texts.encode("input", MAX_TEXTS, |text, param| encoding_texts.encode(text, param)));
     let texts = texts.await??;
     let tokens: usize = texts.iter().map(Vec::len).sum();
     place.meter().iter().for_each(|meter| meter.charge(tokens));

@@ -72,13 +72,13 @@ pub(super) async fn handle(
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());
     let pairs = app.blocking(move || {
-        let pair = |document: &String| pairing.pair(&query, document);
-        paired.iter().map(pair).collect::<Result<Vec<_>, _>>()
+        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &place_of(n));
+        paired.iter().enumerate().map(pair).collect::<Result<Vec<_>, _>>()
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
     place.meter().iter().for_each(|meter| meter.charge(tokens));
-    let scores = encoder.scores(pairs, |n| format!("documents[{n}]")).await?;
+    let scores = encoder.scores(pairs, place_of).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let result = |(index, relevance_score)| Scored {
@@ -94,4 +94,9 @@ pub(super) async fn handle(
         usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
     };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
+}
+
+/// The field of document number `n`.
+fn place_of(n: usize) -> String {
+    format!("documents[{n}]")
 }

@@ -15,13 +15,13 @@ pub(super) enum Texts {
 }
 
 impl Texts {
-    /// The ids of each text of the field `param`; there are at most `most`. Takes a while: not for the threads of the
+    /// The ids of each text of the field `param`; there are at most `most`. `encode` gets a text and its field. Takes a while: not for the threads of the
     /// runtime.
     pub(super) fn encode(
         self,
         param: &str,
         most: usize,
-        encode: impl Fn(String) -> Result<Vec<u32>, ApiError>,
+        encode: impl Fn(&str, &str) -> Result<Vec<u32>, ApiError>,
     ) -> Result<Vec<Vec<u32>>, ApiError> {
         let found = match &self {
             Texts::Text(_) | Texts::Ids(_) => 1,
@@ -33,9 +33,12 @@ impl Texts {
             return Err(ApiError::invalid(param, message));
         }
         match self {
-            Texts::Text(text) => Ok(vec![encode(text)?]),
+            Texts::Text(text) => Ok(vec![encode(&text, param)?]),
             Texts::Ids(ids) => Ok(vec![ids]),
-            Texts::Many(texts) => texts.into_iter().map(encode).collect(),
+            Texts::Many(texts) => {
+                let one = |(n, text): (usize, &String)| encode(text, &format!("{param}[{n}]"));
+                texts.iter().enumerate().map(one).collect()
+            }
             Texts::ManyIds(texts) => Ok(texts),
         }
     }

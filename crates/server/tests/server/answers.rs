@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::client::Running;
+use crate::client::{Running, TOOLS};
 
 fn question() -> Json {
     json!({
@@ -237,4 +237,32 @@ fn an_echoed_prompt_has_the_log_probabilities_of_its_tokens() {
     // Without log-probabilities it is the text alone.
     let body = json!({ "prompt": prompt, "echo": true, "max_tokens": 0 });
     assert_eq!(server.post("/v1/completions", &body).json()["choices"][0]["text"], prompt);
+}
+
+/// A model with tools may call one, or answer in the format that was asked for.
+#[test]
+fn tools_and_a_format_go_together() {
+    let server = Running::with_template(TOOLS);
+    let function = json!({ "name": "weather", "parameters": { "type": "object", "properties": { "city": { "enum": ["Rome"] } }, "required": ["city"] } });
+    let schema = json!({ "type": "object", "properties": { "sunny": { "type": "boolean" } }, "required": ["sunny"], "additionalProperties": false });
+    let options = json!({
+        "tools": [{ "type": "function", "function": function }],
+        "response_format": { "type": "json_schema", "json_schema": { "name": "x", "schema": schema } },
+        "temperature": 0, "frequency_penalty": 2, "max_tokens": 100,
+    });
+    for seed in 0..4 {
+        let more = json!({ "temperature": 1, "seed": seed });
+        let answer =
+            server.post("/v1/chat/completions", &with(with(question(), options.clone()), more)).json();
+        let message = &answer["choices"][0]["message"];
+        match message["tool_calls"][0]["function"]["arguments"].as_str() {
+            Some(arguments) => {
+                assert_eq!(arguments.parse::<Json>().expect("JSON"), json!({ "city": "Rome" }))
+            }
+            None => {
+                let text: Json = message["content"].as_str().expect("a text").parse().expect("JSON");
+                assert!(text["sunny"].is_boolean(), "{text}");
+            }
+        }
+    }
 }

@@ -32,11 +32,21 @@ fn wrong_fields_are_named() {
         (json!({ "max_tokens": -4 }), "max_tokens"),
         (json!({ "stop": 5 }), "stop"),
         (json!({ "stop": vec!["x"; 17] }), "stop"),
+        (json!({ "stop": "x".repeat(2000) }), "stop"),
+        (json!({ "samplers": "s".repeat(1000) }), "samplers"),
+        (json!({ "samplers": vec!["top_k"; 100] }), "samplers"),
+        (
+            json!({ "dry_multiplier": 1, "dry_sequence_breakers": ["x".repeat(2000)] }),
+            "dry_sequence_breakers",
+        ),
         (json!({ "logit_bias": { "x": 1 } }), "logit_bias"),
         (json!({ "logit_bias": { "1": 500 } }), "logit_bias"),
         (json!({ "top_logprobs": 5 }), "top_logprobs"),
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
         (json!({ "tool_choice": "perhaps", "tools": [{}] }), "tool_choice"),
+        (json!({ "tool_choice": "required" }), "tool_choice"),
+        (json!({ "tool_choice": "nonsense" }), "tool_choice"),
+        (json!({ "modalities": ["text", "audio"] }), "modalities"),
         (json!({ "response_format": { "type": "xml" } }), "response_format"),
         (json!({ "response_format": { "type": "json_schema", "json_schema": {} } }), "response_format"),
         (json!({ "guided_regex": "(" }), "guided_regex"),
@@ -143,7 +153,25 @@ fn other_hosts_and_origins_are_kept_out() {
     for host in ["localhost:8080", "127.0.0.1", "[::1]:80", "models.example"] {
         get(&[("host", host)]).json();
     }
-    assert_eq!(get(&[("origin", "https://evil.example")]).header("access-control-allow-origin"), None);
     let good = get(&[("origin", "https://good.example")]);
     assert_eq!(good.header("access-control-allow-origin"), Some("https://good.example"));
+    assert!(
+        good.header("access-control-expose-headers").is_some_and(|names| names.contains("x-ignored-fields"))
+    );
+    get(&[("host", "localhost:80"), ("origin", "http://localhost:80")]).json();
+    // Without a type the request needs no permission, and its answer is not shown; but the work would be done.
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }] }).to_string();
+    for origin in ["https://evil.example", "null", "http://localhost:81"] {
+        let refused = server.send("POST", CHAT, &[("origin", origin)], body.as_bytes());
+        assert_eq!(refused.header("access-control-allow-origin"), None);
+        assert!(refused.error(403)["message"].as_str().expect("a message").contains("--cors-origin"));
+    }
+    assert_eq!(server.figure("vllm:prompt_tokens_total"), 0.0);
+    let asked = [
+        ("origin", "https://good.example"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "x-stainless-os, content-type"),
+    ];
+    let preflight = server.send("OPTIONS", CHAT, &asked, b"");
+    assert_eq!(preflight.header("access-control-allow-headers"), Some("x-stainless-os, content-type"));
 }

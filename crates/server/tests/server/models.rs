@@ -1,7 +1,8 @@
 //! Several models: loaded when they are asked for, unloaded when others need their place.
 
-use std::sync::Arc;
+use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -108,6 +109,56 @@ fn a_model_in_use_is_not_unloaded_and_nobody_waits_forever() {
     });
     assert!(loads.counts().iter().all(|&count| count >= 1), "{:?}", loads.counts());
     assert_eq!(statuses(&server).iter().filter(|status| *status == "loaded").count(), 1);
+}
+
+#[test]
+fn a_model_that_nobody_uses_goes_before_one_in_use() {
+    let loads = Loads::new(3);
+    let server = server(&loads, 2);
+    ask(&server, "a");
+    let long = json!({ "model": "b", "prompt": "The capital", "max_tokens": 400, "ignore_eos": true, "stream": true });
+    let headers = [("content-type", "application/json")];
+    let mut stream = server.open("POST", "/v1/completions", &headers, long.to_string().as_bytes());
+    stream.read_exact(&mut [0; 100]).expect("the beginning of the answer");
+    ask(&server, "c");
+    assert_eq!(statuses(&server), ["unloaded", "loaded", "loaded"]);
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the rest of the answer");
+    assert!(rest.contains("[DONE]"), "{rest}");
+    assert_eq!(loads.counts(), [1, 1, 1]);
+}
+
+/// Who leaves while others load causes no load.
+#[test]
+fn nobody_loads_for_who_has_left() {
+    let (loads, gate) = (Loads::new(2), Arc::new(Mutex::new(())));
+    let closed = gate.lock().expect("a lock");
+    let (counted, waiting) = (loads.0.clone(), gate.clone());
+    let slow = ModelSource::OnDemand(Arc::new(move || {
+        counted[0].fetch_add(1, Ordering::Relaxed);
+        drop(waiting.lock());
+        Ok(Loaded::Engine(Box::new(demo())))
+    }));
+    let models = vec![("a".into(), slow), ("b".into(), loads.source(1))];
+    let server = Running::serve(models, |config| config.max_models = 1);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&server, "a"));
+        while loads.counts()[0] == 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let body = json!({ "model": "b", "prompt": "a" }).to_string();
+        let left =
+            server.open("POST", "/v1/completions", &[("content-type", "application/json")], body.as_bytes());
+        // It waits behind the first one when the server answers what was asked after it.
+        server.get("/health");
+        thread::sleep(Duration::from_millis(50));
+        drop(left);
+        thread::sleep(Duration::from_millis(50));
+        drop(closed);
+        first.join().expect("an answer");
+    });
+    ask(&server, "a");
+    assert_eq!(loads.counts(), [1, 0]);
 }
 
 #[test]

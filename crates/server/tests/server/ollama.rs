@@ -298,7 +298,7 @@ fn clients_see_that_it_is_there() {
     let body = question(json!({ "stream": false })).to_string();
     server.send("POST", CHAT, &[form], body.as_bytes()).json();
     let from_page = [form, ("origin", "https://evil.example")];
-    error(&server.send("POST", CHAT, &from_page, body.as_bytes()), 415);
+    error(&server.send("POST", CHAT, &from_page, body.as_bytes()), 403);
 }
 
 #[test]

@@ -50,6 +50,22 @@ fn clients_share_no_cache() {
     assert_eq!(cached("two"), 0, "it is the other's");
 }
 
+/// Who has a place in a file of keys, has no right to what was cached for another one at that place.
+#[test]
+fn a_new_key_finds_nothing_of_an_old_one() {
+    let server = Running::with(|config| config.keys = Keys::new(["old", "new"]));
+    let body = ask(&"The same long question. ".repeat(20), 1).to_string();
+    let cached = |key: &str| {
+        let headers = [("content-type", "application/json"), ("x-api-key", key)];
+        let usage = server.send("POST", CHAT, &headers, body.as_bytes()).json()["usage"].clone();
+        usage["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
+    };
+    assert_eq!(cached("old"), 0);
+    server.reload.replace(Keys::new(["new"]));
+    assert_eq!(cached("new"), 0);
+    assert!(cached("new") > 32);
+}
+
 #[test]
 fn who_leaves_is_forgotten() {
     let server = Running::new();
