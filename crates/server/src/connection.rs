@@ -15,8 +15,6 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::config::Limits;
-
 /// A certificate and its key, by which connections are encrypted.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
@@ -77,19 +75,20 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
 
 /// The connection of a client, encrypted if there is a certificate. Fails if it does not speak TLS within the time for a request's
-/// head.
+/// head; the stream fails when the client reads nothing for `write_time`.
 pub(crate) async fn open(
     stream: TcpStream,
     tls: Option<&Tls>,
-    limits: &Limits,
+    head_time: Duration,
+    write_time: Duration,
 ) -> io::Result<Pin<Box<dyn Stream>>> {
     // A small answer must not wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
-    let stream = Box::pin(reading(stream, limits.write_time));
+    let stream = Box::pin(reading(stream, write_time));
     match tls {
         None => Ok(stream),
         Some(Tls(acceptor)) => {
-            let accepted = tokio::time::timeout(limits.head_time, acceptor.accept(stream)).await;
+            let accepted = tokio::time::timeout(head_time, acceptor.accept(stream)).await;
             Ok(Box::pin(accepted.map_err(|_| io::ErrorKind::TimedOut)??))
         }
     }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::error::{ApiError, Kind, StartError};
 use crate::http::{guard, linger};
 use crate::keys::Keys;
@@ -131,7 +131,8 @@ impl Server {
             let service = TowerToHyperService::new(router.clone());
             tokio::spawn(async move {
                 let _permit = permit;
-                let ended = match connection::open(stream, app.config.tls.as_ref(), &limits).await {
+                let (tls, Limits { head_time, write_time, .. }) = (app.config.tls.as_ref(), limits);
+                let ended = match connection::open(stream, tls, head_time, write_time).await {
                     Ok(stream) => {
                         let connection = builder.serve_connection(TokioIo::new(stream), service);
                         watcher.watch(connection.into_owned()).await.map_err(|error| error.to_string())
