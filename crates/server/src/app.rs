@@ -44,6 +44,13 @@ impl Place {
     pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
         self.share.as_ref().map(|share| share.meter().clone())
     }
+
+    /// Counts tokens for the client's quota.
+    pub(crate) fn charge(&self, tokens: usize) {
+        if let Some(share) = &self.share {
+            share.meter().charge(tokens);
+        }
+    }
 }
 
 impl Drop for Place {

@@ -6,7 +6,7 @@ use engine::Processor;
 use grammar::{Grammar, Source};
 use serde::Deserialize;
 
-use crate::answer::{Answers, Parser};
+use crate::answer::Parser;
 use crate::app::App;
 use crate::conversation::too_long_for;
 use crate::error::{ApiError, Kind};
@@ -154,10 +154,8 @@ impl Continuation {
             Kind::TooLong { .. } => ApiError { param: Some("prompt".into()), ..error },
             _ => error,
         };
-        let updates = Job::all(jobs, prompt_logprobs).submit(served).await.map_err(of_prompt)?;
-        let meter = place.meter();
-        meter.iter().for_each(|meter| meter.charge(prompts.iter().map(Vec::len).sum()));
-        let answers = Answers::new(updates, (0..n).map(|_| Parser::Text).collect(), meter);
-        Ok(Started { answers, n, prompts, place })
+        let job = Job::all(jobs, prompt_logprobs);
+        let parsers = (0..n).map(|_| Parser::Text).collect();
+        Started::submit(job, prompts, parsers, place, served).await.map_err(of_prompt)
     }
 }

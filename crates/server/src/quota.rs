@@ -108,14 +108,14 @@ impl Meter {
         if let Some(tokens) = &self.tokens {
             let wait = tokens.lock().wait(1.0, now);
             if !wait.is_zero() {
-                return Err(limited("this key has used up its tokens for now", wait));
+                return Err(limited("this key has used up its tokens of the last minute", wait));
             }
         }
         if let Some(requests) = &self.requests {
             let (mut requests, cost) = (requests.lock(), n as f64);
             let wait = requests.wait(cost, now);
             if !wait.is_zero() {
-                return Err(limited("this key has used up its requests for now", wait));
+                return Err(limited("this key has used up its requests of the last minute", wait));
             }
             requests.charge(cost, now);
         }

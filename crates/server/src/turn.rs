@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chat::TurnEnd;
 
-use crate::answer::Answers;
+use crate::answer::{Answers, Parser};
 use crate::app::{App, Place};
 use crate::conversation::{Conversation, Rendered};
 use crate::error::ApiError;
@@ -53,9 +53,22 @@ impl Turn {
         let Rendered { prompt, processors, .. } = rendered;
         let prompts = vec![prompt.clone()];
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
-        let updates = Job::choices(request, n).submit(served).await?;
-        let meter = place.meter();
-        meter.iter().for_each(|meter| meter.charge(prompts.iter().map(Vec::len).sum()));
-        Ok(Started { answers: Answers::new(updates, parsers, meter), n, prompts, place })
+        Started::submit(Job::choices(request, n), prompts, parsers, place, served).await
+    }
+}
+
+impl Started {
+    /// Submits a job with these prompts, each of whose answers has a parser. Fails if the engine refuses it.
+    pub(crate) async fn submit(
+        job: Job,
+        prompts: Vec<Vec<u32>>,
+        parsers: Vec<Parser>,
+        place: Place,
+        served: &Served,
+    ) -> Result<Started, ApiError> {
+        let n = parsers.len();
+        let updates = job.submit(served).await?;
+        place.charge(prompts.iter().map(Vec::len).sum());
+        Ok(Started { answers: Answers::new(updates, parsers, place.meter()), n, prompts, place })
     }
 }

@@ -57,15 +57,14 @@ impl Encoder {
         self.model.config().pooling == Some(Pooling::Rank)
     }
 
-    /// The tokens of `text`. Takes a while: not for the threads of the runtime.
-    /// `param` is the field of the text, for errors.
+    /// The tokens of `text`; `param` is its field, for errors. Takes a while: not for the threads of the runtime.
     pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.admit(text.len(), param)?;
         Ok(self.model.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
     }
 
-    /// The tokens by which `document` is scored for `query`. Takes a while: not for the threads of the runtime.
-    /// `param` is the field of the document, for errors.
+    /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. Takes a while: not for the
+    /// threads of the runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.admit(query.len() + document.len(), param)?;
         Ok(self.model.rerank_tokens(query, document)?)

@@ -10,13 +10,10 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::HARMLESS;
-use super::texts::Texts;
 use crate::app::App;
+use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
 use crate::http::{Client, call_encoder, with_ignored};
-
-/// Texts of a call.
-const MAX_TEXTS: usize = 2048;
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,29 +73,10 @@ pub(super) async fn handle(
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let texts: Texts = fields.require("input")?;
     let encoding = fields.take("encoding_format")?.unwrap_or(Encoding::Float);
-    if let Some(dimensions) = fields.take::<usize>("dimensions")?
-        && dimensions != encoder.width
-    {
-        let message =
-            format!("`dimensions` is {dimensions}, but this model's embeddings have {}", encoder.width);
-        return Err(ApiError::unsupported("dimensions", message));
-    }
+    let embedding = Embedding { texts, param: "input", dimensions: fields.take("dimensions")? };
     fields.ignore(HARMLESS);
     let ignored = fields.unknown();
-    if encoder.is_reranker() {
-        return Err(ApiError::unsupported("model", "this model scores documents; use /v1/rerank"));
-    }
-
-    let place = app.place(&client, 1)?;
-    let encoding_texts = encoder.clone();
-    let is_one = matches!(texts, Texts::Text(_) | Texts::Ids(_));
-    let param = move |n: usize| if is_one { "input".to_owned() } else { format!("input[{n}]") };
-    let texts = app
-        .blocking(move || texts.encode("input", MAX_TEXTS, |text, param| encoding_texts.encode(text, param)));
-    let texts = texts.await??;
-    let tokens: usize = texts.iter().map(Vec::len).sum();
-    place.meter().iter().for_each(|meter| meter.charge(tokens));
-    let embeddings = encoder.embeddings(texts, param).await?;
+    let (embeddings, tokens) = embedding.compute(&app, &encoder, &client).await?;
     let answer = Answer {
         object: "list",
         model: &encoder.name,

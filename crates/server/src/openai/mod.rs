@@ -8,7 +8,6 @@ pub(crate) mod logprobs;
 mod models;
 mod rerank;
 mod responses;
-mod texts;
 
 use std::sync::Arc;
 

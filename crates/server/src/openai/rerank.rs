@@ -77,7 +77,7 @@ pub(super) async fn handle(
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
-    place.meter().iter().for_each(|meter| meter.charge(tokens));
+    place.charge(tokens);
     let scores = encoder.scores(pairs, place_of).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
