@@ -192,6 +192,17 @@ def sections_of(page: str) -> dict[str, str]:
     return {"": parts[0].strip()} | {part.split("\n", 1)[0]: part.split("\n", 1)[1].strip() for part in parts[1:]}
 
 
+ORDER = ("", "RusTorch and llama.cpp", "Share of the peak", "Share of the peak with tokens in the cache", "With AVX2", "Server")
+ORDER += ("Experts", "Formats", "Loading", "Limits and experiments")
+
+
+def page(old: str, new: dict[str, str]) -> str:
+    """The page `old` with these sections in place of its own."""
+    sections = sections_of(old) | {heading: text.strip() for heading, text in new.items()}
+    texts = [f"## {heading}\n\n{sections[heading]}\n" if heading else sections[""] + "\n" for heading in ORDER if heading in sections]
+    return "\n".join(texts)
+
+
 def document(lines: list[dict], types, old: str, notes: str) -> str:
     """The page. Sections of which `lines` has nothing are those of the page `old`."""
     head = ["format", "test", "threads"]
@@ -218,8 +229,4 @@ def document(lines: list[dict], types, old: str, notes: str) -> str:
             measured[heading] = [text, *machine_of(lines), "", *tables(part)]
     if notes.strip():
         measured["Limits and experiments"] = [notes.strip()]
-    order = ["", "RusTorch and llama.cpp", "Share of the peak", "Share of the peak with tokens in the cache", "With AVX2"]
-    order += ["Experts", "Formats", "Loading", "Limits and experiments"]
-    sections = sections_of(old) | {heading: "\n".join(text).strip() for heading, text in measured.items()}
-    texts = [f"## {heading}\n\n{sections[heading]}\n" if heading else sections[""] + "\n" for heading in order if heading in sections]
-    return "\n".join(texts)
+    return page(old, {heading: "\n".join(text) for heading, text in measured.items()})
