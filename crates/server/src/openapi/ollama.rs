@@ -82,18 +82,23 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
 
 /// Models are those of the command line.
 fn unmanaged(document: Document) -> Document {
-    let managing = |method, path| {
-        Endpoint::new(method, "manage", path)
+    let managing = |method, name, path| {
+        Endpoint::new(method, name, path)
             .says(TAG, "Not here: models are those of the command line")
             .fails(ERROR, &[400, 401, 403, 501])
     };
-    let of_blobs =
-        |method| managing(method, &["/api/blobs/{digest}"]).asks("digest", ParameterIn::Path, "Ignored.");
+    let of_blobs = |method, name| {
+        managing(method, name, &["/api/blobs/{digest}"]).asks("digest", ParameterIn::Path, "Ignored.")
+    };
     document
-        .endpoint(managing(HttpMethod::Post, &["/api/pull", "/api/push", "/api/create", "/api/copy"]))
-        .endpoint(managing(HttpMethod::Delete, &["/api/delete"]))
-        .endpoint(of_blobs(HttpMethod::Post))
-        .endpoint(of_blobs(HttpMethod::Head))
+        .endpoint(managing(
+            HttpMethod::Post,
+            "manage",
+            &["/api/pull", "/api/push", "/api/create", "/api/copy"],
+        ))
+        .endpoint(managing(HttpMethod::Delete, "manage", &["/api/delete"]))
+        .endpoint(of_blobs(HttpMethod::Post, "upload"))
+        .endpoint(of_blobs(HttpMethod::Head, "find"))
 }
 
 /// An answer as a whole, or as lines.
