@@ -26,12 +26,18 @@ pub enum Error {
     /// Rendering took too many steps.
     #[error("the chat template took more than {MAX_STEPS} steps (stopped at line {line})")]
     TooManySteps { line: usize },
-    /// Rendering read or produced too much intermediate data, or took too long.
+    /// Rendering read or produced too much intermediate data.
     #[error(
-        "the chat template reads and makes more than {MAX_WORK_BYTES} bytes of text and lists, or takes more than ten \
-         seconds (stopped at line {line}): it is damaged or hostile, use a prompt without it"
+        "the chat template reads and makes more than {MAX_WORK_BYTES} bytes of text and lists (stopped at line {line}): it is \
+         damaged or hostile, use a prompt without it"
     )]
     TooMuchWork { line: usize },
+    /// Rendering took longer than [`Options::time`](crate::Options::time).
+    #[error(
+        "the chat template did not render the conversation in time (stopped at line {line}): shorten the conversation, or \
+         use a prompt without the template"
+    )]
+    TooMuchTime { line: usize },
     /// The output is too long.
     #[error("the chat template produced more than {MAX_OUTPUT_BYTES} bytes")]
     TooMuchOutput,
@@ -67,6 +73,8 @@ pub(crate) enum Stop {
     Raised(String),
     #[error("too much work")]
     TooMuchWork,
+    #[error("too much time")]
+    TooMuchTime,
 }
 
 impl From<minijinja::Error> for Error {
@@ -77,6 +85,7 @@ impl From<minijinja::Error> for Error {
         match causes.filter_map(|cause| cause.downcast_ref()).next() {
             Some(Stop::Raised(message)) => return Error::Raised { line, message: message.clone() },
             Some(Stop::TooMuchWork) => return Error::TooMuchWork { line },
+            Some(Stop::TooMuchTime) => return Error::TooMuchTime { line },
             None => {}
         }
         let kind = error.kind();

@@ -6,7 +6,7 @@
 //!
 //! An [`AnswerParser`] finds reasoning and tool calls in answers, in the [`ToolFormat`] that the template shows.
 //!
-//! Templates are untrusted input. Rendering takes at most about [ten seconds](Error::TooMuchWork) and some hundred
+//! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred
 //! megabytes, whatever the template contains. The limits are:
 //!
 //! - source length and nesting of blocks and expressions, checked before compilation, so that an ordinary stack

@@ -7,12 +7,12 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 use crate::error::Stop;
 
-/// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes and time.
+/// Parameters of a rendering: [`Options::now`](crate::Options::now), its budget in bytes, and when it must have ended.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) now: jiff::Zoned,
     pub(crate) bytes: u64,
-    pub(crate) time: Duration,
+    pub(crate) end: Instant,
 }
 
 /// The variable that holds the [`Run`]; no template can spell its name.
@@ -20,7 +20,7 @@ pub(crate) const RUN: &str = " run";
 
 impl Object for Run {}
 
-/// Maximum time per rendering.
+/// The default of [`Options::time`](crate::Options::time).
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(10);
 
 /// Maximum nesting of a value.
@@ -59,17 +59,13 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 impl Budget {
     /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
-        let limits = |run: Value| run.downcast_object_ref::<Run>().map(|run| (run.bytes, run.time));
+        let limits = |run: Value| run.downcast_object_ref::<Run>().map(|run| (run.bytes, run.end));
         let limits = match state.get_extension::<Budget>() {
             Some(_) => None,
             None => state.lookup(RUN).and_then(limits),
         };
-        let (left, time) = limits.unwrap_or_default();
-        state.get_or_insert_extension_with(|| Budget {
-            left,
-            end: Instant::now() + time,
-            next_look: u64::MAX,
-        })
+        let (left, end) = limits.unwrap_or_else(|| (0, Instant::now()));
+        state.get_or_insert_extension_with(|| Budget { left, end, next_look: u64::MAX })
     }
 
     /// Charges `bytes`.
@@ -79,7 +75,9 @@ impl Budget {
         if self.left <= self.next_look {
             self.next_look = self.left.saturating_sub(LOOK);
             if Instant::now() > self.end {
+                // Also what would go on after an error.
                 self.left = 0;
+                return Err(failed("too much time").with_source(Stop::TooMuchTime));
             }
         }
         if self.left == 0 {

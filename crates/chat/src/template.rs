@@ -1,6 +1,7 @@
 //! The chat template of a file.
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
@@ -39,16 +40,19 @@ pub struct Options {
     pub tools: Vec<Json>,
     /// More variables, such as `enable_thinking`. Their texts are guarded like messages.
     pub variables: serde_json::Map<String, Json>,
+    /// How long the rendering may take, with all its attempts.
+    pub time: Duration,
 }
 
 impl Default for Options {
-    /// With the prompt for an answer, and the current time.
+    /// With the prompt for an answer, the current time, and ten seconds.
     fn default() -> Options {
         Options {
             add_generation_prompt: true,
             now: jiff::Zoned::now(),
             tools: Vec::new(),
             variables: serde_json::Map::new(),
+            time: MAX_TIME,
         }
     }
 }
@@ -142,13 +146,14 @@ impl Template {
     /// [`Prompt::merged_system`] is set.
     ///
     /// Fails when the template rejects the conversation or uses unsupported features, and when it exceeds
-    /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], ten seconds or
+    /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], [`Options::time`] or
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
-        let prompt = self.render_exactly(messages, options);
+        let end = Instant::now() + options.time;
+        let prompt = self.render_exactly(messages, options, end);
         let marked = marks::marked(messages, system::is_system);
         let writes_system = |messages: &[Message]| {
-            let prompt = self.render_exactly(messages, options);
+            let prompt = self.render_exactly(messages, options, end);
             prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, system::is_system))
         };
         let is_final = match &prompt {
@@ -159,25 +164,25 @@ impl Template {
         if is_final {
             return prompt;
         }
-        match (self.render_exactly(&system::merged(messages), options), prompt) {
+        match (self.render_exactly(&system::merged(messages), options, end), prompt) {
             (Ok(_), Ok(_)) if !writes_system(&system::merged(&marked)) => Err(Error::SystemLeftOut),
             (Ok(merged), _) => Ok(Prompt { merged_system: true, ..merged }),
             (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
         }
     }
 
-    /// Renders just these messages.
-    fn render_exactly(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
+    /// Renders just these messages, until `end`.
+    fn render_exactly(&self, messages: &[Message], options: &Options, end: Instant) -> Result<Prompt, Error> {
         let source = self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.main);
         let shape = self.shape(source, messages, options);
         if !messages.iter().any(has_parts) {
-            return self.render_json(source, shape.json(messages, true), options);
+            return self.render_json(source, shape.json(messages, true), options, end);
         }
         // Templates that know no parts leave them out, fail or print them as Python does.
         let marked = marks::marked(messages, has_parts);
-        let prompt = self.render_json(source, shape.json(&marked, false), options);
+        let prompt = self.render_json(source, shape.json(&marked, false), options, end);
         let knows_parts = prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, has_parts));
-        self.render_json(source, shape.json(messages, !knows_parts), options)
+        self.render_json(source, shape.json(messages, !knows_parts), options, end)
     }
 
     /// The form of messages for `source`. Samples are rendered only if it could matter.
@@ -188,7 +193,9 @@ impl Template {
         }
         let render = |messages| {
             let variables = [("messages", messages), ("add_generation_prompt", json!(false))];
-            let run = Run { now: options.now.clone(), bytes: MAX_WORK_BYTES as u64, time: MAX_TIME / 20 };
+            // What is found is kept: it must not depend on the time of one caller.
+            let end = Instant::now() + MAX_TIME / 20;
+            let run = Run { now: options.now.clone(), bytes: MAX_WORK_BYTES as u64, end };
             let mut context: Vec<_> = variables.map(|(name, value)| (name, Value::from(Serde(value)))).into();
             context.push((RUN, Value::from_object(run)));
             self.render_text(source, context).ok()
@@ -196,7 +203,13 @@ impl Template {
         source.shape.get_or_init(|| Shape::of(render)).clone()
     }
 
-    fn render_json(&self, source: &Source, messages: Json, options: &Options) -> Result<Prompt, Error> {
+    fn render_json(
+        &self,
+        source: &Source,
+        messages: Json,
+        options: &Options,
+        end: Instant,
+    ) -> Result<Prompt, Error> {
         let mut variables =
             vec![("messages", messages), ("add_generation_prompt", json!(options.add_generation_prompt))];
         variables.extend((!options.tools.is_empty()).then(|| ("tools", json!(options.tools))));
@@ -212,7 +225,7 @@ impl Template {
         let guard = SpecialTokens::choose_guard(texts.iter().map(String::as_str).chain([&*source.text]))?;
         let input: usize = texts.iter().map(String::len).sum();
         let bytes = MAX_WORK_BYTES.saturating_add(input.saturating_mul(WORK_PER_BYTE)) as u64;
-        let run = Value::from_object(Run { now: options.now.clone(), bytes, time: MAX_TIME });
+        let run = Value::from_object(Run { now: options.now.clone(), bytes, end });
 
         let guarded = |strength| -> Vec<Json> {
             let mut guarded = |text: &str| self.special.guard(text, guard, strength);

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::connection::Tls;
 use crate::error::{ApiError, Kind};
 use crate::http::Client;
 use crate::id;
@@ -19,6 +20,8 @@ use crate::quota::{Meter, Quota, Share};
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) keys: RwLock<Keys>,
+    /// Encrypts connections.
+    pub(crate) tls: RwLock<Option<Tls>>,
     /// What the keys have used, and of which quota.
     meters: Mutex<HashMap<KeyHash, (Quota, Arc<Meter>)>>,
     pub(crate) models: Arc<Models>,
@@ -64,6 +67,7 @@ impl App {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         App {
             keys: RwLock::new(config.keys.clone()),
+            tls: RwLock::new(config.tls.clone()),
             meters: Mutex::default(),
             config,
             models: Arc::new(models),

@@ -1,6 +1,7 @@
 //! From messages and tools, whatever the protocol, to a prompt, the constraint of the answer and its parser.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chat::{Calls, Choice, Content, Message, Options, Prompt, Template, ToolFormat, Tools, TurnEnd};
 use engine::Processor;
@@ -10,6 +11,9 @@ use serde_json::{Map, Value as Json};
 use crate::answer::Parser;
 use crate::error::ApiError;
 use crate::models::Served;
+
+/// How long a conversation may take to render: longer than any that is meant well.
+const TEMPLATE_TIME: Duration = Duration::from_secs(1);
 
 /// A conversation, as a client sends it.
 pub(crate) struct Conversation {
@@ -143,7 +147,8 @@ impl Conversation {
             Some(_) => std::mem::take(&mut self.tools.tools),
             None => Vec::new(),
         };
-        let options = Options { tools, variables: std::mem::take(&mut self.variables), ..Options::default() };
+        let variables = std::mem::take(&mut self.variables);
+        let options = Options { tools, variables, time: TEMPLATE_TIME, ..Options::default() };
         let prompt = template.render(&self.messages, &options).map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;

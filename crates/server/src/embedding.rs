@@ -10,7 +10,7 @@ use crate::http::Client;
 use crate::models::{Encoder, Lease};
 
 /// Texts of a call, at most.
-const MAX_TEXTS: usize = 2048;
+pub(crate) const MAX_TEXTS: usize = 2048;
 
 /// One text or several, as text or as token ids. Unlike [prompts](crate::prompts::Prompts) they never mix both: what an encoder
 /// adds to a text may stand at its end.

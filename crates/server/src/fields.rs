@@ -8,9 +8,29 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::ApiError;
 
+/// Fields that mean something to other servers, and change nothing here.
+pub(crate) const HARMLESS: &[&str] = &[
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "cache_prompt",
+    "cache_control",
+    "slot_id",
+    "id_slot",
+];
+
 /// The fields that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Fields(Map<String, Json>);
+
+#[cfg(test)]
+thread_local! {
+    /// The names that this thread has asked for.
+    pub(crate) static ASKED: std::cell::RefCell<std::collections::BTreeSet<String>> = Default::default();
+}
 
 impl Fields {
     /// The fields of a body. Fails if it is no JSON object, or nests too deep.
@@ -29,9 +49,15 @@ impl Fields {
         }
     }
 
+    fn remove(&mut self, name: &str) -> Option<Json> {
+        #[cfg(test)]
+        ASKED.with_borrow_mut(|asked| asked.insert(name.to_owned()));
+        self.0.remove(name)
+    }
+
     /// The field `name`, if it is there and not `null`.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
-        match self.0.remove(name) {
+        match self.remove(name) {
             None | Some(Json::Null) => Ok(None),
             Some(value) => {
                 let found = name_of(&value);
@@ -89,7 +115,7 @@ impl Fields {
     /// Fails if one of the fields `names`, which this server does not do, asks for something.
     pub(crate) fn refuse(&mut self, names: &[&str]) -> Result<(), ApiError> {
         for name in names {
-            match self.0.remove(*name) {
+            match self.remove(name) {
                 None => {}
                 Some(value) if !asks(&value) => {}
                 Some(_) => {
@@ -105,7 +131,7 @@ impl Fields {
 
     /// Drops fields that change nothing here.
     pub(crate) fn ignore(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| drop(self.0.remove(*name)));
+        names.iter().for_each(|name| drop(self.remove(name)));
     }
 
     /// Names of the fields that nobody has read.

@@ -29,6 +29,7 @@ mod models;
 mod ndjson;
 mod ollama;
 mod openai;
+mod openapi;
 mod page;
 mod prompts;
 mod props;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::{Engine, Usage};
 
-/// Figures of one model, written by the engine's thread and read by any.
+/// Figures of one model, written by the thread that computes and read by any.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) running: AtomicU64,
@@ -27,6 +27,12 @@ impl Stats {
         self.pages_used.store(load.pages_used as u64, Relaxed);
         self.pages.store(load.pages as u64, Relaxed);
         self.preemptions.store(load.preemptions, Relaxed);
+    }
+
+    /// A call for embeddings or scores has ended; it had so many tokens.
+    pub(crate) fn computed(&self, tokens: usize) {
+        self.prompt_tokens.fetch_add(tokens as u64, Relaxed);
+        self.requests.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn ended(&self, usage: &Usage) {
@@ -69,7 +75,7 @@ pub(crate) fn text<'a>(
         // Writing to a string cannot fail, here and below.
         let _ = write!(text, "# HELP vllm:{name}{total} {help}\n# TYPE vllm:{name}{total} {kind}\n");
         for (model, stats) in models.clone() {
-            let _ = writeln!(text, "vllm:{name}{total}{{model_name={model:?}}} {}", read(stats));
+            let _ = writeln!(text, "vllm:{name}{total}{{model_name=\"{}\"}} {}", escaped(model), read(stats));
         }
     }
     text += "# HELP vllm:cache_config_info The KV cache.\n# TYPE vllm:cache_config_info gauge\n";
@@ -77,13 +83,33 @@ pub(crate) fn text<'a>(
         let pages = stats.pages.load(Relaxed);
         let _ = writeln!(
             text,
-            "vllm:cache_config_info{{model_name={model:?},block_size=\"{block_size}\",num_gpu_blocks=\"{pages}\",\
-             enable_prefix_caching=\"True\"}} 1"
+            "vllm:cache_config_info{{model_name=\"{}\",block_size=\"{block_size}\",num_gpu_blocks=\"{pages}\",\
+             enable_prefix_caching=\"True\"}} 1",
+            escaped(model)
         );
     }
     text
 }
 
+/// The value of a label: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 fn count(value: &AtomicU64) -> f64 {
     value.load(Relaxed) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_as_prometheus_says() {
+        let stats = Stats::default();
+        let text = text([("a\\b\"c\nd\u{e9}", &stats)].into_iter(), 16);
+        let line =
+            text.lines().find(|line| line.starts_with("vllm:num_requests_running{")).expect("a figure");
+        assert_eq!(line, r#"vllm:num_requests_running{model_name="a\\b\"c\ndé"} 0"#);
+    }
 }

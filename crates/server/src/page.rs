@@ -1,13 +1,12 @@
 //! The page: files in the program.
 
-use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use rust_embed::RustEmbed;
 
 use crate::error::{ApiError, Kind};
+use crate::http::Routes;
 
 #[derive(RustEmbed)]
 #[folder = "page"]
@@ -17,11 +16,11 @@ struct Files;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new()
-        .route("/", get(|| async { file("index.html") }))
-        .route("/favicon.ico", get(|| async { file("icon.svg") }))
-        .route("/page/{*path}", get(|Path(path): Path<String>| async move { file(&path) }))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .get("/", || async { file("index.html") })
+        .get("/favicon.ico", || async { file("icon.svg") })
+        .get("/page/{*path}", |Path(path): Path<String>| async move { file(&path) })
 }
 
 fn file(path: &str) -> Result<Response, ApiError> {

@@ -16,7 +16,7 @@ use crate::models::Served;
 use crate::turn::Started;
 
 /// Prompts of a call, at most.
-const MAX_PROMPTS: usize = 64;
+pub(crate) const MAX_PROMPTS: usize = 64;
 
 /// The prompts of a call.
 #[derive(Deserialize)]

@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::answer::token_text;
 use crate::app::App;
 use crate::conversation::too_long_for;
 use crate::error::{ApiError, Kind};
-use crate::http::{Client, call};
+use crate::http::{Client, Routes, call, with_ignored};
 use crate::models::Held;
 use crate::openai::conversation;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/props", get(props))
-        .route("/tokenize", post(tokenize))
-        .route("/detokenize", post(detokenize))
-        .route("/apply-template", post(apply_template))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .get("/props", props)
+        .post("/tokenize", tokenize)
+        .post("/detokenize", detokenize)
+        .post("/apply-template", apply_template)
 }
 
 /// Looking at a model does not load it.
@@ -67,6 +66,7 @@ async fn tokenize(
         parse_special: fields.take("parse_special")?.unwrap_or(true),
     };
     let with_pieces: bool = fields.take("with_pieces")?.unwrap_or(false);
+    let ignored = fields.unknown();
     let _place = app.place(&client, 1)?;
     let tokens = app.blocking(move || {
         let ids = served.model.tokenizer().encode(&text, encode).into_iter();
@@ -78,7 +78,7 @@ async fn tokenize(
             if with_pieces { ids.map(piece).collect() } else { ids.map(Value::from).collect() };
         tokens
     });
-    Ok(Json(json!({ "tokens": tokens.await? })).into_response())
+    Ok(with_ignored(Json(json!({ "tokens": tokens.await? })).into_response(), &ignored))
 }
 
 async fn detokenize(
@@ -88,6 +88,7 @@ async fn detokenize(
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let ids: Vec<u32> = fields.take("tokens")?.unwrap_or_default();
+    let ignored = fields.unknown();
     let n_vocab = served.model.tokenizer().vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
         return Err(ApiError::invalid(
@@ -97,7 +98,7 @@ async fn detokenize(
     }
     let _place = app.place(&client, 1)?;
     let content = app.blocking(move || served.model.tokenizer().decode(&ids)).await?;
-    Ok(Json(json!({ "content": content })).into_response())
+    Ok(with_ignored(Json(json!({ "content": content })).into_response(), &ignored))
 }
 
 async fn apply_template(
@@ -107,8 +108,9 @@ async fn apply_template(
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let conversation = conversation::read(&mut fields, &app.config.limits)?;
+    let ignored = fields.unknown();
     too_long_for(&served, conversation.bytes())?;
     let _place = app.place(&client, 1)?;
     let prompt = app.blocking(move || conversation.prompt(&served)).await??;
-    Ok(Json(json!({ "prompt": prompt })).into_response())
+    Ok(with_ignored(Json(json!({ "prompt": prompt })).into_response(), &ignored))
 }

@@ -54,7 +54,7 @@ fn mirostat(fields: &mut Fields) -> Result<Option<Mirostat>, ApiError> {
 }
 
 /// Samplers in an order, at most: each costs a pass over the vocabulary.
-const MAX_SAMPLERS: usize = 32;
+pub(crate) const MAX_SAMPLERS: usize = 32;
 
 fn kinds(order: Order) -> Result<Vec<SamplerKind>, ApiError> {
     let found = match &order {

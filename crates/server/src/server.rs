@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use axum::{Json, Router, middleware};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -19,11 +18,12 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::app::App;
 use crate::config::{Config, Limits};
+use crate::connection::Tls;
 use crate::error::{ApiError, Kind, StartError};
-use crate::http::{guard, linger};
+use crate::http::{Routes, guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::{anthropic, connection, llama, metrics, ollama, openai, page, props, shape};
+use crate::{anthropic, connection, llama, metrics, ollama, openai, openapi, page, props, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Shutdown {
     }
 }
 
-/// Replaces the keys of a server that runs.
+/// Replaces the keys and the certificate of a server that runs.
 #[derive(Clone)]
 pub struct Reload(Arc<App>);
 
@@ -44,6 +44,11 @@ impl Reload {
     /// Only `keys` may use it from now on.
     pub fn replace(&self, keys: Keys) {
         *self.0.keys.write() = keys;
+    }
+
+    /// Connections that are opened from now on have this certificate.
+    pub fn encrypt(&self, tls: Tls) {
+        *self.0.tls.write() = Some(tls);
     }
 }
 
@@ -82,7 +87,7 @@ impl Server {
         Shutdown(self.shutdown.clone())
     }
 
-    /// Replaces its keys from another thread.
+    /// Replaces its keys and its certificate from another thread.
     pub fn reload(&self) -> Reload {
         Reload(self.app.clone())
     }
@@ -131,8 +136,8 @@ impl Server {
             let service = TowerToHyperService::new(router.clone());
             tokio::spawn(async move {
                 let _permit = permit;
-                let (tls, Limits { head_time, write_time, .. }) = (app.config.tls.as_ref(), limits);
-                let ended = match connection::open(stream, tls, head_time, write_time).await {
+                let (tls, Limits { head_time, write_time, .. }) = (app.tls.read().clone(), limits);
+                let ended = match connection::open(stream, tls.as_ref(), head_time, write_time).await {
                     Ok(stream) => {
                         let connection = builder.serve_connection(TokioIo::new(stream), service);
                         watcher.watch(connection.into_owned()).await.map_err(|error| error.to_string())
@@ -162,18 +167,23 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
     }
 }
 
-fn router(app: Arc<App>) -> Router {
-    Router::new()
+pub(crate) fn routes() -> Routes {
+    Routes::default()
         .merge(openai::routes())
         .merge(ollama::routes())
         .merge(llama::routes())
         .merge(anthropic::routes())
         .merge(props::routes())
         .merge(page::routes())
-        .route("/health", get(health))
-        .route("/v1/health", get(health))
-        .route("/ready", get(ready))
-        .route("/metrics", get(metrics))
+        .merge(openapi::routes())
+        .get("/health", health)
+        .get("/v1/health", health)
+        .get("/ready", ready)
+        .get("/metrics", metrics)
+}
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::from(routes())
         .fallback(no_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shape::errors))

@@ -230,7 +230,7 @@ fn no_template_takes_all_memory_or_time() {
         let took = start.elapsed();
         let named = match &result {
             // All others exceed a limit, and the error says so.
-            Err(Error::TooMuchWork { line }) => *line > 0,
+            Err(Error::TooMuchWork { line } | Error::TooMuchTime { line }) => *line > 0,
             Err(Error::TooManySteps { .. }) => name == "namespaces",
             Err(Error::Syntax { line, .. }) => {
                 *line > 0

@@ -49,6 +49,21 @@ fn endless_templates_are_stopped() {
     assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
 }
 
+/// A caller's time is that of all attempts together, and none at all is too little for any work.
+#[test]
+fn renderings_end_in_time() {
+    let source = "{% for message in messages %}{{ message.content | upper }}{% endfor %}";
+    let template = Template::new(source, Specials::default()).expect("a good template");
+    let render = |time| {
+        let options = Options { time, ..Options::default() };
+        template.render(&[Message::new("system", "a"), Message::new("user", "b".repeat(10_000))], &options)
+    };
+    render(Duration::from_secs(100)).expect("enough time");
+    let error = render(Duration::ZERO).expect_err("no time");
+    assert!(matches!(error, Error::TooMuchTime { line: 1 }), "{error:?}");
+    assert!(error.to_string().contains("in time"), "{error}");
+}
+
 #[test]
 fn limits_name_themselves() {
     let long = "x".repeat(MAX_SOURCE_BYTES + 1);

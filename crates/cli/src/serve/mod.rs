@@ -82,7 +82,7 @@ struct HttpArgs {
     /// PEM file with the certificate, and those that signed it: connections are encrypted (https)
     #[arg(long, value_name = "FILE", env, requires = "ssl_key_file")]
     ssl_cert_file: Option<PathBuf>,
-    /// PEM file with the certificate's private key
+    /// PEM file with its private key; SIGHUP reads both files again
     #[arg(long, value_name = "FILE", env, requires = "ssl_cert_file")]
     ssl_key_file: Option<PathBuf>,
     /// Name of the model for clients [default: that of the file]
@@ -141,10 +141,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             address.ip()
         )));
     }
-    let tls = match (&args.http.ssl_cert_file, &args.http.ssl_key_file) {
-        (Some(certificate), Some(key)) => Some(Tls::read(certificate, key)?),
-        _ => None,
-    };
+    let pair = args.http.ssl_cert_file.clone().zip(args.http.ssl_key_file.clone());
+    let tls = pair.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let models = args.models()?;
     let config = args.config(address, keys, tls);
@@ -154,11 +152,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = args.keys.api_key_file.clone();
     interrupt::serving(
         move || shutdown.stop(),
-        move || match file.as_deref().map(Keys::read) {
-            Some(Ok(keys)) => reload.replace(keys),
-            // The old keys stay.
-            Some(Err(error)) => tracing::error!("{error}"),
-            None => {}
+        move || {
+            match file.as_deref().map(Keys::read) {
+                Some(Ok(keys)) => reload.replace(keys),
+                Some(Err(error)) => tracing::error!("{error}; the old keys stay"),
+                None => {}
+            }
+            match pair.as_ref().map(|(certificate, key)| Tls::read(certificate, key)) {
+                Some(Ok(tls)) => reload.encrypt(tls),
+                Some(Err(error)) => tracing::error!("{error}; the old certificate stays"),
+                None => {}
+            }
         },
     )?;
     let address = server.address()?;

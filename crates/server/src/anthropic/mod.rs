@@ -8,20 +8,17 @@ pub(crate) mod models;
 mod request;
 mod tools;
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::http::HeaderMap;
-use axum::routing::post;
 
 pub(crate) use error::shape;
+pub(crate) use request::{OF_THE_ANSWER, REFUSED};
 
-use crate::app::App;
+use crate::http::Routes;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/v1/messages", post(messages::handle))
-        .route("/v1/messages/count_tokens", post(messages::count))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .post("/v1/messages", messages::handle)
+        .post("/v1/messages/count_tokens", messages::count)
 }
 
 /// Whether a request for `path` with these headers speaks this protocol. The models are at the same path as OpenAI's.

@@ -10,7 +10,7 @@ use crate::config::Limits;
 use crate::conversation::Conversation;
 use crate::conversation::reason;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, HARMLESS};
 use crate::job::Parameters;
 use crate::models::Served;
 use crate::turn::Turn;
@@ -73,13 +73,11 @@ enum Format {
 }
 
 /// Fields that this server does not do.
-const REFUSED: &[&str] = &["container", "mcp_servers", "context_management"];
-
-/// Fields that change nothing here: whatever is alike is cached.
-const HARMLESS: &[&str] = &["metadata", "service_tier", "cache_control"];
+pub(crate) const REFUSED: &[&str] = &["container", "mcp_servers", "context_management"];
 
 /// Fields that say nothing of the prompt.
-const OF_THE_ANSWER: &[&str] = &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
+pub(crate) const OF_THE_ANSWER: &[&str] =
+    &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
 
 /// Reads a call of `/v1/messages`.
 pub(super) fn read(mut fields: Fields, app: &App, served: &Served) -> Result<Call, ApiError> {

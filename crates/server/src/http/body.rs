@@ -1,4 +1,4 @@
-//! Bodies: of bounded size, within a bounded time, and of the right type.
+//! Bodies: of bounded size, within a bounded time, of the right type, and not compressed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,11 @@ pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, Ap
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
         let message = format!("the body is {essence:?}, expected application/json");
+        return Err(ApiError::new(Kind::MediaType, message));
+    }
+    // What is small here may be huge when it is unpacked.
+    if parts.headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+        let message = "the body is compressed; send it without Content-Encoding";
         return Err(ApiError::new(Kind::MediaType, message));
     }
     let bytes = tokio::time::timeout(limits.body_time, Limited::new(body, limits.body).collect());

@@ -1,11 +1,11 @@
-//! What every request must pass: host, origin, key.
+//! What every request must pass: host, origin, key; each is there once.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -20,7 +20,7 @@ const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"]
 /// Checks a request, and notes its [`Client`].
 pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Err(error) = check_host(&app.config, headers) {
+    if let Err(error) = check_once(headers).and_then(|()| check_host(&app.config, headers)) {
         return error.into_response();
     }
     let origin = allowed_origin(&app.config, headers);
@@ -63,6 +63,23 @@ fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
     match keys.find(key) {
         Some((hash, quota)) => Ok(Client::with_key(hash, app.meter(hash, quota))),
         None => Err(ApiError::new(Kind::NoKey, "the API key is not one of this server's; check it")),
+    }
+}
+
+/// A proxy before this server may take the last one of several headers, where this one takes the first.
+fn check_once(headers: &HeaderMap) -> Result<(), ApiError> {
+    const ONCE: [HeaderName; 5] = [
+        header::HOST,
+        header::AUTHORIZATION,
+        HeaderName::from_static("x-api-key"),
+        header::ORIGIN,
+        header::CONTENT_TYPE,
+    ];
+    match ONCE.iter().find(|&name| headers.get_all(name).iter().nth(1).is_some()) {
+        None => Ok(()),
+        Some(name) => {
+            Err(ApiError::new(Kind::Invalid, format!("the header `{name}` is there twice; send it once")))
+        }
     }
 }
 

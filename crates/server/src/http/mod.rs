@@ -3,10 +3,12 @@
 mod body;
 mod guard;
 mod linger;
+mod routes;
 
 pub(crate) use body::{body, call, call_encoder};
 pub(crate) use guard::guard;
 pub(crate) use linger::linger;
+pub(crate) use routes::Routes;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use super::settings;
 use crate::answer::{Answers, Chosen, News, timings};
 use crate::app::{App, Place};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{self, Fields};
 use crate::http::{Client, call, with_ignored};
 use crate::job::Parameters;
 use crate::models::Served;
@@ -25,21 +25,14 @@ use crate::sse::{self, Events, Gone};
 use crate::turn::Started;
 
 /// Most likely tokens with each token.
-const MAX_PROBS: usize = 100;
+pub(crate) const MAX_PROBS: usize = 100;
 
-/// Fields that concern slots, contexts that shift, and pings: they change no answer here.
-const HARMLESS: &[&str] = &[
-    "cache_prompt",
-    "id_slot",
-    "n_keep",
-    "n_discard",
-    "n_cache_reuse",
-    "timings_per_token",
-    "sse_ping_interval",
-];
+/// Fields of llama-server that change no answer here, besides those of [all](fields::HARMLESS).
+pub(crate) const HARMLESS: &[&str] =
+    &["n_keep", "n_discard", "n_cache_reuse", "timings_per_token", "sse_ping_interval"];
 
 /// Fields of llama-server that would change the answer.
-const REFUSED: &[&str] = &[
+pub(crate) const REFUSED: &[&str] = &[
     "post_sampling_probs",
     "t_max_predict_ms",
     "n_indent",
@@ -84,6 +77,7 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Prompts, Out
     };
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
+    fields.ignore(fields::HARMLESS);
     Ok((prompts, output))
 }
 

@@ -4,16 +4,13 @@ mod completion;
 mod settings;
 mod status;
 
-use std::sync::Arc;
+pub(crate) use completion::{HARMLESS, MAX_PROBS, REFUSED};
 
-use axum::Router;
-use axum::routing::{get, post};
+use crate::http::Routes;
 
-use crate::app::App;
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/completion", post(completion::handle))
-        .route("/slots", get(status::slots))
-        .route("/v1/loads", get(status::loads))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .post("/completion", completion::handle)
+        .get("/slots", status::slots)
+        .get("/v1/loads", status::loads)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 use super::digest::Digest;
 use crate::error::ApiError;
 use crate::id;
+use crate::metrics::Stats;
 use crate::worker::ENDED;
 
 /// Texts of a request that are computed before it is another request's turn.
@@ -43,10 +45,12 @@ struct Job {
 }
 
 impl Encoder {
-    pub(super) fn start(name: String, embedder: Embedder) -> std::io::Result<Encoder> {
+    /// Writes figures to `stats`.
+    pub(super) fn start(name: String, embedder: Embedder, stats: Arc<Stats>) -> std::io::Result<Encoder> {
         let (jobs, inbox) = mpsc::channel();
         let (model, n_ctx, width) = (embedder.model().clone(), embedder.n_ctx(), embedder.width());
-        let thread = thread::Builder::new().name("embedder".into()).spawn(move || run(embedder, &inbox))?;
+        let work = move || run(embedder, &inbox, &stats);
+        let thread = thread::Builder::new().name("embedder".into()).spawn(work)?;
         let (jobs, thread) = (Some(jobs), Some(thread));
         let (created, digest) = (id::now(), Digest::default());
         Ok(Encoder { name, created, model, n_ctx, width, digest, jobs, thread })
@@ -148,14 +152,17 @@ impl Drop for Encoder {
 }
 
 /// Computes some texts of each job in turn, until nobody can send any more.
-fn run(mut embedder: Embedder, inbox: &Receiver<Job>) {
+fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
     let mut jobs = VecDeque::new();
     loop {
         if jobs.is_empty() {
+            stats.running.store(0, Relaxed);
             let Ok(job) = inbox.recv() else { return };
             jobs.push_back(job);
         }
         jobs.extend(inbox.try_iter());
+        // They take turns.
+        stats.running.store(jobs.len() as u64, Relaxed);
         let Some(mut job) = jobs.pop_front() else { continue };
         if job.answer.is_closed() {
             continue;
@@ -173,6 +180,7 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>) {
         if job.done.len() < job.texts.len() {
             jobs.push_back(job);
         } else {
+            stats.computed(job.texts.iter().map(Vec::len).sum());
             let _ = job.answer.send(Ok(job.done));
         }
     }

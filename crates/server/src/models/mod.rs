@@ -68,12 +68,6 @@ pub(crate) struct Lease<T> {
     _in_use: InUse,
 }
 
-impl<T> Lease<T> {
-    fn model_of(&self) -> Arc<T> {
-        self.model.clone()
-    }
-}
-
 impl<T> Deref for Lease<T> {
     type Target = T;
 
@@ -137,14 +131,6 @@ impl Model {
         match self {
             Model::Generator(generator) => &generator.name,
             Model::Encoder(encoder) => &encoder.name,
-        }
-    }
-
-    /// The model for a short look.
-    pub(crate) fn held(&self) -> Held {
-        match self {
-            Model::Generator(generator) => Held::Generator(generator.model_of()),
-            Model::Encoder(encoder) => Held::Encoder(encoder.model_of()),
         }
     }
 

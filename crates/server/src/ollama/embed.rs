@@ -73,9 +73,11 @@ pub(super) async fn old(
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
 
+/// A text is never cut, which `truncate: false` asks for; `true` allows it.
+pub(crate) const WITHOUT_EFFECT: &[&str] = &["truncate", "keep_alive"];
+
 /// Options are those of a model's load.
 fn ignored(mut fields: Fields) -> Vec<String> {
-    // A text is never cut, which `truncate: false` asks for; `true` allows it.
-    fields.ignore(&["truncate", "keep_alive"]);
+    fields.ignore(WITHOUT_EFFECT);
     fields.unknown()
 }

@@ -16,6 +16,9 @@ use crate::http::{Client, with_ignored};
 use crate::prompts::{Continuation, Prompts};
 use crate::turn::Turn;
 
+/// Fields that this server does not do; `context` is deprecated, since `/api/chat` continues a conversation.
+pub(crate) const REFUSED: &[&str] = &["images", "suffix", "template", "context"];
+
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Client>,
@@ -26,8 +29,7 @@ pub(super) async fn handle(
     let prompt: String = fields.take("prompt")?.unwrap_or_default();
     let system: String = fields.take("system")?.unwrap_or_default();
     let is_raw = fields.take("raw")?.unwrap_or(false);
-    // `context` is deprecated: `/api/chat` continues a conversation.
-    fields.refuse(&["images", "suffix", "template", "context"])?;
+    fields.refuse(REFUSED)?;
     if is_raw && !system.is_empty() {
         return Err(ApiError::invalid("system", "`system` is given with `raw`, which uses no chat template"));
     }

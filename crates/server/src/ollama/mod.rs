@@ -9,34 +9,42 @@ mod writer;
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
-use axum::{Json, Router};
+use axum::routing::MethodFilter;
 use serde_json::json;
+
+pub(crate) use embed::WITHOUT_EFFECT;
+pub(crate) use generate::REFUSED as REFUSED_BY_GENERATE;
+pub(crate) use models::REFUSED as REFUSED_BY_SHOW;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
-use crate::http::body;
+use crate::http::{Routes, body};
 use crate::models::{Model, Served};
 
 /// The version of ollama whose protocol this is: clients compare it with the one that they need.
 const VERSION: &str = "0.12.11";
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    let router = Router::new()
-        .route("/api/chat", post(chat::handle))
-        .route("/api/generate", post(generate::handle))
-        .route("/api/embed", post(embed::handle))
-        .route("/api/embeddings", post(embed::old))
-        .route("/api/tags", get(models::tags))
-        .route("/api/ps", get(models::ps))
-        .route("/api/show", post(models::show))
-        .route("/api/version", get(version));
-    let managed = ["pull", "push", "create", "copy", "delete", "blobs/{digest}"];
-    managed.iter().fold(router, |router, name| router.route(&format!("/api/{name}"), any(unmanaged)))
+pub(crate) fn routes() -> Routes {
+    let routes = Routes::default()
+        .post("/api/chat", chat::handle)
+        .post("/api/generate", generate::handle)
+        .post("/api/embed", embed::handle)
+        .post("/api/embeddings", embed::old)
+        .get("/api/tags", models::tags)
+        .get("/api/ps", models::ps)
+        .post("/api/show", models::show)
+        .get("/api/version", version);
+    let managed = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/blobs/{digest}"];
+    managed
+        .iter()
+        .fold(routes, |routes, path| routes.post(path, unmanaged))
+        .on(MethodFilter::HEAD, "HEAD", "/api/blobs/{digest}", unmanaged)
+        .on(MethodFilter::DELETE, "DELETE", "/api/delete", unmanaged)
 }
 
 async fn version() -> Response {
@@ -51,16 +59,17 @@ async fn unmanaged(request: Request) -> ApiError {
     ApiError::new(Kind::NotImplemented, message)
 }
 
-/// A call to a model.
-struct Call {
+/// A call that names a model, which need not be loaded.
+struct Named {
     fields: Fields,
-    model: Model,
-    /// The model as the client calls it.
-    name: String,
+    /// The model as the client calls it, if it does.
+    typed: Option<String>,
+    /// The server's name of it, if it has this model.
+    own: Option<String>,
 }
 
-impl Call {
-    async fn read(app: &App, mut request: Request) -> Result<Call, ApiError> {
+impl Named {
+    async fn read(app: &App, mut request: Request) -> Result<Named, ApiError> {
         // The examples of ollama's documentation send JSON as what curl sends by default.
         let headers = request.headers_mut();
         if headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-www-form-urlencoded") {
@@ -70,10 +79,30 @@ impl Call {
         let (model, old): (Option<String>, Option<String>) = (fields.take("model")?, fields.take("name")?);
         let typed = model.or(old).filter(|name| !name.is_empty());
         let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));
-        let own = app.models.list().map(|(name, _)| name).find(same);
-        let model = app.models.get(own.or(typed.as_deref())).await?;
-        let name = typed.unwrap_or_else(|| model.name().to_owned());
-        Ok(Call { fields, model, name })
+        let own = app.models.list().map(|(name, _)| name).find(same).map(str::to_owned);
+        Ok(Named { fields, typed, own })
+    }
+
+    /// The name to look for; none is the first model.
+    fn name(&self) -> Option<&str> {
+        self.own.as_deref().or(self.typed.as_deref())
+    }
+}
+
+/// A call to a model.
+struct Call {
+    fields: Fields,
+    model: Model,
+    /// The model as the client calls it.
+    name: String,
+}
+
+impl Call {
+    async fn read(app: &App, request: Request) -> Result<Call, ApiError> {
+        let named = Named::read(app, request).await?;
+        let model = app.models.get(named.name()).await?;
+        let name = named.typed.unwrap_or_else(|| model.name().to_owned());
+        Ok(Call { fields: named.fields, model, name })
     }
 
     /// The same for a model that writes text.

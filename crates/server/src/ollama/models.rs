@@ -10,7 +10,7 @@ use engine::gguf::{Array, Gguf, Value as Metadata};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Call, tagged};
+use super::{Named, tagged};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::with_ignored;
@@ -58,13 +58,21 @@ fn loaded(app: &App) -> Vec<Value> {
     loaded.map(model).collect()
 }
 
+/// Fields that would change what is shown, not what is served.
+pub(crate) const REFUSED: &[&str] = &["system", "template", "options"];
+
 pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let Call { mut fields, model, name } = Call::read(&app, request).await?;
-    let is_verbose = fields.take("verbose")?.unwrap_or(false);
-    // They would change what is shown, not what is served.
-    fields.refuse(&["system", "template", "options"])?;
-    let ignored = fields.unknown();
-    let shown = app.blocking(move || show_json(&model.held(), &name, is_verbose)).await?;
+    let mut named = Named::read(&app, request).await?;
+    let is_verbose = named.fields.take("verbose")?.unwrap_or(false);
+    named.fields.refuse(REFUSED)?;
+    let (own, held) = app.models.look(named.name())?;
+    let name = named.typed.clone().unwrap_or_else(|| own.to_owned());
+    let ignored = named.fields.unknown();
+    let shown = match held {
+        Some(held) => app.blocking(move || show_json(&held, &name, is_verbose)).await?,
+        // Looking at a model does not load it.
+        None => unloaded_json(&name, app.started),
+    };
     Ok(with_ignored(Json(shown).into_response(), &ignored))
 }
 
@@ -97,6 +105,19 @@ fn show_json(held: &Held, name: &str, is_verbose: bool) -> Value {
         shown["license"] = license.into();
     }
     shown
+}
+
+/// A model that is not loaded has only its name.
+fn unloaded_json(name: &str, started: i64) -> Value {
+    json!({
+        "modelfile": format!("FROM {name}\n"),
+        "parameters": "",
+        "template": "",
+        "details": { "format": "gguf" },
+        "model_info": {},
+        "capabilities": [],
+        "modified_at": written(started),
+    })
 }
 
 /// A model that is not loaded has only its name.

@@ -10,11 +10,11 @@ use chat::{Answer, Delta};
 use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::{HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
+use super::{StreamOptions, conversation, finish_reason, logprobs};
 use crate::answer::{Answers, Chosen, News, Reply, Totals, timings, timings_so_far};
 use crate::app::{App, Place};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, HARMLESS};
 use crate::http::{Client, call, with_ignored};
 use crate::job::Parameters;
 use crate::models::Served;
@@ -29,6 +29,10 @@ struct Output {
     has_usage: bool,
     has_timings: bool,
 }
+
+/// Fields that this server does not do.
+pub(crate) const REFUSED: &[&str] =
+    &["functions", "function_call", "audio", "prediction", "web_search_options"];
 
 fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
     let limits = &app.config.limits;
@@ -53,7 +57,7 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output
     if fields.take("modalities")?.is_some_and(|kinds: Vec<String>| kinds != ["text"]) {
         return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
     }
-    fields.refuse(&["functions", "function_call", "audio", "prediction", "web_search_options"])?;
+    fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
     Ok((turn, output))
 }

@@ -11,10 +11,11 @@ use tokenizer::Detokenizer;
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
-use super::{HARMLESS, StreamOptions, finish_reason};
+use super::{StreamOptions, finish_reason};
 use crate::answer::{Answers, Chosen, News, Totals};
 use crate::app::{App, Place};
 use crate::error::ApiError;
+use crate::fields::HARMLESS;
 use crate::http::{Client, call, with_ignored};
 use crate::job::Parameters;
 use crate::models::Served;
@@ -22,6 +23,9 @@ use crate::prompts::{Continuation, Prompts};
 use crate::sse::{self, Events, Gone};
 use crate::turn::Started;
 use crate::{id, shape};
+
+/// Fields that this server does not do.
+pub(crate) const REFUSED: &[&str] = &["suffix"];
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -38,7 +42,7 @@ pub(super) async fn handle(
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
     let format = constraint(&mut fields)?;
     let is_echoed = fields.take("echo")?.unwrap_or(false);
-    fields.refuse(&["suffix"])?;
+    fields.refuse(REFUSED)?;
     if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
         return Err(ApiError::unsupported(
             "best_of",

@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::HARMLESS;
 use crate::app::App;
 use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
+use crate::fields::HARMLESS;
 use crate::http::{Client, call_encoder, with_ignored};
 
 #[derive(Clone, Copy, Deserialize)]

@@ -7,32 +7,32 @@ mod embeddings;
 pub(crate) mod logprobs;
 mod models;
 mod rerank;
-mod responses;
+pub(crate) mod responses;
 
-use std::sync::Arc;
-
-use axum::Router;
-use axum::routing::{get, post};
 use engine::StopReason;
 use serde::Deserialize;
 
-use crate::app::App;
+pub(crate) use chat::REFUSED as REFUSED_BY_CHATS;
+pub(crate) use completions::REFUSED as REFUSED_BY_COMPLETIONS;
+pub(crate) use rerank::MAX_DOCUMENTS;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/v1/chat/completions", post(chat::handle))
-        .route("/chat/completions", post(chat::handle))
-        .route("/v1/completions", post(completions::handle))
-        .route("/completions", post(completions::handle))
-        .route("/v1/embeddings", post(embeddings::handle))
-        .route("/embeddings", post(embeddings::handle))
-        .route("/v1/rerank", post(rerank::handle))
-        .route("/rerank", post(rerank::handle))
-        .route("/v1/responses", post(responses::handle))
-        .route("/responses", post(responses::handle))
-        .route("/v1/models", get(models::list))
-        .route("/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::one))
+use crate::http::Routes;
+
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .post("/v1/chat/completions", chat::handle)
+        .post("/chat/completions", chat::handle)
+        .post("/v1/completions", completions::handle)
+        .post("/completions", completions::handle)
+        .post("/v1/embeddings", embeddings::handle)
+        .post("/embeddings", embeddings::handle)
+        .post("/v1/rerank", rerank::handle)
+        .post("/rerank", rerank::handle)
+        .post("/v1/responses", responses::handle)
+        .post("/responses", responses::handle)
+        .get("/v1/models", models::list)
+        .get("/models", models::list)
+        .get("/v1/models/{*id}", models::one)
 }
 
 /// `stream_options`.
@@ -41,19 +41,6 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 struct StreamOptions {
     include_usage: bool,
 }
-
-/// Fields that mean something to other servers, and change nothing here.
-const HARMLESS: &[&str] = &[
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "cache_prompt",
-    "slot_id",
-    "id_slot",
-];
 
 /// Why an answer without tool calls ended.
 fn finish_reason(reason: &StopReason) -> &'static str {

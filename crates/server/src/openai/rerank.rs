@@ -7,15 +7,15 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::HARMLESS;
 use super::embeddings::Usage;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::fields::HARMLESS;
 use crate::http::{Client, call_encoder, with_ignored};
 use crate::id;
 
 /// Documents of a call.
-const MAX_DOCUMENTS: usize = 1024;
+pub(crate) const MAX_DOCUMENTS: usize = 1024;
 
 #[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a string, or an object with `text`")]

@@ -128,6 +128,41 @@ fn connections_are_encrypted() {
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }
 
+/// The certificate that a server shows to those who connect now.
+fn shown(server: &Running, roots: RootCertStore) -> Result<Vec<u8>, String> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let mut connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    let mut stream = TcpStream::connect(server.address).expect("it listens");
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream).map_err(|error| error.to_string())?;
+    }
+    Ok(connection.peer_certificates().and_then(|chain| chain.first()).expect("a certificate").to_vec())
+}
+
+#[test]
+fn certificates_are_replaced_while_it_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut roots = RootCertStore::empty();
+    let mut made = |name: &str| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let (certificate, key) = (folder.path().join(name), folder.path().join(name.to_owned() + ".key"));
+        std::fs::write(&certificate, made.cert.pem()).expect("a file");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+        roots.add(made.cert.der().clone()).expect("a root");
+        (Tls::read(&certificate, &key).expect("a good pair"), made.cert.der().to_vec())
+    };
+    let ((first, one), (second, other)) = (made("one"), made("other"));
+    let server = Running::with(|config| config.tls = Some(first));
+    assert_eq!(shown(&server, roots.clone()), Ok(one));
+    server.reload.encrypt(second);
+    assert_eq!(shown(&server, roots), Ok(other));
+}
+
 #[test]
 fn certificates_that_cannot_be_used_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -56,6 +56,8 @@ fn embeddings_are_the_engines_in_both_encodings() {
         data.iter().enumerate().all(|(index, one)| one["index"] == index && one["object"] == "embedding")
     );
     assert_eq!(answer["usage"]["prompt_tokens"], answer["usage"]["total_tokens"]);
+    assert_eq!(Some(server.figure("vllm:prompt_tokens_total")), answer["usage"]["prompt_tokens"].as_f64());
+    assert_eq!(server.figure("vllm:request_success_total"), 1.0);
 
     let body = json!({ "model": "embeds", "input": TEXTS[1], "encoding_format": "base64" });
     let answer = server.post("/v1/embeddings", &body).json();

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod anthropic;
+mod attacks;
 mod client;
 mod embeddings;
 mod llama;

@@ -55,6 +55,9 @@ fn models_are_loaded_by_their_first_request() {
     let loads = Loads::new(3);
     let server = server(&loads, 3);
     assert_eq!(statuses(&server), ["unloaded", "unloaded", "unloaded"]);
+    let shown = server.post("/api/show", &json!({ "model": "a" })).json();
+    assert_eq!((&shown["modelfile"], &shown["details"]["format"]), (&json!("FROM a\n"), &json!("gguf")));
+    assert_eq!(statuses(&server), ["unloaded", "unloaded", "unloaded"]);
     let answer = ask(&server, "b");
     assert_eq!(answer["model"], "b");
     assert_eq!(ask(&server, "b")["choices"], answer["choices"]);

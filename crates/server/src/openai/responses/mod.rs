@@ -8,6 +8,8 @@ mod stream;
 mod tools;
 mod whole;
 
+pub(crate) use request::{REFUSED, WITHOUT_EFFECT};
+
 use std::sync::Arc;
 
 use axum::Json;

@@ -10,10 +10,10 @@ use super::{input, tools};
 use crate::app::App;
 use crate::conversation::Conversation;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, HARMLESS};
 use crate::job::Parameters;
 use crate::models::Served;
-use crate::openai::{HARMLESS, conversation};
+use crate::openai::conversation;
 use crate::turn::Turn;
 
 /// A call that has been read.
@@ -55,7 +55,7 @@ enum Format {
 }
 
 /// What would need a store of responses, or another service.
-const REFUSED: &[&str] = &[
+pub(crate) const REFUSED: &[&str] = &[
     "store",
     "previous_response_id",
     "conversation",
@@ -66,7 +66,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// Of services that this server does not have, or of how a stream is packed.
-const WITHOUT_EFFECT: &[&str] =
+pub(crate) const WITHOUT_EFFECT: &[&str] =
     &["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "stream_options"];
 
 pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Call, ApiError> {

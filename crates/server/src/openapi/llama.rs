@@ -1,0 +1,165 @@
+//! llama-server's endpoints.
+
+use serde_json::json;
+use utoipa::openapi::path::ParameterIn;
+
+use super::document::{Document, Endpoint, OF_CALLS};
+use super::fields::{common, constraints, conversation, harmless, model, stream};
+use super::openai::{ERROR, prompts, stream_of};
+use super::schema::{
+    Schema, call, either, flag, free, ignored, integer, integer_from, integer_within, list, may, must, named,
+    nullable, object, refused, text, words,
+};
+use crate::config::Limits;
+use crate::llama::{HARMLESS, MAX_PROBS, REFUSED};
+
+const TAG: &str = "llama-server";
+const OWN_ERROR: &str = "LlamaError";
+
+pub(super) fn add(document: Document, limits: &Limits) -> Document {
+    let document = document
+        .schema("LlamaCall", completion_call(limits))
+        .schema("LlamaCompletion", completion())
+        .schema("LlamaCompletions", either([named("LlamaCompletion"), list(named("LlamaCompletion"))]))
+        .schema("LlamaPiece", either([named("LlamaCompletion"), named(OWN_ERROR)]))
+        .schema("TokenizeCall", tokenize_call())
+        .schema("DetokenizeCall", call([model(), may("tokens", list(integer_from(0)), "Ids.")]))
+        .schema("TemplateCall", call([model()].into_iter().chain(conversation(limits))))
+        .schema("Slot", slot())
+        .schema(OWN_ERROR, error());
+    endpoints(document)
+}
+
+fn endpoints(document: Document) -> Document {
+    let piece = object([
+        must("id", integer(), ""),
+        must("piece", either([text(), list(integer())]), "A text, or bytes."),
+    ]);
+    document
+        .endpoint(
+            Endpoint::post("complete", &["/completion"])
+                .says(TAG, "Continues texts")
+                .reads("LlamaCall", json!({ "prompt": "The capital of Italy is", "n_predict": 4 }))
+                .answers_as("The texts, or their pieces.", &stream_of("LlamaCompletions", "LlamaPiece"))
+                .fails(OWN_ERROR, OF_CALLS),
+        )
+        .endpoint(
+            Endpoint::post("tokenize", &["/tokenize"])
+                .says(TAG, "Splits a text into tokens")
+                .reads("TokenizeCall", json!({ "content": "Hi" }))
+                .answers("Ids, or objects.", object([must("tokens", list(either([integer(), piece])), "")]))
+                .fails(ERROR, OF_CALLS),
+        )
+        .endpoint(
+            Endpoint::post("detokenize", &["/detokenize"])
+                .says(TAG, "Joins tokens to a text")
+                .reads("DetokenizeCall", json!({ "tokens": [1, 2] }))
+                .answers("The text.", object([must("content", text(), "")]))
+                .fails(ERROR, OF_CALLS),
+        )
+        .endpoint(
+            Endpoint::post("render", &["/apply-template"])
+                .says(TAG, "Renders a conversation with the chat template")
+                .reads("TemplateCall", json!({ "messages": [{ "role": "user", "content": "Hi" }] }))
+                .answers("The prompt.", object([must("prompt", text(), "")]))
+                .fails(ERROR, OF_CALLS),
+        )
+        .endpoint(
+            Endpoint::get("props", &["/props"])
+                .says(TAG, "Tells of the first model")
+                .answers("Its properties.", props())
+                .fails(ERROR, &[400, 401, 403, 503]),
+        )
+        .endpoint(
+            Endpoint::get("slots", &["/slots"])
+                .says(TAG, "Tells how many requests run, with `--slots`")
+                .asks("fail_on_no_slot", ParameterIn::Query, "Answer 503 if no place is free.")
+                .answers("Places of requests.", list(named("Slot")))
+                .fails(OWN_ERROR, &[400, 401, 403, 501, 503]),
+        )
+}
+
+fn completion_call(limits: &Limits) -> Schema {
+    let n = || integer_within(1, limits.choices);
+    let own = [
+        model(),
+        must("prompt", prompts(), "One prompt or several."),
+        may("n_predict", integer_from(-1), "Tokens of an answer, at most; -1 is any number."),
+        may("max_completion_tokens", integer_from(-1), "The same as `n_predict`."),
+        may("max_tokens", integer_from(-1), "The same as `n_predict`."),
+        may("n_cmpl", n(), "The number of answers."),
+        may("n", n(), "The same as `n_cmpl`."),
+        stream(),
+        may(
+            "n_probs",
+            integer_within(0, MAX_PROBS),
+            "Return probabilities, and those of so many most likely tokens.",
+        ),
+        may("return_tokens", flag(), "Return the ids of the tokens."),
+    ];
+    let fields = own.into_iter().chain(common("stop", limits)).chain(constraints());
+    call(fields.chain(refused(REFUSED)).chain(ignored(HARMLESS)).chain(harmless()))
+}
+
+fn tokenize_call() -> Schema {
+    call([
+        model(),
+        may("content", text(), "The text."),
+        may("add_special", flag(), "Begin and end it as a prompt."),
+        may("parse_special", flag(), "Read special tokens in the text."),
+        may("with_pieces", flag(), "Return the text of each token."),
+    ])
+}
+
+fn completion() -> Schema {
+    object([
+        must("index", integer(), "Of the answer."),
+        must("content", text(), ""),
+        must("tokens", list(integer()), ""),
+        must("stop", flag(), "Whether it is the last piece."),
+        may("completion_probabilities", list(named("TokenLogprobs")), ""),
+        may("stop_type", words(&["eos", "limit", "word"]), ""),
+        may("stopping_word", text(), ""),
+        may("model", text(), ""),
+        may("has_new_line", flag(), ""),
+        may("truncated", flag(), "Always false: a prompt is never cut."),
+        may("tokens_predicted", integer(), ""),
+        may("tokens_evaluated", integer(), ""),
+        may("tokens_cached", integer(), ""),
+        may("generation_settings", free(), ""),
+        may("timings", named("Timings"), ""),
+    ])
+}
+
+fn props() -> Schema {
+    object([
+        must("default_generation_settings", free(), ""),
+        must("total_slots", integer(), "Requests that are computed together."),
+        must("n_ctx", integer(), ""),
+        must("model_alias", text(), ""),
+        must("chat_template", nullable(text()), ""),
+        must("modalities", free(), ""),
+        must("build_info", text(), ""),
+    ])
+}
+
+fn slot() -> Schema {
+    object([
+        must("id", integer(), ""),
+        must("n_ctx", integer(), ""),
+        must("speculative", flag(), ""),
+        must("is_processing", flag(), ""),
+    ])
+}
+
+fn error() -> Schema {
+    let error = object([
+        must("code", integer(), "The status."),
+        must("message", text(), "What was found, and what to do."),
+        must("type", text(), ""),
+        must("param", nullable(text()), "The field of the call."),
+        may("n_prompt_tokens", integer(), "Of a prompt that is too long."),
+        may("n_ctx", integer(), "Tokens that fit."),
+    ]);
+    object([must("error", error, "")])
+}

@@ -1,0 +1,188 @@
+//! The document is what the code does: the same routes, the same fields.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use backend_cpu::Cpu;
+use engine::gguf::Gguf;
+use engine::{Embedder, EmbedderOptions, Engine, Model, Options};
+use serde_json::{Map, Value as Json, json};
+use testkit::{encoders, llama};
+use tower::ServiceExt as _;
+
+use crate::app::App;
+use crate::config::{Config, Limits};
+use crate::fields::ASKED;
+use crate::models::{ModelSource, Models};
+use crate::server::{router, routes};
+
+fn document() -> Json {
+    serde_json::to_value(super::document(&Limits::default())).expect("JSON")
+}
+
+/// The operations: method, path and description.
+fn operations(document: &Json) -> Vec<(String, String, Json)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let of_path = |(path, item): (&String, &Json)| {
+        let item = item.as_object().cloned().unwrap_or_default();
+        let path = path.clone();
+        item.into_iter().map(move |(method, operation)| (method.to_uppercase(), path.clone(), operation))
+    };
+    paths.iter().flat_map(of_path).collect()
+}
+
+fn encoder(name: &str) -> ModelSource {
+    let (_, spec) =
+        encoders::models().into_iter().find(|(own, _)| own == name).expect("a model of this name");
+    let file = Gguf::from_bytes(llama::Spec::file(&spec).into()).expect("a good file");
+    let model = Arc::new(Model::embedding(file, None).expect("a good model"));
+    let options = EmbedderOptions { n_ctx: None, n_batch: 64 };
+    Embedder::new(model, Box::new(Cpu::new(NonZero::new(1))), options).expect("it fits").into()
+}
+
+fn app() -> Arc<App> {
+    let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
+    let model = Arc::new(Model::new(file).expect("a good model"));
+    let options = Options { n_ctx: Some(512), pages: Some(96), n_batch: 64, ..Options::default() };
+    let engine = Engine::new(model, Box::new(Cpu::new(NonZero::new(1))), options).expect("it fits");
+    let models = vec![
+        ("writes".to_owned(), engine.into()),
+        ("embeds".to_owned(), encoder("F32-bert")),
+        ("ranks".to_owned(), encoder("F32-bert-reranker")),
+    ];
+    let config = Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+    Arc::new(App::new(config, Models::new(models, 4).expect("threads")))
+}
+
+/// What a reference names.
+fn resolved<'a>(document: &'a Json, schema: &'a Json) -> &'a Json {
+    let schema = schema["anyOf"].as_array().and_then(|any| any.first()).unwrap_or(schema);
+    match schema["$ref"].as_str() {
+        Some(name) => document.pointer(name.trim_start_matches('#')).expect("a schema of this name"),
+        None => schema,
+    }
+}
+
+fn properties(schema: &Json) -> Map<String, Json> {
+    schema["properties"].as_object().cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_routes_are_the_routers() {
+    let documented: BTreeSet<(String, String)> =
+        operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
+    let routes = routes();
+    // A path of several parts has a mark that OpenAPI does not know.
+    let listed = routes.list().iter().map(|(method, path)| ((*method).to_owned(), path.replace("{*", "{")));
+    assert_eq!(documented, listed.collect());
+}
+
+#[test]
+fn names_lead_somewhere_and_operations_have_their_own() {
+    fn check(document: &Json, json: &Json) {
+        match json {
+            Json::Object(map) => {
+                if let Some(name) = map.get("$ref").and_then(Json::as_str) {
+                    assert!(document.pointer(name.trim_start_matches('#')).is_some(), "{name}");
+                }
+                map.values().for_each(|value| check(document, value));
+            }
+            Json::Array(items) => items.iter().for_each(|item| check(document, item)),
+            _ => {}
+        }
+    }
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    check(&document, &document);
+    let mut ids = BTreeSet::new();
+    for (_, path, operation) in operations(&document) {
+        assert!(ids.insert(operation["operationId"].to_string()), "{path}");
+    }
+}
+
+/// Every field of the document is read, and every one that is read is in the document.
+#[tokio::test]
+async fn the_fields_are_those_that_the_code_asks_for() {
+    let (document, router) = (document(), router(app()));
+    for (method, path, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"]["application/json"];
+        if content.is_null() {
+            continue;
+        }
+        let properties = properties(resolved(&document, &content["schema"]));
+        let inner = properties.get("options").map(|options| self::properties(resolved(&document, options)));
+        let inner = inner.unwrap_or_default();
+        // A good call in which all other fields are there, and say nothing.
+        let mut body = properties.keys().map(|name| (name.clone(), Json::Null)).collect::<Map<_, _>>();
+        body.extend(content["example"].as_object().cloned().expect("an example"));
+        if !inner.is_empty() {
+            let mut options: Map<String, Json> =
+                inner.keys().map(|name| (name.clone(), Json::Null)).collect();
+            options.insert("num_predict".into(), 2.into());
+            body.insert("options".into(), options.into());
+        }
+        let model = if path.contains("embed") {
+            "embeds"
+        } else if path.contains("rerank") {
+            "ranks"
+        } else {
+            "writes"
+        };
+        body.insert("model".into(), model.into());
+        ASKED.take();
+        let request = Request::builder()
+            .method(&*method)
+            .uri(&path)
+            .header(header::HOST, "localhost")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(Json::from(body).to_string()));
+        let answer = router.clone().oneshot(request.expect("a request")).await.expect("an answer");
+        let (status, ignored) = (answer.status(), answer.headers().get("x-ignored-fields").cloned());
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 24).await.expect("a body");
+        assert_eq!(status, StatusCode::OK, "{path}: {}", String::from_utf8_lossy(&body));
+        assert_eq!(ignored, None, "{path} does not read what the document says");
+        let documented: BTreeSet<String> = properties.keys().chain(inner.keys()).cloned().collect();
+        let missing: Vec<String> = ASKED.take().difference(&documented).cloned().collect();
+        assert_eq!(missing, [""; 0], "{path} reads more than the document says");
+    }
+}
+
+/// Bounds of the document are the code's: what lies just outside of them is refused by name.
+#[tokio::test]
+async fn values_outside_of_the_bounds_are_refused() {
+    let (document, router) = (document(), router(app()));
+    let mut tried = 0;
+    for (_, path, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"]["application/json"];
+        let example = content["example"].as_object().cloned().unwrap_or_default();
+        let model = if path.contains("embed") {
+            "embeds"
+        } else if path.contains("rerank") {
+            "ranks"
+        } else {
+            "writes"
+        };
+        for (name, schema) in properties(resolved(&document, &content["schema"])) {
+            let below = schema["minimum"].as_f64().map(|least| least - 1.0);
+            let above = schema["maximum"].as_f64().map(|most| most + 1.0);
+            for value in [below, above].into_iter().flatten() {
+                let is_integer = schema["type"]
+                    .as_array()
+                    .map_or(schema["type"] == "integer", |types| types.contains(&json!("integer")));
+                let mut body = example.clone();
+                body.insert("model".into(), model.into());
+                body.insert(name.clone(), if is_integer { (value as i64).into() } else { value.into() });
+                let request = Request::post(&path).header(header::HOST, "localhost");
+                let request = request.body(Body::from(Json::from(body).to_string())).expect("a request");
+                let answer = router.clone().oneshot(request).await.expect("an answer");
+                assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}: {name} is {value}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
