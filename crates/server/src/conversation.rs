@@ -8,6 +8,7 @@ use grammar::Source;
 use serde_json::{Map, Value as Json};
 
 use crate::answer::Parser;
+use crate::config::Defaults;
 use crate::error::ApiError;
 use crate::models::Served;
 
@@ -60,7 +61,7 @@ enum CallGrammar {
 }
 
 /// Turns reasoning on or off, by the names that templates have for it.
-pub(crate) fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
+pub fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
     for name in ["enable_thinking", "thinking"] {
         variables.insert(name.into(), is_wanted.into());
     }
@@ -96,7 +97,7 @@ fn constraint(
 
 impl Conversation {
     /// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
-    pub(crate) fn new(mut messages: Vec<Message>) -> Result<Conversation, ApiError> {
+    pub(crate) fn new(mut messages: Vec<Message>, defaults: &Defaults) -> Result<Conversation, ApiError> {
         if messages.is_empty() {
             return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
         }
@@ -106,7 +107,8 @@ impl Conversation {
                 message.role = "system".into();
             }
         }
-        Ok(Conversation { messages, tools: ToolUse::default(), variables: Map::new(), format: None })
+        let variables = defaults.variables.clone();
+        Ok(Conversation { messages, tools: ToolUse::default(), variables, format: None })
     }
 
     /// Bytes of the messages.

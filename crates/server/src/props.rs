@@ -106,7 +106,7 @@ async fn apply_template(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let conversation = conversation::read(&mut fields, &app.config.limits)?;
+    let conversation = conversation::read(&mut fields, &app.config)?;
     too_long_for(&served, conversation.bytes())?;
     let _place = app.place(&client, 1)?;
     let prompt = app.blocking(move || conversation.prompt(&served)).await??;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
@@ -64,7 +64,7 @@ impl Server {
         let listen = |source| StartError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        let models = Models::new(models, config.max_models.max(1))?;
+        let models = Models::new(models, config.aliases.clone(), config.max_models.max(1))?;
         let app = App::new(config, models);
         Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
     }
@@ -163,13 +163,14 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
 }
 
 fn router(app: Arc<App>) -> Router {
+    let page = if app.config.page { page::routes() } else { Router::new() };
     Router::new()
         .merge(openai::routes())
         .merge(ollama::routes())
         .merge(llama::routes())
         .merge(anthropic::routes())
         .merge(props::routes())
-        .merge(page::routes())
+        .merge(page)
         .route("/health", get(health))
         .route("/v1/health", get(health))
         .route("/ready", get(ready))
@@ -194,9 +195,14 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// When the server was started, in seconds since 1970; as in llama-server.
+const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
+
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let text = metrics::text(app.models.stats(), backend::PAGE);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let headers = [(header::CONTENT_TYPE, kind), (STARTED, HeaderValue::from(app.started))];
+    (headers, text).into_response()
 }
 
 async fn no_route(request: axum::extract::Request) -> ApiError {

@@ -1,7 +1,6 @@
 //! `/v1/chat/completions`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
@@ -10,8 +9,10 @@ use chat::{Answer, Delta};
 use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::{HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
-use crate::answer::{Answers, Chosen, News, Reply, Totals, timings, timings_so_far};
+use super::{FINGERPRINT, HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
+use crate::answer::{
+    Answers, Chosen, News, Pace, Reply, Totals, prompt_progress, timings, timings_of_prompt,
+};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -31,7 +32,6 @@ struct Output {
 }
 
 fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
-    let limits = &app.config.limits;
     let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
     let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
     if top.is_some_and(|top| top > 0) && !wants_logprobs {
@@ -45,8 +45,8 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
     };
     let turn = Turn {
-        conversation: conversation::read(fields, limits)?,
-        parameters: Parameters::read(fields, served, limits)?,
+        conversation: conversation::read(fields, &app.config)?,
+        parameters: Parameters::read(fields, served, &app.config)?,
         logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
     };
     // OpenAI's default.
@@ -88,21 +88,10 @@ struct Writer {
 struct Choice {
     reply: Reply,
     chosen: Vec<Value>,
-    pace: Option<Pace>,
-}
-
-/// When the first token was there, and how many there are.
-struct Pace {
-    begin: Instant,
-    tokens: usize,
+    pace: Pace,
 }
 
 impl Choice {
-    /// Counts a token.
-    fn step(&mut self) {
-        self.pace.get_or_insert_with(|| Pace { begin: Instant::now(), tokens: 0 }).tokens += 1;
-    }
-
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
             "stop" if self.reply.calls > 0 => "tool_calls",
@@ -136,6 +125,7 @@ impl Writer {
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.served.name,
             "choices": written,
             "usage": totals.json(),
@@ -179,17 +169,26 @@ impl Writer {
             let delta = json!({ "role": "assistant", "content": null });
             events.data(&self.chunk(index, delta, None, None)).await?;
         }
-        let mut totals = Totals::default();
+        let (mut totals, mut times) = (Totals::default(), Value::Null);
         loop {
             match answers.next().await {
-                Ok(Some(News::More { index, deltas, chosen, .. })) => {
-                    choices[index].step();
+                Ok(Some(News::More { index, progress: Some(progress), .. })) => {
+                    let mut chunk = self.chunk(index, json!({}), None, None);
+                    chunk["prompt_progress"] = prompt_progress(&progress);
+                    if self.output.has_timings {
+                        chunk["timings"] = timings_of_prompt(&progress);
+                    }
+                    events.data(&chunk).await?;
+                }
+                Ok(Some(News::More { index, deltas, token, chosen, .. })) => {
+                    choices[index].pace.count(token);
                     self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
                     let choice = &mut choices[index];
                     self.deltas(choice, index, deltas, None, &events).await?;
                     totals.add(&usage, choice.reply.reasoning_tokens);
+                    times = timings(&usage);
                     let end = self.last(choice, index, &reason, &usage);
                     events.data(&end).await?;
                 }
@@ -203,6 +202,9 @@ impl Writer {
         if self.output.has_usage {
             let mut chunk = self.empty_chunk();
             chunk["usage"] = totals.json();
+            if self.output.has_timings {
+                chunk["timings"] = times;
+            }
             events.data(&chunk).await?;
         }
         events.done().await
@@ -235,8 +237,8 @@ impl Writer {
             };
             let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
             let mut chunk = self.chunk(index, delta, chosen, None);
-            if let Some(Pace { begin, tokens }) = choice.pace.as_ref().filter(|_| self.output.has_timings) {
-                chunk["timings"] = timings_so_far(*tokens, begin.elapsed());
+            if self.output.has_timings {
+                chunk["timings"] = choice.pace.timings();
             }
             events.data(&chunk).await?;
         }
@@ -265,6 +267,7 @@ impl Writer {
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.served.name,
             "choices": [],
         })

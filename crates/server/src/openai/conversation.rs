@@ -5,7 +5,7 @@ use grammar::Source;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 use crate::conversation::{Conversation, ToolUse, reason};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -49,14 +49,15 @@ struct NamedSchema {
 }
 
 /// The conversation of a call.
-pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation, ApiError> {
+pub(crate) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
+    let limits = &config.limits;
     let messages = fields
         .list("messages", limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
-    let mut conversation = Conversation::new(messages)?;
+    let mut conversation = Conversation::new(messages, &config.defaults)?;
     let effort: Option<String> = fields.take("reasoning_effort")?;
     conversation.tools = tools(fields, limits)?;
-    conversation.variables = variables(fields, effort.as_deref())?;
+    conversation.variables.extend(variables(fields, effort.as_deref())?);
     conversation.format = format(fields)?;
     Ok(conversation)
 }

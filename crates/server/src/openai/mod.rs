@@ -55,6 +55,9 @@ const HARMLESS: &[&str] = &[
     "id_slot",
 ];
 
+/// What computes the answers, in `system_fingerprint`: the same seed gives the same answer as long as it stays the same.
+const FINGERPRINT: &str = concat!("build-", env!("CARGO_PKG_VERSION"));
+
 /// Why an answer without tool calls ended.
 fn finish_reason(reason: &StopReason) -> &'static str {
     match reason {
