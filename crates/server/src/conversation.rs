@@ -20,6 +20,19 @@ pub(crate) struct Conversation {
     pub(crate) variables: Map<String, Json>,
     /// What the answer must be, and the field that asks for it.
     pub(crate) format: Option<(&'static str, Source)>,
+    pub(crate) ending: Ending,
+}
+
+/// What follows the messages in the prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The beginning of an answer, or its continuation if the last message is one.
+    #[default]
+    Continued,
+    /// The beginning of an answer.
+    Answer,
+    /// Nothing.
+    Nothing,
 }
 
 /// The tools of a conversation.
@@ -108,7 +121,18 @@ impl Conversation {
             }
         }
         let variables = defaults.variables.clone();
-        Ok(Conversation { messages, tools: ToolUse::default(), variables, format: None })
+        Ok(Conversation {
+            messages,
+            tools: ToolUse::default(),
+            variables,
+            format: None,
+            ending: Ending::default(),
+        })
+    }
+
+    /// Whether the last message is an answer, which can be continued.
+    pub(crate) fn ends_with_answer(&self) -> bool {
+        self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty())
     }
 
     /// Bytes of the messages.
@@ -124,7 +148,8 @@ impl Conversation {
 
     /// The prompt, the answer that has begun, and the tools.
     fn written(&mut self, template: &Template) -> Result<(Prompt, String, Vec<Json>), ApiError> {
-        let begun = self.messages.pop_if(|last| last.role == "assistant" && last.tool_calls.is_empty());
+        let is_continued = self.ending == Ending::Continued && self.ends_with_answer();
+        let begun = self.messages.pop_if(|_| is_continued);
         if self.messages.is_empty() {
             return Err(ApiError::invalid(
                 "messages",
@@ -145,7 +170,12 @@ impl Conversation {
             Some(_) => std::mem::take(&mut self.tools.tools),
             None => Vec::new(),
         };
-        let options = Options { tools, variables: std::mem::take(&mut self.variables), ..Options::default() };
+        let options = Options {
+            tools,
+            variables: std::mem::take(&mut self.variables),
+            add_generation_prompt: self.ending != Ending::Nothing,
+            ..Options::default()
+        };
         let prompt = template.render(&self.messages, &options).map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;

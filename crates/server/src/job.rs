@@ -91,6 +91,21 @@ impl Parameters {
         })
     }
 
+    /// What a call has that says nothing.
+    pub(crate) fn default_of(config: &Config) -> Parameters {
+        Parameters {
+            sampling: config.defaults.sampling.clone(),
+            stop: Stop::default(),
+            max_tokens: config.defaults.max_tokens,
+            n: 1,
+            priority: 0,
+            cache_salt: None,
+            logprobs_of_draw: false,
+            has_progress: false,
+            time: None,
+        }
+    }
+
     /// Reads the fields that have one name in all protocols: all but the number of tokens and of answers, and the stop
     /// strings, which are in the field `strings`.
     pub(crate) fn common(

@@ -120,7 +120,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 }
 
 fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
+    let mut response = StatusCode::OK.into_response();
     if origin.is_some() {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));

@@ -1,7 +1,9 @@
 //! llama-server's own endpoints, and one of sglang's that routers read.
 
 mod completion;
-mod settings;
+mod embedding;
+mod infill;
+pub(crate) mod settings;
 mod status;
 
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use crate::app::App;
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/completion", post(completion::handle))
+        .route("/infill", post(infill::handle))
+        .route("/embedding", post(embedding::handle))
         .route("/slots", get(status::slots))
         .route("/v1/loads", get(status::loads))
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::digest::Digest;
 use crate::error::ApiError;
 use crate::id;
+use crate::metrics::Stats;
 use crate::worker::ENDED;
 
 /// Texts of a request that are computed before it is another request's turn.
@@ -43,10 +44,11 @@ struct Job {
 }
 
 impl Encoder {
-    pub(super) fn start(name: String, embedder: Embedder) -> std::io::Result<Encoder> {
+    pub(super) fn start(name: String, embedder: Embedder, stats: Arc<Stats>) -> std::io::Result<Encoder> {
         let (jobs, inbox) = mpsc::channel();
         let (model, n_ctx, width) = (embedder.model().clone(), embedder.n_ctx(), embedder.width());
-        let thread = thread::Builder::new().name("embedder".into()).spawn(move || run(embedder, &inbox))?;
+        let thread =
+            thread::Builder::new().name("embedder".into()).spawn(move || run(embedder, &inbox, &stats))?;
         let (jobs, thread) = (Some(jobs), Some(thread));
         let (created, digest) = (id::now(), Digest::default());
         Ok(Encoder { name, created, model, n_ctx, width, digest, jobs, thread })
@@ -82,7 +84,7 @@ impl Encoder {
     fn too_long(&self, found: usize, param: &str) -> ApiError {
         let n_ctx = self.n_ctx;
         let message = format!(
-            "`{param}` has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
+            "`{param}` is too large: it has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
         );
         ApiError { message, param: Some(param.to_owned()), ..ApiError::too_long(found, n_ctx) }
     }
@@ -148,7 +150,7 @@ impl Drop for Encoder {
 }
 
 /// Computes some texts of each job in turn, until nobody can send any more.
-fn run(mut embedder: Embedder, inbox: &Receiver<Job>) {
+fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
     let mut jobs = VecDeque::new();
     loop {
         if jobs.is_empty() {
@@ -163,7 +165,10 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>) {
         let begin = job.done.len();
         let end = job.texts.len().min(begin + TEXTS);
         match embedder.embed(&job.texts[begin..end]) {
-            Ok(embeddings) => job.done.extend(embeddings),
+            Ok(embeddings) => {
+                stats.embedded(job.texts[begin..end].iter().map(Vec::len).sum());
+                job.done.extend(embeddings);
+            }
             // Whoever does not listen needs no answer, here and below.
             Err(error) => {
                 let _ = job.answer.send(Err(error.into()));

@@ -157,7 +157,9 @@ fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held
         Loaded::Engine(engine) => {
             Held::Generator(Arc::new(Generator::start(name.to_owned(), *engine, stats.clone())?))
         }
-        Loaded::Embedder(embedder) => Held::Encoder(Arc::new(Encoder::start(name.to_owned(), *embedder)?)),
+        Loaded::Embedder(embedder) => {
+            Held::Encoder(Arc::new(Encoder::start(name.to_owned(), *embedder, stats.clone())?))
+        }
     })
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{FINGERPRINT, HARMLESS, StreamOptions, conversation, finish_reason, logprobs};
 use crate::answer::{
-    Answers, Chosen, News, Pace, Reply, Totals, prompt_progress, timings, timings_of_prompt,
+    Answers, Chosen, News, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt,
 };
 use crate::app::{App, Place};
 use crate::error::ApiError;
@@ -25,13 +25,15 @@ use crate::{id, shape};
 
 /// How the answer is written.
 #[derive(Clone, Copy)]
-struct Output {
+pub(super) struct Output {
     is_stream: bool,
     has_usage: bool,
     has_timings: bool,
+    /// Show the prompt, as llama-server does.
+    is_verbose: bool,
 }
 
-fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
+pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
     let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
     let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
     if top.is_some_and(|top| top > 0) && !wants_logprobs {
@@ -43,6 +45,7 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output
         is_stream,
         has_usage: !is_stream || options.include_usage,
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
+        is_verbose: fields.take("verbose")?.unwrap_or(false),
     };
     let turn = Turn {
         conversation: conversation::read(fields, &app.config)?,
@@ -66,8 +69,9 @@ pub(super) async fn handle(
     let (mut fields, served) = call(&app, request).await?;
     let (turn, output) = read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
-    let Started { answers, n, place, .. } = turn.start(&app, &served, &client).await?;
-    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output };
+    let Started { answers, n, place, prompts } = turn.start(&app, &served, &client).await?;
+    let prompt = prompts.first().filter(|_| output.is_verbose).map(|ids| text_of(&served, ids));
+    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
     let response = match output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),
         false => Json(writer.whole(answers, n).await?).into_response(),
@@ -81,6 +85,8 @@ struct Writer {
     created: i64,
     served: Arc<Served>,
     output: Output,
+    /// If it is to be shown.
+    prompt: Option<String>,
 }
 
 /// One answer, as far as it has come.
@@ -132,6 +138,9 @@ impl Writer {
         });
         if self.output.has_timings {
             shape["timings"] = times;
+        }
+        if let Some(prompt) = &self.prompt {
+            shape["__verbose"] = json!({ "prompt": prompt });
         }
         Ok(shape)
     }
@@ -250,6 +259,9 @@ impl Writer {
         let mut chunk = self.chunk(index, json!({}), chosen, Some(choice.finish_reason(reason)));
         if self.output.has_timings {
             chunk["timings"] = timings(usage);
+        }
+        if let Some(prompt) = &self.prompt {
+            chunk["__verbose"] = json!({ "prompt": prompt });
         }
         chunk
     }

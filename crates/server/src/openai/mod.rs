@@ -4,6 +4,7 @@ mod chat;
 mod completions;
 pub(crate) mod conversation;
 mod embeddings;
+mod input_tokens;
 pub(crate) mod logprobs;
 mod models;
 mod rerank;
@@ -22,14 +23,20 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/chat/completions", post(chat::handle))
         .route("/chat/completions", post(chat::handle))
+        .route("/v1/chat/completions/input_tokens", post(input_tokens::of_chat))
+        .route("/chat/completions/input_tokens", post(input_tokens::of_chat))
         .route("/v1/completions", post(completions::handle))
         .route("/completions", post(completions::handle))
         .route("/v1/embeddings", post(embeddings::handle))
         .route("/embeddings", post(embeddings::handle))
         .route("/v1/rerank", post(rerank::handle))
         .route("/rerank", post(rerank::handle))
+        .route("/v1/reranking", post(rerank::handle))
+        .route("/reranking", post(rerank::handle))
         .route("/v1/responses", post(responses::handle))
         .route("/responses", post(responses::handle))
+        .route("/v1/responses/input_tokens", post(input_tokens::of_responses))
+        .route("/responses/input_tokens", post(input_tokens::of_responses))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
