@@ -9,15 +9,15 @@ import os
 import sys
 
 # Flags that change how llama-server computes, and no answer.
-SILENT = {"--offline": 0, "--ubatch-size": 1, "--swa-full": 0}
+SILENT = {"--offline": 0, "--ubatch-size": 1, "--swa-full": 0, "--verbose": 0, "--backend_sampling": 0}
 FILES = {
     "ggml-org/test-model-stories260K": "stories.gguf",
     "ggml-org/test-model-stories260K-infill": "infill.gguf",
     "bert-bge-small/ggml-model-f16.gguf": "encoder.gguf",
     "jina-reranker-v1-tiny-en/ggml-model-f16.gguf": "reranker.gguf",
 }
-# As in llama-server: slots, tokens of a context.
-SLOTS, TOKENS = 4, 4096
+# As in llama-server: slots, and flags with the values that they have if they are not given. The models have no template.
+SLOTS, DEFAULTS = 4, {"--chat-template": "chatml", "--cors-origins": "*"}
 # llama.cpp rounds the context of a slot up to a multiple of this.
 ROUND = 256
 
@@ -45,6 +45,9 @@ def translated(models, flags):
     if tokens:
         of_slot = tokens if is_unified else -(-(tokens // slots) // ROUND) * ROUND
         command += ["--ctx-size", of_slot, "--cache-tokens", max(tokens, of_slot * slots)]
+    given = {flag.removesuffix("-file") for flag in map(str, command)}
+    for flag, value in DEFAULTS.items():
+        command += [] if flag in given else [flag, value]
     return [*map(str, command), "--parallel", str(slots)]
 
 
