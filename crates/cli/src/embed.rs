@@ -61,7 +61,7 @@ pub(crate) struct EmbedderArgs {
     pub(crate) ctx_size: Option<usize>,
 }
 
-fn pooling(name: &str) -> Result<Pooling, String> {
+pub(crate) fn pooling(name: &str) -> Result<Pooling, String> {
     let names = || Pooling::ALL.map(Pooling::name).join(", ");
     let kind = Pooling::ALL.into_iter().find(|kind| kind.name() == name);
     kind.ok_or_else(|| format!("there are {}", names()))

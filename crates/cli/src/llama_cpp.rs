@@ -20,19 +20,21 @@ use Value::{Anything, Nothing, Switch};
 pub(crate) const SWITCH: [&str; 7] = ["on", "off", "auto", "1", "0", "true", "false"];
 
 /// Switches whose effect is the same: names, separated by commas.
-const SILENT: &str = "conversation,cnv single-turn,st jinja mmap no-mmap interactive,interactive-first,if,i \
-    no-display-prompt warmup no-warmup simple-io no-escape context-shift no-context-shift log-disable \
-    log-prefix log-timestamps perf no-perf cont-batching,cb kv-unified,kvu";
+const SILENT: &str = "jinja mmap no-mmap warmup no-warmup no-context-shift log-disable log-prefix log-timestamps perf no-perf \
+    cont-batching,cb kv-unified,kvu";
+
+/// The same of conversations and texts.
+const SILENT_CHAT: &str = "conversation,cnv single-turn,st interactive,interactive-first,if,i no-display-prompt simple-io \
+    no-escape context-shift";
+
+/// The same of servers.
+const SILENT_SERVE: &str = "metrics no-slots ui,webui cache-prompt";
 
 /// Other options that change nothing: names, value, and an explanation unless the effect is the same.
 const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["flash-attn", "fa"], Switch, ""),
     (&["no-jinja"], Nothing, "chat templates are always Jinja"),
     (&["mlock"], Nothing, "memory is not locked; the system may swap it out"),
-    (&["multiline-input", "mli"], Nothing, "Alt-Enter starts a new line"),
-    (&["display-prompt"], Nothing, "the prompt is not printed"),
-    (&["verbose-prompt"], Nothing, "`rustorch tokenize` shows the tokens of a text"),
-    (&["keep"], Anything, "the system message is always kept"),
     (&["log-colors"], Switch, ""),
     (&["log-verbosity", "verbosity", "lv"], Anything, "-v prints more"),
     (&["log-file"], Anything, "no log is written; -v prints more to stderr"),
@@ -43,6 +45,24 @@ const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["check-tensors"], Nothing, "`rustorch verify` checks a model"),
 ];
 
+/// The same of conversations and texts.
+const HARMLESS_CHAT: &[(&[&str], Value, &str)] = &[
+    (&["multiline-input", "mli"], Nothing, "Alt-Enter starts a new line"),
+    (&["display-prompt"], Nothing, "the prompt is not printed"),
+    (&["verbose-prompt"], Nothing, "`rustorch tokenize` shows the tokens of a text"),
+    (&["keep"], Anything, "the system message is always kept"),
+];
+
+/// The same of servers.
+const HARMLESS_SERVE: &[(&[&str], Value, &str)] = &[
+    (&["reasoning-format"], Anything, "reasoning is always apart from the content"),
+    (&["no-cache-prompt"], Nothing, "what begins alike is always shared; answers are the same"),
+    (&["cache-reuse"], Anything, "only beginnings are shared"),
+    (&["cache-ram", "cram"], Anything, "--cache-tokens is the size of the cache"),
+    (&["slot-prompt-similarity", "sps"], Anything, "requests have no slots"),
+    (&["threads-http"], Anything, "connections need few threads"),
+];
+
 /// Options without a counterpart, and the alternative.
 const ABSENT: &[(&[&str], &str)] = &[
     (
@@ -51,18 +71,23 @@ const ABSENT: &[(&[&str], &str)] = &[
     ),
     (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
     (&["lora", "lora-scaled", "mmproj"], "this is not supported"),
+    (&["context-shift"], "nothing is cut from a context; '-c N' makes it longer"),
+    (&["slot-save-path"], "the cache of prompts is shared by all requests, and not saved"),
 ];
 
-/// Lets `chat` and `run` accept options that change nothing.
+/// Lets `chat`, `run` and `serve` accept options that change nothing.
 pub(crate) fn accept(command: Command) -> Command {
-    command.mut_subcommands(|command| {
-        if ["chat", "run"].contains(&command.get_name()) { add(command) } else { command }
+    command.mut_subcommands(|command| match command.get_name() {
+        "chat" | "run" => add(command, SILENT_CHAT, HARMLESS_CHAT),
+        "serve" => add(command, SILENT_SERVE, HARMLESS_SERVE),
+        _ => command,
     })
 }
 
-fn add(command: Command) -> Command {
-    let silent = SILENT.split(' ').map(|names| (names.split(',').collect(), Nothing));
-    let explained = HARMLESS.iter().map(|&(names, value, _)| (names.to_vec(), value));
+fn add(command: Command, silent: &'static str, explained: &'static [(&[&str], Value, &str)]) -> Command {
+    let silent = SILENT.split(' ').chain(silent.split(' '));
+    let silent = silent.map(|names| (names.split(',').collect(), Nothing));
+    let explained = HARMLESS.iter().chain(explained).map(|&(names, value, _)| (names.to_vec(), value));
     silent.chain(explained).fold(command, |command, (names, value): (Vec<&'static str>, Value)| {
         let own = command.get_arguments().any(|arg| arg.get_long() == Some(names[0]));
         let (letters, words): (Vec<&str>, Vec<&str>) = names[1..].iter().partition(|name| name.len() == 1);
@@ -79,7 +104,8 @@ fn add(command: Command) -> Command {
 
 pub(crate) fn explain(matches: &ArgMatches) {
     let Some((_, given)) = matches.subcommand() else { return };
-    for &(names, _, why) in HARMLESS.iter().filter(|(_, _, why)| !why.is_empty()) {
+    let all = [HARMLESS, HARMLESS_CHAT, HARMLESS_SERVE].into_iter().flatten();
+    for &(names, _, why) in all.filter(|(_, _, why)| !why.is_empty()) {
         let is_known = given.try_contains_id(names[0]).is_ok();
         if is_known && given.value_source(names[0]) == Some(ValueSource::CommandLine) {
             note(format_args!("--{} changes nothing: {why}", names[0]));

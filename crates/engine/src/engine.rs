@@ -249,6 +249,11 @@ impl Engine {
         if self.requests.contains_key(&id) { self.scheduler.cached(id) } else { 0 }
     }
 
+    /// Prompt tokens of a request in progress that were not computed, because they were cached.
+    pub fn reused(&self, id: RequestId) -> usize {
+        self.requests.get(&id).map_or(0, |state| state.usage(Instant::now()).reused_tokens)
+    }
+
     /// Whether every request has ended and been reported.
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.pending.of_caller.is_empty()

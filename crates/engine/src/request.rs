@@ -32,6 +32,8 @@ pub struct Request {
     pub priority: i32,
     /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,
+    /// [`Request::logprobs`] are of the probabilities by which a token is drawn, after processors, filters and temperature.
+    pub logprobs_of_draw: bool,
     /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Request::sampling`].
     pub processors: Vec<Box<dyn Processor>>,
 }
@@ -49,6 +51,7 @@ impl Request {
             client: 0,
             priority: 0,
             logprobs: None,
+            logprobs_of_draw: false,
             processors: Vec::new(),
         }
     }
@@ -79,6 +82,10 @@ impl Request {
 
     pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {
         Request { logprobs: top.into(), ..self }
+    }
+
+    pub fn logprobs_of_draw(self, logprobs_of_draw: bool) -> Request {
+        Request { logprobs_of_draw, ..self }
     }
 
     pub fn processor(mut self, processor: impl Processor + 'static) -> Request {

@@ -36,6 +36,7 @@ pub(crate) enum RowOutput<'a> {
 pub(crate) struct RequestState {
     sampler: Sampler,
     logprobs: Option<usize>,
+    logprobs_of_draw: bool,
     prompt_logits: Option<PromptLogits>,
     detokenizer: Detokenizer<Arc<Tokenizer>>,
     tokenizer: Arc<Tokenizer>,
@@ -54,7 +55,9 @@ impl RequestState {
         observed: Option<(LogitRows, Observer)>,
         tokenizer: Arc<Tokenizer>,
     ) -> Result<(RequestState, Vec<u32>), Error> {
-        let Request { prompt, mut sampling, stop, max_tokens, logprobs, processors, .. } = request;
+        let Request {
+            prompt, mut sampling, stop, max_tokens, logprobs, logprobs_of_draw, processors, ..
+        } = request;
         let Stop { ids: stop_ids, strings, ignore_eog } = stop;
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);
@@ -77,6 +80,7 @@ impl RequestState {
         let state = RequestState {
             sampler,
             logprobs,
+            logprobs_of_draw,
             prompt_logits: observed.and_then(first),
             detokenizer: detokenizer(tokenizer.clone()),
             tokenizer,
@@ -139,7 +143,11 @@ impl RequestState {
             RowOutput::Token(token) => Ok((token, None)),
             RowOutput::Logits(logits) => {
                 let token = self.sampler.sample(logits, tokens)?;
-                Ok((token, self.logprobs.map(|top| Logprobs::new(logits, token, top))))
+                let logprobs = self.logprobs.map(|top| match self.logprobs_of_draw {
+                    true => self.sampler.logprobs_of_draw(token, top),
+                    false => Logprobs::new(logits, token, top),
+                });
+                Ok((token, logprobs))
             }
         }
     }

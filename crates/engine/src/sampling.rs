@@ -16,7 +16,7 @@ use std::fmt;
 use backend::{arg_max, log_sum_exp, top_log_probabilities};
 use tokenizer::Tokenizer;
 
-use crate::candidates::Candidate;
+use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
 use chain::Chain;
 
@@ -76,7 +76,7 @@ impl Clone for Box<dyn Processor> {
 }
 
 /// Log-probabilities of a token and of the most likely alternatives: natural logarithms of the softmax of the model's
-/// logits, before processors, filters and temperature.
+/// logits, before processors, filters and temperature unless [`Request::logprobs_of_draw`](crate::Request) says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
     /// Log-probability of the token.
@@ -92,6 +92,18 @@ impl Logprobs {
         let logit = logits.get(token as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit));
         let total = log_sum_exp(logits);
         Logprobs { token: (logit - total) as f32, top: top_log_probabilities(logits, total, top) }
+    }
+
+    /// Log-probabilities of `token` and of the `top` most probable of the candidates from which it was drawn.
+    fn of_draw(candidates: &[Candidate], token: u32, top: usize) -> Logprobs {
+        let (weights, total) = candidates::weights(candidates);
+        let weighed = candidates.iter().zip(weights).filter(|(_, weight)| *weight > 0.0);
+        let mut all: Vec<(u32, f64)> =
+            weighed.map(|(candidate, weight)| (candidate.id, (weight / total).ln())).collect();
+        let own = all.iter().find(|(id, _)| *id == token).map_or(f64::NEG_INFINITY, |(_, logprob)| *logprob);
+        all.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let top = all.into_iter().take(top).map(|(id, logprob)| (id, logprob as f32));
+        Logprobs { token: own as f32, top: top.collect() }
     }
 }
 
@@ -169,6 +181,15 @@ impl Sampler {
             Some(_) => failure().map_or(SamplingError::RuledOut, SamplingError::Failed),
             None => SamplingError::NoToken,
         })
+    }
+
+    /// The log-probabilities by which the last [`sample`](Sampler::sample) drew `token`, and of the `top` most likely of the
+    /// tokens that the samplers had left.
+    pub fn logprobs_of_draw(&self, token: u32, top: usize) -> Logprobs {
+        match self.chain.is_greedy() {
+            true => Logprobs { token: 0.0, top: [(token, 0.0)].into_iter().take(top).collect() },
+            false => Logprobs::of_draw(&self.candidates, token, top),
+        }
     }
 
     /// Takes note that `token` follows the tokens of the last [`sample`](Sampler::sample) and that the text goes on.

@@ -1,6 +1,6 @@
 //! From what the engine generates to the parts of an answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::error::ApiError;
 use crate::models::Served;
 use crate::quota::Meter;
+use crate::watch::Progress;
 use crate::worker::{Update, Updates};
 
 /// Reads one answer.
@@ -58,7 +59,13 @@ pub(crate) struct Chosen {
 #[derive(Debug)]
 pub(crate) enum News {
     /// More of answer number `index`: at most a token.
-    More { index: usize, deltas: Vec<Delta>, token: Option<u32>, chosen: Option<Chosen> },
+    More {
+        index: usize,
+        deltas: Vec<Delta>,
+        token: Option<u32>,
+        chosen: Option<Chosen>,
+        progress: Option<Progress>,
+    },
     /// Answer number `index` has ended.
     Done { index: usize, deltas: Vec<Delta>, reason: StopReason, usage: Usage },
 }
@@ -105,7 +112,7 @@ impl Answers {
                 self.meter.iter().for_each(|meter| meter.charge(1));
                 let deltas = self.parsers[index].push(token, text);
                 let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
-                Ok(Some(News::More { index, deltas, token: Some(token), chosen }))
+                Ok(Some(News::More { index, deltas, token: Some(token), chosen, progress: None }))
             }
             Update::Engine(Event::Done { reason, usage, .. }) => {
                 self.open -= 1;
@@ -114,11 +121,15 @@ impl Answers {
             }
             Update::Engine(Event::Failed { error, .. }) => Err(ApiError::internal(error.to_string())),
             Update::Refused(error) => Err(error),
-            Update::Accepted | Update::Prompt(..) => {
-                Ok(Some(News::More { index, deltas: Vec::new(), token: None, chosen: None }))
-            }
+            Update::Progress(progress) => Ok(Some(silence(index, Some(progress)))),
+            Update::Accepted | Update::Prompt(..) => Ok(Some(silence(index, None))),
         }
     }
+}
+
+/// News without a token.
+fn silence(index: usize, progress: Option<Progress>) -> News {
+    News::More { index, deltas: Vec::new(), token: None, chosen: None, progress }
 }
 
 /// One answer, as far as it has come.
@@ -188,14 +199,58 @@ impl Totals {
     }
 }
 
-/// Times of an answer that goes on, of which `tokens` were generated since the first one; in llama-server's shape.
-pub(crate) fn timings_so_far(tokens: usize, since_first: Duration) -> Json {
-    let steps = tokens.saturating_sub(1) as f64;
+/// When the first token of an answer was there, and how many there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    begin: Option<Instant>,
+    tokens: usize,
+}
+
+impl Pace {
+    /// Counts a token, if there is one.
+    pub(crate) fn count(&mut self, token: Option<u32>) {
+        if token.is_some() {
+            self.begin.get_or_insert_with(Instant::now);
+            self.tokens += 1;
+        }
+    }
+
+    /// Times of an answer that goes on, in llama-server's shape.
+    pub(crate) fn timings(&self) -> Json {
+        let seconds = self.begin.map_or(0.0, |begin| begin.elapsed().as_secs_f64());
+        let steps = self.tokens.saturating_sub(1) as f64;
+        json!({
+            "predicted_n": self.tokens,
+            "predicted_ms": seconds * 1000.0,
+            "predicted_per_token_ms": seconds * 1000.0 / steps.max(1.0),
+            "predicted_per_second": steps / seconds.max(1e-6),
+        })
+    }
+}
+
+/// How far a prompt is, in llama-server's shape.
+pub(crate) fn prompt_progress(progress: &Progress) -> Json {
     json!({
-        "predicted_n": tokens,
-        "predicted_ms": since_first.as_secs_f64() * 1000.0,
-        "predicted_per_token_ms": since_first.as_secs_f64() * 1000.0 / steps.max(1.0),
-        "predicted_per_second": steps / since_first.as_secs_f64().max(1e-6),
+        "total": progress.total,
+        "cache": progress.cached,
+        "processed": progress.processed,
+        "time_ms": progress.time.as_secs_f64() * 1000.0,
+    })
+}
+
+/// Times while a prompt is computed, in llama-server's shape.
+pub(crate) fn timings_of_prompt(progress: &Progress) -> Json {
+    let (n, seconds) = (progress.processed - progress.cached, progress.time.as_secs_f64());
+    json!({
+        "cache_n": progress.cached,
+        "prompt_n": n,
+        "prompt_ms": seconds * 1000.0,
+        "prompt_per_token_ms": seconds * 1000.0 / n.max(1) as f64,
+        "prompt_per_second": n as f64 / seconds.max(1e-6),
+        "predicted_n": 0,
+        "predicted_ms": 0.0,
+        "predicted_per_token_ms": 0.0,
+        "predicted_per_second": 0.0,
     })
 }
 
@@ -207,12 +262,18 @@ pub(crate) fn timings(usage: &Usage) -> Json {
         "prompt_n": usage.prefilled_tokens(),
         "prompt_ms": usage.prefill.as_secs_f64() * 1000.0,
         "prompt_per_token_ms": per_token(usage.prefill, usage.prefilled_tokens()),
-        "prompt_per_second": usage.prefill_rate(),
+        "prompt_per_second": usage.prefill_rate().unwrap_or(0.0),
         "predicted_n": usage.generated_tokens,
         "predicted_ms": usage.decode.as_secs_f64() * 1000.0,
         "predicted_per_token_ms": per_token(usage.decode, usage.generated_tokens.saturating_sub(1)),
-        "predicted_per_second": usage.decode_rate(),
+        "predicted_per_second": usage.decode_rate().unwrap_or(0.0),
     })
+}
+
+/// The text of tokens, with that of special ones.
+pub(crate) fn text_of(served: &Served, tokens: &[u32]) -> String {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|&token| token_text(served, token).1).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The text and the bytes of a token, which may be part of a character.

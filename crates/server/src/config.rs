@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use engine::Sampling;
+use serde_json::{Map, Value as Json};
+
 use crate::connection::Tls;
 use crate::error::ApiError;
 use crate::keys::Keys;
@@ -20,6 +23,12 @@ pub struct Config {
     pub origins: Vec<String>,
     /// Models that are loaded at once; another one takes the place of that which was not used for the longest time.
     pub max_models: usize,
+    /// Further names of the first model; `*` is any name that no model has.
+    pub aliases: Vec<String>,
+    /// What requests get that do not say otherwise.
+    pub defaults: Defaults,
+    /// Whether there is a page to chat.
+    pub page: bool,
     /// How long a model may be unused before it is unloaded; none keeps it.
     pub keep_alive: Option<Duration>,
     /// Whether `/slots` tells how many requests run.
@@ -41,6 +50,9 @@ impl Config {
             hosts: Vec::new(),
             origins: Vec::new(),
             max_models: 4,
+            aliases: Vec::new(),
+            defaults: Defaults::default(),
+            page: true,
             keep_alive: None,
             slots: false,
             tls: None,
@@ -48,6 +60,17 @@ impl Config {
             limits: Limits::default(),
         }
     }
+}
+
+/// What requests get that do not say otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// Sampling parameters.
+    pub sampling: Sampling,
+    /// Tokens of an answer, at most.
+    pub max_tokens: Option<usize>,
+    /// Variables of the chat template.
+    pub variables: Map<String, Json>,
 }
 
 /// Limits of requests and connections.

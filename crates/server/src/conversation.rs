@@ -9,6 +9,7 @@ use grammar::Source;
 use serde_json::{Map, Value as Json};
 
 use crate::answer::Parser;
+use crate::config::Defaults;
 use crate::error::ApiError;
 use crate::models::Served;
 
@@ -23,6 +24,19 @@ pub(crate) struct Conversation {
     pub(crate) variables: Map<String, Json>,
     /// What the answer must be, and the field that asks for it.
     pub(crate) format: Option<(&'static str, Source)>,
+    pub(crate) ending: Ending,
+}
+
+/// What follows the messages in the prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The beginning of an answer, or its continuation if the last message is one.
+    #[default]
+    Continued,
+    /// The beginning of an answer.
+    Answer,
+    /// Nothing.
+    Nothing,
 }
 
 /// The tools of a conversation.
@@ -64,7 +78,7 @@ enum CallGrammar {
 }
 
 /// Turns reasoning on or off, by the names that templates have for it.
-pub(crate) fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
+pub fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
     for name in ["enable_thinking", "thinking"] {
         variables.insert(name.into(), is_wanted.into());
     }
@@ -100,7 +114,7 @@ fn constraint(
 
 impl Conversation {
     /// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
-    pub(crate) fn new(mut messages: Vec<Message>) -> Result<Conversation, ApiError> {
+    pub(crate) fn new(mut messages: Vec<Message>, defaults: &Defaults) -> Result<Conversation, ApiError> {
         if messages.is_empty() {
             return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
         }
@@ -110,7 +124,19 @@ impl Conversation {
                 message.role = "system".into();
             }
         }
-        Ok(Conversation { messages, tools: ToolUse::default(), variables: Map::new(), format: None })
+        let variables = defaults.variables.clone();
+        Ok(Conversation {
+            messages,
+            tools: ToolUse::default(),
+            variables,
+            format: None,
+            ending: Ending::default(),
+        })
+    }
+
+    /// Whether the last message is an answer, which can be continued.
+    pub(crate) fn ends_with_answer(&self) -> bool {
+        self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty())
     }
 
     /// Bytes of the messages.
@@ -126,7 +152,8 @@ impl Conversation {
 
     /// The prompt, the answer that has begun, and the tools.
     fn written(&mut self, template: &Template) -> Result<(Prompt, String, Vec<Json>), ApiError> {
-        let begun = self.messages.pop_if(|last| last.role == "assistant" && last.tool_calls.is_empty());
+        let is_continued = self.ending == Ending::Continued && self.ends_with_answer();
+        let begun = self.messages.pop_if(|_| is_continued);
         if self.messages.is_empty() {
             return Err(ApiError::invalid(
                 "messages",
@@ -147,8 +174,13 @@ impl Conversation {
             Some(_) => std::mem::take(&mut self.tools.tools),
             None => Vec::new(),
         };
-        let variables = std::mem::take(&mut self.variables);
-        let options = Options { tools, variables, time: TEMPLATE_TIME, ..Options::default() };
+        let options = Options {
+            tools,
+            variables: std::mem::take(&mut self.variables),
+            time: TEMPLATE_TIME,
+            add_generation_prompt: self.ending != Ending::Nothing,
+            ..Options::default()
+        };
         let prompt = template.render(&self.messages, &options).map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;

@@ -12,43 +12,94 @@ use crate::models::{Encoder, Lease};
 /// Texts of a call, at most.
 pub(crate) const MAX_TEXTS: usize = 2048;
 
-/// One text or several, as text or as token ids. Unlike [prompts](crate::prompts::Prompts) they never mix both: what an encoder
+/// One text or several. Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder
 /// adds to a text may stand at its end.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a string, token ids, or an array of one of them")]
-pub(crate) enum Texts {
+#[serde(from = "Written")]
+pub(crate) struct Texts {
+    texts: Vec<Text>,
+    /// Whether it was given without a list.
+    is_one: bool,
+}
+
+enum Text {
     Text(String),
     Ids(Vec<u32>),
-    Many(Vec<String>),
-    ManyIds(Vec<Vec<u32>>),
+}
+
+/// How clients write a text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Text(String),
+    Ids(Vec<u32>),
+    Named { prompt_string: String },
+    Parts { content: Vec<Part> },
+}
+
+/// A part of a text.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text { text: String },
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a string, token ids, an object with `prompt_string` or parts of text in `content`, or \
+                               an array of them"
+)]
+enum Written {
+    One(Item),
+    Many(Vec<Item>),
+}
+
+impl From<Item> for Text {
+    fn from(item: Item) -> Text {
+        match item {
+            Item::Text(text) | Item::Named { prompt_string: text } => Text::Text(text),
+            Item::Ids(ids) => Text::Ids(ids),
+            Item::Parts { content } => {
+                Text::Text(content.into_iter().map(|Part::Text { text }| text).collect())
+            }
+        }
+    }
+}
+
+impl From<Written> for Texts {
+    fn from(written: Written) -> Texts {
+        match written {
+            Written::One(item) => Texts { texts: vec![item.into()], is_one: true },
+            Written::Many(items) => {
+                Texts { texts: items.into_iter().map(Text::from).collect(), is_one: false }
+            }
+        }
+    }
 }
 
 impl Texts {
-    fn len(&self) -> usize {
-        match self {
-            Texts::Text(_) | Texts::Ids(_) => 1,
-            Texts::Many(texts) => texts.len(),
-            Texts::ManyIds(texts) => texts.len(),
-        }
+    pub(crate) fn one(text: String) -> Texts {
+        Texts { texts: vec![Text::Text(text)], is_one: true }
+    }
+
+    pub(crate) fn many(texts: Vec<String>) -> Texts {
+        Texts { texts: texts.into_iter().map(Text::Text).collect(), is_one: false }
     }
 
     /// The field of text number `n`, where `param` is that of all.
     fn place(&self, param: &'static str) -> impl Fn(usize) -> String + use<> {
-        let is_one = matches!(self, Texts::Text(_) | Texts::Ids(_));
+        let is_one = self.is_one;
         move |n| if is_one { param.to_owned() } else { format!("{param}[{n}]") }
     }
 
     /// The ids of each text. Takes a while: not for the threads of the runtime.
     fn encode(self, encoder: &Encoder, place: impl Fn(usize) -> String) -> Result<Vec<Vec<u32>>, ApiError> {
-        match self {
-            Texts::Text(text) => Ok(vec![encoder.encode(&text, &place(0))?]),
-            Texts::Ids(ids) => Ok(vec![ids]),
-            Texts::Many(texts) => {
-                let one = |(n, text): (usize, &String)| encoder.encode(text, &place(n));
-                texts.iter().enumerate().map(one).collect()
-            }
-            Texts::ManyIds(texts) => Ok(texts),
-        }
+        let one = |(n, text)| match text {
+            Text::Text(text) => encoder.encode(&text, &place(n)),
+            Text::Ids(ids) => Ok(ids),
+        };
+        self.texts.into_iter().enumerate().map(one).collect()
     }
 }
 
@@ -78,8 +129,8 @@ impl Embedding {
             let message = format!("`dimensions` is {dimensions}, but this model's embeddings have {width}");
             return Err(ApiError::unsupported("dimensions", message));
         }
-        if texts.len() > MAX_TEXTS {
-            let message = format!("`{param}` has {} texts, expected at most {MAX_TEXTS}", texts.len());
+        if texts.texts.len() > MAX_TEXTS {
+            let message = format!("`{param}` has {} texts, expected at most {MAX_TEXTS}", texts.texts.len());
             return Err(ApiError::invalid(param, message));
         }
         let share = app.place(client, 1)?;

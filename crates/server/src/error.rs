@@ -137,11 +137,11 @@ impl From<engine::Error> for ApiError {
 }
 
 impl ApiError {
-    /// Clients tell this error by the words of its first half, which are OpenAI's.
+    /// Clients tell this error by its words: those of the first half are OpenAI's, those of the second half llama-server's.
     pub(crate) fn too_long(tokens: usize, n_ctx: usize) -> ApiError {
         let message = format!(
-            "this model's maximum context length is {n_ctx} tokens, but the prompt has {tokens}, which leaves no room for an \
-             answer; shorten it"
+            "this model's maximum context length is {n_ctx} tokens, but the prompt has {tokens}; with room for an answer, it \
+             exceeds the available context size; shorten it"
         );
         ApiError::new(Kind::TooLong { prompt: tokens, n_ctx }, message)
     }

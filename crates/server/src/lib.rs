@@ -39,10 +39,12 @@ mod server;
 mod shape;
 mod sse;
 mod turn;
+mod watch;
 mod worker;
 
-pub use config::{Config, Limits};
+pub use config::{Config, Defaults, Limits};
 pub use connection::{Tls, TlsError};
+pub use conversation::reason;
 pub use error::StartError;
 pub use keys::{Keys, KeysError};
 pub use models::{Loaded, Loader, ModelSource};

@@ -21,11 +21,7 @@ pub(crate) const MAX_PROMPTS: usize = 64;
 /// The prompts of a call.
 #[derive(Deserialize)]
 #[serde(try_from = "Written")]
-pub(crate) struct Prompts {
-    prompts: Vec<Vec<Piece>>,
-    /// Whether they were given as a list of prompts.
-    pub(crate) is_list: bool,
-}
+pub(crate) struct Prompts(Vec<Vec<Piece>>);
 
 /// A piece of a prompt.
 #[derive(Deserialize)]
@@ -35,11 +31,19 @@ enum Piece {
     Id(u32),
 }
 
+/// A text, as llama-server takes it beside pictures.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    prompt_string: String,
+}
+
 /// How clients write prompts.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a text, token ids, or an array of them")]
 enum Written {
     Text(String),
+    Named(Named),
     Array(Vec<Item>),
 }
 
@@ -49,6 +53,7 @@ enum Written {
 enum Item {
     Piece(Piece),
     Pieces(Vec<Piece>),
+    Named(Named),
 }
 
 impl TryFrom<Written> for Prompts {
@@ -56,37 +61,42 @@ impl TryFrom<Written> for Prompts {
 
     fn try_from(written: Written) -> Result<Prompts, String> {
         let items = match written {
-            Written::Text(text) => return Ok(Prompts::text(text)),
+            Written::Text(text) | Written::Named(Named { prompt_string: text }) => {
+                return Ok(Prompts::text(text));
+            }
             Written::Array(items) => items,
         };
         if items.iter().any(|item| matches!(item, Item::Piece(Piece::Id(_)))) {
             let piece = |item| match item {
                 Item::Piece(piece) => Ok(piece),
-                Item::Pieces(_) => Err("expected token ids either at the outer level, or within arrays"),
+                Item::Pieces(_) | Item::Named(_) => {
+                    Err("expected token ids either at the outer level, or within arrays")
+                }
             };
-            return Ok(Prompts {
-                prompts: vec![items.into_iter().map(piece).collect::<Result<_, _>>()?],
-                is_list: false,
-            });
+            return Ok(Prompts(vec![items.into_iter().map(piece).collect::<Result<_, _>>()?]));
         }
         let prompt = |item| match item {
             Item::Piece(piece) => vec![piece],
             Item::Pieces(pieces) => pieces,
+            Item::Named(Named { prompt_string }) => vec![Piece::Text(prompt_string)],
         };
         match items.len() {
             0 => Err("it is empty; expected at least one prompt".into()),
-            1..=MAX_PROMPTS => {
-                Ok(Prompts { prompts: items.into_iter().map(prompt).collect(), is_list: true })
-            }
+            1..=MAX_PROMPTS => Ok(Prompts(items.into_iter().map(prompt).collect())),
             found => Err(format!("it has {found} prompts, expected at most {MAX_PROMPTS}")),
         }
     }
 }
 
 impl Prompts {
+    /// One prompt of these tokens.
+    pub(crate) fn ids(ids: Vec<u32>) -> Prompts {
+        Prompts(vec![ids.into_iter().map(Piece::Id).collect()])
+    }
+
     /// One text.
     pub(crate) fn text(text: String) -> Prompts {
-        Prompts { prompts: vec![vec![Piece::Text(text)]], is_list: false }
+        Prompts(vec![vec![Piece::Text(text)]])
     }
 }
 
@@ -132,7 +142,7 @@ impl Continuation {
         client: &Client,
     ) -> Result<Started, ApiError> {
         let Continuation { prompts, parameters, format, logprobs, prompt_logprobs } = self;
-        let n = prompts.prompts.len() * parameters.n;
+        let n = prompts.0.len() * parameters.n;
         let place = app.place(client, n)?;
         let encoding = served.clone();
         let (prompts, processors) = app
@@ -140,7 +150,7 @@ impl Continuation {
                 let grammar = format.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
                 let processor = |grammar: Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
                 let processors: Vec<_> = grammar.into_iter().map(processor).collect();
-                let ids = prompts.prompts.into_iter().map(|prompt| encode(prompt, &encoding));
+                let ids = prompts.0.into_iter().map(|prompt| encode(prompt, &encoding));
                 Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
             })
             .await??;
@@ -148,7 +158,7 @@ impl Continuation {
             let processors = processors.clone();
             let request =
                 engine::Request { logprobs, processors, ..parameters.request(prompt.clone(), client) };
-            Job::choices(request, parameters.n)
+            Job::choices(request, &parameters)
         });
         let of_prompt = |error: ApiError| match error.kind {
             Kind::TooLong { .. } => ApiError { param: Some("prompt".into()), ..error },

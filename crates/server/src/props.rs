@@ -1,17 +1,21 @@
 //! `/props`, `/tokenize`, `/detokenize` and `/apply-template`, as llama-server has them.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::answer::token_text;
 use crate::app::App;
 use crate::conversation::too_long_for;
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::http::{Client, Routes, call, with_ignored};
+use crate::job::Parameters;
+use crate::llama::settings;
 use crate::models::Held;
 use crate::openai::conversation;
 
@@ -23,35 +27,47 @@ pub(crate) fn routes() -> Routes {
         .post("/apply-template", apply_template)
 }
 
-/// Looking at a model does not load it.
+/// Looking at a model does not load it: then it sleeps.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(None)?;
-    let Some(Held::Generator(served)) = held else {
-        let message =
-            format!("the model `{name}` is not loaded, or writes no text; ask it for something first");
-        return Err(ApiError::new(Kind::Busy, message));
-    };
-    let sampling = engine::Sampling::default();
-    let template = served.model.template().ok();
-    let props = json!({
-        "default_generation_settings": {
-            "n_ctx": served.limits.n_ctx,
-            "params": {
-                "temperature": sampling.temperature,
-                "top_k": sampling.top_k,
-                "top_p": sampling.top_p,
-                "min_p": sampling.min_p,
-                "repeat_penalty": sampling.repeat_penalty,
-            },
-        },
-        "total_slots": served.limits.sequences,
-        "n_ctx": served.limits.n_ctx,
-        "model_alias": served.name,
-        "chat_template": template.map(chat::Template::source),
+    let mut props = json!({
+        "model_alias": name,
         "modalities": { "vision": false, "audio": false },
         "build_info": concat!("rustorch ", env!("CARGO_PKG_VERSION")),
+        "is_sleeping": held.is_none(),
     });
+    if let (Some(held), Value::Object(props)) = (held, &mut props) {
+        props.extend(of_model(&app, &held));
+    }
     Ok(Json(props).into_response())
+}
+
+/// What is known of a model that is loaded.
+fn of_model(app: &App, held: &Held) -> Map<String, Value> {
+    let (model, n_ctx) = (held.model(), held.n_ctx());
+    let parameters = Parameters::default_of(&app.config);
+    // The seed that stands for a random one.
+    let seed = parameters.sampling.seed.unwrap_or(u32::MAX);
+    let slots = match held {
+        Held::Generator(generator) => generator.limits.sequences,
+        Held::Encoder(_) => 1,
+    };
+    let special = |id: Option<u32>| id.and_then(|id| model.tokenizer().token_text(id)).unwrap_or_default();
+    let ids = model.tokenizer().special_ids();
+    let props = [
+        (
+            "default_generation_settings",
+            json!({ "n_ctx": n_ctx, "params": settings::json(&parameters, seed, 0, false) }),
+        ),
+        ("total_slots", slots.into()),
+        ("n_ctx", n_ctx.into()),
+        // Its folder concerns nobody.
+        ("model_path", Path::new(model.file().file()).file_name().map(OsStr::to_string_lossy).into()),
+        ("chat_template", model.template().ok().map(chat::Template::source).into()),
+        ("bos_token", special(ids.bos()).into()),
+        ("eos_token", special(ids.eos()).into()),
+    ];
+    props.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 async fn tokenize(
@@ -107,7 +123,7 @@ async fn apply_template(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let conversation = conversation::read(&mut fields, &app.config.limits)?;
+    let conversation = conversation::read(&mut fields, &app.config)?;
     let ignored = fields.unknown();
     too_long_for(&served, conversation.bytes())?;
     let _place = app.place(&client, 1)?;

@@ -34,23 +34,25 @@ pub(crate) fn read(fields: &mut Fields, sampling: &mut Sampling, limits: &Limits
         limits.check_strings("dry_sequence_breakers", &breakers)?;
         dry.sequence_breakers = breakers;
     }
-    sampling.mirostat = mirostat(fields)?;
+    sampling.mirostat = mirostat(fields, sampling.mirostat)?;
     if let Some(order) = fields.take("samplers")? {
         sampling.samplers = kinds(order)?;
     }
     Ok(())
 }
 
-fn mirostat(fields: &mut Fields) -> Result<Option<Mirostat>, ApiError> {
-    let version = fields.within("mirostat", 0..=2)?.unwrap_or(0);
-    let tau = fields.within("mirostat_tau", 0.0..=100.0)?.unwrap_or(5.0);
-    let eta = fields.within("mirostat_eta", 0.0..=100.0)?.unwrap_or(0.1);
-    let version = match version {
-        1 => MirostatVersion::V1,
-        2 => MirostatVersion::V2,
-        _ => return Ok(None),
+fn mirostat(fields: &mut Fields, default: Option<Mirostat>) -> Result<Option<Mirostat>, ApiError> {
+    let tau =
+        fields.within("mirostat_tau", 0.0..=100.0)?.or(default.map(|default| default.tau)).unwrap_or(5.0);
+    let eta =
+        fields.within("mirostat_eta", 0.0..=100.0)?.or(default.map(|default| default.eta)).unwrap_or(0.1);
+    let version = match fields.within("mirostat", 0..=2)? {
+        None => default.map(|default| default.version),
+        Some(1) => Some(MirostatVersion::V1),
+        Some(2) => Some(MirostatVersion::V2),
+        Some(_) => None,
     };
-    Ok(Some(Mirostat { version, tau, eta }))
+    Ok(version.map(|version| Mirostat { version, tau, eta }))
 }
 
 /// Samplers in an order, at most: each costs a pass over the vocabulary.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -69,7 +69,7 @@ impl Server {
         let listen = |source| StartError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        let models = Models::new(models, config.max_models.max(1))?;
+        let models = Models::new(models, config.aliases.clone(), config.max_models.max(1))?;
         let app = App::new(config, models);
         Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
     }
@@ -167,14 +167,15 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
     }
 }
 
-pub(crate) fn routes() -> Routes {
+pub(crate) fn routes(has_page: bool) -> Routes {
+    let page = if has_page { page::routes() } else { Routes::default() };
     Routes::default()
         .merge(openai::routes())
         .merge(ollama::routes())
         .merge(llama::routes())
         .merge(anthropic::routes())
         .merge(props::routes())
-        .merge(page::routes())
+        .merge(page)
         .merge(openapi::routes())
         .get("/health", health)
         .get("/v1/health", health)
@@ -183,7 +184,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::from(routes())
+    Router::from(routes(app.config.page))
         .fallback(no_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shape::errors))
@@ -204,9 +205,14 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// When the server was started, in seconds since 1970; as in llama-server.
+const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
+
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let text = metrics::text(app.models.stats(), backend::PAGE);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let headers = [(header::CONTENT_TYPE, kind), (STARTED, HeaderValue::from(app.started))];
+    (headers, text).into_response()
 }
 
 async fn no_route(request: axum::extract::Request) -> ApiError {

@@ -66,7 +66,7 @@ pub(crate) type Shape = fn(&ApiError) -> Json;
 /// The shape of the protocol that a request for `path` speaks.
 fn of(path: &str, headers: &HeaderMap) -> Shape {
     match path {
-        "/completion" | "/slots" => llama,
+        "/completion" | "/infill" | "/embedding" | "/slots" => llama,
         _ if path == "/api" || path.starts_with("/api/") => ollama,
         _ if anthropic::is_spoken(path, headers) => anthropic::shape,
         _ => openai,

@@ -53,7 +53,7 @@ impl Turn {
         let Rendered { prompt, processors, .. } = rendered;
         let prompts = vec![prompt.clone()];
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
-        Started::submit(Job::choices(request, n), prompts, parsers, place, served).await
+        Started::submit(Job::choices(request, &parameters), prompts, parsers, place, served).await
     }
 }
 

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use engine::{Engine, Event, LogitRows, Logprobs, Request, RequestId, StopReason};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::ApiError;
 use crate::metrics::Stats;
+use crate::watch::{Deadline, Progress, Watch};
 
 /// What the engine says of the requests of a job: the number of the request among them, and an event.
 pub(crate) type Updates = UnboundedReceiver<(usize, Update)>;
@@ -22,6 +24,8 @@ pub(crate) enum Update {
     Refused(ApiError),
     /// A token of the prompt, in order, from the second one on.
     Prompt(u32, Logprobs),
+    /// More of the prompt is computed.
+    Progress(Progress),
     Engine(Event),
 }
 
@@ -31,6 +35,10 @@ pub(crate) struct Work {
     pub(crate) requests: Vec<Request>,
     /// Return the log-probability of each token of the prompts, and of this many most likely tokens.
     pub(crate) prompt_logprobs: Option<usize>,
+    /// Tell how far the prompts are.
+    pub(crate) has_progress: bool,
+    /// From an answer's first token on, it ends with its first line after this time.
+    pub(crate) time: Option<Duration>,
 }
 
 enum Command {
@@ -79,6 +87,8 @@ impl Drop for Worker {
 struct Client {
     number: usize,
     updates: UnboundedSender<(usize, Update)>,
+    watch: Option<Watch>,
+    deadline: Option<Deadline>,
 }
 
 struct Loop {
@@ -111,7 +121,10 @@ impl Loop {
             }
             self.cancel_unread();
             match self.engine.step() {
-                Ok(events) => events.into_iter().for_each(|event| self.deliver(event)),
+                Ok(events) => {
+                    self.report(&events);
+                    events.into_iter().for_each(|event| self.deliver(event));
+                }
                 Err(error) => return self.fail(&error),
             }
             self.stats.measure(&self.engine);
@@ -120,8 +133,10 @@ impl Loop {
 
     fn submit(&mut self, work: Work, updates: &UnboundedSender<(usize, Update)>) {
         let mut submitted = Vec::new();
-        for (number, request) in work.requests.into_iter().enumerate() {
-            let taken = match work.prompt_logprobs {
+        let Work { requests, prompt_logprobs, has_progress, time } = work;
+        for (number, request) in requests.into_iter().enumerate() {
+            let watch = has_progress.then(|| Watch::new(request.prompt.len()));
+            let taken = match prompt_logprobs {
                 None => self.engine.submit(request),
                 Some(top) => {
                     let observer = of_prompt(request.prompt.clone(), top, number, updates.clone());
@@ -129,18 +144,19 @@ impl Loop {
                 }
             };
             match taken {
-                Ok(id) => submitted.push((number, id)),
+                Ok(id) => submitted.push((number, id, watch)),
                 Err(error) => {
-                    submitted.iter().for_each(|(_, id)| self.engine.cancel(*id));
+                    submitted.iter().for_each(|(_, id, _)| self.engine.cancel(*id));
                     // Whoever does not listen needs no answer, here and below.
                     let _ = updates.send((number, Update::Refused(error.into())));
                     return;
                 }
             }
         }
-        for (number, id) in submitted {
+        for (number, id, watch) in submitted {
             let _ = updates.send((number, Update::Accepted));
-            self.clients.insert(id, Client { number, updates: updates.clone() });
+            let deadline = time.map(Deadline::new);
+            self.clients.insert(id, Client { number, updates: updates.clone(), watch, deadline });
         }
     }
 
@@ -155,33 +171,57 @@ impl Loop {
         });
     }
 
+    /// Tells how far the prompts are, before the tokens that follow them.
+    fn report(&mut self, events: &[Event]) {
+        let ended = |id| {
+            events.iter().find_map(|event| match event {
+                Event::Done { id: of, usage, .. } if *of == id => Some(usage.reused_tokens),
+                _ => None,
+            })
+        };
+        for (id, client) in &mut self.clients {
+            let Client { number, updates, watch: Some(watch), .. } = client else { continue };
+            let (reused, computed) = match ended(*id) {
+                Some(reused) => (reused, usize::MAX),
+                None => (self.engine.reused(*id), self.engine.cached(*id)),
+            };
+            watch.news(reused, computed).for_each(|news| {
+                let _ = updates.send((*number, Update::Progress(news)));
+            });
+        }
+    }
+
     fn deliver(&mut self, event: Event) {
-        let (id, is_last) = match &event {
-            Event::Token { id, .. } => (*id, false),
-            Event::Done { id, reason, usage } => {
-                if *reason != StopReason::Cancelled {
-                    self.stats.ended(usage);
-                }
-                (*id, true)
+        let (Event::Token { id, .. } | Event::Done { id, .. } | Event::Failed { id, .. }) = event;
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let event = match event {
+            Event::Done { id, reason: StopReason::Cancelled, usage }
+                if client.deadline.as_ref().is_some_and(|deadline| deadline.is_over) =>
+            {
+                Event::Done { id, reason: StopReason::MaxTokens, usage }
             }
-            Event::Failed { id, .. } => (*id, true),
+            event => event,
         };
-        let client = match is_last {
-            true => self.clients.remove(&id),
-            false => self
-                .clients
-                .get(&id)
-                .map(|client| Client { number: client.number, updates: client.updates.clone() }),
-        };
-        if let Some(Client { number, updates }) = client {
-            let _ = updates.send((number, Update::Engine(event)));
+        match &event {
+            Event::Token { text, .. } => {
+                if client.deadline.as_mut().is_some_and(|deadline| deadline.ends(text)) {
+                    self.engine.cancel(id);
+                }
+            }
+            Event::Done { reason: StopReason::Cancelled, .. } | Event::Failed { .. } => {}
+            Event::Done { usage, .. } => self.stats.ended(usage),
+        }
+        let is_last = !matches!(event, Event::Token { .. });
+        let _ = client.updates.send((client.number, Update::Engine(event)));
+        if is_last {
+            self.clients.remove(&id);
         }
     }
 
     /// The file of the model is damaged: nothing that it computes can be trusted.
     fn fail(self, error: &engine::Error) {
         tracing::error!("the model has failed: {error}");
-        for Client { number, updates } in self.clients.into_values() {
+        for Client { number, updates, .. } in self.clients.into_values() {
             let _ = updates.send((number, Update::Refused(ApiError::internal(ENDED))));
         }
     }

@@ -1,5 +1,6 @@
 //! `rustorch serve`: models for several users, over HTTP.
 
+mod defaults;
 mod models;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +16,8 @@ use server::{Config, Keys, ModelSource, Server, Tls};
 
 use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::{interrupt, output};
-use models::ModelsArgs;
+use defaults::DefaultArgs;
+use models::{EmbeddingArgs, ModelsArgs};
 
 /// While anyone decodes, steps take about this long at most.
 const STEP_TARGET: Duration = Duration::from_millis(100);
@@ -40,6 +42,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
+    defaults: DefaultArgs,
+    #[command(flatten)]
     serving: Serving,
 }
 
@@ -48,6 +52,8 @@ pub(crate) struct Args {
 struct Serving {
     #[command(flatten)]
     template: TemplateChoice,
+    #[command(flatten)]
+    embedding: EmbeddingArgs,
     /// Requests that are computed at once; others wait [short: -np]
     #[arg(long, alias = "np", value_name = "N", default_value = "16", env, help_heading = "Engine")]
     parallel: NonZero<usize>,
@@ -85,14 +91,15 @@ struct HttpArgs {
     /// PEM file with its private key; SIGHUP reads both files again
     #[arg(long, value_name = "FILE", env, requires = "ssl_cert_file")]
     ssl_key_file: Option<PathBuf>,
-    /// Name of the model for clients [default: that of the file]
-    #[arg(short, long, value_name = "NAME", env)]
-    alias: Option<String>,
+    /// Name of the model for clients, and further ones after commas; * is any other [default: that of the file]
+    #[arg(short, long, value_name = "NAME", env, value_delimiter = ',')]
+    alias: Vec<String>,
     /// Host name that clients use for this server; * accepts any
     #[arg(long, value_name = "NAME", env, value_delimiter = ',')]
     host_name: Vec<String>,
-    /// Origin of pages that may call this server from a browser, such as https://example.org
-    #[arg(long, value_name = "ORIGIN", env, value_delimiter = ',')]
+    /// Origin of pages that may call this server from a browser, such as https://example.org; localhost is those of this
+    /// machine, * any
+    #[arg(long, alias = "cors-origins", value_name = "ORIGIN", env, value_delimiter = ',')]
     cors_origin: Vec<String>,
     /// Seconds that requests may go on after the signal to stop
     #[arg(long, value_name = "SECONDS", default_value = "30", env)]
@@ -103,6 +110,9 @@ struct HttpArgs {
     /// Tell at /slots how many requests run, as llama-server does
     #[arg(long, env, value_parser = FalseyValueParser::new())]
     slots: bool,
+    /// Have no page to chat
+    #[arg(long, aliases = ["no-ui", "no-webui"], env, value_parser = FalseyValueParser::new())]
+    no_page: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -144,7 +154,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let pair = args.http.ssl_cert_file.clone().zip(args.http.ssl_key_file.clone());
     let tls = pair.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let models = args.models()?;
+    let (models, has_page) = (args.models()?, !args.http.no_page);
     let config = args.config(address, keys, tls);
     let server =
         Server::new(config, models).context("--port chooses another port, and 0 one that is free")?;
@@ -166,8 +176,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         },
     )?;
     let address = server.address()?;
+    let page = if has_page { "has a page to chat" } else { "listens" };
     output::note(format_args!(
-        "{scheme}://{address} has a page to chat; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
+        "{scheme}://{address} {page}; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
     ));
     server.run()?;
     Ok(ExitCode::SUCCESS)
@@ -177,7 +188,7 @@ impl Args {
     /// One model is loaded at once, several when they are asked for.
     fn models(&self) -> anyhow::Result<Vec<(String, ModelSource)>> {
         let mut named = self.models.named(&self.positional)?;
-        if let Some(alias) = &self.http.alias {
+        if let Some(alias) = self.http.alias.first() {
             let [one] = &mut named[..] else {
                 bail!(output::Usage("--alias names one model; name several by -m NAME=MODEL".to_owned()));
             };
@@ -205,6 +216,9 @@ impl Args {
         config.max_models = self.loading.models_max.get();
         config.keep_alive = self.loading.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
         config.slots = self.http.slots;
+        config.page = !self.http.no_page;
+        config.aliases = self.http.alias.get(1..).unwrap_or_default().to_vec();
+        config.defaults = self.defaults.read(&self.serving.template);
         config.tls = tls;
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use backend::PAGE;
+use clap::builder::FalseyValueParser;
 use engine::models::Pooling;
 use engine::{Engine, Model, Options};
 use server::{Loaded, ModelSource};
 
 use super::{CONTEXTS, STEP_TARGET, Serving};
 use crate::args::{ModelArgs, OpenArgs, PositionalModel};
-use crate::embed::{EmbedderArgs, embedder};
+use crate::embed::{EmbedderArgs, embedder, pooling};
 use crate::output::{self, Usage};
 use crate::{load, source};
 
@@ -25,6 +26,41 @@ pub(super) struct ModelsArgs {
     model: Vec<PathBuf>,
     #[command(flatten)]
     open: OpenArgs,
+}
+
+/// Which models compute embeddings or scores, and how.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(super) struct EmbeddingArgs {
+    /// Compute embeddings also by a model that writes text
+    #[arg(long, alias = "embedding", env, value_parser = FalseyValueParser::new())]
+    embeddings: bool,
+    /// Score documents
+    #[arg(long, alias = "rerank", env, value_parser = FalseyValueParser::new(), conflicts_with_all = ["embeddings", "pooling"])]
+    reranking: bool,
+    /// What represents a text: the mean of its tokens, the first or the last one [default: as the file says, else the mean]
+    #[arg(long, value_name = "KIND", env, value_parser = whole_texts, requires = "embeddings")]
+    pooling: Option<Pooling>,
+}
+
+/// Pooling that gives a text one embedding.
+fn whole_texts(name: &str) -> Result<Pooling, String> {
+    match pooling(name)? {
+        Pooling::None => Err("an embedding is of a whole text; expected mean, cls or last".to_owned()),
+        Pooling::Rank => Err("--reranking scores documents; expected mean, cls or last".to_owned()),
+        kind => Ok(kind),
+    }
+}
+
+impl EmbeddingArgs {
+    /// Whether no model is to write text.
+    fn is_asked_for(&self) -> bool {
+        self.embeddings || self.reranking
+    }
+
+    fn pooling(&self) -> Option<Pooling> {
+        if self.reranking { Some(Pooling::Rank) } else { self.pooling }
+    }
 }
 
 /// A model, by the name that clients use.
@@ -107,7 +143,7 @@ impl Named {
         let file = load::file(&self.args)?;
         load::introduce(&self.args, &file);
         let model = Model::new(file)?;
-        match model.is_for_embeddings() {
+        match serving.embedding.is_asked_for() || model.is_for_embeddings() {
             true => self.embedder(serving),
             false => {
                 let model = serving.template.apply(model)?;
@@ -120,7 +156,7 @@ impl Named {
 
     /// As the file says how to pool, or else by the mean.
     fn embedder(&self, serving: &Serving) -> anyhow::Result<Loaded> {
-        let mut model = Model::embedding(load::file(&self.args)?, None)?;
+        let mut model = Model::embedding(load::file(&self.args)?, serving.embedding.pooling())?;
         if model.config().pooling == Some(Pooling::None) {
             model = Model::embedding(load::file(&self.args)?, Some(Pooling::Mean))?;
         }

@@ -128,6 +128,11 @@ impl Chain {
         }
     }
 
+    /// Whether the best token is chosen, and none is drawn.
+    pub(super) fn is_greedy(&self) -> bool {
+        self.is_greedy
+    }
+
     pub(super) fn is_argmax(&self) -> bool {
         self.is_greedy && self.order.is_empty()
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use crate::config::Limits;
+use crate::config::Config;
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -79,13 +79,13 @@ pub(super) fn at<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiE
 }
 
 /// `system` and `messages`.
-pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation, ApiError> {
+pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
     let mut turns = Turns::default();
     if let Some(system) = fields.take("system")? {
         turns.read("system", Role::System, system)?;
     }
     let messages: Vec<Json> = fields
-        .list("messages", limits.messages)?
+        .list("messages", config.limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
     if messages.is_empty() {
         return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
@@ -95,7 +95,7 @@ pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation,
         let Said { role, content } = at(&place, message)?;
         turns.read(&format!("{place}.content"), role, content)?;
     }
-    Conversation::new(turns.finish()?)
+    Conversation::new(turns.finish()?, &config.defaults)
 }
 
 /// Messages for the chat template. Those of one role that follow each other are one turn.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{conversation, tools};
 use crate::app::App;
-use crate::config::Limits;
+use crate::config::Config;
 use crate::conversation::Conversation;
 use crate::conversation::reason;
 use crate::error::ApiError;
@@ -81,34 +81,33 @@ pub(crate) const OF_THE_ANSWER: &[&str] =
 
 /// Reads a call of `/v1/messages`.
 pub(super) fn read(mut fields: Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
-    let limits = &app.config.limits;
     let max_tokens = fields.within("max_tokens", 1..=usize::MAX)?;
     if max_tokens.is_none() {
         return Err(ApiError::invalid("max_tokens", "`max_tokens` is missing"));
     }
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let common = Parameters::common(&mut fields, served, limits, "stop_sequences")?;
+    let common = Parameters::common(&mut fields, served, &app.config, "stop_sequences")?;
     let parameters = Parameters { max_tokens, ..common };
-    if parameters.sampling.temperature > 1.0 {
-        let found = parameters.sampling.temperature;
+    let found = parameters.sampling.temperature;
+    if found > 1.0 && found != app.config.defaults.sampling.temperature {
         let message = format!("`temperature` is {found}, expected 0 to 1");
         return Err(ApiError::invalid("temperature", message));
     }
-    let Asked { conversation, shows_thinking, ignored } = ask(fields, limits)?;
+    let Asked { conversation, shows_thinking, ignored } = ask(fields, &app.config)?;
     Ok(Call { turn: Turn { conversation, parameters, logprobs: None }, is_stream, shows_thinking, ignored })
 }
 
 /// Reads a call of `/v1/messages/count_tokens`.
 pub(super) fn read_prompt(mut fields: Fields, app: &App) -> Result<Asked, ApiError> {
     fields.ignore(OF_THE_ANSWER);
-    ask(fields, &app.config.limits)
+    ask(fields, &app.config)
 }
 
 /// Reads what a prompt is made of, the last of a call.
-fn ask(mut fields: Fields, limits: &Limits) -> Result<Asked, ApiError> {
+fn ask(mut fields: Fields, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
-    let mut conversation = conversation::read(&mut fields, limits)?;
-    conversation.tools = tools::read(&mut fields, limits, &mut ignored)?;
+    let mut conversation = conversation::read(&mut fields, config)?;
+    conversation.tools = tools::read(&mut fields, &config.limits, &mut ignored)?;
     let variables = &mut conversation.variables;
     let shows_thinking = thinking(&mut fields, variables, &mut ignored)?;
     conversation.format = output(&mut fields, variables, &mut ignored)?;

@@ -109,7 +109,22 @@ fn is_own_name(name: &str, address: SocketAddr) -> bool {
 fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN)?;
     let text = origin.to_str().ok()?;
-    config.origins.iter().any(|own| own == "*" || own == text).then(|| origin.clone())
+    let is_allowed = |own: &String| match &**own {
+        "*" => true,
+        "localhost" => is_of_this_machine(text),
+        own => own == text,
+    };
+    config.origins.iter().any(is_allowed).then(|| origin.clone())
+}
+
+/// Whether a page of this origin comes from this machine, whatever its port.
+fn is_of_this_machine(origin: &str) -> bool {
+    let authority = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host();
+        let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
+    })
 }
 
 /// Whether a page of another site sends this. Its browser would not show it the answer, but the work would be done.
@@ -122,7 +137,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 }
 
 fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
+    let mut response = StatusCode::OK.into_response();
     if origin.is_some() {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));

@@ -10,7 +10,7 @@ use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::settings;
-use crate::answer::{Answers, Chosen, News, timings};
+use crate::answer::{Answers, Chosen, News, Pace, prompt_progress, text_of, timings, timings_of_prompt};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
@@ -23,25 +23,20 @@ use crate::prompts::{Continuation, Prompts};
 use crate::shape;
 use crate::sse::{self, Events, Gone};
 use crate::turn::Started;
+use crate::watch::Progress;
 
 /// Most likely tokens with each token.
 pub(crate) const MAX_PROBS: usize = 100;
 
 /// Fields of llama-server that change no answer here, besides those of [all](fields::HARMLESS).
 pub(crate) const HARMLESS: &[&str] =
-    &["n_keep", "n_discard", "n_cache_reuse", "timings_per_token", "sse_ping_interval"];
+    &["n_keep", "n_discard", "n_cache_reuse", "sse_ping_interval", "backend_sampling"];
 
 /// Fields of llama-server that would change the answer.
-pub(crate) const REFUSED: &[&str] = &[
-    "post_sampling_probs",
-    "t_max_predict_ms",
-    "n_indent",
-    "min_keep",
-    "response_fields",
-    "return_progress",
-    "lora",
-    "image_data",
-];
+pub(crate) const REFUSED: &[&str] = &["n_indent", "min_keep", "lora", "image_data"];
+
+/// Names in `response_fields`.
+const MAX_FIELDS: usize = 64;
 
 /// How the answers are written.
 struct Output {
@@ -49,36 +44,40 @@ struct Output {
     /// The number of most likely tokens with each token; none without probabilities.
     n_probs: usize,
     has_tokens: bool,
+    has_timings: bool,
     is_stream: bool,
-    /// Whether there are several answers, or may have been.
-    is_list: bool,
+    /// Of the last event, the parts to write, such as `timings/prompt_n`; none writes all.
+    parts: Vec<String>,
 }
 
-fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Prompts, Output), ApiError> {
-    let limits = &app.config.limits;
-    let prompts: Prompts = fields.require("prompt")?;
+/// What a call asks for, besides its prompts and the constraint of its answers.
+fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Output, ApiError> {
+    let choices = app.config.limits.choices;
     let names = ["n_predict", "max_completion_tokens", "max_tokens"];
     let counts = names.map(|name| fields.within(name, -1..=i64::MAX));
     let n_predict = counts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next();
-    let n = [fields.within("n_cmpl", 1..=limits.choices)?, fields.within("n", 1..=limits.choices)?];
+    let n = [fields.within("n_cmpl", 1..=choices)?, fields.within("n", 1..=choices)?];
     let n = n.into_iter().flatten().next().unwrap_or(1);
     let is_stream = fields.take("stream")?.unwrap_or(false);
+    let common = Parameters::common(fields, served, &app.config, "stop")?;
     let output = Output {
         parameters: Parameters {
             // -1 is any number.
-            max_tokens: n_predict.and_then(|n| usize::try_from(n).ok()),
+            max_tokens: n_predict.map_or(common.max_tokens, |n| usize::try_from(n).ok()),
             n,
-            ..Parameters::common(fields, served, limits, "stop")?
+            logprobs_of_draw: fields.take("post_sampling_probs")?.unwrap_or(false),
+            ..common
         },
         n_probs: fields.within("n_probs", 0..=MAX_PROBS)?.unwrap_or(0),
         has_tokens: fields.take("return_tokens")?.unwrap_or(false) || is_stream,
+        has_timings: fields.take("timings_per_token")?.unwrap_or(false),
         is_stream,
-        is_list: prompts.is_list || n > 1,
+        parts: fields.list("response_fields", MAX_FIELDS)?.unwrap_or_default(),
     };
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
     fields.ignore(fields::HARMLESS);
-    Ok((prompts, output))
+    Ok(output)
 }
 
 pub(super) async fn handle(
@@ -87,19 +86,26 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (prompts, output) = read(&mut fields, &app, &served)?;
+    let prompts: Prompts = fields.require("prompt")?;
+    answer(fields, prompts, &app, served, &client).await
+}
+
+/// Continues `prompts` as the other fields say.
+pub(super) async fn answer(
+    mut fields: Fields,
+    prompts: Prompts,
+    app: &Arc<App>,
+    served: Arc<Served>,
+    client: &Client,
+) -> Result<Response, ApiError> {
+    let output = read(&mut fields, app, &served)?;
     let format = constraint(&mut fields)?;
     let ignored = fields.unknown();
     let logprobs = Some(output.n_probs).filter(|&n| n > 0);
-    let continuation = Continuation {
-        prompt_logprobs: None,
-        prompts,
-        parameters: output.parameters.clone(),
-        format,
-        logprobs,
-    };
-    let Started { answers, n, place, .. } = continuation.start(&app, &served, &client).await?;
-    let writer = Writer { served, output };
+    let parameters = output.parameters.clone();
+    let continuation = Continuation { prompt_logprobs: None, prompts, parameters, format, logprobs };
+    let Started { answers, n, place, prompts } = continuation.start(app, &served, client).await?;
+    let writer = Writer { served, output, prompts };
     let response = match writer.output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),
         false => Json(writer.whole(answers, n).await?).into_response(),
@@ -110,6 +116,8 @@ pub(super) async fn handle(
 struct Writer {
     served: Arc<Served>,
     output: Output,
+    /// The ids of each prompt.
+    prompts: Vec<Vec<u32>>,
 }
 
 /// Of an answer, what has not been written yet.
@@ -119,12 +127,14 @@ struct Part {
     tokens: Vec<u32>,
     probabilities: Vec<Value>,
     has_new_line: bool,
+    pace: Pace,
 }
 
 impl Part {
-    fn push(&mut self, served: &Served, deltas: Vec<Delta>, token: Option<u32>, chosen: Option<Chosen>) {
+    fn push(&mut self, deltas: Vec<Delta>, token: Option<u32>, probabilities: Option<Value>) {
         self.tokens.extend(token);
-        self.probabilities.extend(chosen.map(|chosen| logprobs::of_token(served, &chosen)));
+        self.pace.count(token);
+        self.probabilities.extend(probabilities);
         for delta in deltas {
             if let Delta::Content(text) = delta {
                 self.has_new_line |= text.contains('\n');
@@ -133,30 +143,37 @@ impl Part {
         }
     }
 
-    /// What there is, and a part that knows of the lines so far.
+    /// What there is. What stays knows of the lines and the time so far.
     fn take(&mut self) -> Part {
-        let has_new_line = self.has_new_line;
-        std::mem::replace(self, Part { has_new_line, ..Part::default() })
+        let Part { has_new_line, pace, .. } = *self;
+        std::mem::replace(self, Part { has_new_line, pace, ..Part::default() })
     }
 }
 
 impl Writer {
+    fn probabilities(&self, chosen: &Chosen) -> Value {
+        match self.output.parameters.logprobs_of_draw {
+            true => logprobs::of_draw(&self.served, chosen),
+            false => logprobs::of_token(&self.served, chosen),
+        }
+    }
+
     async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
         let mut parts = vec![Part::default(); n];
         let mut written = vec![Value::Null; n];
         while let Some(news) = answers.next().await? {
             match news {
-                News::More { index, deltas, token, chosen } => {
-                    parts[index].push(&self.served, deltas, token, chosen);
+                News::More { index, deltas, token, chosen, .. } => {
+                    parts[index].push(deltas, token, chosen.map(|chosen| self.probabilities(&chosen)));
                 }
                 News::Done { index, deltas, reason, usage } => {
-                    parts[index].push(&self.served, deltas, None, None);
+                    parts[index].push(deltas, None, None);
                     written[index] = self.last(index, parts[index].take(), &reason, &usage);
                 }
             }
         }
-        match (self.output.is_list, written.pop()) {
-            (false, Some(only)) => Ok(only),
+        match (n, written.pop()) {
+            (1, Some(only)) => Ok(only),
             (_, last) => Ok(written.into_iter().chain(last).collect()),
         }
     }
@@ -167,21 +184,38 @@ impl Writer {
         let mut parts = vec![Part::default(); n];
         loop {
             match answers.next().await {
-                Ok(Some(News::More { index, deltas, token, chosen })) => {
-                    parts[index].push(&self.served, deltas, token, chosen);
+                Ok(Some(News::More { index, progress: Some(progress), .. })) => {
+                    events.data(&self.progress(index, &progress)).await?;
+                }
+                Ok(Some(News::More { index, deltas, token, chosen, .. })) => {
+                    parts[index].push(deltas, token, chosen.map(|chosen| self.probabilities(&chosen)));
                     if !parts[index].text.is_empty() {
                         let part = parts[index].take();
-                        events.data(&self.piece(index, part)).await?;
+                        let timings = self.output.has_timings.then(|| part.pace.timings());
+                        let mut piece = self.piece(index, part);
+                        if let Some(timings) = timings {
+                            piece["timings"] = timings;
+                        }
+                        events.data(&piece).await?;
                     }
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
-                    parts[index].push(&self.served, deltas, None, None);
+                    parts[index].push(deltas, None, None);
                     events.data(&self.last(index, parts[index].take(), &reason, &usage)).await?;
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => return events.data(&shape::llama(&error)).await,
             }
         }
+    }
+
+    fn progress(&self, index: usize, progress: &Progress) -> Value {
+        let mut piece = self.piece(index, Part::default());
+        piece["prompt_progress"] = prompt_progress(progress);
+        if self.output.has_timings {
+            piece["timings"] = timings_of_prompt(progress);
+        }
+        piece
     }
 
     fn piece(&self, index: usize, part: Part) -> Value {
@@ -203,24 +237,35 @@ impl Writer {
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
-        let Output { parameters, n_probs, is_stream, .. } = &self.output;
+        let Output { parameters, n_probs, is_stream, parts, .. } = &self.output;
+        let prompt = self.prompts.get(index / parameters.n).map(|ids| text_of(&self.served, ids));
         let more = json!({
             "stop": true,
             "stop_type": stop_type,
             "stopping_word": stopping_word,
             "model": self.served.name,
+            "prompt": prompt,
             "has_new_line": part.has_new_line,
-            "truncated": false,
+            "truncated": *reason == StopReason::ContextFull,
             "tokens_predicted": usage.generated_tokens,
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.reused_tokens,
-            "generation_settings": settings::json(parameters, usage, *n_probs, *is_stream),
+            "generation_settings": settings::json(parameters, usage.seed, *n_probs, *is_stream),
             "timings": timings(usage),
         });
         let mut last = self.piece(index, part);
         if let (Value::Object(last), Value::Object(more)) = (&mut last, more) {
             last.extend(more);
         }
-        last
+        if parts.is_empty() { last } else { selected(&last, parts) }
     }
+}
+
+/// The values at these paths, such as `timings/prompt_n`, by their paths. Those that are not there are left out.
+fn selected(whole: &Value, paths: &[String]) -> Value {
+    let found = |path: &String| {
+        let value = path.split('/').try_fold(whole, |value, name| value.get(name))?;
+        Some((path.clone(), value.clone()))
+    };
+    Value::Object(paths.iter().filter_map(found).collect())
 }

@@ -1,19 +1,19 @@
 //! `generation_settings`: how a text was generated.
 
-use engine::{MirostatVersion, SamplerKind, Usage};
+use engine::{MirostatVersion, SamplerKind};
 use serde_json::{Value as Json, json};
 
 use crate::job::Parameters;
 
 /// The settings of an answer, under the names of the request's fields.
-pub(super) fn json(parameters: &Parameters, usage: &Usage, n_probs: usize, is_stream: bool) -> Json {
+pub(crate) fn json(parameters: &Parameters, seed: u32, n_probs: usize, is_stream: bool) -> Json {
     let Parameters { sampling, stop, max_tokens, .. } = parameters;
     let n_predict = max_tokens.and_then(|n| i64::try_from(n).ok()).unwrap_or(-1);
     let last = |n: usize| i64::try_from(n).unwrap_or(-1);
     let mirostat = sampling.mirostat;
     let bias = |&(token, bias): &(u32, f32)| json!({ "token": token, "bias": bias.max(f32::MIN) });
     json!({
-        "seed": usage.seed,
+        "seed": seed,
         "temperature": sampling.temperature,
         "dynatemp_range": sampling.dynamic_temperature.range,
         "dynatemp_exponent": sampling.dynamic_temperature.exponent,
@@ -24,6 +24,9 @@ pub(super) fn json(parameters: &Parameters, usage: &Usage, n_probs: usize, is_st
         "xtc_probability": sampling.xtc.probability,
         "xtc_threshold": sampling.xtc.threshold,
         "typical_p": sampling.typical_p,
+        // A sampler that is always off here.
+        "adaptive_target": -1.0,
+        "adaptive_decay": 0.9,
         "repeat_last_n": last(sampling.penalty_last_n),
         "repeat_penalty": sampling.repeat_penalty,
         "presence_penalty": sampling.presence_penalty,

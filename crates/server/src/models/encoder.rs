@@ -86,7 +86,7 @@ impl Encoder {
     fn too_long(&self, found: usize, param: &str) -> ApiError {
         let n_ctx = self.n_ctx;
         let message = format!(
-            "`{param}` has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
+            "`{param}` is too large: it has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
         );
         ApiError { message, param: Some(param.to_owned()), ..ApiError::too_long(found, n_ctx) }
     }
@@ -170,7 +170,10 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
         let begin = job.done.len();
         let end = job.texts.len().min(begin + TEXTS);
         match embedder.embed(&job.texts[begin..end]) {
-            Ok(embeddings) => job.done.extend(embeddings),
+            Ok(embeddings) => {
+                stats.embedded(job.texts[begin..end].iter().map(Vec::len).sum());
+                job.done.extend(embeddings);
+            }
             // Whoever does not listen needs no answer, here and below.
             Err(error) => {
                 let _ = job.answer.send(Err(error.into()));
@@ -180,7 +183,7 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
         if job.done.len() < job.texts.len() {
             jobs.push_back(job);
         } else {
-            stats.computed(job.texts.iter().map(Vec::len).sum());
+            stats.computed();
             let _ = job.answer.send(Ok(job.done));
         }
     }

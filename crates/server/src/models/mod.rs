@@ -168,6 +168,8 @@ impl Model {
 #[derive(Debug)]
 pub(crate) struct Models {
     entries: Vec<Arc<Entry>>,
+    /// Further names of the first one; `*` is any name that none has.
+    aliases: Vec<String>,
     /// Models that are loaded at once.
     max_loaded: usize,
     /// Whoever loads a model. In order of arrival, so that no model waits forever for one that is asked for all the time.
@@ -175,17 +177,25 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    pub(crate) fn new(models: Vec<(String, ModelSource)>, max_loaded: usize) -> std::io::Result<Models> {
+    pub(crate) fn new(
+        models: Vec<(String, ModelSource)>,
+        aliases: Vec<String>,
+        max_loaded: usize,
+    ) -> std::io::Result<Models> {
         let entry = |(name, source)| Entry::new(name, source).map(Arc::new);
         let entries = models.into_iter().map(entry).collect::<Result<_, _>>()?;
-        Ok(Models { entries, max_loaded, loading: Arc::default() })
+        Ok(Models { entries, aliases, max_loaded, loading: Arc::default() })
     }
 
     /// The entry called `name`; without a name the first one.
     fn find(&self, name: Option<&str>) -> Result<&Arc<Entry>, ApiError> {
         let found = match name {
             None => self.entries.first(),
-            Some(name) => self.entries.iter().find(|entry| entry.name == name),
+            Some(name) => {
+                let is_alias = self.aliases.iter().any(|alias| alias == "*" || alias == name);
+                let named = self.entries.iter().find(|entry| entry.name == name);
+                named.or_else(|| self.entries.first().filter(|_| is_alias))
+            }
         };
         found.ok_or_else(|| {
             let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
@@ -242,6 +252,11 @@ impl Models {
         for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
             entry.unload_idle(time).await;
         }
+    }
+
+    /// Further names of the first model.
+    pub(crate) fn aliases(&self) -> impl Iterator<Item = &str> {
+        self.aliases.iter().map(String::as_str).filter(|alias| *alias != "*")
     }
 
     /// The names, and the models that are loaded.

@@ -32,11 +32,11 @@ pub(super) async fn handle(
     if messages.is_empty() {
         return Ok(with_ignored(writer.loaded(), &ignored));
     }
-    let mut conversation = Conversation::new(messages)?;
+    let mut conversation = Conversation::new(messages, &app.config.defaults)?;
     conversation.tools = tools;
     conversation.format = common.format;
     if let Some(think) = common.think.take() {
-        conversation.variables = think.variables(&app, &served).await?;
+        conversation.variables.extend(think.variables(&app, &served).await?);
     }
     let turn = Turn { conversation, parameters: common.parameters, logprobs: common.logprobs };
     let started = turn.start(&app, &served, &client).await?;

@@ -41,9 +41,9 @@ pub(super) async fn handle(
     let loaded = began.elapsed();
     let encoder = model.encoder()?;
     let texts = match fields.take("input")? {
-        None => Texts::Many(Vec::new()),
-        Some(OneOrMany::One(text)) => Texts::Text(text),
-        Some(OneOrMany::Many(texts)) => Texts::Many(texts),
+        None => Texts::many(Vec::new()),
+        Some(OneOrMany::One(text)) => Texts::one(text),
+        Some(OneOrMany::Many(texts)) => Texts::many(texts),
     };
     let embedding = Embedding { texts, param: "input", dimensions: fields.take("dimensions")? };
     let ignored = ignored(fields);
@@ -66,7 +66,7 @@ pub(super) async fn old(
     let Call { mut fields, model, .. } = Call::read(&app, request).await?;
     let encoder = model.encoder()?;
     let embedding =
-        Embedding { texts: Texts::Text(fields.require("prompt")?), param: "prompt", dimensions: None };
+        Embedding { texts: Texts::one(fields.require("prompt")?), param: "prompt", dimensions: None };
     let ignored = ignored(fields);
     let (mut embeddings, _) = embedding.compute(&app, &encoder, &client).await?;
     let answer = OldAnswer { embedding: embeddings.pop().unwrap_or_default() };

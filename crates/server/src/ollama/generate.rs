@@ -48,10 +48,10 @@ pub(super) async fn handle(
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
         let messages = system.into_iter().chain([Message::new("user", prompt)]);
-        let mut conversation = Conversation::new(messages.collect())?;
+        let mut conversation = Conversation::new(messages.collect(), &app.config.defaults)?;
         conversation.format = format;
         if let Some(think) = think {
-            conversation.variables = think.variables(&app, &served).await?;
+            conversation.variables.extend(think.variables(&app, &served).await?);
         }
         Turn { conversation, parameters, logprobs }.start(&app, &served, &client).await?
     };

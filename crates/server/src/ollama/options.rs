@@ -44,8 +44,8 @@ impl Common {
     pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Common, ApiError> {
         let mut options = fields.inner("options")?;
         let parameters = Parameters {
-            max_tokens: max_tokens(&mut options)?,
-            ..Parameters::common(&mut options, served, &app.config.limits, "stop")?
+            max_tokens: max_tokens(&mut options, app.config.defaults.max_tokens)?,
+            ..Parameters::common(&mut options, served, &app.config, "stop")?
         };
         let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
         let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
@@ -68,9 +68,11 @@ impl Common {
 }
 
 /// The number of tokens, of which zero and less is any number.
-fn max_tokens(options: &mut Fields) -> Result<Option<usize>, ApiError> {
-    let n: Option<i64> = options.take("num_predict")?;
-    Ok(n.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0))
+fn max_tokens(options: &mut Fields, default: Option<usize>) -> Result<Option<usize>, ApiError> {
+    Ok(match options.take::<i64>("num_predict")? {
+        None => default,
+        Some(n) => usize::try_from(n).ok().filter(|&n| n > 0),
+    })
 }
 
 fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {

@@ -1,7 +1,6 @@
 //! `/v1/chat/completions`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
@@ -10,8 +9,10 @@ use chat::{Answer, Delta};
 use engine::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::{StreamOptions, conversation, finish_reason, logprobs};
-use crate::answer::{Answers, Chosen, News, Reply, Totals, timings, timings_so_far};
+use super::{FINGERPRINT, StreamOptions, conversation, finish_reason, logprobs};
+use crate::answer::{
+    Answers, Chosen, News, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt,
+};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
@@ -24,18 +25,19 @@ use crate::{id, shape};
 
 /// How the answer is written.
 #[derive(Clone, Copy)]
-struct Output {
+pub(super) struct Output {
     is_stream: bool,
     has_usage: bool,
     has_timings: bool,
+    /// Show the prompt, as llama-server does.
+    is_verbose: bool,
 }
 
 /// Fields that this server does not do.
 pub(crate) const REFUSED: &[&str] =
     &["functions", "function_call", "audio", "prediction", "web_search_options"];
 
-fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
-    let limits = &app.config.limits;
+pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
     let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
     let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
     if top.is_some_and(|top| top > 0) && !wants_logprobs {
@@ -47,10 +49,11 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output
         is_stream,
         has_usage: !is_stream || options.include_usage,
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
+        is_verbose: fields.take("verbose")?.unwrap_or(false),
     };
     let turn = Turn {
-        conversation: conversation::read(fields, limits)?,
-        parameters: Parameters::read(fields, served, limits)?,
+        conversation: conversation::read(fields, &app.config)?,
+        parameters: Parameters::read(fields, served, &app.config)?,
         logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
     };
     // OpenAI's default.
@@ -70,8 +73,9 @@ pub(super) async fn handle(
     let (mut fields, served) = call(&app, request).await?;
     let (turn, output) = read(&mut fields, &app, &served)?;
     let ignored = fields.unknown();
-    let Started { answers, n, place, .. } = turn.start(&app, &served, &client).await?;
-    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output };
+    let Started { answers, n, place, prompts } = turn.start(&app, &served, &client).await?;
+    let prompt = prompts.first().filter(|_| output.is_verbose).map(|ids| text_of(&served, ids));
+    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
     let response = match output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),
         false => Json(writer.whole(answers, n).await?).into_response(),
@@ -85,6 +89,8 @@ struct Writer {
     created: i64,
     served: Arc<Served>,
     output: Output,
+    /// If it is to be shown.
+    prompt: Option<String>,
 }
 
 /// One answer, as far as it has come.
@@ -92,21 +98,10 @@ struct Writer {
 struct Choice {
     reply: Reply,
     chosen: Vec<Value>,
-    pace: Option<Pace>,
-}
-
-/// When the first token was there, and how many there are.
-struct Pace {
-    begin: Instant,
-    tokens: usize,
+    pace: Pace,
 }
 
 impl Choice {
-    /// Counts a token.
-    fn step(&mut self) {
-        self.pace.get_or_insert_with(|| Pace { begin: Instant::now(), tokens: 0 }).tokens += 1;
-    }
-
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
             "stop" if self.reply.calls > 0 => "tool_calls",
@@ -140,12 +135,16 @@ impl Writer {
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.served.name,
             "choices": written,
             "usage": totals.json(),
         });
         if self.output.has_timings {
             shape["timings"] = times;
+        }
+        if let Some(prompt) = &self.prompt {
+            shape["__verbose"] = json!({ "prompt": prompt });
         }
         Ok(shape)
     }
@@ -183,17 +182,26 @@ impl Writer {
             let delta = json!({ "role": "assistant", "content": null });
             events.data(&self.chunk(index, delta, None, None)).await?;
         }
-        let mut totals = Totals::default();
+        let (mut totals, mut times) = (Totals::default(), Value::Null);
         loop {
             match answers.next().await {
-                Ok(Some(News::More { index, deltas, chosen, .. })) => {
-                    choices[index].step();
+                Ok(Some(News::More { index, progress: Some(progress), .. })) => {
+                    let mut chunk = self.chunk(index, json!({}), None, None);
+                    chunk["prompt_progress"] = prompt_progress(&progress);
+                    if self.output.has_timings {
+                        chunk["timings"] = timings_of_prompt(&progress);
+                    }
+                    events.data(&chunk).await?;
+                }
+                Ok(Some(News::More { index, deltas, token, chosen, .. })) => {
+                    choices[index].pace.count(token);
                     self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
                 }
                 Ok(Some(News::Done { index, deltas, reason, usage })) => {
                     let choice = &mut choices[index];
                     self.deltas(choice, index, deltas, None, &events).await?;
                     totals.add(&usage, choice.reply.reasoning_tokens);
+                    times = timings(&usage);
                     let end = self.last(choice, index, &reason, &usage);
                     events.data(&end).await?;
                 }
@@ -207,6 +215,9 @@ impl Writer {
         if self.output.has_usage {
             let mut chunk = self.empty_chunk();
             chunk["usage"] = totals.json();
+            if self.output.has_timings {
+                chunk["timings"] = times;
+            }
             events.data(&chunk).await?;
         }
         events.done().await
@@ -239,8 +250,8 @@ impl Writer {
             };
             let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
             let mut chunk = self.chunk(index, delta, chosen, None);
-            if let Some(Pace { begin, tokens }) = choice.pace.as_ref().filter(|_| self.output.has_timings) {
-                chunk["timings"] = timings_so_far(*tokens, begin.elapsed());
+            if self.output.has_timings {
+                chunk["timings"] = choice.pace.timings();
             }
             events.data(&chunk).await?;
         }
@@ -252,6 +263,9 @@ impl Writer {
         let mut chunk = self.chunk(index, json!({}), chosen, Some(choice.finish_reason(reason)));
         if self.output.has_timings {
             chunk["timings"] = timings(usage);
+        }
+        if let Some(prompt) = &self.prompt {
+            chunk["__verbose"] = json!({ "prompt": prompt });
         }
         chunk
     }
@@ -269,6 +283,7 @@ impl Writer {
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.served.name,
             "choices": [],
         })

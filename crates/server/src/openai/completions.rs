@@ -11,7 +11,7 @@ use tokenizer::Detokenizer;
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
-use super::{StreamOptions, finish_reason};
+use super::{FINGERPRINT, StreamOptions, finish_reason};
 use crate::answer::{Answers, Chosen, News, Totals};
 use crate::app::{App, Place};
 use crate::error::ApiError;
@@ -34,7 +34,7 @@ pub(super) async fn handle(
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let prompts: Prompts = fields.require("prompt")?;
-    let mut parameters = Parameters::read(&mut fields, &served, &app.config.limits)?;
+    let mut parameters = Parameters::read(&mut fields, &served, &app.config)?;
     // OpenAI's default for this endpoint.
     parameters.max_tokens = parameters.max_tokens.or(Some(16));
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
@@ -207,6 +207,7 @@ impl Writer {
             "id": self.id,
             "object": "text_completion",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.served.name,
             "choices": [],
         })

@@ -5,8 +5,8 @@ use grammar::Source;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use crate::config::Limits;
-use crate::conversation::{Conversation, ToolUse, reason};
+use crate::config::{Config, Limits};
+use crate::conversation::{Conversation, Ending, ToolUse, reason};
 use crate::error::ApiError;
 use crate::fields::Fields;
 
@@ -49,16 +49,36 @@ struct NamedSchema {
 }
 
 /// The conversation of a call.
-pub(crate) fn read(fields: &mut Fields, limits: &Limits) -> Result<Conversation, ApiError> {
+pub(crate) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
+    let limits = &config.limits;
     let messages = fields
         .list("messages", limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
-    let mut conversation = Conversation::new(messages)?;
+    let mut conversation = Conversation::new(messages, &config.defaults)?;
     let effort: Option<String> = fields.take("reasoning_effort")?;
     conversation.tools = tools(fields, limits)?;
-    conversation.variables = variables(fields, effort.as_deref())?;
+    conversation.variables.extend(variables(fields, effort.as_deref())?);
     conversation.format = format(fields)?;
+    conversation.ending = ending(fields, &conversation)?;
     Ok(conversation)
+}
+
+/// What follows the messages, under the names of vLLM and transformers.
+fn ending(fields: &mut Fields, conversation: &Conversation) -> Result<Ending, ApiError> {
+    let (add, go_on) = ("add_generation_prompt", "continue_final_message");
+    match (fields.take(add)?, fields.take(go_on)?) {
+        (Some(true), Some(true)) => {
+            Err(ApiError::invalid(go_on, format!("both `{add}` and `{go_on}` are true; choose one")))
+        }
+        (_, Some(true)) if !conversation.ends_with_answer() => {
+            Err(ApiError::invalid(go_on, format!("`{go_on}`: the last message is not the assistant's")))
+        }
+        (_, Some(true)) => Ok(Ending::Continued),
+        (Some(false), Some(false)) => Ok(Ending::Nothing),
+        (_, Some(false)) => Ok(Ending::Answer),
+        (Some(false), None) if !conversation.ends_with_answer() => Ok(Ending::Nothing),
+        (_, None) => Ok(Ending::Continued),
+    }
 }
 
 /// The tools of a call, and how they may be used.

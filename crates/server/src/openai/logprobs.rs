@@ -20,6 +20,18 @@ pub(crate) fn of_token(served: &Served, chosen: &Chosen) -> Json {
     shape
 }
 
+/// A token of an answer with the probability by which it was drawn, in llama-server's shape.
+pub(crate) fn of_draw(served: &Served, chosen: &Chosen) -> Json {
+    let one = |token: u32, logprob: f32| {
+        let (text, bytes) = token_text(served, token);
+        json!({ "token": text, "prob": logprob.exp(), "bytes": bytes, "id": token })
+    };
+    let mut shape = one(chosen.token, chosen.logprobs.token);
+    let top = chosen.logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
+    shape["top_probs"] = top.collect();
+    shape
+}
+
 /// Log-probabilities of a completion: tokens, of each its own and the most likely ones, and where its text begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfCompletion {

@@ -35,13 +35,16 @@ pub(super) async fn one(
     Ok(Json(shape).into_response())
 }
 
-/// A model that is not loaded has only its name.
+/// A model that is not loaded has only its names.
 fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
+    let is_first = app.models.list().next().is_some_and(|(first, _)| first == name);
+    let aliases: Vec<&str> = app.models.aliases().filter(|_| is_first).collect();
     let mut shape = json!({
         "id": name,
         "object": "model",
         "created": app.started,
         "owned_by": "rustorch",
+        "aliases": aliases,
         "status": { "value": if held.is_some() { "loaded" } else { "unloaded" } },
     });
     if let Some(held) = held {

@@ -49,6 +49,15 @@ struct Scored {
     document: Option<Document>,
 }
 
+/// The same in the shape of Hugging Face's text-embeddings-inference, whose clients send `texts` in place of `documents`.
+#[derive(Serialize)]
+struct ScoredText {
+    index: usize,
+    score: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Client>,
@@ -56,12 +65,17 @@ pub(super) async fn handle(
 ) -> Result<Response, ApiError> {
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let query: String = fields.require("query")?;
-    let documents: Vec<Document> = fields
-        .list("documents", MAX_DOCUMENTS)?
+    let documents: Option<Vec<Document>> = fields.list("documents", MAX_DOCUMENTS)?;
+    let (param, documents) = match documents {
+        Some(documents) => ("documents", Some(documents)),
+        None => ("texts", fields.list("texts", MAX_DOCUMENTS)?),
+    };
+    let documents = documents
         .filter(|documents| !documents.is_empty())
         .ok_or_else(|| ApiError::invalid("documents", "`documents` is missing or empty"))?;
     let top_n = fields.within("top_n", 1..=usize::MAX)?.unwrap_or(usize::MAX);
     let is_returned = fields.take("return_documents")?.unwrap_or(false);
+    let is_text_returned = fields.take("return_text")?.unwrap_or(false);
     fields.ignore(HARMLESS);
     let ignored = fields.unknown();
     if !encoder.is_reranker() {
@@ -72,15 +86,21 @@ pub(super) async fn handle(
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());
     let pairs = app.blocking(move || {
-        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &place_of(n));
+        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &place_of(param, n));
         paired.iter().enumerate().map(pair).collect::<Result<Vec<_>, _>>()
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
     place.charge(tokens);
-    let scores = encoder.scores(pairs, place_of).await?;
+    let scores = encoder.scores(pairs, |n| place_of(param, n)).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let ranked = ranked.into_iter().take(top_n);
+    if param == "texts" {
+        let text = |index: usize| is_text_returned.then(|| documents[index].clone());
+        let scored = ranked.map(|(index, score)| ScoredText { index, score, text: text(index) });
+        return Ok(with_ignored(Json(scored.collect::<Vec<_>>()).into_response(), &ignored));
+    }
     let result = |(index, relevance_score)| Scored {
         index,
         relevance_score,
@@ -90,13 +110,13 @@ pub(super) async fn handle(
         id: id::new("rerank-"),
         object: "list",
         model: &encoder.name,
-        results: ranked.into_iter().take(top_n).map(result).collect(),
+        results: ranked.map(result).collect(),
         usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
     };
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }
 
 /// The field of document number `n`.
-fn place_of(n: usize) -> String {
-    format!("documents[{n}]")
+fn place_of(param: &str, n: usize) -> String {
+    format!("{param}[{n}]")
 }

@@ -55,7 +55,7 @@ fn app() -> Arc<App> {
         ("ranks".to_owned(), encoder("F32-bert-reranker")),
     ];
     let config = Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-    Arc::new(App::new(config, Models::new(models, 4).expect("threads")))
+    Arc::new(App::new(config, Models::new(models, Vec::new(), 4).expect("threads")))
 }
 
 /// What a reference names.
@@ -75,7 +75,7 @@ fn properties(schema: &Json) -> Map<String, Json> {
 fn the_routes_are_the_routers() {
     let documented: BTreeSet<(String, String)> =
         operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
-    let routes = routes();
+    let routes = routes(true);
     // A path of several parts has a mark that OpenAPI does not know.
     let listed = routes.list().iter().map(|(method, path)| ((*method).to_owned(), path.replace("{*", "{")));
     assert_eq!(documented, listed.collect());

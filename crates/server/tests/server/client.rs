@@ -58,7 +58,7 @@ pub(crate) fn demo() -> Engine {
     engine(demo_file())
 }
 
-fn engine(model: Model) -> Engine {
+pub(crate) fn engine(model: Model) -> Engine {
     let options = Options {
         n_ctx: Some(512),
         sequences: 8,
@@ -86,8 +86,12 @@ impl Running {
 
     /// The same with another chat template.
     pub(crate) fn with_template(source: &str) -> Running {
+        Running::with_template_and(source, |_| {})
+    }
+
+    pub(crate) fn with_template_and(source: &str, change: impl FnOnce(&mut Config)) -> Running {
         let model = demo_file().with_template(source).expect("a good template");
-        Running::serve(vec![("demo".into(), engine(model).into())], |_| {})
+        Running::serve(vec![("demo".into(), engine(model).into())], change)
     }
 
     pub(crate) fn serve(models: Vec<(String, ModelSource)>, change: impl FnOnce(&mut Config)) -> Running {

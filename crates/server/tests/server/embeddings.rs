@@ -121,6 +121,50 @@ fn documents_are_ranked() {
 }
 
 #[test]
+fn texts_have_the_forms_that_llama_server_takes() {
+    let server = server();
+    let encode =
+        |input: Json| server.post("/v1/embeddings", &json!({ "model": "embeds", "input": input })).json();
+    let expected = encode(json!(TEXTS[0]))["data"][0]["embedding"].clone();
+    let parts = json!({ "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": " b" }] });
+    for input in [json!({ "prompt_string": TEXTS[0] }), parts.clone()] {
+        assert_eq!(encode(input)["data"][0]["embedding"], expected);
+    }
+    let many = encode(json!(["c", [2, 5, 3], parts]));
+    assert_eq!(many["data"].as_array().expect("data").len(), 3);
+    assert_eq!(many["data"][2]["embedding"], expected);
+    for path in ["content", "input"] {
+        let own = server.post("/embedding", &json!({ "model": "embeds", path: [TEXTS[0]] })).json();
+        assert_eq!(own, json!([{ "index": 0, "embedding": [expected] }]));
+    }
+    for input in [json!({ "content": "a" }), json!({ "content": [{ "type": "image_url", "image_url": {} }] })]
+    {
+        server.post("/v1/embeddings", &json!({ "model": "embeds", "input": input })).error(400);
+    }
+    assert_eq!(
+        server.post("/embedding", &json!({ "model": "embeds", "content": "a", "embd_normalize": -1 })).status,
+        400
+    );
+}
+
+#[test]
+fn documents_may_be_called_texts() {
+    let server = server();
+    let body = json!({ "model": "ranks", "query": "a", "documents": TEXTS, "return_documents": true });
+    let ranked = server.post("/v1/rerank", &body).json()["results"].clone();
+    let body = json!({ "model": "ranks", "query": "a", "texts": TEXTS, "return_text": true });
+    for path in ["/rerank", "/reranking", "/v1/reranking"] {
+        let texts = server.post(path, &body).json();
+        for (text, document) in
+            texts.as_array().expect("a list").iter().zip(ranked.as_array().expect("a list"))
+        {
+            assert_eq!(text["score"], document["relevance_score"]);
+            assert_eq!((&text["index"], &text["text"]), (&document["index"], &document["document"]["text"]));
+        }
+    }
+}
+
+#[test]
 fn each_model_is_asked_for_what_it_does() {
     let server = server();
     let cases = [

@@ -122,7 +122,9 @@ fn prompts_have_many_forms() {
     assert_eq!(list.len(), 3);
     assert_eq!((&list[1]["content"], &list[2]["content"]), (&expected["content"], &expected["content"]));
     assert_eq!((&list[0]["index"], &list[2]["index"]), (&json!(0), &json!(2)));
-    assert!(complete(json!(["1 + 1 ="])).is_array(), "a list of one prompt has a list of one answer");
+    assert!(complete(json!(["1 + 1 ="])).is_object(), "only several answers are a list");
+    let named = complete(json!({ "prompt_string": "The capital of Spain is" }));
+    assert_eq!(named["content"], expected["content"]);
     let several = server.post(COMPLETION, &spain(json!({ "n_cmpl": 2 }))).json();
     assert_eq!(several.as_array().expect("a list").len(), 2);
     let streamed =
@@ -185,12 +187,12 @@ fn errors_have_llama_servers_shape() {
         (json!({ "n_probs": 101 }), "n_probs"),
         (json!({ "samplers": ["magic"] }), "samplers"),
         (json!({ "mirostat": 3 }), "mirostat"),
-        (json!({ "logit_bias": [["Hello", 1]] }), "logit_bias"),
+        (json!({ "logit_bias": [["word ".repeat(20), 1]] }), "logit_bias"),
+        (json!({ "logit_bias": [[4_000_000, 1]] }), "logit_bias"),
         (json!({ "logit_bias": [5] }), "logit_bias"),
-        (json!({ "post_sampling_probs": true }), "post_sampling_probs"),
-        (json!({ "t_max_predict_ms": 100 }), "t_max_predict_ms"),
         (json!({ "n_indent": 4 }), "n_indent"),
-        (json!({ "response_fields": ["content"] }), "response_fields"),
+        (json!({ "response_fields": [1] }), "response_fields"),
+        (json!({ "prompt": { "prompt_string": "a", "multimodal_data": ["b"] } }), "prompt"),
         (json!({ "lora": [{ "id": 0, "scale": 1 }] }), "lora"),
     ];
     for (fields, param) in wrong {
@@ -214,7 +216,74 @@ fn errors_have_llama_servers_shape() {
         "not_found_error"
     );
     error(&server.get(COMPLETION), 405);
-    server.post("/infill", &spain(json!({}))).error(404);
+}
+
+#[test]
+fn texts_are_biased_token_by_token() {
+    let server = Running::new();
+    let first = server.post(COMPLETION, &spain(json!({ "n_predict": 1 }))).json();
+    let word = first["content"].as_str().expect("a text").to_owned();
+    for bias in [json!([[word, false]]), json!([[word, -100]]), json!({ &word: -100 })] {
+        let other = server.post(COMPLETION, &spain(json!({ "n_predict": 1, "logit_bias": bias }))).json();
+        assert_ne!(other["content"], first["content"]);
+    }
+}
+
+#[test]
+fn parts_of_an_answer_are_selected_by_their_paths() {
+    let server = Running::new();
+    let fields = json!(["content", "generation_settings/n_predict", "prompt", "timings/none"]);
+    let whole = server.post(COMPLETION, &spain(json!({}))).json();
+    assert_eq!(whole["prompt"], "<s>The capital of Spain is");
+    let parts = server.post(COMPLETION, &spain(json!({ "response_fields": fields }))).json();
+    let expected = json!({
+        "content": whole["content"], "generation_settings/n_predict": 6, "prompt": whole["prompt"],
+    });
+    assert_eq!(parts, expected);
+    let streamed =
+        events(&server.post(COMPLETION, &spain(json!({ "stream": true, "response_fields": ["stop"] }))));
+    assert_eq!(streamed.last(), Some(&json!({ "stop": true })));
+}
+
+#[test]
+fn probabilities_are_those_of_the_model_or_of_the_draw() {
+    let server = Running::new();
+    let tokens = |more: Json| {
+        let mut body = spain(json!({ "n_probs": 5, "post_sampling_probs": true, "n_predict": 4, "seed": 1 }));
+        for (name, value) in more.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        let answer = server.post(COMPLETION, &body).json();
+        answer["completion_probabilities"].as_array().expect("tokens").clone()
+    };
+    for token in tokens(json!({ "temperature": 1, "top_k": 3, "top_p": 1, "min_p": 0 })) {
+        let top = token["top_probs"].as_array().expect("tokens");
+        let all: f64 = top.iter().filter_map(|one| one["prob"].as_f64()).sum();
+        assert!(top.len() == 3 && (all - 1.0).abs() < 1e-5, "{token}");
+        let own = top.iter().find(|one| one["id"] == token["id"]).expect("it was drawn from them");
+        assert_eq!(own["prob"], token["prob"]);
+        assert!(top.is_sorted_by(|a, b| a["prob"].as_f64() >= b["prob"].as_f64()));
+    }
+    for token in tokens(json!({ "temperature": 0 })) {
+        assert_eq!((&token["prob"], &token["top_probs"][1]), (&json!(1.0), &Json::Null));
+    }
+    // The model's own do not depend on how a token is drawn.
+    let own = |temperature: f32| {
+        tokens(json!({ "post_sampling_probs": false, "temperature": temperature, "top_k": 1 }))
+    };
+    assert_eq!(own(1.0)[0]["top_logprobs"], own(0.5)[0]["top_logprobs"]);
+}
+
+#[test]
+fn an_answer_ends_after_its_time() {
+    let server = Running::new();
+    let body = spain(json!({ "n_predict": 400, "grammar": "root ::= \"\\n\" [a]+", "t_max_predict_ms": 1 }));
+    let answer = server.post(COMPLETION, &body).json();
+    assert_eq!(answer["stop_type"], "limit", "{answer}");
+    assert!(answer["tokens_predicted"].as_u64().is_some_and(|n| n < 300), "{answer}");
+    // Without a line it goes on.
+    let body = spain(json!({ "n_predict": 60, "grammar": "root ::= [a]+", "t_max_predict_ms": 1 }));
+    assert_eq!(server.post(COMPLETION, &body).json()["tokens_predicted"], 60);
 }
 
 #[test]

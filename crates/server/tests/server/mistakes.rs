@@ -175,3 +175,19 @@ fn other_hosts_and_origins_are_kept_out() {
     let preflight = server.send("OPTIONS", CHAT, &asked, b"");
     assert_eq!(preflight.header("access-control-allow-headers"), Some("x-stainless-os, content-type"));
 }
+
+#[test]
+fn pages_of_this_machine_may_be_let_in() {
+    let server = Running::with(|config| config.origins = vec!["localhost".into()]);
+    let get = |origin: &str| server.send("GET", "/v1/models", &[("origin", origin)], b"");
+    for origin in ["http://localhost", "https://localhost:3000", "http://127.0.0.1:8000", "http://[::1]:3000"]
+    {
+        let answer = get(origin);
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(origin)));
+    }
+    for origin in
+        ["http://localhost.evil.example", "http://evil.example/localhost", "http://10.0.0.1", "null"]
+    {
+        get(origin).error(403);
+    }
+}

@@ -114,21 +114,47 @@ fn a_model_in_use_is_not_unloaded_and_nobody_waits_forever() {
     assert_eq!(statuses(&server).iter().filter(|status| *status == "loaded").count(), 1);
 }
 
+/// An answer of `model` that takes a while, and has begun.
+fn begin(server: &Running, model: &str) -> impl Read {
+    let long = json!({ "model": model, "prompt": "The capital", "max_tokens": 400, "ignore_eos": true, "stream": true });
+    let headers = [("content-type", "application/json")];
+    let mut stream = server.open("POST", "/v1/completions", &headers, long.to_string().as_bytes());
+    stream.read_exact(&mut [0; 100]).expect("the beginning of the answer");
+    stream
+}
+
+fn end(mut stream: impl Read) {
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the rest of the answer");
+    assert!(rest.contains("[DONE]"), "{rest}");
+}
+
 #[test]
 fn a_model_that_nobody_uses_goes_before_one_in_use() {
     let loads = Loads::new(3);
     let server = server(&loads, 2);
     ask(&server, "a");
-    let long = json!({ "model": "b", "prompt": "The capital", "max_tokens": 400, "ignore_eos": true, "stream": true });
-    let headers = [("content-type", "application/json")];
-    let mut stream = server.open("POST", "/v1/completions", &headers, long.to_string().as_bytes());
-    stream.read_exact(&mut [0; 100]).expect("the beginning of the answer");
+    let stream = begin(&server, "b");
+    // It was used after the other one, which is still in use.
+    ask(&server, "a");
     ask(&server, "c");
     assert_eq!(statuses(&server), ["unloaded", "loaded", "loaded"]);
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).expect("the rest of the answer");
-    assert!(rest.contains("[DONE]"), "{rest}");
+    end(stream);
     assert_eq!(loads.counts(), [1, 1, 1]);
+}
+
+#[test]
+fn another_model_is_loaded_when_those_in_use_have_ended() {
+    let loads = Loads::new(2);
+    let server = server(&loads, 1);
+    let stream = begin(&server, "a");
+    ask(&server, "b");
+    assert_eq!(server.figure("vllm:num_requests_running"), 0.0);
+    end(stream);
+    assert_eq!(
+        (loads.counts(), statuses(&server)),
+        (vec![1, 1], ["unloaded", "loaded"].map(str::to_owned).to_vec())
+    );
 }
 
 /// Who leaves while others load causes no load.

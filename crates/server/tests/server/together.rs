@@ -83,6 +83,7 @@ fn who_leaves_is_forgotten() {
         drop(stream);
         server.until("vllm:num_requests_running", 0.0);
         assert_eq!(server.figure("vllm:kv_cache_usage_perc"), 0.0);
+        assert_eq!(server.figure("vllm:request_success_total"), 0.0, "it ran to its end");
     }
 }
 

@@ -20,9 +20,11 @@ use self::object::Object;
 use self::request::Call;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::http::{Client, call, with_ignored};
+use crate::models::Served;
 use crate::sse;
-use crate::turn::Started;
+use crate::turn::{Started, Turn};
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -39,6 +41,11 @@ pub(super) async fn handle(
         false => Json(whole::write(object, answers).await?).into_response(),
     };
     Ok(with_ignored(response, &ignored))
+}
+
+/// The turn that a call asks for.
+pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Turn, ApiError> {
+    request::read(fields, app, served).map(|call| call.turn)
 }
 
 /// The messages of other protocols are `input` here.

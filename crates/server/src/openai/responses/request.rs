@@ -80,12 +80,12 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     let (logprobs, top_logprobs) = logprobs(fields)?;
     let max_output_tokens = fields.within("max_output_tokens", 1..=usize::MAX)?;
 
-    let mut conversation = Conversation::new(input::read(fields, instructions.as_deref(), limits)?)?;
+    let mut conversation = conversation_of(fields, app, instructions.as_deref())?;
     let parallel_tool_calls = used.is_parallel;
     conversation.tools = used;
-    conversation.variables = conversation::variables(fields, reasoning.effort.as_deref())?;
+    conversation.variables.extend(conversation::variables(fields, reasoning.effort.as_deref())?);
     conversation.format = conversation::one_constraint(fields, format(&text.format)?)?;
-    let mut parameters = Parameters::read(fields, served, limits)?;
+    let mut parameters = Parameters::read(fields, served, &app.config)?;
     if parameters.n != 1 {
         let why = format!("`n` is {}, but a response has one answer; leave it out", parameters.n);
         return Err(ApiError::unsupported("n", why));
@@ -119,6 +119,14 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     fields.ignore(HARMLESS);
     fields.ignore(WITHOUT_EFFECT);
     Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream })
+}
+
+fn conversation_of(
+    fields: &mut Fields,
+    app: &App,
+    instructions: Option<&str>,
+) -> Result<Conversation, ApiError> {
+    Conversation::new(input::read(fields, instructions, &app.config.limits)?, &app.config.defaults)
 }
 
 fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {

@@ -1,9 +1,14 @@
 //! Figures of a model: for `/metrics`, and for the pages and routers that read them.
 
+mod llama;
+
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use engine::{Engine, Usage};
+
+use llama::Recent;
 
 /// Figures of one model, written by the thread that computes and read by any.
 #[derive(Debug, Default)]
@@ -17,6 +22,14 @@ pub(crate) struct Stats {
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) preemptions: AtomicU64,
+    /// Steps of the engine, and the requests that were running in each, added up.
+    steps: AtomicU64,
+    running_in_steps: AtomicU64,
+    /// Tokens of the longest text.
+    longest: AtomicU64,
+    prefill_micros: AtomicU64,
+    decode_micros: AtomicU64,
+    recent: Recent,
 }
 
 impl Stats {
@@ -27,11 +40,19 @@ impl Stats {
         self.pages_used.store(load.pages_used as u64, Relaxed);
         self.pages.store(load.pages as u64, Relaxed);
         self.preemptions.store(load.preemptions, Relaxed);
+        self.steps.fetch_add(u64::from(load.running > 0), Relaxed);
+        self.running_in_steps.fetch_add(load.running as u64, Relaxed);
     }
 
-    /// A call for embeddings or scores has ended; it had so many tokens.
-    pub(crate) fn computed(&self, tokens: usize) {
+    /// Counts the texts of a step that computes embeddings.
+    pub(crate) fn embedded(&self, tokens: usize) {
         self.prompt_tokens.fetch_add(tokens as u64, Relaxed);
+        self.steps.fetch_add(1, Relaxed);
+        self.running_in_steps.fetch_add(1, Relaxed);
+    }
+
+    /// A call for embeddings or scores has ended.
+    pub(crate) fn computed(&self) {
         self.requests.fetch_add(1, Relaxed);
     }
 
@@ -40,6 +61,11 @@ impl Stats {
         self.cached_tokens.fetch_add(usage.reused_tokens as u64, Relaxed);
         self.generated_tokens.fetch_add(usage.generated_tokens as u64, Relaxed);
         self.requests.fetch_add(1, Relaxed);
+        self.longest.fetch_max((usage.prompt_tokens + usage.generated_tokens) as u64, Relaxed);
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.prefill_micros.fetch_add(micros(usage.prefill), Relaxed);
+        self.decode_micros.fetch_add(micros(usage.decode), Relaxed);
+        self.recent.add(usage);
     }
 
     /// The share of the KV cache that requests use, from 0 to 1.
@@ -48,7 +74,7 @@ impl Stats {
     }
 }
 
-/// In the text format of Prometheus, under vLLM's names.
+/// In the text format of Prometheus, under vLLM's names, and of all models together under llama-server's.
 pub(crate) fn text<'a>(
     models: impl Iterator<Item = (&'a str, &'a Stats)> + Clone,
     block_size: usize,
@@ -69,6 +95,7 @@ pub(crate) fn text<'a>(
         ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),
         ("num_preemptions", "counter", "Requests that lost their pages.", |stats| count(&stats.preemptions)),
     ];
+    let of_all = llama::text(models.clone().map(|(_, stats)| stats));
     let mut text = String::new();
     for (name, kind, help, read) in figures {
         let total = if kind == "counter" { "_total" } else { "" };
@@ -88,7 +115,7 @@ pub(crate) fn text<'a>(
             escaped(model)
         );
     }
-    text
+    text + &of_all
 }
 
 /// The value of a label: <https://prometheus.io/docs/instrumenting/exposition_formats/>.

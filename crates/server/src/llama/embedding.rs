@@ -1,0 +1,38 @@
+//! `/embedding`: embeddings in llama-server's own shape.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::embedding::{Embedding, Texts};
+use crate::error::ApiError;
+use crate::http::{Client, call_encoder, with_ignored};
+
+pub(super) async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut fields, encoder) = call_encoder(&app, request).await?;
+    let content: Option<Texts> = fields.take("content")?;
+    let (param, texts) = match content {
+        Some(texts) => ("content", texts),
+        None => ("input", fields.require("input")?),
+    };
+    if fields.take("embd_normalize")?.is_some_and(|norm: i64| norm != 2) {
+        let message =
+            "`embd_normalize`: the Euclidean length of embeddings is 1 here, which is 2; leave it out";
+        return Err(ApiError::unsupported("embd_normalize", message));
+    }
+    let embedding = Embedding { texts, param, dimensions: None };
+    let ignored = fields.unknown();
+    let (embeddings, _) = embedding.compute(&app, &encoder, &client).await?;
+    // One list for each text, as there is one for each token without pooling.
+    let one = |(index, embedding): (usize, Vec<f32>)| json!({ "index": index, "embedding": [embedding] });
+    let answer: Vec<Value> = embeddings.into_iter().enumerate().map(one).collect();
+    Ok(with_ignored(Json(answer).into_response(), &ignored))
+}

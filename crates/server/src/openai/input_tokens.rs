@@ -1,0 +1,41 @@
+//! The number of tokens that a prompt would have: `/v1/responses/input_tokens`, and the same for chat completions.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::{chat, responses};
+use crate::app::App;
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::http::{call, with_ignored};
+use crate::models::Served;
+
+pub(super) async fn of_chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut fields, served) = call(&app, request).await?;
+    let (turn, _) = chat::read(&mut fields, &app, &served)?;
+    count(&app, served, turn.conversation, &fields.unknown()).await
+}
+
+pub(super) async fn of_responses(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut fields, served) = call(&app, request).await?;
+    let turn = responses::read(&mut fields, &app, &served)?;
+    count(&app, served, turn.conversation, &fields.unknown()).await
+}
+
+async fn count(
+    app: &App,
+    served: Arc<Served>,
+    conversation: Conversation,
+    ignored: &[String],
+) -> Result<Response, ApiError> {
+    let n = app.blocking(move || conversation.tokens(&served)).await??;
+    let shape = json!({ "object": "response.input_tokens", "input_tokens": n });
+    Ok(with_ignored(Json(shape).into_response(), ignored))
+}
