@@ -122,7 +122,7 @@ impl Parameters {
             priority: fields.take("priority")?.unwrap_or(0),
             cache_salt: fields.take("cache_salt")?,
             logprobs_of_draw: false,
-            has_progress: fields.take("return_progress")?.unwrap_or(false),
+            has_progress: false,
             time: time(fields)?,
         })
     }
@@ -189,6 +189,11 @@ fn sampling(fields: &mut Fields, served: &Served, config: &Config) -> Result<Sam
         }
     }
     Ok(sampling)
+}
+
+/// Whether to tell how far the prompt is.
+pub(crate) fn progress(fields: &mut Fields) -> Result<bool, ApiError> {
+    Ok(fields.take("return_progress")?.unwrap_or(false))
 }
 
 /// llama-server's limit of time, which is none if it is not above 0.

@@ -15,7 +15,7 @@ use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::http::{Client, call, with_ignored};
-use crate::job::Parameters;
+use crate::job::{Parameters, progress};
 use crate::models::Served;
 use crate::openai::conversation::constraint;
 use crate::openai::logprobs;
@@ -65,6 +65,7 @@ fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Output, ApiEr
             // -1 is any number.
             max_tokens: n_predict.map_or(common.max_tokens, |n| usize::try_from(n).ok()),
             n,
+            has_progress: progress(fields)?,
             logprobs_of_draw: fields.take("post_sampling_probs")?.unwrap_or(false),
             ..common
         },

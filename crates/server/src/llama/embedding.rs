@@ -5,12 +5,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::app::App;
 use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
 use crate::http::{Client, call_encoder, with_ignored};
+
+#[derive(Serialize)]
+struct Datum {
+    index: usize,
+    /// Of the text, where there would be those of its tokens without pooling.
+    embedding: [Vec<f32>; 1],
+}
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -31,8 +38,7 @@ pub(super) async fn handle(
     let embedding = Embedding { texts, param, dimensions: None };
     let ignored = fields.unknown();
     let (embeddings, _) = embedding.compute(&app, &encoder, &client).await?;
-    // One list for each text, as there is one for each token without pooling.
-    let one = |(index, embedding): (usize, Vec<f32>)| json!({ "index": index, "embedding": [embedding] });
-    let answer: Vec<Value> = embeddings.into_iter().enumerate().map(one).collect();
+    let one = |(index, embedding)| Datum { index, embedding: [embedding] };
+    let answer: Vec<Datum> = embeddings.into_iter().enumerate().map(one).collect();
     Ok(with_ignored(Json(answer).into_response(), &ignored))
 }

@@ -57,7 +57,7 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
             "prompt_tokens_total",
             "counter",
             "Prompt tokens that were computed.",
-            sum(|stats| &stats.prompt_tokens) - cached,
+            sum(|stats| &stats.prompt_tokens) + sum(|stats| &stats.embedded_tokens) - cached,
         ),
         ("prompt_tokens_cached_total", "counter", "Prompt tokens that were cached.", cached),
         ("prompt_seconds_total", "counter", "Time of prompts.", seconds(|stats| &stats.prefill_micros)),

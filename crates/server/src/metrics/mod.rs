@@ -19,6 +19,8 @@ pub(crate) struct Stats {
     pub(crate) pages: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
     pub(crate) cached_tokens: AtomicU64,
+    /// Of texts whose embeddings or scores were computed.
+    embedded_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) preemptions: AtomicU64,
@@ -46,7 +48,7 @@ impl Stats {
 
     /// Counts the texts of a step that computes embeddings.
     pub(crate) fn embedded(&self, tokens: usize) {
-        self.prompt_tokens.fetch_add(tokens as u64, Relaxed);
+        self.embedded_tokens.fetch_add(tokens as u64, Relaxed);
         self.steps.fetch_add(1, Relaxed);
         self.running_in_steps.fetch_add(1, Relaxed);
     }
@@ -90,7 +92,9 @@ pub(crate) fn text<'a>(
         ("prefix_cache_hits", "counter", "Prompt tokens found in the cache.", |stats| {
             count(&stats.cached_tokens)
         }),
-        ("prompt_tokens", "counter", "Tokens of prompts.", |stats| count(&stats.prompt_tokens)),
+        ("prompt_tokens", "counter", "Tokens of prompts and of texts to embed.", |stats| {
+            count(&stats.prompt_tokens) + count(&stats.embedded_tokens)
+        }),
         ("generation_tokens", "counter", "Generated tokens.", |stats| count(&stats.generated_tokens)),
         ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),
         ("num_preemptions", "counter", "Requests that lost their pages.", |stats| count(&stats.preemptions)),

@@ -17,7 +17,7 @@ use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
 use crate::http::{Client, call, with_ignored};
-use crate::job::Parameters;
+use crate::job::{Parameters, progress};
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
 use crate::turn::{Started, Turn};
@@ -53,7 +53,10 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(T
     };
     let turn = Turn {
         conversation: conversation::read(fields, &app.config)?,
-        parameters: Parameters::read(fields, served, &app.config)?,
+        parameters: Parameters {
+            has_progress: progress(fields)?,
+            ..Parameters::read(fields, served, &app.config)?
+        },
         logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
     };
     // OpenAI's default.

@@ -12,12 +12,12 @@ use tokenizer::Detokenizer;
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
 use super::{FINGERPRINT, StreamOptions, finish_reason};
-use crate::answer::{Answers, Chosen, News, Totals};
+use crate::answer::{Answers, Chosen, News, Totals, prompt_progress};
 use crate::app::{App, Place};
 use crate::error::ApiError;
 use crate::fields::HARMLESS;
 use crate::http::{Client, call, with_ignored};
-use crate::job::Parameters;
+use crate::job::{Parameters, progress};
 use crate::models::Served;
 use crate::prompts::{Continuation, Prompts};
 use crate::sse::{self, Events, Gone};
@@ -37,6 +37,7 @@ pub(super) async fn handle(
     let mut parameters = Parameters::read(&mut fields, &served, &app.config)?;
     // OpenAI's default for this endpoint.
     parameters.max_tokens = parameters.max_tokens.or(Some(16));
+    parameters.has_progress = progress(&mut fields)?;
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
@@ -168,6 +169,12 @@ impl Writer {
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         loop {
             let (index, finish) = match answers.next().await {
+                Ok(Some(News::More { progress: Some(progress), .. })) => {
+                    let mut chunk = self.empty();
+                    chunk["prompt_progress"] = prompt_progress(&progress);
+                    events.data(&chunk).await?;
+                    continue;
+                }
                 Ok(Some(News::More { index, deltas, chosen, .. })) => {
                     self.begin(&mut choices[index], index, &mut answers);
                     choices[index].push(&self.served, deltas, chosen);

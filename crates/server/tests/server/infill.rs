@@ -9,7 +9,8 @@ use crate::client::{Running, engine};
 /// The demo model, of whose vocabulary the first three tokens of five letters become marks.
 fn model() -> Model {
     let mut file = demo_model::EMBEDDED.to_vec();
-    let mut from = 0;
+    let list = b"tokenizer.ggml.tokens";
+    let mut from = file.windows(list.len()).position(|bytes| bytes == list).expect("a vocabulary");
     for mark in [b"<PRE>", b"<SUF>", b"<MID>"] {
         let is_token = |bytes: &[u8]| {
             bytes.starts_with(&5u64.to_le_bytes()) && bytes[8..].iter().all(u8::is_ascii_lowercase)

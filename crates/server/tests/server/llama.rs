@@ -277,12 +277,16 @@ fn probabilities_are_those_of_the_model_or_of_the_draw() {
 #[test]
 fn an_answer_ends_after_its_time() {
     let server = Running::new();
-    let body = spain(json!({ "n_predict": 400, "grammar": "root ::= \"\\n\" [a]+", "t_max_predict_ms": 1 }));
+    let body = spain(
+        json!({ "n_predict": 400, "ignore_eos": true, "grammar": "root ::= \"\\n\" [a]+", "t_max_predict_ms": 1 }),
+    );
     let answer = server.post(COMPLETION, &body).json();
     assert_eq!(answer["stop_type"], "limit", "{answer}");
     assert!(answer["tokens_predicted"].as_u64().is_some_and(|n| n < 300), "{answer}");
     // Without a line it goes on.
-    let body = spain(json!({ "n_predict": 60, "grammar": "root ::= [a]+", "t_max_predict_ms": 1 }));
+    let body = spain(
+        json!({ "n_predict": 60, "ignore_eos": true, "grammar": "root ::= [a]+", "t_max_predict_ms": 1 }),
+    );
     assert_eq!(server.post(COMPLETION, &body).json()["tokens_predicted"], 60);
 }
 

@@ -39,7 +39,7 @@ fn wrong_fields_are_named() {
             json!({ "dry_multiplier": 1, "dry_sequence_breakers": ["x".repeat(2000)] }),
             "dry_sequence_breakers",
         ),
-        (json!({ "logit_bias": { "x": 1 } }), "logit_bias"),
+        (json!({ "logit_bias": { "x".repeat(65): 1 } }), "logit_bias"),
         (json!({ "logit_bias": { "1": 500 } }), "logit_bias"),
         (json!({ "top_logprobs": 5 }), "top_logprobs"),
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
