@@ -1,12 +1,13 @@
 //! The page: files in the program.
 
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
 use crate::error::{ApiError, Kind};
-use crate::http::Routes;
+use crate::http::{Routes, open_part};
 
 #[derive(RustEmbed)]
 #[folder = "page"]
@@ -20,7 +21,10 @@ pub(crate) fn routes() -> Routes {
     Routes::default()
         .get("/", || async { file("index.html") })
         .get("/favicon.ico", || async { file("icon.svg") })
-        .get("/page/{*path}", |Path(path): Path<String>| async move { file(&path) })
+        .get(
+            "/page/{*path}",
+            |path: Result<Path<String>, PathRejection>| async move { file(&open_part(path)?) },
+        )
 }
 
 fn file(path: &str) -> Result<Response, ApiError> {

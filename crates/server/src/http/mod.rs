@@ -12,9 +12,12 @@ pub(crate) use routes::Routes;
 
 use std::sync::Arc;
 
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 
+use crate::error::{ApiError, Kind};
 use crate::keys::KeyHash;
 use crate::quota::Meter;
 
@@ -54,6 +57,12 @@ impl Client {
     pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
         self.key.as_ref().map(|key| &key.meter)
     }
+}
+
+/// The part of a path that its route leaves open. Fails if it is no text.
+pub(crate) fn open_part(part: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    let wrong = |why: PathRejection| format!("the path cannot be read: {}", why.body_text());
+    part.map(|Path(part)| part).map_err(|why| ApiError::new(Kind::Invalid, wrong(why)))
 }
 
 /// Names the fields of a request that this server does not know.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use crate::anthropic;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::http::open_part;
 use crate::models::Held;
 
 pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
@@ -23,11 +25,11 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderM
 
 pub(super) async fn one(
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (name, held) = app.models.look(Some(&id))?;
+    let (name, held) = app.models.look(Some(&open_part(id)?))?;
     let shape = match anthropic::is_spoken(uri.path(), &headers) {
         true => anthropic::models::describe(&app, name, held),
         false => describe(&app, name, held),

@@ -103,6 +103,9 @@ fn what_is_no_request_is_refused() {
     server.send("POST", CHAT, &[("content-type", "text/plain")], b"{}").error(415);
     server.get(CHAT).error(405);
     server.get("/v1/nothing").error(404);
+    // No text in UTF-8.
+    server.get("/v1/models/%ff").error(400);
+    server.get("/page/%ff").error(400);
     assert_eq!(server.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
     // Refused before they are read, and yet the answers arrive.
     let long = vec![b' '; 4 << 20];
@@ -134,6 +137,7 @@ fn only_who_has_a_key_is_served() {
     ask(&[("authorization", "Bearer one")]).json();
     ask(&[("x-api-key", "two")]).json();
     server.get("/metrics").error(401);
+    server.get("/openapi.json").error(401);
     assert_eq!(server.get("/health").status, 200);
     server.reload.replace(Keys::new(["three"]));
     ask(&[("authorization", "Bearer one")]).error(401);
