@@ -52,26 +52,31 @@ def main():
     folder, drafts, vocabulary, *texts = [argument for argument in sys.argv[1:] if argument != "-v"]
     paths = sorted(pathlib.Path(folder).glob("*.json"))
     schemas = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    lines = "".join(json.dumps(schema, ensure_ascii=False, separators=(",", ":")) + "\n" for schema in schemas)
-    ran = subprocess.run([drafts, vocabulary, (texts or ["12"])[0]], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    ran = subprocess.Popen([drafts, vocabulary, (texts or ["12"])[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def said(schema):
+        ran.stdin.write(json.dumps(schema, ensure_ascii=False, separators=(",", ":")) + "\n")
+        ran.stdin.flush()
+        return json.loads(ran.stdout.readline())
+
     refused, failed, compiles, masks = collections.Counter(), collections.Counter(), [], []
     right = wrong = unknown = used = 0
-    for path, schema, line in zip(paths, schemas, ran.stdout.splitlines(), strict=True):
-        said = json.loads(line)
-        if "refused" in said:
-            refused[reason(said["refused"])] += 1
+    for path, schema in zip(paths, schemas):
+        drawn = said(schema)
+        if "refused" in drawn:
+            refused[reason(drawn["refused"])] += 1
             if verbose:
-                print(f"refused {path.name}: {said['refused']}")
+                print(f"refused {path.name}: {drawn['refused']}")
             continue
         used += 1
-        compiles.append(said["compile"])
-        masks += said["masks"]
-        for why in said["failed"]:
-            failed[why] += 1
+        compiles.append(drawn["compile"])
+        masks += drawn["masks"]
+        for why in drawn["failed"]:
+            failed[why.split(":")[0]] += 1
             if verbose:
                 print(f"no end {path.name}: {why}")
         judge = validator(schema)
-        for text in said["texts"]:
+        for text in drawn["texts"]:
             try:
                 error = next(judge.iter_errors(json.loads(text)), None)
             except json.JSONDecodeError as found:

@@ -12,7 +12,7 @@ use engine::template::Split;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
+use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs};
 use crate::generate::{self, AnswerOut, Outcome};
 use crate::grammar::GrammarArgs;
 use crate::output::{self, INTERRUPTED, size};

@@ -18,7 +18,7 @@ use tokenizer::Tokenizer;
 
 /// Tokens that are drawn freely; then those that come to an end are preferred.
 const FREE: usize = 60;
-const MOST: usize = 3000;
+const MOST: usize = 1500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -80,7 +80,8 @@ fn draw(grammar: &Grammar, tokenizer: &Tokenizer, seed: u64, masks: &mut Vec<f64
         text.extend_from_slice(tokenizer.token_bytes(id).unwrap_or_default());
         tokens.push(id);
     }
-    Err("the text has no end".to_owned())
+    let end = text.len().saturating_sub(80);
+    Err(format!("no end is in sight: …{}", String::from_utf8_lossy(&text[end..])))
 }
 
 /// A token that brings the end nearer: one that closes something, else a short one.

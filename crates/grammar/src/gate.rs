@@ -53,10 +53,10 @@ enum Holds {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leads {
-    ToReasoning,
-    ToStart,
+    Reasoning,
+    Start,
     /// To the beginning with this number.
-    ToGrammar(usize),
+    Grammar(usize),
 }
 
 /// A place in the part of an answer that a grammar is not about.
@@ -103,10 +103,10 @@ impl Gate {
     pub(crate) fn of_content(preamble: &Preamble) -> Gate {
         let mut marks = Vec::new();
         if let Some(reasoning) = preamble.reasoning {
-            marks.push(Mark::new(reasoning.open, Holds::BeforeReasoning, Leads::ToReasoning));
-            marks.push(Mark::new(reasoning.close, Holds::Reasoning, Leads::ToStart));
+            marks.push(Mark::new(reasoning.open, Holds::BeforeReasoning, Leads::Reasoning));
+            marks.push(Mark::new(reasoning.close, Holds::Reasoning, Leads::Start));
         }
-        marks.extend(preamble.headers.iter().map(|text| Mark::new(text, Holds::Start, Leads::ToStart)));
+        marks.extend(preamble.headers.iter().map(|text| Mark::new(text, Holds::Start, Leads::Start)));
         Gate::new(marks, Scope::Content, Some(preamble.clone()))
     }
 
@@ -118,23 +118,23 @@ impl Gate {
         once: bool,
     ) -> Gate {
         let mut marks = Gate::of_content(preamble).marks;
-        marks.extend(preamble.ends.iter().map(|text| Mark::new(text, Holds::Anywhere, Leads::ToStart)));
+        marks.extend(preamble.ends.iter().map(|text| Mark::new(text, Holds::Anywhere, Leads::Start)));
         for (number, (text, at_start)) in triggers.enumerate() {
             let holds = if at_start { Holds::First } else { Holds::Anywhere };
-            marks.push(Mark::new(text, holds, Leads::ToGrammar(number)));
+            marks.push(Mark::new(text, holds, Leads::Grammar(number)));
         }
         Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
     }
 
     /// For a grammar that follows `text`.
     pub(crate) fn of_text(text: &str) -> Gate {
-        let mark = Mark::new(text, Holds::Anywhere, Leads::ToGrammar(0));
+        let mark = Mark::new(text, Holds::Anywhere, Leads::Grammar(0));
         Gate::new(vec![mark], Scope::Triggered { once: false }, None)
     }
 
     /// For a grammar that follows this token.
     pub(crate) fn of_token(token: u32) -> Gate {
-        let mark = Mark { token: Some(token), ..Mark::new("", Holds::Anywhere, Leads::ToGrammar(0)) };
+        let mark = Mark { token: Some(token), ..Mark::new("", Holds::Anywhere, Leads::Grammar(0)) };
         Gate::new(vec![mark], Scope::Triggered { once: false }, None)
     }
 
@@ -203,14 +203,14 @@ impl Gate {
                 Some(mark) => {
                     place.held.drain(..mark.text.len());
                     match mark.leads {
-                        Leads::ToReasoning => place.part = Part::Reasoning,
-                        Leads::ToStart => {
+                        Leads::Reasoning => place.part = Part::Reasoning,
+                        Leads::Start => {
                             let is_first =
                                 !matches!(place.part, Part::Content | Part::Start { is_first: false, .. });
                             place.part = Part::Start { may_reason: self.is_triggered(), is_first };
                         }
-                        Leads::ToGrammar(start) if place.held.is_empty() => return Step::Begins(start),
-                        Leads::ToGrammar(_) => return Step::Beyond,
+                        Leads::Grammar(start) if place.held.is_empty() => return Step::Begins(start),
+                        Leads::Grammar(_) => return Step::Beyond,
                     }
                 }
                 None => {
@@ -277,9 +277,9 @@ impl Gate {
     /// Whether the bytes may complete a mark before a grammar. Decides quickly for most tokens.
     fn may_complete(&self, place: &Place, bytes: &[u8]) -> bool {
         let mut marks = self.marks.iter().filter(|mark| match mark.leads {
-            Leads::ToGrammar(_) => true,
-            Leads::ToStart => !self.is_triggered(),
-            Leads::ToReasoning => false,
+            Leads::Grammar(_) => true,
+            Leads::Start => !self.is_triggered(),
+            Leads::Reasoning => false,
         });
         marks.any(|mark| {
             let end = mark.text.last();

@@ -33,11 +33,13 @@ pub(crate) struct ToolUse {
     pub(crate) choice: Option<Choice>,
     /// Whether an answer may have several calls.
     pub(crate) is_parallel: bool,
+    /// Whether a schema that cannot be enforced is an error, also where the model may leave calls out.
+    pub(crate) is_strict: bool,
 }
 
 impl Default for ToolUse {
     fn default() -> ToolUse {
-        ToolUse { tools: Vec::new(), choice: None, is_parallel: true }
+        ToolUse { tools: Vec::new(), choice: None, is_parallel: true, is_strict: false }
     }
 }
 
@@ -110,7 +112,7 @@ impl Conversation {
 
     /// The prompt, the answer that has begun, and the tools.
     fn written(&mut self, template: &Template) -> Result<(Prompt, String, Vec<Json>), ApiError> {
-        let begun = self.messages.pop_if(|last| last.role == "assistant" && last.tool_calls.is_empty());
+        let begun = self.messages.pop_if(|last| has_begun(last));
         if self.messages.is_empty() {
             return Err(ApiError::invalid(
                 "messages",
@@ -165,31 +167,30 @@ impl Conversation {
     pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
         too_long_for(served, self.bytes())?;
         let template = template(served)?;
-        let has_begun = self.messages.last().is_some_and(|last| last.role == "assistant");
+        let is_begun = self.messages.last().is_some_and(has_begun);
         let (ids, prompt, tools) = self.encoded(served, template)?;
-        let (parser, demand) = self.parser(template, prompt, &tools, has_begun)?;
+        let (parser, demand) = self.parser(template, prompt, &tools, is_begun)?;
         Ok(Rendered { prompt: ids, turn_end: template.turn_end(), demand, parser })
     }
 
-    /// What reads the answers, and what they must be. An answer that `has_begun` does not reason any more.
+    /// What reads the answers, and what they must be. An answer that `is_begun` does not reason any more.
     fn parser(
         self,
         template: &Template,
         prompt: Prompt,
         tools: &[Json],
-        has_begun: bool,
+        is_begun: bool,
     ) -> Result<(ParserOf, Option<Demand>), ApiError> {
         let Some(choice) = &self.tools.choice else {
-            let preamble = (!has_begun).then(|| template.preamble());
+            let preamble = (!is_begun).then(|| template.preamble());
             let demand = |(param, source)| Demand::Content { param, source, preamble };
             return Ok((ParserOf::Reasoning(prompt), self.format.map(demand)));
         };
         let format =
             template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
-        let is_strict = tools.iter().any(|tool| tool["function"]["strict"] == Json::Bool(true));
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
         let tools = Arc::new(tools);
-        let is_parallel = self.tools.is_parallel;
+        let ToolUse { is_parallel, is_strict, .. } = self.tools;
         let content = |param, grammar: Result<chat::Grammar, ToolsError>| {
             let grammar = grammar.map_err(|error| ApiError::invalid("tool_choice", error.to_string()))?;
             Ok::<_, ApiError>(Demand::Content { param, source: Source::Lark(grammar.lark), preamble: None })
@@ -209,6 +210,11 @@ impl Conversation {
         let calls = passed_on(self.calls, &format);
         Ok((ParserOf::Calls(Box::new(format), prompt, tools, calls), Some(demand)))
     }
+}
+
+/// Whether the last message is an answer that is to be continued.
+fn has_begun(last: &Message) -> bool {
+    last.role == "assistant" && last.tool_calls.is_empty()
 }
 
 fn template(served: &Served) -> Result<&Template, ApiError> {

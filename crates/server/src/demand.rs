@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use chat::{Calls, Choice, Preamble, Prompt, ToolFormat, Tools};
+use chat::{Calls, Choice, Preamble, Prompt, Tool, ToolFormat, Tools};
 use engine::Processor;
-use grammar::Source;
+use grammar::{Compiler, Source};
 
-use crate::error::{ApiError, Kind};
-use crate::models::Served;
+use crate::error::ApiError;
+use crate::models::{Served, refused};
 
 /// What an answer must be. To be compiled apart from the threads that render, as it may take seconds.
 pub(crate) enum Demand {
@@ -23,7 +23,7 @@ pub(crate) struct ToolCalls {
     pub(crate) prompt: Prompt,
     pub(crate) tools: Arc<Tools>,
     pub(crate) is_parallel: bool,
-    /// Whether a tool demands that its schema is enforced.
+    /// Whether schemas that cannot be enforced are errors.
     pub(crate) is_strict: bool,
 }
 
@@ -45,26 +45,29 @@ impl Demand {
 
 impl ToolCalls {
     /// A schema of a tool that cannot be enforced leaves its arguments open, unless the tool is strict.
-    fn processor(self: Box<ToolCalls>, served: &Served) -> Result<Box<dyn Processor>, ApiError> {
-        let refused = match self.with(&self.tools, served) {
-            Err(error) if error.kind == Kind::Invalid && !self.is_strict => error,
-            done => return done,
+    fn processor(&self, served: &Served) -> Result<Box<dyn Processor>, ApiError> {
+        let compiler = served.compiler("tools")?;
+        let error = match self.with(&self.tools, compiler) {
+            Err(error) if !self.is_strict => error,
+            done => return done.map_err(|error| refused("tools", &error)),
         };
-        tracing::debug!("a schema of a tool is not enforced: {}", refused.message);
-        let is_enforced = |schema: &serde_json::Value| {
-            served.grammar("tools", &Source::JsonSchema(schema.to_string())).is_ok()
+        tracing::debug!("schemas of tools are not enforced: {error}");
+        let is_refused = |tool: &Tool| match &error {
+            // All of them together are too much.
+            grammar::Error::TooLong { .. } | grammar::Error::Deadline { .. } => true,
+            _ => compiler.compile(&Source::JsonSchema(tool.parameters.to_string())).is_err(),
         };
-        let open = self.with(&self.tools.opened(|tool| !is_enforced(&tool.parameters)), served);
-        open.or_else(|_| self.with(&self.tools.opened(|_| true), served))
+        let open = self.with(&self.tools.opened(is_refused), compiler);
+        let open = open.or_else(|_| self.with(&self.tools.opened(|_| true), compiler));
+        open.map_err(|error| refused("tools", &error))
     }
 
-    fn with(&self, tools: &Tools, served: &Served) -> Result<Box<dyn Processor>, ApiError> {
+    fn with(&self, tools: &Tools, compiler: &Compiler) -> Result<Box<dyn Processor>, grammar::Error> {
         let grammar = self.format.grammar(&self.prompt, tools, &Choice::Auto, self.is_parallel);
-        let chat::Grammar { triggers, lark } =
-            grammar.map_err(|error| ApiError::invalid("tools", error.to_string()))?;
-        let grammar = served.grammar("tools", &Source::Lark(lark))?;
-        let grammar = grammar.at_triggers(&triggers, &self.format.preamble(), !self.is_parallel);
-        let grammar = grammar.map_err(|error| ApiError::invalid("tools", error.to_string()))?;
+        // Without tools there is no demand.
+        let chat::Grammar { triggers, lark } = grammar.unwrap_or_default();
+        let grammar = compiler.compile(&Source::Lark(lark))?;
+        let grammar = grammar.at_triggers(&triggers, &self.format.preamble(), !self.is_parallel)?;
         Ok(Box::new(grammar.constraint()))
     }
 }

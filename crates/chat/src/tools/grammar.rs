@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
+use super::ToolFormat;
 use super::format::{Element, Format, IdPlace, Keys, Open, Parameter};
 use super::lark::{self, Lark};
 use super::literal::Syntax;
@@ -25,7 +26,7 @@ pub enum Choice {
 }
 
 /// A grammar that constrains an answer to valid calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
     /// What the grammar waits for; empty if it holds from the beginning of the answer.
     ///
@@ -64,16 +65,16 @@ struct Begin<'a> {
     at_start: bool,
 }
 
+/// The grammar of an answer that calls `tools`, or else is what the Lark rule `reply` accepts.
 pub(super) fn grammar(
-    format: &'static Format,
-    reasoning: Option<&'static reasoning::Format>,
-    special: &[(u32, String)],
+    of: &ToolFormat,
     prompt: &str,
     tools: &Tools,
     choice: &Choice,
     parallel: bool,
     reply: Option<&str>,
 ) -> Result<Grammar, ToolsError> {
+    let ToolFormat { format, reasoning, special } = of;
     let tools: Vec<&Tool> = match choice {
         Choice::Named(name) => {
             vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
@@ -97,7 +98,7 @@ pub(super) fn grammar(
         let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
         let calls = writer.sections(first, &tools, parallel);
         let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
-        let reply = reply.map(|reply| writer.reply(reply, reasoning));
+        let reply = reply.map(|reply| writer.reply(reply, *reasoning));
         let or_reply = |calls: String| match &reply {
             Some(reply) => format!("({calls} | {reply})"),
             None => calls,

@@ -81,16 +81,7 @@ impl ToolFormat {
         choice: &Choice,
         parallel: bool,
     ) -> Result<Grammar, ToolsError> {
-        grammar::grammar(
-            self.format,
-            self.reasoning,
-            &self.special,
-            &prompt.to_string(),
-            tools,
-            choice,
-            parallel,
-            None,
-        )
+        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, None)
     }
 
     /// The grammar of an answer to `prompt` that calls `tools`, or else is what the Lark rule `reply` accepts.
@@ -101,16 +92,7 @@ impl ToolFormat {
         parallel: bool,
         reply: &str,
     ) -> Result<Grammar, ToolsError> {
-        grammar::grammar(
-            self.format,
-            self.reasoning,
-            &self.special,
-            &prompt.to_string(),
-            tools,
-            &Choice::Required,
-            parallel,
-            Some(reply),
-        )
+        grammar::grammar(self, &prompt.to_string(), tools, &Choice::Required, parallel, Some(reply))
     }
 
     /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.

@@ -11,3 +11,4 @@ mod models;
 mod ollama;
 mod responses;
 mod together;
+mod tools;
