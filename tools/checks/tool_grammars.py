@@ -73,10 +73,11 @@ def consumed(vocabulary, lark, text):
     return vocabulary.decode(ids[:taken]), end
 
 
-def start(grammar):
-    """Where the first trigger is."""
+def start(grammar, last=False):
+    """Where the first trigger is, or the last one."""
     text = grammar["answer"]
-    found = [text.find(trigger) for trigger, at_start in grammar["triggers"] if not at_start]
+    find = text.rfind if last else text.find
+    found = [find(trigger) for trigger, at_start in grammar["triggers"] if not at_start]
     first = len(text) - len(text.lstrip())
     for trigger, at_start in grammar["triggers"]:
         found += [at for at in (0, first) if at_start and text[at:].startswith(trigger)]
@@ -88,7 +89,10 @@ def check(grammars):
     for grammar in grammars:
         if grammar["choice"] == "Auto" or grammar["file"] == "reasoning":
             at = start(grammar)
-        vocabulary, lark, text = Bytes(grammar["tokens"]), grammar["lark"], grammar["answer"][at:]
+        # From a trigger on, a grammar is about one section: where several calls are expected, the last one is looked at.
+        is_last = grammar["choice"] == "Auto" and grammar["parallel"]
+        section = start(grammar, last=True) if is_last else at
+        vocabulary, lark, text = Bytes(grammar["tokens"]), grammar["lark"], grammar["answer"][section:]
         for written, meant in OTHERWISE.items():
             text = text.replace(written, meant)
         last = "get_time" if grammar["calls"] else "0123"

@@ -11,6 +11,7 @@ use crate::answer::AnswerParser;
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
+use crate::preamble::Preamble;
 use crate::prompt::{Prompt, Segment};
 use crate::reasoning::Format;
 use crate::shape::Shape;
@@ -286,6 +287,11 @@ impl Template {
         let sources: Vec<&str> = sources.collect();
         let format = *self.tools.get_or_init(|| tools::detect(&sources, self.reasoning_format(), render));
         Ok(ToolFormat::new(format?, self.reasoning_format(), self.special.iter()))
+    }
+
+    /// What may precede the content of an answer without tools.
+    pub fn preamble(&self) -> Preamble {
+        Preamble::new(self.reasoning_format(), None)
     }
 
     /// Whether the template marks reasoning in answers.

@@ -66,7 +66,7 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
 
 /// Applies the options of answers and of the template's variables.
 ///
-/// A grammar applies from the first token on, so that there is no reasoning.
+/// A grammar applies to the content of answers: a model that reasons may do so before.
 pub(crate) fn configure(
     chat: &mut Chat,
     model: &Model,
@@ -81,10 +81,8 @@ pub(crate) fn configure(
     chat.sampling = sampling.sampling();
     chat.processors =
         grammar.map(|grammar| Box::new(grammar.constraint()) as Box<dyn Processor>).into_iter().collect();
-    let reasons = model.template().is_ok_and(|template| template.has_reasoning());
-    let is_off = *reasoning == Reasoning::Off || (grammar.is_some() && reasons);
     let mut variables = serde_json::Map::new();
-    if let (true, Ok(template)) = (is_off, model.template()) {
+    if let (Reasoning::Off, Ok(template)) = (reasoning, model.template()) {
         match template.without_reasoning() {
             Some(off) => variables = off,
             None if template.has_reasoning() => {

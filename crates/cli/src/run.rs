@@ -1,7 +1,7 @@
 //! `rustorch run`: answers or continues one prompt.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use engine::template::Split;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
+use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs};
 use crate::generate::{self, AnswerOut, Outcome};
 use crate::grammar::GrammarArgs;
 use crate::output::{self, INTERRUPTED, size};
@@ -80,7 +80,9 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let (id, prompt, mut chat) = submit(&mut engine, &args, text, grammar.as_ref())?;
 
     interrupt::install()?;
-    let mut out = AnswerOut::new(args.answers.reasoning);
+    // What a grammar accepts is for programs.
+    let is_for_programs = grammar.is_some() && !io::stdout().is_terminal();
+    let mut out = AnswerOut::new(if is_for_programs { Reasoning::Hide } else { args.answers.reasoning });
     let mut answer = Split::default();
     let outcome = generate::follow(&mut engine, id, prompt.len(), |event| {
         let text = match (&mut chat, event) {

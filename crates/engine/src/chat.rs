@@ -201,12 +201,17 @@ impl Chat {
         let (prompt, rendered) = self.rendered(engine.model())?;
         let merged_system = rendered.as_ref().is_some_and(Prompt::merged_system);
         let template = engine.model().template().ok();
+        let mut processors = self.processors.clone();
+        if let (Some(template), Some(_)) = (template, &rendered) {
+            let preamble = template.preamble();
+            processors.iter_mut().for_each(|processor| processor.expect(&preamble));
+        }
         let splitter = rendered.and_then(|prompt| Some(template?.splitter(&prompt)));
         let request = Request {
             sampling: self.sampling.clone(),
             stop: self.stops(),
             max_tokens: self.max_tokens,
-            processors: self.processors.clone(),
+            processors,
             ..Request::new(prompt)
         };
         let id = engine.submit(request).map_err(|error| match error {

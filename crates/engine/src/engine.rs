@@ -208,7 +208,7 @@ impl Engine {
         let salt = request.cache_salt.clone();
         let place = Place { client: request.client, priority: request.priority, was_preempted: false };
         let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
-        let (state, tokens) = RequestState::new(request, observed, self.model.tokenizer().clone())?;
+        let (state, tokens) = RequestState::new(request, observed, &self.model)?;
         if is_many {
             self.prepare_logits()?;
         }

@@ -10,6 +10,7 @@ use models::Pooling;
 use tokenizer::{Part, Tokenizer};
 
 use crate::Error;
+use crate::sampling::{self, Breakers, Sampling};
 
 /// A model for any number of engines. It has no backend; weights stay in the mapped file.
 pub struct Model {
@@ -17,6 +18,7 @@ pub struct Model {
     model: models::Model,
     tokenizer: Arc<Tokenizer>,
     template: Result<Template, NoTemplate>,
+    breakers: Breakers,
 }
 
 /// Why a model has no usable chat template. Everything else works without one.
@@ -65,7 +67,7 @@ impl Model {
         if let Err(why @ NoTemplate::Unusable(_)) = &template {
             tracing::warn!("{}: {why}", file.file());
         }
-        Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
+        Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template, breakers: Breakers::default() })
     }
 
     /// Replaces the file's chat template with `source` (Jinja). Fails if it is invalid or uses unsupported features.
@@ -92,6 +94,16 @@ impl Model {
     /// Converts text to token ids and back.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// Prepares what takes a while before a request with these parameters is submitted, on the thread of the caller. What is not
+    /// prepared is so when it is submitted.
+    pub fn prepare(&self, sampling: &Sampling) {
+        sampling::prepare(sampling, &self.breakers, &self.tokenizer);
+    }
+
+    pub(crate) fn breakers(&self) -> &Breakers {
+        &self.breakers
     }
 
     /// Encodes a raw prompt: with BOS if the file says so, and never with EOS. Text becomes special tokens only with

@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
+use crate::model::Model;
 use crate::request::{LogitRows, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::stop::{Stop, StopReason, StopStrings};
@@ -53,8 +54,9 @@ impl RequestState {
     pub(crate) fn new(
         request: Request,
         observed: Option<(LogitRows, Observer)>,
-        tokenizer: Arc<Tokenizer>,
+        model: &Model,
     ) -> Result<(RequestState, Vec<u32>), Error> {
+        let tokenizer = model.tokenizer().clone();
         let Request {
             prompt, mut sampling, stop, max_tokens, logprobs, logprobs_of_draw, processors, ..
         } = request;
@@ -68,7 +70,7 @@ impl RequestState {
             let ends = tokenizer.special_ids().end_of_generation.iter();
             sampling.logit_bias.extend(ends.map(|&id| (id, f32::NEG_INFINITY)));
         }
-        let sampler = Sampler::new(sampling, processors, &tokenizer)?;
+        let sampler = Sampler::with(sampling, processors, model.breakers(), &tokenizer)?;
         let seed = sampler.seed();
         // An answer after special tokens only is the start of the text, without SentencePiece's leading space.
         let begins = prompt.iter().all(|&id| tokenizer.kind(id).is_some_and(Kind::is_special));

@@ -13,12 +13,14 @@ mod tests;
 
 use std::fmt;
 
+use ::chat::Preamble;
 use backend::{arg_max, log_sum_exp, top_log_probabilities};
 use tokenizer::Tokenizer;
 
 use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
 use chain::Chain;
+pub(crate) use dry::Breakers;
 
 pub use chain::{SamplerKind, UnknownSampler};
 pub use parameters::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampling, Xtc};
@@ -59,6 +61,10 @@ pub trait Processor: fmt::Debug + Send {
     /// Called once `token` follows the tokens of the last [`apply`](Processor::apply), unless it ends the text: the next call
     /// can be prepared while the model computes.
     fn chosen(&mut self, _token: u32) {}
+
+    /// Called before the first [`apply`](Processor::apply) if the text is an answer by a chat template: `preamble` is what may
+    /// precede its content.
+    fn expect(&mut self, _preamble: &Preamble) {}
 
     /// Why it has ruled out every token, for the error of the request.
     fn failure(&self) -> Option<String> {
@@ -107,6 +113,13 @@ impl Logprobs {
     }
 }
 
+/// Prepares what takes a while for requests with these parameters.
+pub(crate) fn prepare(sampling: &Sampling, breakers: &Breakers, tokenizer: &Tokenizer) {
+    if chain::has_effect(SamplerKind::Dry, sampling) && sampling.check(tokenizer.vocab_size()).is_ok() {
+        breakers.of(&sampling.dry.sequence_breakers, tokenizer);
+    }
+}
+
 /// Samples the tokens of one request.
 #[derive(Clone, Debug)]
 pub struct Sampler {
@@ -126,13 +139,23 @@ impl Sampler {
         processors: Vec<Box<dyn Processor>>,
         tokenizer: &Tokenizer,
     ) -> Result<Sampler, SamplingError> {
+        Sampler::with(sampling, processors, &Breakers::default(), tokenizer)
+    }
+
+    /// The same with sequence breakers that may be known.
+    pub(crate) fn with(
+        sampling: Sampling,
+        processors: Vec<Box<dyn Processor>>,
+        breakers: &Breakers,
+        tokenizer: &Tokenizer,
+    ) -> Result<Sampler, SamplingError> {
         sampling.check(tokenizer.vocab_size())?;
         let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
         Ok(Sampler {
             seed,
             logit_bias: sampling.logit_bias.clone(),
             processors,
-            chain: Chain::new(sampling, seed, tokenizer),
+            chain: Chain::new(sampling, seed, breakers, tokenizer),
             logits: Vec::new(),
             candidates: Vec::new(),
         })

@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use engine::Processor;
+use engine::template::Preamble;
 use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
+use crate::gate::{Gate, Next, Place};
 use crate::grammar::{Grammar, plain};
 
 /// Rules out the tokens that a [`Grammar`] forbids.
@@ -16,6 +19,7 @@ use crate::grammar::{Grammar, plain};
 /// follow, only tokens that end generation are left. While the model computes a step, another thread computes its mask.
 pub struct Constraint {
     grammar: Grammar,
+    gate: Option<Arc<Gate>>,
     /// Tokens of the text that the grammar has seen or that precede it.
     seen: Option<usize>,
     /// In a cell, because a copy needs the mask that is being computed.
@@ -23,8 +27,12 @@ pub struct Constraint {
 }
 
 enum Phase {
-    /// For the trigger, in a state of its automaton.
-    Waiting(usize),
+    /// Before the first token.
+    New,
+    /// Not about the grammar.
+    Free(Place),
+    /// Reasoning or a header may still begin, or what the grammar permits; no state where it does not permit what has begun.
+    Before(Place, Option<State>),
     Active(State),
     /// Another thread is computing the mask.
     Computing(Receiver<State>),
@@ -32,65 +40,135 @@ enum Phase {
     Failed(String),
 }
 
+#[derive(Clone)]
 struct State {
-    matcher: Box<Matcher>,
+    matcher: Box<Copied>,
     /// If it is computed.
     mask: Option<Result<SimpleVob, String>>,
 }
 
+/// A matcher whose copies share nothing.
+struct Copied(Matcher);
+
+impl Clone for Copied {
+    fn clone(&self) -> Copied {
+        Copied(self.0.deep_clone())
+    }
+}
+
 impl State {
     fn begin(matcher: Matcher) -> State {
-        State { matcher: Box::new(matcher), mask: None }
+        State { matcher: Box::new(Copied(matcher)), mask: None }
     }
 
     /// The state after `token`, without its mask.
     fn after(mut self, token: u32) -> State {
-        let consumed = self.matcher.consume_token(token);
+        let consumed = self.matcher.0.consume_token(token);
         self.mask = consumed.err().map(|error| Err(plain(&error)));
         self
     }
 
     fn mask(&mut self) -> &Result<SimpleVob, String> {
-        let matcher = &mut self.matcher;
+        let matcher = &mut self.matcher.0;
         self.mask.get_or_insert_with(|| matcher.compute_mask_or_eos().map_err(|error| plain(&error)))
     }
 
+    fn permits(&mut self, token: u32) -> bool {
+        self.mask().as_ref().is_ok_and(|mask| (token as usize) < mask.len() && mask.is_allowed(token))
+    }
+
     fn is_complete(&self) -> bool {
-        self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
+        self.matcher.0.is_stopped() && self.matcher.0.stop_reason().is_ok()
     }
 }
 
 impl Grammar {
     /// A processor for one request.
     pub fn constraint(&self) -> Constraint {
-        let phase = match self.trigger {
-            Some(_) => Phase::Waiting(0),
-            None => Phase::Active(State::begin(self.matcher())),
-        };
-        Constraint { grammar: self.clone(), seen: None, phase: RefCell::new(phase) }
+        Constraint {
+            grammar: self.clone(),
+            gate: self.gate.clone(),
+            seen: None,
+            phase: RefCell::new(Phase::New),
+        }
     }
 }
 
 impl Constraint {
+    /// The phase at a place that the grammar is not about.
+    fn at(&self, gate: &Gate, place: Place) -> Phase {
+        match gate.may_begin(&place) {
+            true => Phase::Before(place, Some(State::begin(self.grammar.matcher(0)))),
+            false => Phase::Free(place),
+        }
+    }
+
+    fn begin(&mut self, prompt: &[u32]) {
+        let phase = match &self.gate {
+            Some(gate) => self.at(gate, gate.begin(prompt, &self.grammar.vocabulary)),
+            None => Phase::Active(State::begin(self.grammar.matcher(0))),
+        };
+        *self.phase.get_mut() = phase;
+    }
+
     /// Takes note of a token of the text.
     fn advance(&mut self, token: u32) {
         self.settle();
-        let phase = self.phase.get_mut();
-        *phase = match std::mem::replace(phase, Phase::Waiting(0)) {
-            Phase::Active(state) => Phase::Active(state.after(token)),
-            Phase::Waiting(state) => {
-                let Grammar { trigger, vocabulary, .. } = &self.grammar;
-                match trigger.as_ref().and_then(|trigger| trigger.advance(state, token, vocabulary)) {
-                    Some(state) => Phase::Waiting(state),
-                    None => Phase::Active(State::begin(self.grammar.matcher())),
-                }
-            }
-            other => other,
-        };
+        let phase = std::mem::replace(self.phase.get_mut(), Phase::New);
+        let phase = self.after(phase, token);
+        *self.phase.get_mut() = phase;
         self.settle();
     }
 
-    /// Waits for the mask that is being computed, and leaves a part that is complete.
+    fn after(&self, phase: Phase, token: u32) -> Phase {
+        let vocabulary = &self.grammar.vocabulary;
+        match (phase, &self.gate) {
+            (Phase::Active(mut state), gate) => match self.leaves(&mut state, token) {
+                Some(place) => self.after(Phase::Free(place), token),
+                None => {
+                    let state = state.after(token);
+                    match gate.as_ref().filter(|gate| gate.is_triggered() && state.is_complete()) {
+                        Some(gate) => Phase::Free(gate.after_grammar()),
+                        None => Phase::Active(state),
+                    }
+                }
+            },
+            (Phase::Free(place), Some(gate)) => match gate.next(&place, token, vocabulary) {
+                Next::Free(place) => self.at(gate, place),
+                Next::Begins(start) => Phase::Active(State::begin(self.grammar.matcher(start))),
+                Next::Beyond => Phase::Failed("a token runs past the beginning of the grammar".to_owned()),
+            },
+            (Phase::Before(place, mut state), Some(gate)) => {
+                let next = gate.next(&place, token, vocabulary);
+                let is_permitted = state.as_mut().is_some_and(|state| state.permits(token));
+                let state = state.filter(|_| is_permitted);
+                match next {
+                    Next::Free(place) if !gate.may_begin(&place) || place.is_decided() => {
+                        self.at(gate, place)
+                    }
+                    Next::Free(place) => Phase::Before(place, state.map(|state| state.after(token))),
+                    _ => state.map_or_else(
+                        || Phase::Failed("a mark that has begun does not go on".to_owned()),
+                        |state| Phase::Active(state.after(token)),
+                    ),
+                }
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// The place after the grammar, if `token` is none of it: where a grammar that a trigger began may end, other text may
+    /// follow.
+    fn leaves(&self, state: &mut State, token: u32) -> Option<Place> {
+        let gate = self.gate.as_ref().filter(|gate| gate.is_triggered())?;
+        (self.may_end(state) && !state.permits(token)).then(|| gate.after_grammar())
+    }
+
+    fn may_end(&self, state: &mut State) -> bool {
+        self.grammar.vocabulary.ends().iter().any(|end| state.permits(*end))
+    }
+
+    /// Waits for the mask that is being computed.
     fn settle(&self) {
         let phase = &mut *self.phase.borrow_mut();
         if let Phase::Computing(result) = phase {
@@ -99,11 +177,11 @@ impl Constraint {
                 Err(_) => Phase::Failed("the thread that computes the grammar's masks has ended".to_owned()),
             };
         }
-        if let Phase::Active(state) = phase
-            && self.grammar.trigger.is_some()
+        if let (Phase::Active(state), Some(gate)) = (&*phase, &self.gate)
+            && gate.is_triggered()
             && state.is_complete()
         {
-            *phase = Phase::Waiting(0);
+            *phase = Phase::Free(gate.after_grammar());
         }
     }
 }
@@ -111,47 +189,47 @@ impl Constraint {
 impl Processor for Constraint {
     fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
         let seen = self.seen.replace(tokens.len()).unwrap_or(tokens.len());
+        if matches!(self.phase.get_mut(), Phase::New) {
+            self.begin(tokens);
+        }
         for &token in tokens.get(seen..).unwrap_or_default() {
             self.advance(token);
         }
         self.settle();
-        let phase = self.phase.get_mut();
-        if let Phase::Active(state) = phase {
-            match state.mask() {
-                Ok(mask) => return rule_out(logits, mask),
-                Err(why) => *phase = Phase::Failed(why.clone()),
-            }
+        let mut phase = std::mem::replace(self.phase.get_mut(), Phase::New);
+        if let Err(why) = self.restrict(&mut phase, logits) {
+            logits.fill(f32::NEG_INFINITY);
+            phase = Phase::Failed(why);
         }
-        match phase {
-            Phase::Waiting(state) => {
-                let trigger = self.grammar.trigger.as_ref();
-                for &id in trigger.map_or(&[][..], |trigger| trigger.overruns(*state)) {
-                    if let Some(logit) = logits.get_mut(id as usize) {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                }
-            }
-            _ => logits.fill(f32::NEG_INFINITY),
-        }
+        *self.phase.get_mut() = phase;
     }
 
     fn chosen(&mut self, token: u32) {
         let Some(seen) = &mut self.seen else { return };
         *seen += 1;
-        let phase = self.phase.get_mut();
-        match std::mem::replace(phase, Phase::Waiting(0)) {
-            Phase::Active(state) => {
+        let mut phase = std::mem::replace(self.phase.get_mut(), Phase::New);
+        let goes_on = match &mut phase {
+            Phase::Active(state) => self.leaves(state, token).is_none(),
+            _ => false,
+        };
+        let phase = match phase {
+            Phase::Active(state) if goes_on => {
                 let work = move || {
                     let mut state = state.after(token);
-                    state.mask();
+                    // Its error is that of the next `apply`.
+                    let _ = state.mask();
                     state
                 };
-                *phase = Phase::Computing(self.grammar.vocabulary.masks.run(work));
+                Phase::Computing(self.grammar.vocabulary.masks.run(work))
             }
-            other => {
-                *phase = other;
-                self.advance(token);
-            }
+            other => self.after(other, token),
+        };
+        *self.phase.get_mut() = phase;
+    }
+
+    fn expect(&mut self, preamble: &Preamble) {
+        if self.gate.is_none() && preamble.reasoning.is_some() {
+            self.gate = Some(self.grammar.vocabulary.gate(preamble));
         }
     }
 
@@ -165,17 +243,77 @@ impl Processor for Constraint {
     fn boxed_clone(&self) -> Box<dyn Processor> {
         self.settle();
         let phase = match &*self.phase.borrow() {
-            Phase::Waiting(state) => Phase::Waiting(*state),
-            Phase::Active(state) => Phase::Active(State {
-                matcher: Box::new(state.matcher.deep_clone()),
-                mask: state.mask.clone(),
-            }),
+            Phase::New => Phase::New,
+            Phase::Free(place) => Phase::Free(place.clone()),
+            Phase::Before(place, state) => Phase::Before(place.clone(), state.clone()),
+            Phase::Active(state) => Phase::Active(state.clone()),
             Phase::Failed(why) => Phase::Failed(why.clone()),
             // Not after it has settled.
             Phase::Computing(_) => Phase::Failed("its mask was not computed".to_owned()),
         };
-        let Constraint { grammar, seen, .. } = self;
-        Box::new(Constraint { grammar: grammar.clone(), seen: *seen, phase: RefCell::new(phase) })
+        let Constraint { grammar, gate, seen, .. } = self;
+        Box::new(Constraint {
+            grammar: grammar.clone(),
+            gate: gate.clone(),
+            seen: *seen,
+            phase: RefCell::new(phase),
+        })
+    }
+}
+
+impl Constraint {
+    /// Rules out what must not follow. Fails with the reason if nothing may.
+    fn restrict(&self, phase: &mut Phase, logits: &mut [f32]) -> Result<(), String> {
+        let exceptions =
+            |place: &Place| self.gate.as_ref().map(|gate| gate.exceptions(place, &self.grammar.vocabulary));
+        match phase {
+            Phase::Active(state) => {
+                let rest = match &self.gate {
+                    Some(gate) if gate.is_triggered() && self.may_end(state) => {
+                        exceptions(&gate.after_grammar())
+                    }
+                    _ => None,
+                };
+                match (state.mask(), rest) {
+                    (Err(why), _) => return Err(why.clone()),
+                    (Ok(mask), None) => rule_out(logits, mask),
+                    // What the grammar permits, and what may follow it.
+                    (Ok(mask), Some(ruled_out)) => {
+                        let is_other = |id: &&u32| !mask.is_allowed(**id);
+                        remove(logits, ruled_out.iter().filter(is_other));
+                    }
+                }
+            }
+            Phase::Free(place) => {
+                let ruled_out = exceptions(place);
+                remove(logits, ruled_out.iter().flat_map(|ids| ids.iter()));
+            }
+            Phase::Before(place, state) => {
+                let preceding = exceptions(place).unwrap_or_default();
+                let kept: Vec<(usize, f32)> = preceding
+                    .iter()
+                    .filter_map(|&id| Some((id as usize, *logits.get(id as usize)?)))
+                    .collect();
+                match state.as_mut().map(State::mask) {
+                    Some(Ok(mask)) => rule_out(logits, mask),
+                    Some(Err(why)) => return Err(why.clone()),
+                    None => logits.fill(f32::NEG_INFINITY),
+                }
+                for (id, logit) in kept {
+                    logits[id] = logit;
+                }
+            }
+            Phase::Failed(_) | Phase::New | Phase::Computing(_) => logits.fill(f32::NEG_INFINITY),
+        }
+        Ok(())
+    }
+}
+
+fn remove<'a>(logits: &mut [f32], ids: impl Iterator<Item = &'a u32>) {
+    for &id in ids {
+        if let Some(logit) = logits.get_mut(id as usize) {
+            *logit = f32::NEG_INFINITY;
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use engine::template::{Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
-use crate::trigger::{Automaton, Trigger};
+use crate::gate::Gate;
+use crate::trigger::Trigger;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
 
@@ -13,9 +15,10 @@ use crate::{Error, Source};
 #[derive(Clone)]
 pub struct Grammar {
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// At the beginning of a text. Requests use copies that share nothing: a fault of one does not reach the others.
-    start: Arc<Matcher>,
-    pub(crate) trigger: Option<Arc<Automaton>>,
+    /// At its beginnings. Requests use copies that share nothing: a fault of one does not reach the others.
+    starts: Arc<[Matcher]>,
+    /// If it is not about the whole text.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 impl Grammar {
@@ -27,29 +30,73 @@ impl Grammar {
         let mut start = Matcher::new(Ok(parser));
         // What no text satisfies shows with the first mask.
         start.compute_mask_or_eos().map_err(|error| refused(&error))?;
-        Ok(Grammar { vocabulary, start: Arc::new(start), trigger: None })
+        Ok(Grammar { vocabulary, starts: Arc::new([start]), gate: None })
     }
 
     /// The same grammar for a part of the text: everything is allowed until `trigger` occurs in the generated text; what
-    /// follows obeys the grammar. When the grammar is complete, everything is allowed again until the next trigger.
+    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger.
     ///
     /// Tokens that would run past the end of a trigger are ruled out, so that the grammar begins with a token.
     ///
     /// # Errors
     /// If the trigger is empty or not in the vocabulary.
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
-        let automaton = Automaton::new(trigger, &self.vocabulary)?;
-        Ok(Grammar { trigger: Some(Arc::new(automaton)), ..self })
+        let gate = match trigger {
+            Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
+                return Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"));
+            }
+            Trigger::Token(id) => Gate::of_token(*id),
+            Trigger::Text(text) if text.is_empty() => return Err(Error::Trigger("is empty; name a text")),
+            Trigger::Text(text) => Gate::of_text(text),
+        };
+        Ok(Grammar { gate: Some(Arc::new(gate)), ..self })
     }
 
-    pub(crate) fn matcher(&self) -> Matcher {
-        self.start.deep_clone()
+    /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs, not in reasoning;
+    /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything
+    /// is allowed again, until the next trigger; with `once`, there must not be another one.
+    ///
+    /// # Errors
+    /// If a trigger is no beginning of the grammar.
+    pub fn at_triggers(
+        self,
+        triggers: &[CallTrigger],
+        preamble: &Preamble,
+        once: bool,
+    ) -> Result<Grammar, Error> {
+        let no_beginning = Error::Trigger("is no beginning of the grammar; let the grammar begin with it");
+        let mut starts = Vec::new();
+        for trigger in triggers {
+            let mut ids = Vec::new();
+            for segment in &trigger.segments {
+                match segment {
+                    Segment::Token { id, .. } => ids.push(*id),
+                    Segment::Text(text) => {
+                        ids.extend(
+                            self.vocabulary.tokenize(text.as_bytes()).ok_or_else(|| no_beginning.clone())?,
+                        );
+                    }
+                }
+            }
+            let mut start = self.matcher(0);
+            start.consume_tokens(&ids).map_err(|_| no_beginning.clone())?;
+            starts.push(start);
+        }
+        let texts: Vec<(String, bool)> =
+            triggers.iter().map(|trigger| (trigger.text(), trigger.at_start)).collect();
+        let texts = texts.iter().map(|(text, at_start)| (text.as_str(), *at_start));
+        let gate = Gate::of_triggers(texts, preamble, once);
+        Ok(Grammar { starts: starts.into(), gate: Some(Arc::new(gate)), ..self })
+    }
+
+    pub(crate) fn matcher(&self, start: usize) -> Matcher {
+        self.starts[start].deep_clone()
     }
 }
 
 impl fmt::Debug for Grammar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grammar").field("trigger", &self.trigger).finish_non_exhaustive()
+        f.debug_struct("Grammar").field("gate", &self.gate).finish_non_exhaustive()
     }
 }
 

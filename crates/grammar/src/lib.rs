@@ -24,6 +24,7 @@
 mod compiler;
 mod constraint;
 mod error;
+mod gate;
 mod gbnf;
 mod grammar;
 mod lark;

@@ -20,8 +20,9 @@ pub(crate) use pattern::reason;
 /// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
 
-/// White space between two parts of JSON: unbounded, a model may write nothing else.
-const SPACE: &str = r"[\x20\x0A\x0D\x09]{1,100}";
+/// White space between two parts of JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write
+/// nothing else.
+const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
 /// Where in a schema, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

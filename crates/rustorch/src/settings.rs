@@ -78,7 +78,7 @@ macro_rules! settings_methods {
             }
 
             /// Rules out what is not in the language of a [`Model::grammar`](crate::Model::grammar) of this model. The text ends where
-            /// the grammar ends it, unless its tokens are spent before.
+            /// the grammar ends it, unless its tokens are spent before. In a chat, a model that reasons may do so before.
             pub fn grammar(mut self, grammar: &crate::Grammar) -> Self {
                 self.settings.processors.push(Box::new(grammar.constraint()));
                 self

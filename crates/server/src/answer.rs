@@ -35,7 +35,11 @@ impl Parser {
 
     fn finish(&mut self) -> Vec<Delta> {
         match self {
-            Parser::Calls(parser) => parser.finish(),
+            // A call that the end cuts stays what was passed on of it: the reason of the end tells.
+            Parser::Calls(parser) => {
+                let rest = parser.finish().into_iter();
+                rest.filter(|delta| !matches!(delta, Delta::ToolCallBroken { .. })).collect()
+            }
             Parser::Reasoning(splitter) => deltas(splitter.finish()),
             Parser::Text => Vec::new(),
         }

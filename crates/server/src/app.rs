@@ -30,9 +30,14 @@ pub(crate) struct App {
     /// Requests that wait or run.
     requests: AtomicUsize,
     is_stopping: AtomicBool,
-    /// Templates, tokenizers and grammars at work.
+    /// Templates and tokenizers at work.
     blocking: Arc<Semaphore>,
+    /// Requests whose grammar is compiled, which may take seconds.
+    compiling: Arc<Semaphore>,
 }
+
+/// Requests whose grammar is compiled or found at once: most of them only wait, at most for the compiler's deadline.
+const MAX_COMPILING: usize = 64;
 
 /// The places of requests in the server, until it is dropped.
 pub(crate) struct Place {
@@ -75,6 +80,7 @@ impl App {
             requests: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             blocking: Arc::new(Semaphore::new(threads.max(2))),
+            compiling: Arc::new(Semaphore::new(MAX_COMPILING)),
         }
     }
 
@@ -125,7 +131,23 @@ impl App {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = self.blocking.clone().acquire_owned().await;
+        self.apart(&self.blocking, work).await
+    }
+
+    /// Calls `work`, which compiles a grammar or waits for others that do.
+    pub(crate) async fn compiling<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.apart(&self.compiling, work).await
+    }
+
+    async fn apart<T: Send + 'static>(
+        &self,
+        permits: &Arc<Semaphore>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = permits.clone().acquire_owned().await;
         // Its permit ends with the work, even if nobody waits for it any more.
         let work = move || {
             let _permit = permit;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chat::{Calls, Choice, Content, Message, Options, Prompt, Template, ToolFormat, Tools, TurnEnd};
-use engine::Processor;
+use chat::{
+    Calls, Choice, Content, Message, Options, Prompt, Template, ToolFormat, Tools, ToolsError, TurnEnd,
+};
 use grammar::Source;
 use serde_json::{Map, Value as Json};
 
 use crate::answer::Parser;
 use crate::config::Defaults;
+use crate::demand::{Demand, ToolCalls, passed_on};
 use crate::error::ApiError;
 use crate::models::Served;
 
@@ -25,6 +27,8 @@ pub(crate) struct Conversation {
     /// What the answer must be, and the field that asks for it.
     pub(crate) format: Option<(&'static str, Source)>,
     pub(crate) ending: Ending,
+    /// When tool calls are passed on, if the model's format allows it.
+    pub(crate) calls: Calls,
 }
 
 /// What follows the messages in the prompt.
@@ -47,11 +51,13 @@ pub(crate) struct ToolUse {
     pub(crate) choice: Option<Choice>,
     /// Whether an answer may have several calls.
     pub(crate) is_parallel: bool,
+    /// Whether a schema that cannot be enforced is an error, also where the model may leave calls out.
+    pub(crate) is_strict: bool,
 }
 
 impl Default for ToolUse {
     fn default() -> ToolUse {
-        ToolUse { tools: Vec::new(), choice: None, is_parallel: true }
+        ToolUse { tools: Vec::new(), choice: None, is_parallel: true, is_strict: false }
     }
 }
 
@@ -59,22 +65,15 @@ impl Default for ToolUse {
 pub(crate) struct Rendered {
     pub(crate) prompt: Vec<u32>,
     pub(crate) turn_end: Option<TurnEnd>,
-    pub(crate) processors: Vec<Box<dyn Processor>>,
+    /// What the answer must be.
+    pub(crate) demand: Option<Demand>,
     parser: ParserOf,
 }
 
 /// What makes a parser for each choice.
 enum ParserOf {
-    Calls(Box<ToolFormat>, Prompt, Arc<Tools>),
+    Calls(Box<ToolFormat>, Prompt, Arc<Tools>, Calls),
     Reasoning(Prompt),
-}
-
-/// The grammar of tool calls, in Lark.
-enum CallGrammar {
-    /// The answer is calls.
-    Demanded(String),
-    /// The answer is calls, or has the format that was asked for.
-    Permitted(String),
 }
 
 /// Turns reasoning on or off, by the names that templates have for it.
@@ -84,30 +83,15 @@ pub fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
     }
 }
 
-/// What an answer must be, and the field that asks for it.
-fn constraint(
-    calls: Option<CallGrammar>,
-    format: Option<(&'static str, Source)>,
-) -> Result<Option<(&'static str, Source)>, ApiError> {
-    match (calls, format) {
-        (None, format) => Ok(format),
-        // Calls have no content.
-        (Some(CallGrammar::Demanded(lark)), _) | (Some(CallGrammar::Permitted(lark)), None) => {
-            Ok(Some(("tools", Source::Lark(lark))))
-        }
-        (Some(CallGrammar::Permitted(lark)), Some((param, source))) => {
-            let schema = match source {
-                Source::JsonObject => "{\"type\": \"object\"}".to_owned(),
-                Source::JsonSchema(schema) => schema,
-                _ => {
-                    let message = format!(
-                        "`{param}` and `tools` are given; with tools, an answer can have a JSON schema only"
-                    );
-                    return Err(ApiError::unsupported(param, message));
-                }
-            };
-            let lark = lark.replacen("start:", "calls:", 1);
-            Ok(Some((param, Source::Lark(format!("start: calls | reply\nreply: %json {schema}\n{lark}")))))
+/// The schema in Lark of an answer that may be calls instead.
+fn reply((param, source): &(&'static str, Source)) -> Result<String, ApiError> {
+    match source {
+        Source::JsonObject => Ok("%json {\"type\": \"object\"}".to_owned()),
+        Source::JsonSchema(schema) => Ok(format!("%json {schema}")),
+        _ => {
+            let message =
+                format!("`{param}` and `tools` are given; with tools, an answer can have a JSON schema only");
+            Err(ApiError::unsupported(*param, message))
         }
     }
 }
@@ -124,19 +108,19 @@ impl Conversation {
                 message.role = "system".into();
             }
         }
-        let variables = defaults.variables.clone();
         Ok(Conversation {
             messages,
             tools: ToolUse::default(),
-            variables,
+            variables: defaults.variables.clone(),
             format: None,
             ending: Ending::default(),
+            calls: Calls::Streamed,
         })
     }
 
     /// Whether the last message is an answer, which can be continued.
     pub(crate) fn ends_with_answer(&self) -> bool {
-        self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty())
+        self.messages.last().is_some_and(has_begun)
     }
 
     /// Bytes of the messages.
@@ -166,8 +150,8 @@ impl Conversation {
                 "`messages` ends with an answer that has reasoning; this server continues only text";
             return Err(ApiError::unsupported("messages", message));
         }
-        // The grammar is that of the whole answer, and what has begun is the answer's text: neither may begin with reasoning.
-        if self.format.is_some() || begun.is_some() {
+        // What has begun is the answer's text: no reasoning follows.
+        if begun.is_some() {
             self.variables.extend(template.without_reasoning().unwrap_or_default());
         }
         let tools = match self.tools.choice {
@@ -193,7 +177,7 @@ impl Conversation {
         let template = template(served)?;
         let (ids, prompt, tools) = self.encoded(served, template)?;
         // Fails with tools that the model cannot be given.
-        self.parser(template, prompt, &tools)?;
+        self.parser(template, prompt, &tools, false)?;
         Ok(ids.len())
     }
 
@@ -214,40 +198,54 @@ impl Conversation {
     pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
         too_long_for(served, self.bytes())?;
         let template = template(served)?;
+        let is_begun = self.messages.last().is_some_and(has_begun);
         let (ids, prompt, tools) = self.encoded(served, template)?;
-        let (parser, calls) = self.parser(template, prompt, &tools)?;
-        let processors = match constraint(calls, self.format)? {
-            None => Vec::new(),
-            Some((param, source)) => {
-                vec![Box::new(served.grammar(param, &source)?.constraint()) as Box<dyn Processor>]
-            }
-        };
-        Ok(Rendered { prompt: ids, turn_end: template.turn_end(), processors, parser })
+        let (parser, demand) = self.parser(template, prompt, &tools, is_begun)?;
+        Ok(Rendered { prompt: ids, turn_end: template.turn_end(), demand, parser })
     }
 
-    /// What reads the answers, and the grammar of demanded calls.
+    /// What reads the answers, and what they must be. An answer that `is_begun` does not reason any more.
     fn parser(
-        &self,
+        self,
         template: &Template,
         prompt: Prompt,
         tools: &[Json],
-    ) -> Result<(ParserOf, Option<CallGrammar>), ApiError> {
-        let Some(choice) = &self.tools.choice else { return Ok((ParserOf::Reasoning(prompt), None)) };
+        is_begun: bool,
+    ) -> Result<(ParserOf, Option<Demand>), ApiError> {
+        let Some(choice) = &self.tools.choice else {
+            let preamble = (!is_begun).then(|| template.preamble());
+            let demand = |(param, source)| Demand::Content { param, source, preamble };
+            return Ok((ParserOf::Reasoning(prompt), self.format.map(demand)));
+        };
         let format =
             template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
-        let grammar = |choice| {
-            let grammar = format.grammar(&prompt, &tools, choice, self.tools.is_parallel);
+        let tools = Arc::new(tools);
+        let ToolUse { is_parallel, is_strict, .. } = self.tools;
+        let content = |param, grammar: Result<chat::Grammar, ToolsError>| {
             let grammar = grammar.map_err(|error| ApiError::invalid("tool_choice", error.to_string()))?;
-            Ok::<_, ApiError>(grammar.lark)
+            Ok::<_, ApiError>(Demand::Content { param, source: Source::Lark(grammar.lark), preamble: None })
         };
-        let grammar = match choice {
-            Choice::Auto if self.format.is_none() => None,
-            Choice::Auto => Some(CallGrammar::Permitted(grammar(&Choice::Required)?)),
-            demanded => Some(CallGrammar::Demanded(grammar(demanded)?)),
+        let demand = match (choice, &self.format) {
+            (Choice::Auto, None) => {
+                let (format, prompt, tools) = (format.clone(), prompt.clone(), tools.clone());
+                Demand::Calls(Box::new(ToolCalls { format, prompt, tools, is_parallel, is_strict }))
+            }
+            (Choice::Auto, Some(demanded)) => {
+                let reply = reply(demanded)?;
+                content(demanded.0, format.grammar_or(&prompt, &tools, is_parallel, &reply))?
+            }
+            // Calls have no content.
+            (choice, _) => content("tools", format.grammar(&prompt, &tools, choice, is_parallel))?,
         };
-        Ok((ParserOf::Calls(Box::new(format), prompt, Arc::new(tools)), grammar))
+        let calls = passed_on(self.calls, &format);
+        Ok((ParserOf::Calls(Box::new(format), prompt, tools, calls), Some(demand)))
     }
+}
+
+/// Whether the last message is an answer that is to be continued.
+fn has_begun(last: &Message) -> bool {
+    last.role == "assistant" && last.tool_calls.is_empty()
 }
 
 fn template(served: &Served) -> Result<&Template, ApiError> {
@@ -261,8 +259,8 @@ impl Rendered {
     pub(crate) fn parsers(&self, served: &Served, n: usize) -> Vec<Parser> {
         let template = served.model.template().ok();
         let parser = |_| match (&self.parser, template) {
-            (ParserOf::Calls(format, prompt, tools), _) => {
-                Parser::Calls(Box::new(format.parser(prompt, tools.clone(), Calls::Whole)))
+            (ParserOf::Calls(format, prompt, tools, calls), _) => {
+                Parser::Calls(Box::new(format.parser(prompt, tools.clone(), *calls)))
             }
             (ParserOf::Reasoning(prompt), Some(template)) => {
                 Parser::Reasoning(Box::new(template.splitter(prompt)))

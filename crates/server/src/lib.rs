@@ -16,6 +16,7 @@ mod app;
 mod config;
 mod connection;
 mod conversation;
+mod demand;
 mod embedding;
 mod error;
 mod fields;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use engine::Processor;
-use grammar::{Grammar, Source};
+use grammar::Source;
 use serde::Deserialize;
 
 use crate::answer::Parser;
 use crate::app::App;
 use crate::conversation::too_long_for;
+use crate::demand::Demand;
 use crate::error::{ApiError, Kind};
 use crate::http::Client;
 use crate::job::{Job, Parameters};
@@ -145,15 +145,22 @@ impl Continuation {
         let n = prompts.0.len() * parameters.n;
         let place = app.place(client, n)?;
         let encoding = served.clone();
-        let (prompts, processors) = app
+        let sampling = parameters.sampling.clone();
+        let prompts = app
             .blocking(move || {
-                let grammar = format.map(|(param, source)| encoding.grammar(param, &source)).transpose()?;
-                let processor = |grammar: Grammar| Box::new(grammar.constraint()) as Box<dyn Processor>;
-                let processors: Vec<_> = grammar.into_iter().map(processor).collect();
+                encoding.model.prepare(&sampling);
                 let ids = prompts.0.into_iter().map(|prompt| encode(prompt, &encoding));
-                Ok::<_, ApiError>((ids.collect::<Result<Vec<_>, _>>()?, processors))
+                ids.collect::<Result<Vec<_>, _>>()
             })
             .await??;
+        let processors = match format {
+            None => Vec::new(),
+            Some((param, source)) => {
+                let demand = Demand::Content { param, source, preamble: None };
+                let compiling = served.clone();
+                vec![app.compiling(move || demand.processor(&compiling)).await??]
+            }
+        };
         let jobs = prompts.iter().map(|prompt| {
             let processors = processors.clone();
             let request =

@@ -43,14 +43,26 @@ impl Turn {
         let n = parameters.n;
         let place = app.place(client, n)?;
         let rendering = served.clone();
-        let rendered = app.blocking(move || conversation.render(&rendering)).await??;
+        let sampling = parameters.sampling.clone();
+        let rendering = move || {
+            rendering.model.prepare(&sampling);
+            conversation.render(&rendering)
+        };
+        let mut rendered = app.blocking(rendering).await??;
         match &rendered.turn_end {
             Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
             Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
             None => {}
         }
         let parsers = rendered.parsers(served, n);
-        let Rendered { prompt, processors, .. } = rendered;
+        let processors = match rendered.demand.take() {
+            None => Vec::new(),
+            Some(demand) => {
+                let compiling = served.clone();
+                vec![app.compiling(move || demand.processor(&compiling)).await??]
+            }
+        };
+        let Rendered { prompt, .. } = rendered;
         let prompts = vec![prompt.clone()];
         let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
         Started::submit(Job::choices(request, &parameters), prompts, parsers, place, served).await

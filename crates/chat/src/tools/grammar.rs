@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
+use super::ToolFormat;
 use super::format::{Element, Format, IdPlace, Keys, Open, Parameter};
 use super::lark::{self, Lark};
 use super::literal::Syntax;
 use super::schema::{Tool, Tools, ToolsError, Types};
+use crate::prompt::Segment;
 use crate::reasoning;
 
 /// Which tools the model calls.
@@ -24,12 +26,12 @@ pub enum Choice {
 }
 
 /// A grammar that constrains an answer to valid calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
     /// What the grammar waits for; empty if it holds from the beginning of the answer.
     ///
     /// The first trigger that occurs in the content (not in [reasoning](crate::AnswerParser::is_reasoning)) starts the
-    /// grammar, which describes the answer from the trigger's first byte: what is generated since then is fed to it.
+    /// grammar, which describes one section of calls from the trigger's first byte: what is generated since then is fed to it.
     pub triggers: Vec<Trigger>,
     /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
     /// the special ones of its vocabulary.
@@ -39,10 +41,20 @@ pub struct Grammar {
 /// A text that starts a grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// The text. Special tokens are spelled in it.
-    pub text: String,
+    /// The text, with special tokens.
+    pub segments: Vec<Segment>,
     /// Whether only white space and reasoning may precede it.
     pub at_start: bool,
+}
+
+impl Trigger {
+    /// The text, in which special tokens are spelled.
+    pub fn text(&self) -> String {
+        let text = |segment: &Segment| match segment {
+            Segment::Text(text) | Segment::Token { text, .. } => text.clone(),
+        };
+        self.segments.iter().map(text).collect()
+    }
 }
 
 /// The beginning of a section in a grammar.
@@ -53,15 +65,16 @@ struct Begin<'a> {
     at_start: bool,
 }
 
+/// The grammar of an answer that calls `tools`, or else is what the Lark rule `reply` accepts.
 pub(super) fn grammar(
-    format: &'static Format,
-    reasoning: Option<&'static reasoning::Format>,
-    special: &[(u32, String)],
+    of: &ToolFormat,
     prompt: &str,
     tools: &Tools,
     choice: &Choice,
     parallel: bool,
+    reply: Option<&str>,
 ) -> Result<Grammar, ToolsError> {
+    let ToolFormat { format, reasoning, special } = of;
     let tools: Vec<&Tool> = match choice {
         Choice::Named(name) => {
             vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
@@ -78,28 +91,41 @@ pub(super) fn grammar(
 
     let mut writer = Writer { lark: Lark::new(special), format };
     let starts: Vec<String> = if is_auto {
-        begins.iter().map(|begin| writer.sections(begin, &tools, parallel)).collect()
+        begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
     } else {
         // What follows reasoning has the whole opening.
-        let full = Begin { open: &format.opens[0], text: format.opens[0].written(), at_start: false };
+        let full = Begin::full(format);
         let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
         let calls = writer.sections(first, &tools, parallel);
         let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
+        let reply = reply.map(|reply| writer.reply(reply, *reasoning));
+        let or_reply = |calls: String| match &reply {
+            Some(reply) => format!("({calls} | {reply})"),
+            None => calls,
+        };
         match closed {
-            None => vec![calls],
+            None => vec![or_reply(calls)],
             Some(marks) => {
                 let thought = writer.thought(marks);
-                let after = writer.sections(&full, &tools, parallel);
+                let after = or_reply(writer.sections(&full, &tools, parallel));
                 if prompt.ends_with(marks.open) {
                     vec![format!("{thought} {after}")]
                 } else {
-                    vec![calls, format!("{} {thought} {after}", writer.lark.text(marks.open))]
+                    vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
                 }
             }
         }
     };
-    let triggers = if is_auto { triggers(format, &begins, &tools) } else { Vec::new() };
+    let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
     Ok(Grammar { triggers, lark: writer.lark.finish(&starts) })
+}
+
+impl Begin<'_> {
+    /// The whole opening.
+    fn full(format: &'static Format) -> Begin<'static> {
+        let open = &format.opens[0];
+        Begin { open, text: open.written(), at_start: false }
+    }
 }
 
 /// How a section may begin after a prompt that ends with `in_prompt`.
@@ -118,19 +144,19 @@ impl Open {
     }
 }
 
-fn triggers(format: &Format, begins: &[Begin<'_>], tools: &[&Tool]) -> Vec<Trigger> {
+fn triggers(lark: &Lark<'_>, format: &Format, begins: &[Begin<'_>], tools: &[&Tool]) -> Vec<Trigger> {
     let mut triggers = Vec::new();
+    let trigger = |text: &str, at_start| Trigger { segments: lark.segments(text), at_start };
     for begin in begins {
         // Where the opening may be content, a name must follow.
         let is_clear =
             !begin.open.at_start && format.headers.iter().all(|header| !header.starts_with(begin.open.mark));
         if is_clear {
-            triggers.push(Trigger { text: begin.text.to_owned(), at_start: begin.at_start });
+            triggers.push(trigger(begin.text, begin.at_start));
             continue;
         }
         for tool in tools {
-            let text = begin.text.to_owned() + &named(format, &tool.name);
-            triggers.push(Trigger { text, at_start: begin.at_start });
+            triggers.push(trigger(&(begin.text.to_owned() + &named(format, &tool.name)), begin.at_start));
         }
     }
     triggers
@@ -168,24 +194,26 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Sections of which the first one begins with `begin`.
     fn sections(&mut self, begin: &Begin<'_>, tools: &[&Tool], parallel: bool) -> String {
-        let format = self.format;
-        let call = self.calls(0, tools);
-        let first = if begin.open.then == 0 { call.clone() } else { self.calls(begin.open.then, tools) };
-        let (open, close) = (self.lark.text(begin.text), self.lark.text(format.close));
-        let list = |first: &str, separator: Option<String>| match separator {
-            Some(separator) if parallel => format!("{first} ({separator} {call})*"),
-            _ => first.to_owned(),
-        };
-        let separator = format.separator.map(|text| self.lark.text(text));
-        let mut sections = format!("{open} {} {close}", list(&first, separator.clone()));
-        if let Some(apart) = format.apart.filter(|_| parallel) {
+        let mut sections = self.section(begin, tools, parallel);
+        if let Some(apart) = self.format.apart.filter(|_| parallel) {
             // Some models leave out the line break.
             let apart =
                 if apart.is_empty() { String::new() } else { format!("({})?", self.lark.text(apart)) };
-            let open = self.lark.text(format.opens[0].written());
-            let _ = write!(sections, " ({apart} {open} {} {close})*", list(&call, separator));
+            let next = self.section(&Begin::full(self.format), tools, parallel);
+            let _ = write!(sections, " ({apart} {next})*");
         }
         sections
+    }
+
+    /// A section that begins with `begin`.
+    fn section(&mut self, begin: &Begin<'_>, tools: &[&Tool], parallel: bool) -> String {
+        let call = self.calls(0, tools);
+        let first = if begin.open.then == 0 { call.clone() } else { self.calls(begin.open.then, tools) };
+        let (open, close) = (self.lark.text(begin.text), self.lark.text(self.format.close));
+        match self.format.separator.filter(|_| parallel) {
+            Some(separator) => format!("{open} {first} ({} {call})* {close}", self.lark.text(separator)),
+            None => format!("{open} {first} {close}"),
+        }
     }
 
     /// A rule for calls of all tools from part `then` on.
@@ -198,6 +226,15 @@ impl Writer<'_> {
         });
         let calls: Vec<_> = calls.collect();
         self.lark.rule(&format!("call_{then}"), calls.join(" | "))
+    }
+
+    /// An answer without calls, with the marks that may precede it.
+    fn reply(&mut self, reply: &str, reasoning: Option<&reasoning::Format>) -> String {
+        let reply = self.lark.rule("reply", reply.to_owned());
+        let headers = reasoning.into_iter().flat_map(|format| format.headers).chain(self.format.headers);
+        let headers = headers.filter(|header| !header.ends_with("assistant"));
+        let headers: Vec<String> = headers.map(|header| self.lark.text(header)).collect();
+        if headers.is_empty() { reply } else { format!("({})? {reply}", headers.join(" | ")) }
     }
 
     /// Reasoning that has begun, with its end.

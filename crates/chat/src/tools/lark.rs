@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+use crate::prompt::Segment;
+
 /// Booleans in JSON and in Python.
 pub(super) const BOOLS: [&str; 2] = ["(\"true\" | \"false\")", "(\"True\" | \"False\")"];
 
@@ -31,22 +33,29 @@ impl<'a> Lark<'a> {
 
     /// Exactly `text`, with special tokens by their ids.
     pub(super) fn text(&self, text: &str) -> String {
-        let mut parts: Vec<String> = Vec::new();
-        let mut plain = String::new();
+        let part = |segment: Segment| match segment {
+            Segment::Text(text) => quoted(&text).unwrap_or_default(),
+            Segment::Token { id, .. } => format!("<[{id}]>"),
+        };
+        self.segments(text).into_iter().map(part).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The special tokens in `text`, and what is between them.
+    pub(super) fn segments(&self, text: &str) -> Vec<Segment> {
+        let mut segments = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             let token = self.special.iter().find(|(_, token)| rest.starts_with(token));
-            if let Some((id, token)) = token {
-                parts.extend(quoted(&std::mem::take(&mut plain)));
-                parts.push(format!("<[{id}]>"));
-                rest = &rest[token.len()..];
-            } else {
-                plain.push(c);
-                rest = &rest[c.len_utf8()..];
+            let length = token.map_or(c.len_utf8(), |(_, token)| token.len());
+            let (part, after) = rest.split_at(length);
+            match (token, segments.last_mut()) {
+                (Some((id, _)), _) => segments.push(Segment::Token { id: *id, text: part.to_owned() }),
+                (None, Some(Segment::Text(plain))) => plain.push_str(part),
+                (None, _) => segments.push(Segment::Text(part.to_owned())),
             }
+            rest = after;
         }
-        parts.extend(quoted(&plain));
-        parts.join(" ")
+        segments
     }
 
     /// Any text up to and with `end`, as the rule `name`.

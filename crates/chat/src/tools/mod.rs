@@ -22,9 +22,10 @@ pub(crate) use detect::{Missing, detect};
 pub use grammar::{Choice, Grammar, Trigger};
 pub use schema::{Tool, Tools, ToolsError};
 
-use self::format::Format;
+use self::format::{Element, Format, IdPlace, Keys};
 use crate::answer::{AnswerParser, Callable};
 use crate::delta::Calls;
+use crate::preamble::Preamble;
 use crate::prompt::Prompt;
 use crate::reasoning;
 
@@ -67,6 +68,11 @@ impl ToolFormat {
         AnswerParser::new(self.reasoning, Some(callable), &self.special, &prompt.to_string())
     }
 
+    /// What may precede the content of an answer.
+    pub fn preamble(&self) -> Preamble {
+        Preamble::new(self.reasoning, Some(self.format))
+    }
+
     /// The grammar of an answer to `prompt` that calls `tools`. Fails if `choice` demands a tool that there is not.
     pub fn grammar(
         &self,
@@ -75,14 +81,26 @@ impl ToolFormat {
         choice: &Choice,
         parallel: bool,
     ) -> Result<Grammar, ToolsError> {
-        grammar::grammar(
-            self.format,
-            self.reasoning,
-            &self.special,
-            &prompt.to_string(),
-            tools,
-            choice,
-            parallel,
-        )
+        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, None)
+    }
+
+    /// The grammar of an answer to `prompt` that calls `tools`, or else is what the Lark rule `reply` accepts.
+    pub fn grammar_or(
+        &self,
+        prompt: &Prompt,
+        tools: &Tools,
+        parallel: bool,
+        reply: &str,
+    ) -> Result<Grammar, ToolsError> {
+        grammar::grammar(self, &prompt.to_string(), tools, &Choice::Required, parallel, Some(reply))
+    }
+
+    /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.
+    pub fn writes_json(&self) -> bool {
+        self.format.call.iter().any(|element| match element {
+            Element::Arguments | Element::Object(Keys::NameIsKey) => true,
+            Element::Object(Keys::Fields { id_place, .. }) => *id_place != IdPlace::Last,
+            _ => false,
+        })
     }
 }

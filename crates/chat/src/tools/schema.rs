@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
+/// Keywords that may permit further parameters.
+const IS_OPEN: [&str; 5] = ["patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
+
 /// References and alternatives followed in a schema.
 const MAX_HOPS: usize = 16;
 
@@ -83,6 +86,12 @@ impl Tools {
     /// The tool called `name`.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.0.iter().find(|tool| tool.name == name)
+    }
+
+    /// The same tools; those for which `is_open` holds with any values of their parameters.
+    pub fn opened(&self, is_open: impl Fn(&Tool) -> bool) -> Tools {
+        let opened = |tool: &Tool| if is_open(tool) { tool.opened() } else { tool.clone() };
+        Tools(self.0.iter().map(opened).collect())
     }
 
     /// Whether there are none.
@@ -219,14 +228,28 @@ impl Tool {
     /// The schema, without parameters that it does not name: models invent some.
     pub(crate) fn closed(&self) -> Json {
         let mut schema = self.parameters.clone();
-        let is_open = ["patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
         if let Json::Object(fields) = &mut schema
             && fields.contains_key("properties")
-            && !is_open.iter().any(|key| fields.contains_key(*key))
+            && !IS_OPEN.iter().any(|key| fields.contains_key(*key))
         {
             fields.entry("additionalProperties").or_insert(false.into());
         }
         schema
+    }
+
+    /// The tool with the names of its parameters, but any values.
+    fn opened(&self) -> Tool {
+        let names: Vec<(&str, bool)> =
+            self.properties().into_iter().map(|(name, _, is_required)| (name, is_required)).collect();
+        let required: Vec<&str> =
+            names.iter().filter(|(_, required)| *required).map(|(name, _)| *name).collect();
+        let properties: Map<String, Json> =
+            names.iter().map(|(name, _)| ((*name).to_owned(), json!({}))).collect();
+        let mut schema = json!({ "type": "object", "properties": properties, "required": required });
+        if IS_OPEN.iter().any(|key| self.parameters.get(key).is_some()) || names.is_empty() {
+            schema["additionalProperties"] = true.into();
+        }
+        Tool { name: self.name.clone(), parameters: schema }
     }
 
     /// The parameters in the order of the schema: name, schema as a root, and whether it is required.

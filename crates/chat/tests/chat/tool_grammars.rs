@@ -1,6 +1,6 @@
 //! Grammars of tool calls. `tools/checks/tool_grammars.py` compiles them with llguidance.
 
-use chat::{Choice, Grammar, Specials, Template, ToolFormat, Tools, ToolsError, Trigger};
+use chat::{Choice, Grammar, Segment, Specials, Template, ToolFormat, Tools, ToolsError, Trigger};
 use serde_json::{Value as Json, json};
 
 use crate::tool_calls::{goldens, prompt_of};
@@ -23,7 +23,10 @@ fn a_grammar_begins_at_its_trigger() {
         arguments_0: %json {\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}\n\
         call_0_0: \"\\n\" \"{\" \"\\\"name\\\": \\\"get_time\\\", \\\"arguments\\\": \" arguments_0 \"}\"\n\
         call_0: call_0_0\n";
-    let triggers = vec![Trigger { text: "<tool_call>".into(), at_start: false }];
+    let triggers = vec![Trigger {
+        segments: vec![Segment::Token { id: 7, text: "<tool_call>".into() }],
+        at_start: false,
+    }];
     assert_eq!(auto, Grammar { triggers, lark: lark.into() });
     let required = hermes.grammar(&prompt_of(""), &time, &Choice::Required, false).expect("a grammar");
     assert_eq!(required, Grammar { triggers: Vec::new(), lark: lark.into() });
@@ -37,7 +40,7 @@ fn triggers_are_no_content() {
     let triggers = |name: &str, prompt: &str| -> Vec<(String, bool)> {
         let grammar =
             format(name, &[]).grammar(&prompt_of(prompt), &tools(), &Choice::Auto, true).expect("a grammar");
-        grammar.triggers.into_iter().map(|trigger| (trigger.text, trigger.at_start)).collect()
+        grammar.triggers.into_iter().map(|trigger| (trigger.text(), trigger.at_start)).collect()
     };
     let owned =
         |list: &[(&str, bool)]| list.iter().map(|(text, at)| ((*text).to_owned(), *at)).collect::<Vec<_>>();
@@ -161,7 +164,7 @@ fn every_format_has_grammars() {
                         format(name, &tokens).grammar(&prompt_of(prompt), &tools, &choice, parallel);
                     let grammar = grammar.expect("a grammar");
                     let triggers =
-                        grammar.triggers.iter().map(|trigger| json!([trigger.text, trigger.at_start]));
+                        grammar.triggers.iter().map(|trigger| json!([trigger.text(), trigger.at_start]));
                     let triggers: Json = triggers.collect();
                     all.push(json!({
                         "file": file, "format": name, "calls": case[0], "answer": answer, "tokens": tokens,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tokenizer::Tokenizer;
 
-use super::dry::DryPenalty;
+use super::dry::{Breakers, DryPenalty};
 use super::mirostat::MirostatState;
 use super::{DynamicTemperature, Sampling};
 use crate::candidates::{self, Candidate};
@@ -103,7 +103,12 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn new(mut sampling: Sampling, seed: u32, tokenizer: &Tokenizer) -> Chain {
+    pub(super) fn new(
+        mut sampling: Sampling,
+        seed: u32,
+        breakers: &Breakers,
+        tokenizer: &Tokenizer,
+    ) -> Chain {
         let mirostat = sampling.mirostat.map(MirostatState::new);
         if mirostat.is_some() {
             sampling.samplers = vec![SamplerKind::Temperature];
@@ -117,7 +122,7 @@ impl Chain {
         let order: Vec<SamplerKind> = sampling.samplers.iter().copied().filter(is_kept).collect();
         let has_dry = order.contains(&SamplerKind::Dry);
         Chain {
-            dry: has_dry.then(|| DryPenalty::new(&sampling.dry, tokenizer)),
+            dry: has_dry.then(|| DryPenalty::new(&sampling.dry, breakers, tokenizer)),
             order,
             mirostat,
             // Not the random numbers of the draws, which are seeded with 32 bits.
@@ -192,7 +197,7 @@ impl Chain {
 }
 
 /// Whether the sampler has an effect with these parameters.
-fn has_effect(kind: SamplerKind, sampling: &Sampling) -> bool {
+pub(super) fn has_effect(kind: SamplerKind, sampling: &Sampling) -> bool {
     let Sampling { repeat_penalty, frequency_penalty, presence_penalty, xtc, dry, .. } = sampling;
     match kind {
         SamplerKind::Penalties => {

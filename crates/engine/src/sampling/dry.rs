@@ -1,6 +1,7 @@
 //! DRY, "don't repeat yourself": penalises tokens that would extend a repetition, the more the longer it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenizer::{Encode, Tokenizer};
 
@@ -13,24 +14,55 @@ const MAX_LOG: f64 = 88.722_84;
 /// Maximum number of tokens after the first one of a sequence breaker.
 const MAX_TAIL: usize = 20;
 
+/// Lists of sequence breakers that are kept.
+const KEPT: usize = 8;
+
+/// For each token in which a breaker can begin, the tokens that can follow to complete it.
+type Tails = HashMap<u32, Vec<Vec<u32>>>;
+
+/// Sequence breakers in the tokens of one vocabulary. To find them takes a while; the last lists are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Breakers(Mutex<VecDeque<(Vec<String>, Arc<Tails>)>>);
+
+impl Breakers {
+    /// Those of `texts`.
+    pub(crate) fn of(&self, texts: &[String], tokenizer: &Tokenizer) -> Arc<Tails> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = lock().iter().find(|(list, _)| list == texts) {
+            return found.clone();
+        }
+        let found = Arc::new(breakers(texts, tokenizer));
+        let mut kept = lock();
+        kept.push_back((texts.to_vec(), found.clone()));
+        let surplus = kept.len().saturating_sub(KEPT);
+        kept.drain(..surplus);
+        found
+    }
+
+    /// Whether those of `texts` are known.
+    #[cfg(test)]
+    pub(crate) fn has(&self, texts: &[String]) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(list, _)| list == texts)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct DryPenalty {
     multiplier: f64,
     base: f64,
     allowed_length: usize,
     last_n: usize,
-    /// For each token in which a breaker can begin, the tokens that can follow to complete it.
-    breakers: HashMap<u32, Vec<Vec<u32>>>,
+    breakers: Arc<Tails>,
 }
 
 impl DryPenalty {
-    pub(super) fn new(dry: &Dry, tokenizer: &Tokenizer) -> DryPenalty {
+    pub(super) fn new(dry: &Dry, breakers: &Breakers, tokenizer: &Tokenizer) -> DryPenalty {
         DryPenalty {
             multiplier: dry.multiplier.into(),
             base: dry.base.into(),
             allowed_length: dry.allowed_length,
             last_n: dry.penalty_last_n,
-            breakers: breakers(&dry.sequence_breakers, tokenizer),
+            breakers: breakers.of(&dry.sequence_breakers, tokenizer),
         }
     }
 
@@ -95,8 +127,8 @@ fn suffix_lengths(tokens: &[u32]) -> Vec<usize> {
 }
 
 /// The tokens in which each of `texts` can begin, with the tokens that complete it: none if the token contains it whole.
-fn breakers(texts: &[String], tokenizer: &Tokenizer) -> HashMap<u32, Vec<Vec<u32>>> {
-    let mut breakers: HashMap<u32, Vec<Vec<u32>>> = HashMap::new();
+fn breakers(texts: &[String], tokenizer: &Tokenizer) -> Tails {
+    let mut breakers = Tails::new();
     for text in texts {
         for id in 0..tokenizer.vocab_size() as u32 {
             let piece = tokenizer.token_bytes(id).unwrap_or_default();

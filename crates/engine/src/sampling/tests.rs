@@ -1,7 +1,7 @@
 //! The sampler against llama.cpp's (`tools/goldens/sampling.py`), and what has no counterpart there.
 
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
@@ -269,6 +269,22 @@ fn parameters_outside_their_range_are_refused() {
         let error = sampler(Sampling { dry, ..off() }).unwrap_err();
         assert!(matches!(error, SamplingError::Parameter { .. }), "{error}");
     }
+}
+
+/// To find them takes a while: the server does so before a request reaches the engine's thread.
+#[test]
+fn sequence_breakers_are_found_once_and_ahead() {
+    let (breakers, dry) = (Breakers::default(), Dry { multiplier: 1.0, ..Dry::default() });
+    prepare(&off(), &breakers, &TOKENIZER);
+    assert!(!breakers.has(&dry.sequence_breakers), "nobody needs them");
+    prepare(&Sampling { dry: dry.clone(), ..off() }, &breakers, &TOKENIZER);
+    assert!(breakers.has(&dry.sequence_breakers));
+    let found = breakers.of(&dry.sequence_breakers, &TOKENIZER);
+    assert!(Arc::ptr_eq(&found, &breakers.of(&dry.sequence_breakers, &TOKENIZER)));
+    for number in 0..20 {
+        breakers.of(&[number.to_string()], &TOKENIZER);
+    }
+    assert!(!breakers.has(&dry.sequence_breakers), "the memory is bounded");
 }
 
 #[test]

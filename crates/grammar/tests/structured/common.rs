@@ -68,13 +68,12 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(grammar: &Grammar, tokenizer: &Arc<Tokenizer>) -> Walk {
-        let prompt = vec![1, 2];
-        Walk {
-            constraint: grammar.constraint(),
-            tokenizer: tokenizer.clone(),
-            tokens: prompt,
-            logits: Vec::new(),
-        }
+        Walk::of(grammar.constraint(), vec![1, 2], tokenizer)
+    }
+
+    /// An answer to `prompt`.
+    pub(crate) fn of(constraint: Constraint, prompt: Vec<u32>, tokenizer: &Arc<Tokenizer>) -> Walk {
+        Walk { constraint, tokenizer: tokenizer.clone(), tokens: prompt, logits: Vec::new() }
     }
 
     /// The tokens that may follow.

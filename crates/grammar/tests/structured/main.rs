@@ -2,6 +2,7 @@
 
 mod common;
 mod compiling;
+mod gates;
 mod gbnf;
 mod hostile;
 mod refusals;

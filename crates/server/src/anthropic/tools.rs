@@ -16,6 +16,8 @@ struct Tool {
     #[serde(default)]
     description: Option<String>,
     input_schema: Map<String, Json>,
+    #[serde(default)]
+    strict: Option<bool>,
     #[serde(flatten)]
     others: Map<String, Json>,
 }
@@ -49,11 +51,16 @@ pub(super) fn read(
     ignored: &mut Vec<String>,
 ) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
-    let tools = tools.into_iter().enumerate().map(|(index, json)| tool(index, json, ignored));
-    let tools: Vec<Json> = tools.collect::<Result<_, _>>()?;
+    let mut is_strict = false;
+    let read = |(index, json)| {
+        let (tool, strict) = tool(index, json, ignored)?;
+        is_strict |= strict;
+        Ok(tool)
+    };
+    let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
     let Some(json) = fields.take::<Json>("tool_choice")? else {
         let choice = (!tools.is_empty()).then_some(Choice::Auto);
-        return Ok(ToolUse { tools, choice, is_parallel: true });
+        return Ok(ToolUse { tools, choice, is_parallel: true, is_strict });
     };
     let ToolChoice { kind, name, disable_parallel_tool_use } = at("tool_choice", json)?;
     let choice = match kind {
@@ -72,15 +79,11 @@ pub(super) fn read(
         })?)),
     };
     let is_parallel = !disable_parallel_tool_use.unwrap_or(false);
-    if !is_parallel && choice == Some(Choice::Auto) {
-        // Only demanded calls are constrained.
-        ignored.push("tool_choice.disable_parallel_tool_use".into());
-    }
-    Ok(ToolUse { tools, choice, is_parallel })
+    Ok(ToolUse { tools, choice, is_parallel, is_strict })
 }
 
-/// A tool in OpenAI's shape.
-fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Json, ApiError> {
+/// A tool in OpenAI's shape, and whether it is strict.
+fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bool), ApiError> {
     let place = format!("tools[{index}]");
     if let Some(kind) = json["type"].as_str().filter(|&kind| kind != "custom") {
         let message = format!(
@@ -88,7 +91,7 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Json, Api
         );
         return Err(ApiError::unsupported(place, message));
     }
-    let Tool { name, description, input_schema, others } = at(&place, json)?;
+    let Tool { name, description, input_schema, strict, others } = at(&place, json)?;
     for (field, value) in others {
         let field_of_tools = format!("tools[].{field}");
         let says_nothing = matches!(value, Json::Null | Json::Bool(false));
@@ -101,5 +104,5 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Json, Api
         function["description"] = description.into();
     }
     function["parameters"] = input_schema.into();
-    Ok(json!({ "type": "function", "function": function }))
+    Ok((json!({ "type": "function", "function": function }), strict.unwrap_or(false)))
 }

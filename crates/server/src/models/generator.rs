@@ -43,17 +43,26 @@ impl Generator {
         })
     }
 
-    /// The grammar for this model's tokens. Not for the threads of the runtime.
+    /// The grammar for this model's tokens, which the field `param` asks for. Not for the threads of the runtime.
     pub(crate) fn grammar(&self, param: &str, source: &Source) -> Result<Grammar, ApiError> {
+        self.compiler(param)?.compile(source).map_err(|error| refused(param, &error))
+    }
+
+    /// The compiler of such grammars.
+    pub(crate) fn compiler(&self, param: &str) -> Result<&Compiler, ApiError> {
         let compiler = self.compiler.get_or_init(|| {
             let vocabulary = Vocabulary::new(self.model.tokenizer()).map_err(|error| error.to_string())?;
             let options = CompilerOptions { deadline: GRAMMAR_TIME, ..CompilerOptions::default() };
             Ok(Compiler::with(Arc::new(vocabulary), options))
         });
-        let compiler = compiler.as_ref().map_err(|why| ApiError::unsupported(param, why.clone()))?;
-        compiler.compile(source).map_err(|error| match error {
-            grammar::Error::Busy { .. } => ApiError::new(Kind::Busy, error.to_string()),
-            error => ApiError::invalid(param, format!("`{param}`: {error}")),
-        })
+        compiler.as_ref().map_err(|why| ApiError::unsupported(param, why.clone()))
+    }
+}
+
+/// The error of a grammar that the field `param` asks for.
+pub(crate) fn refused(param: &str, error: &grammar::Error) -> ApiError {
+    match error {
+        grammar::Error::Busy { .. } => ApiError::new(Kind::Busy, error.to_string()),
+        error => ApiError::invalid(param, format!("`{param}`: {error}")),
     }
 }

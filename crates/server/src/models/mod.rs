@@ -6,7 +6,7 @@ mod entry;
 mod generator;
 
 pub(crate) use encoder::Encoder;
-pub(crate) use generator::Generator;
+pub(crate) use generator::{Generator, refused};
 
 use std::fmt;
 use std::ops::Deref;

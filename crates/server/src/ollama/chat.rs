@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
-use chat::Message;
+use chat::{Calls, Message};
 use serde_json::Value as Json;
 
 use super::Call;
@@ -34,6 +34,8 @@ pub(super) async fn handle(
     }
     let mut conversation = Conversation::new(messages, &app.config.defaults)?;
     conversation.tools = tools;
+    // Arguments are objects in this protocol.
+    conversation.calls = Calls::Whole;
     conversation.format = common.format;
     if let Some(think) = common.think.take() {
         conversation.variables.extend(think.variables(&app, &served).await?);

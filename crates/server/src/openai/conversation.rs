@@ -104,7 +104,8 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
         choice => choice.filter(|_| !tools.is_empty()),
     };
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    Ok(ToolUse { tools, choice, is_parallel })
+    let is_strict = tools.iter().any(|tool| tool["function"]["strict"] == Json::Bool(true));
+    Ok(ToolUse { tools, choice, is_parallel, is_strict })
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::client::{Running, TOOLS};
 
-fn question() -> Json {
+pub(crate) fn question() -> Json {
     json!({
         "model": "demo",
         "messages": [{ "role": "user", "content": "What is the capital of Italy?" }],
@@ -13,7 +13,7 @@ fn question() -> Json {
     })
 }
 
-fn with(mut body: Json, more: Json) -> Json {
+pub(crate) fn with(mut body: Json, more: Json) -> Json {
     for (name, value) in more.as_object().expect("an object") {
         body[name] = value.clone();
     }

@@ -16,3 +16,4 @@ mod progress;
 mod prompt_end;
 mod responses;
 mod together;
+mod tools;

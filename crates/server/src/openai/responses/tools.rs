@@ -104,7 +104,8 @@ pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Read, ApiErro
         chosen => chosen,
     };
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel }, tools, choice })
+    let is_strict = tools.iter().filter(is_allowed).any(|tool| tool.strict == Some(true));
+    Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel, is_strict }, tools, choice })
 }
 
 fn function((index, tool): (usize, Json)) -> Result<Function, ApiError> {

@@ -1,0 +1,336 @@
+//! Which part of an answer a grammar is about: what follows reasoning, or what follows a trigger.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::template::Preamble;
+
+use crate::vocabulary::Vocabulary;
+
+/// White space and marks between reasoning and content, at most: without a bound, a model may write nothing else.
+const MAX_SKIPPED: u8 = 8;
+
+/// Finds where a grammar begins in a text that arrives token by token.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    marks: Vec<Mark>,
+    scope: Scope,
+    preamble: Option<Preamble>,
+    /// By place, the tokens that [`Gate::exceptions`] returns.
+    exceptions: Mutex<HashMap<Place, Arc<[u32]>>>,
+}
+
+/// What a grammar is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All but reasoning.
+    Content,
+    /// What follows a trigger, each time or only the first one.
+    Triggered { once: bool },
+}
+
+/// A text that leads from one part of an answer to another.
+#[derive(Debug)]
+struct Mark {
+    text: Vec<u8>,
+    /// The token that it must be, if it matters.
+    token: Option<u32>,
+    holds: Holds,
+    leads: Leads,
+}
+
+/// Where a mark is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Reasoning,
+    /// Where reasoning may begin.
+    BeforeReasoning,
+    Start,
+    /// Where no content and no grammar precedes.
+    First,
+    Anywhere,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leads {
+    Reasoning,
+    Start,
+    /// To the beginning with this number.
+    Grammar(usize),
+}
+
+/// A place in the part of an answer that a grammar is not about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    part: Part,
+    /// The last bytes, as far as they may become a mark.
+    held: Vec<u8>,
+    skipped: u8,
+    /// Whether a grammar must not begin any more.
+    is_spent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    /// Before reasoning or content.
+    Start {
+        may_reason: bool,
+        is_first: bool,
+    },
+    Reasoning,
+    Content,
+}
+
+/// What a token leads to.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Free(Place),
+    /// The grammar begins after the token: the beginning with this number.
+    Begins(usize),
+    /// The token runs past the place where a grammar begins.
+    Beyond,
+}
+
+/// What a byte leads to.
+enum Step {
+    On,
+    Begins(usize),
+    Beyond,
+}
+
+impl Gate {
+    /// For a grammar of the content.
+    pub(crate) fn of_content(preamble: &Preamble) -> Gate {
+        let mut marks = Vec::new();
+        if let Some(reasoning) = preamble.reasoning {
+            marks.push(Mark::new(reasoning.open, Holds::BeforeReasoning, Leads::Reasoning));
+            marks.push(Mark::new(reasoning.close, Holds::Reasoning, Leads::Start));
+        }
+        marks.extend(preamble.headers.iter().map(|text| Mark::new(text, Holds::Start, Leads::Start)));
+        Gate::new(marks, Scope::Content, Some(preamble.clone()))
+    }
+
+    /// For a grammar whose beginnings follow `triggers`, in this order: texts, and whether only white space and reasoning may
+    /// precede.
+    pub(crate) fn of_triggers<'a>(
+        triggers: impl Iterator<Item = (&'a str, bool)>,
+        preamble: &Preamble,
+        once: bool,
+    ) -> Gate {
+        let mut marks = Gate::of_content(preamble).marks;
+        marks.extend(preamble.ends.iter().map(|text| Mark::new(text, Holds::Anywhere, Leads::Start)));
+        for (number, (text, at_start)) in triggers.enumerate() {
+            let holds = if at_start { Holds::First } else { Holds::Anywhere };
+            marks.push(Mark::new(text, holds, Leads::Grammar(number)));
+        }
+        Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
+    }
+
+    /// For a grammar that follows `text`.
+    pub(crate) fn of_text(text: &str) -> Gate {
+        let mark = Mark::new(text, Holds::Anywhere, Leads::Grammar(0));
+        Gate::new(vec![mark], Scope::Triggered { once: false }, None)
+    }
+
+    /// For a grammar that follows this token.
+    pub(crate) fn of_token(token: u32) -> Gate {
+        let mark = Mark { token: Some(token), ..Mark::new("", Holds::Anywhere, Leads::Grammar(0)) };
+        Gate::new(vec![mark], Scope::Triggered { once: false }, None)
+    }
+
+    fn new(marks: Vec<Mark>, scope: Scope, preamble: Option<Preamble>) -> Gate {
+        Gate { marks, scope, preamble, exceptions: Mutex::default() }
+    }
+
+    pub(crate) fn is_triggered(&self) -> bool {
+        matches!(self.scope, Scope::Triggered { .. })
+    }
+
+    /// Where an answer to `prompt` begins.
+    pub(crate) fn begin(&self, prompt: &[u32], vocabulary: &Vocabulary) -> Place {
+        let Some(preamble) = &self.preamble else { return Place::new(Part::Content) };
+        let start = |may_reason| Place::new(Part::Start { may_reason, is_first: true });
+        let Some(reasoning) = preamble.reasoning else { return start(false) };
+        if ends_with(prompt, reasoning.open, vocabulary) {
+            return Place::new(Part::Reasoning);
+        }
+        // Reasoning that is over is not begun again before an answer of which every word counts.
+        let is_over = ends_with(prompt, reasoning.close, vocabulary);
+        start(!is_over || self.is_triggered())
+    }
+
+    /// Where an answer is when its grammar is complete.
+    pub(crate) fn after_grammar(&self) -> Place {
+        let part = match &self.preamble {
+            Some(_) => Part::Start { may_reason: true, is_first: false },
+            None => Part::Content,
+        };
+        Place { is_spent: self.scope == Scope::Triggered { once: true }, ..Place::new(part) }
+    }
+
+    /// What `token` leads to.
+    pub(crate) fn next(&self, place: &Place, token: u32, vocabulary: &Vocabulary) -> Next {
+        if self.marks.iter().any(|mark| mark.token == Some(token)) {
+            return Next::Begins(0);
+        }
+        let mut place = place.clone();
+        let bytes = vocabulary.bytes(token);
+        for (number, byte) in bytes.iter().enumerate() {
+            place.held.push(*byte);
+            match self.settle(&mut place) {
+                Step::On => {}
+                Step::Begins(start) if number + 1 == bytes.len() && !place.is_spent => {
+                    return Next::Begins(start);
+                }
+                Step::Begins(_) | Step::Beyond => return Next::Beyond,
+            }
+        }
+        Next::Free(place)
+    }
+
+    /// Decides what is held, as far as it can be.
+    fn settle(&self, place: &mut Place) -> Step {
+        while !place.held.is_empty() {
+            let marks = self.marks.iter().filter(|mark| mark.token.is_none() && place.part.has(mark.holds));
+            let held = place.held.as_slice();
+            if marks.clone().any(|mark| mark.text.len() > held.len() && mark.text.starts_with(held)) {
+                return Step::On;
+            }
+            // The longest mark counts.
+            let mark = marks.filter(|mark| held.starts_with(&mark.text)).max_by_key(|mark| mark.text.len());
+            let space = held[0].is_ascii_whitespace();
+            match mark {
+                Some(mark) => {
+                    place.held.drain(..mark.text.len());
+                    match mark.leads {
+                        Leads::Reasoning => place.part = Part::Reasoning,
+                        Leads::Start => {
+                            let is_first =
+                                !matches!(place.part, Part::Content | Part::Start { is_first: false, .. });
+                            place.part = Part::Start { may_reason: self.is_triggered(), is_first };
+                        }
+                        Leads::Grammar(start) if place.held.is_empty() => return Step::Begins(start),
+                        Leads::Grammar(_) => return Step::Beyond,
+                    }
+                }
+                None => {
+                    place.held.remove(0);
+                    match place.part {
+                        Part::Start { .. } if self.is_triggered() && !space => place.part = Part::Content,
+                        // Content has begun, for which the grammar answers.
+                        Part::Start { may_reason, .. } if !self.is_triggered() && (may_reason || !space) => {
+                            return Step::Beyond;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if self.may_begin(place) {
+                place.skipped += 1;
+                if place.skipped > MAX_SKIPPED {
+                    return Step::Beyond;
+                }
+            }
+        }
+        Step::On
+    }
+
+    /// Tokens that are not as the others at this place. Where content may begin of which the grammar is about: those that may
+    /// precede it. Elsewhere: those that must not follow.
+    pub(crate) fn exceptions(&self, place: &Place, vocabulary: &Vocabulary) -> Arc<[u32]> {
+        if let Some(found) = self.lock().get(place) {
+            return found.clone();
+        }
+        let ids = 0..u32::try_from(vocabulary.len()).unwrap_or(u32::MAX);
+        let found: Arc<[u32]> = ids.filter(|&id| self.is_exception(place, id, vocabulary)).collect();
+        self.lock().insert(place.clone(), found.clone());
+        found
+    }
+
+    fn is_exception(&self, place: &Place, id: u32, vocabulary: &Vocabulary) -> bool {
+        let bytes = vocabulary.bytes(id);
+        let is_end = vocabulary.ends().contains(&id);
+        if self.may_begin(place) {
+            let may_precede = bytes.first().is_some_and(|first| self.may_precede(place, *first));
+            return may_precede && !is_end && matches!(self.next(place, id, vocabulary), Next::Free(_));
+        }
+        if is_end && !self.is_triggered() {
+            // An answer that ends within reasoning would lack what the grammar demands.
+            return true;
+        }
+        self.may_complete(place, bytes) && matches!(self.next(place, id, vocabulary), Next::Beyond)
+    }
+
+    /// Whether content may begin here of which the grammar is about.
+    pub(crate) fn may_begin(&self, place: &Place) -> bool {
+        !self.is_triggered() && matches!(place.part, Part::Start { .. })
+    }
+
+    /// Whether a token that begins with this byte may belong to what precedes content.
+    fn may_precede(&self, place: &Place, first: u8) -> bool {
+        let goes_on = |mark: &Mark| {
+            mark.text.starts_with(&place.held) && mark.text.get(place.held.len()) == Some(&first)
+        };
+        first.is_ascii_whitespace() || self.marks.iter().any(goes_on)
+    }
+
+    /// Whether the bytes may complete a mark before a grammar. Decides quickly for most tokens.
+    fn may_complete(&self, place: &Place, bytes: &[u8]) -> bool {
+        let mut marks = self.marks.iter().filter(|mark| match mark.leads {
+            Leads::Grammar(_) => true,
+            Leads::Start => !self.is_triggered(),
+            Leads::Reasoning => false,
+        });
+        marks.any(|mark| {
+            let end = mark.text.last();
+            end.is_some_and(|end| bytes.contains(end)) || place.held.starts_with(&mark.text)
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Place, Arc<[u32]>>> {
+        self.exceptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mark {
+    fn new(text: &str, holds: Holds, leads: Leads) -> Mark {
+        Mark { text: text.as_bytes().to_vec(), token: None, holds, leads }
+    }
+}
+
+impl Part {
+    /// Whether marks that hold there are such in this part.
+    fn has(self, holds: Holds) -> bool {
+        match (self, holds) {
+            (Part::Reasoning, holds) => holds == Holds::Reasoning,
+            (_, Holds::Anywhere) => true,
+            (Part::Start { may_reason, .. }, Holds::BeforeReasoning) => may_reason,
+            (Part::Start { .. }, Holds::Start) => true,
+            (Part::Start { is_first, .. }, Holds::First) => is_first,
+            _ => false,
+        }
+    }
+}
+
+impl Place {
+    /// Whether no mark has begun.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    fn new(part: Part) -> Place {
+        Place { part, held: Vec::new(), skipped: 0, is_spent: false }
+    }
+}
+
+/// Whether the text of `prompt` ends with `mark` and white space.
+fn ends_with(prompt: &[u32], mark: &str, vocabulary: &Vocabulary) -> bool {
+    let mut end = Vec::new();
+    for &id in prompt.iter().rev() {
+        end.splice(..0, vocabulary.bytes(id).iter().copied());
+        if end.trim_ascii_end().len() >= mark.len() {
+            break;
+        }
+    }
+    end.trim_ascii_end().ends_with(mark.as_bytes())
+}

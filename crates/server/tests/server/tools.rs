@@ -1,0 +1,127 @@
+//! Tool calls that the model may write among other text, and reasoning before an answer that is constrained.
+
+use serde_json::{Value as Json, json};
+
+use crate::answers::{question, with};
+use crate::client::{Running, demo};
+
+const PATH: &str = "/v1/chat/completions";
+
+/// Functionary's format, in which a call begins with the tool's name.
+const NAMES_FIRST: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content or '' }}\
+    {% for c in m.tool_calls or [] %}>>>{{ c.function.name }}\n{{ c.function.arguments | tojson }}{% endfor %}\
+    {{ eos_token }}{% endfor %}{% if add_generation_prompt %}>>>{% endif %}{# >>>all #}";
+
+/// A template that opens reasoning.
+const THINKING: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}\
+    {% if add_generation_prompt %}assistant: <think>\n{% endif %}{# </think> #}";
+
+fn id(text: &str) -> String {
+    let engine = demo();
+    let tokenizer = engine.model().tokenizer();
+    let mut ids = 0..tokenizer.vocab_size() as u32;
+    ids.find(|id| tokenizer.token_bytes(*id) == Some(text.as_bytes())).expect("a token").to_string()
+}
+
+/// A question with a tool called `a`, where the model is made to write `a`, a line break, and whatever it may of them.
+fn calling(schema: &Json) -> Json {
+    let function = json!({ "name": "a", "parameters": schema });
+    let mut body = question();
+    body["tools"] = json!([{ "type": "function", "function": function }]);
+    body["logit_bias"] = json!({ id("a"): 60, id("\n"): 59 });
+    with(body, json!({ "temperature": 0, "frequency_penalty": 2, "max_tokens": 60 }))
+}
+
+fn cities() -> Json {
+    json!({ "type": "object", "properties": { "city": { "enum": ["Rome", "Oslo"] } }, "required": ["city"] })
+}
+
+#[test]
+fn a_call_that_the_model_begins_has_its_schema() {
+    let server = Running::with_template(NAMES_FIRST);
+    let answer = server.post(PATH, &calling(&cities())).json();
+    let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "a", "{answer}");
+    let arguments: Json = call["arguments"].as_str().expect("a text").parse().expect("JSON");
+    assert!(["Rome", "Oslo"].contains(&arguments["city"].as_str().expect("a city")), "{answer}");
+}
+
+#[test]
+fn a_schema_that_cannot_be_enforced_leaves_the_arguments_open_unless_it_is_strict() {
+    let server = Running::with_template(NAMES_FIRST);
+    let mut schema = cities();
+    schema["not"] = json!({ "required": ["country"] });
+    let mut body = calling(&schema);
+    let answer = server.post(PATH, &body).json();
+    let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "a", "{answer}");
+    body["tools"][0]["function"]["strict"] = true.into();
+    let error = server.post(PATH, &body).error(400);
+    assert_eq!(error["param"], "tools");
+    assert!(error["message"].as_str().expect("a text").contains("`not`"), "{error}");
+}
+
+#[test]
+fn arguments_are_streamed_as_they_come() {
+    let server = Running::with_template(NAMES_FIRST);
+    let body = calling(&cities());
+    let whole = server.post(PATH, &body).json();
+    let whole = &whole["choices"][0]["message"];
+    let events = server.post(PATH, &with(body, json!({ "stream": true }))).events();
+    let deltas: Vec<&Json> = events.iter().map(|event| &event["choices"][0]["delta"]).collect();
+    let text = |field: fn(&Json) -> &Json| -> String {
+        deltas.iter().filter_map(|delta| field(delta).as_str()).collect()
+    };
+    let arguments: Vec<&str> =
+        deltas.iter().filter_map(|delta| delta["tool_calls"][0]["function"]["arguments"].as_str()).collect();
+    assert!(arguments.iter().filter(|piece| !piece.is_empty()).count() > 1, "{arguments:?}");
+    let calls: String = whole["tool_calls"]
+        .as_array()
+        .expect("calls")
+        .iter()
+        .filter_map(|call| call["function"]["arguments"].as_str())
+        .collect();
+    assert_eq!(arguments.concat(), calls);
+    assert_eq!(text(|delta| &delta["content"]), whole["content"].as_str().unwrap_or_default());
+}
+
+#[test]
+fn a_call_that_the_end_cuts_leaves_no_marks() {
+    let server = Running::with_template(NAMES_FIRST);
+    let body = with(calling(&cities()), json!({ "max_tokens": 8 }));
+    let answer = server.post(PATH, &body).json();
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "length");
+    assert_eq!(choice["message"]["tool_calls"][0]["function"]["name"], "a", "{answer}");
+    assert!(choice["message"]["content"].is_null(), "{answer}");
+}
+
+#[test]
+fn a_model_may_reason_before_an_answer_with_a_schema() {
+    let server = Running::with_template(THINKING);
+    let schema = json!({ "type": "object", "properties": { "n": { "const": 1 } }, "required": ["n"], "additionalProperties": false });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let body = with(question(), json!({ "response_format": format, "max_tokens": 30, "temperature": 0 }));
+    let choice = &server.post(PATH, &body).json()["choices"][0];
+    let message = &choice["message"];
+    assert!(message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty()), "{choice}");
+    // It does not end before it has answered.
+    assert_eq!((&choice["finish_reason"], &message["content"]), (&json!("length"), &json!("")));
+}
+
+#[test]
+fn slow_grammars_hold_nobody_else_up() {
+    let server = Running::new();
+    let slow = |number: usize| {
+        let names = (0..5000).map(|name| (format!("n{number}_{name}"), json!({})));
+        let properties: serde_json::Map<String, Json> = names.collect();
+        let body = with(question(), json!({ "json_schema": { "properties": properties }, "max_tokens": 1 }));
+        server.open("POST", PATH, &[("content-type", "application/json")], body.to_string().as_bytes())
+    };
+    // More than the threads that render.
+    let waiting: Vec<_> = (0..8).map(slow).collect();
+    assert_eq!(server.post("/apply-template", &question()).status, 200);
+    let last = waiting.last().expect("requests");
+    last.set_nonblocking(true).expect("a socket");
+    assert!(last.peek(&mut [0]).is_err(), "the grammars are compiled still");
+}
