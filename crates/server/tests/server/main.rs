@@ -10,4 +10,5 @@ mod mistakes;
 mod models;
 mod ollama;
 mod responses;
+mod speculation;
 mod together;
