@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::grammar::Grammar;
 use anyhow::bail;
 use engine::template::Split;
-use engine::{Chat, Engine, Event, Model, Processor, RequestId, Stop, StopReason, Usage};
+use engine::{Chat, DraftCounts, Engine, Event, Model, Processor, RequestId, Stop, StopReason, Usage};
 use indicatif::ProgressBar;
 
 use crate::args::{AnswerArgs, Reasoning, TemplateArgs, TemplateChoice};
@@ -149,7 +149,11 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
         0 => String::new(),
         reused => format!(" ({reused} more reused)"),
     };
-    format!("prompt: {prefill}{reused}; answer: {decode}; ended by {reason}; seed {}", usage.seed)
+    let drafts = match usage.drafts {
+        DraftCounts { drafted: 0, .. } => String::new(),
+        DraftCounts { drafted, accepted } => format!(", {accepted} of {drafted} drafted tokens accepted"),
+    };
+    format!("prompt: {prefill}{reused}; answer: {decode}{drafts}; ended by {reason}; seed {}", usage.seed)
 }
 
 pub(crate) fn note_merged_system() {

@@ -40,6 +40,7 @@ mod sequence;
 mod serve;
 mod settings;
 mod source;
+mod speculation;
 mod synth;
 mod template;
 mod terminal;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use backend::{ConvertedWeights, Memory};
 use bytes::Bytes;
-use engine::{Engine, LogitRows, Model, Options};
+use engine::{DraftModel, Engine, LogitRows, Model, Options};
 use gguf::{Gguf, UnsupportedTensor};
 use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{ContextArgs, EngineArgs, ModelArgs};
+use crate::args::{ContextArgs, EngineArgs, ModelArgs, OpenArgs};
 use crate::context::search;
 use crate::output::size;
 use crate::placement::{self, BackendChoice, Placement, Read};
+use crate::speculation::{Drafts, SpeculationArgs};
 use crate::{output, source};
 
 /// Opens the model file, by default the embedded one.
@@ -109,16 +110,69 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     engine(model, args, options, logits)
 }
 
+/// How an engine that writes text is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing<'a> {
+    pub(crate) engine: &'a EngineArgs,
+    pub(crate) speculation: &'a SpeculationArgs,
+    /// How the model's file was found, by which that of a draft model is, too.
+    pub(crate) open: &'a OpenArgs,
+}
+
+/// An engine that writes one text at a time.
+pub(crate) fn writing(model: Model, args: Writing<'_>) -> anyhow::Result<Engine> {
+    let options = engine_options(args.engine, &model);
+    speculating(model, args, options)
+}
+
 /// An engine with options that `adjust` has changed.
 pub(crate) fn serving(
     model: Model,
-    args: &EngineArgs,
+    args: Writing<'_>,
     adjust: impl FnOnce(&mut Options),
 ) -> anyhow::Result<Engine> {
-    let mut options = engine_options(args, &model);
+    let mut options = engine_options(args.engine, &model);
     options.n_ctx = Some(options.n_ctx.unwrap_or(model.config().context_length.min(engine::DEFAULT_N_CTX)));
     adjust(&mut options);
-    engine(model, args, options, LogitRows::Last)
+    speculating(model, args, options)
+}
+
+/// An engine that uses drafts, if that is requested. A draft model is loaded first, so that the model has the rest of the memory.
+fn speculating(model: Model, args: Writing<'_>, mut options: Options) -> anyhow::Result<Engine> {
+    let Some((speculation, drafts)) = args.speculation.choice()? else {
+        return engine(model, args.engine, options, LogitRows::Last);
+    };
+    options.speculation = Some(speculation);
+    let draft = match drafts {
+        Drafts::Lookup => None,
+        Drafts::Model(name) => {
+            let named = ModelArgs::at(name, args.open.download.network.clone());
+            Some(draft_model(Model::new(file(&named)?)?, &model, args.engine, options)?)
+        }
+    };
+    let mut engine = engine(model, args.engine, options, LogitRows::Last)?;
+    if let Some(draft) = draft {
+        engine.draft_with(draft)?;
+    }
+    Ok(engine)
+}
+
+/// Loads `draft` to draft for an engine of `target` with these options.
+fn draft_model(
+    draft: Model,
+    target: &Model,
+    args: &EngineArgs,
+    options: Options,
+) -> anyhow::Result<DraftModel> {
+    let (own, choice) = (options.of_draft(target)?, BackendChoice::from(&args.backend));
+    let placement =
+        placement::of_engine(&draft, &own, Read::LAST, |workload| Placement::new(choice, workload))?;
+    let draft = Arc::new(draft);
+    placement.with(|backend, placement| {
+        let model = DraftModel::new(draft.clone(), backend, target, options)?;
+        tracing::debug!("the draft model runs on {}", placement.in_words());
+        Ok(model)
+    })
 }
 
 fn engine_options(args: &EngineArgs, model: &Model) -> Options {

@@ -9,15 +9,17 @@ use ::grammar::Grammar;
 use anyhow::{Context, bail};
 use backend::host_memory;
 use engine::template::Split;
-use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
+use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs};
 use crate::generate::{self, AnswerOut, Outcome};
 use crate::grammar::GrammarArgs;
+use crate::interrupt;
+use crate::load::{self, Writing};
 use crate::output::{self, INTERRUPTED, size};
+use crate::speculation::SpeculationArgs;
 use crate::values::TokenIds;
-use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -41,6 +43,8 @@ pub(crate) struct Args {
     pub(crate) grammar: GrammarArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
     /// Print one JSON object at the end instead of the text
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -72,7 +76,8 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
     let model = args.template.apply(load::model(&args.model)?)?;
     let grammar = args.grammar.grammar(&model)?;
-    let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
+    let Args { engine, speculation, .. } = &args;
+    let mut engine = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
     let text = match (typed, file) {
         (None, Some(file)) => Some(file.prompt(&engine)?),
         (typed, _) => typed,
@@ -240,6 +245,8 @@ fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, split: &Split) ->
             "prompt_tokens": usage.prompt_tokens,
             "reused_tokens": usage.reused_tokens,
             "generated_tokens": usage.generated_tokens,
+            "drafted_tokens": usage.drafts.drafted,
+            "accepted_tokens": usage.drafts.accepted,
         },
         "timings": {
             "prefill_seconds": usage.prefill.as_secs_f64(),

@@ -11,15 +11,16 @@ use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Ta
 use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
-use crate::choose::{Row, choose_all};
+use crate::choose::{Chosen, Rows, choose_all};
 use crate::model::Model;
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::queue::Place;
 use crate::random::random_key;
-use crate::request::{Event, Load, LogitRows, Request, RequestError, Usage};
+use crate::request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
 use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
 use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler};
+use crate::speculation::{DraftModel, Speculator};
 use crate::stop::StopReason;
 
 type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
@@ -39,6 +40,8 @@ pub struct Engine {
     step_target: Option<Duration>,
     pace: Pace,
     preemptions: u64,
+    speculator: Option<Speculator>,
+    drafts: DraftCounts,
     observer: Option<StepObserver>,
     interrupt: Interrupt,
     next_request: u64,
@@ -71,8 +74,8 @@ struct Slice {
     position: usize,
     /// Indices among the output rows of the step.
     outputs: std::ops::Range<usize>,
-    /// Whether the last row's logits yield the next token.
-    is_last: bool,
+    /// Number of output rows, at the end, whose outputs yield the next tokens: those of the last token and of drafted ones.
+    next: usize,
 }
 
 impl Engine {
@@ -92,9 +95,17 @@ impl Engine {
         file.check_intact()?;
         let sampling_threads = options.sampling_threads.or_else(|| available_parallelism().ok());
         let backend::KvLayout { pages, slots, .. } = layout.kv_layout;
+        let speculation = options.speculation_for(graph);
+        if options.speculation.is_some() && speculation.is_none() {
+            tracing::warn!(
+                "no speculative decoding: the model has recurrent layers, whose state cannot go back to before drafted \
+                 tokens that are not accepted"
+            );
+        }
         let groups: Vec<_> = graph.groups().iter().copied().zip(pages).collect();
         Ok(Engine {
             runner,
+            speculator: speculation.map(|speculation| Speculator::new(speculation, layout.limits.n_batch)),
             scheduler: Scheduler::new(layout.limits, &groups, slots, random_key()),
             model,
             requests: BTreeMap::new(),
@@ -104,6 +115,7 @@ impl Engine {
             step_target: options.step_target,
             pace: Pace::default(),
             preemptions: 0,
+            drafts: DraftCounts::default(),
             observer: None,
             interrupt: Interrupt::default(),
             next_request: 0,
@@ -130,6 +142,14 @@ impl Engine {
     /// The effective limits.
     pub fn limits(&self) -> Limits {
         self.scheduler.limits()
+    }
+
+    /// Lets `draft` write the drafts of requests that are submitted from now on, instead of looking them up. Fails if the engine
+    /// does not speculate.
+    pub fn draft_with(&mut self, draft: DraftModel) -> Result<(), Error> {
+        let speculator = self.speculator.as_mut().ok_or(Error::NotSpeculating)?;
+        speculator.draft_with(draft);
+        Ok(())
     }
 
     /// Calls `observer` after every step with the step and the runner, which can read the values in `names` (names of
@@ -241,7 +261,7 @@ impl Engine {
 
     /// What is going on, as of the last step.
     pub fn load(&self) -> Load {
-        Load { preemptions: self.preemptions, ..self.scheduler.load() }
+        Load { preemptions: self.preemptions, drafts: self.drafts, ..self.scheduler.load() }
     }
 
     /// Tokens of a running request that are in the cache, computed or reused: the progress of its prefill.
@@ -259,7 +279,7 @@ impl Engine {
         self.requests.is_empty() && self.pending.of_caller.is_empty()
     }
 
-    /// Runs one step: one token for each decoding request, and chunks of prompts.
+    /// Runs one step: one token for each decoding request, or several if they were drafted, and chunks of prompts.
     ///
     /// When the backend fails, the requests in the step end with [`Event::Failed`], and their pages are
     /// released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
@@ -271,7 +291,10 @@ impl Engine {
     /// Runs one step. `caller` receives the logits of [`Engine::logits`].
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
         let prompt_rows = self.step_target.map_or(usize::MAX, |target| self.pace.prompt_rows(target));
-        let plan = self.scheduler.step(self.pending.of_scheduler.drain(..), prompt_rows);
+        if let Some(speculator) = &mut self.speculator {
+            speculator.hear(&self.pending.of_scheduler);
+        }
+        let mut plan = self.scheduler.step(self.pending.of_scheduler.drain(..), prompt_rows);
         let now = Instant::now();
         for admitted in plan.admitted.iter().filter(|admitted| !admitted.is_resumed) {
             if let Some(state) = self.requests.get_mut(&admitted.id) {
@@ -284,6 +307,9 @@ impl Engine {
         }
         let decoding = plan.chunks.iter().filter(|chunk| chunk.is_decode()).count();
         let of_prompts = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum::<usize>() - decoding;
+        if let Some(speculator) = &mut self.speculator {
+            speculator.draft(&mut self.scheduler, &mut self.requests, &mut plan.chunks, prompt_rows);
+        }
         if !plan.chunks.is_empty()
             && let Err(error) = self.run(plan.chunks, caller)
         {
@@ -324,7 +350,7 @@ impl Engine {
         mut caller: Option<&mut OnLogits<'_>>,
     ) -> Result<(), Error> {
         let mut step = self.build_step(chunks, slices)?.with_interrupt(self.interrupt.clone());
-        let Engine { model, runner, scheduler, requests, pending, sampling_threads, .. } = self;
+        let Engine { model, runner, scheduler, requests, pending, sampling_threads, drafts, .. } = self;
         let ran = runner.run(&step);
         model.file().check_intact()?;
         let mut outputs = ran?;
@@ -338,12 +364,12 @@ impl Engine {
         }
         let now = Instant::now();
         let n_ctx = scheduler.limits().n_ctx;
-        let mut rows = Vec::with_capacity(slices.len());
+        let mut all = Vec::with_capacity(slices.len());
         for slice in slices {
             let id = slice.id;
             let Some(state) = requests.get_mut(&id) else { continue };
             let shown = show(state, slice, &outputs, caller.as_deref_mut());
-            let is_over = shown != Ok(ControlFlow::Continue(())) || slice.is_last;
+            let is_over = shown != Ok(ControlFlow::Continue(())) || slice.next > 0;
             let Some(state) = is_over.then(|| requests.remove(&id)).flatten() else { continue };
             let reason = match shown {
                 Err(error) => {
@@ -357,30 +383,28 @@ impl Engine {
                 pending.done(id, reason, state.usage(now));
                 continue;
             }
-            match row_output(&outputs, slice.outputs.end - 1) {
-                Ok(output) => {
+            let next = slice.outputs.end - slice.next..slice.outputs.end;
+            match next.map(|index| row_output(&outputs, index)).collect() {
+                Ok(outputs) => {
                     let tokens = scheduler.tokens(id).unwrap_or_default();
-                    rows.push(Row { id, state, tokens, output, chosen: None });
+                    all.push(Rows { id, state, tokens, outputs, chosen: Vec::new(), end: None });
                 }
                 Err(error) => pending.failed(id, error.into()),
             }
         }
-        choose_all(&mut rows, *sampling_threads);
-        for Row { id, mut state, tokens, chosen, .. } in rows {
-            match chosen {
-                None => {}
+        choose_all(&mut all, *sampling_threads, n_ctx, now);
+        for rows in all {
+            let (drafted, accepted) = (rows.drafted().len() as u64, rows.accepted() as u64);
+            *drafts += DraftCounts { drafted, accepted };
+            let Rows { id, state, chosen, end, .. } = rows;
+            for Chosen { token, text, logprobs } in chosen {
+                pending.of_scheduler.push(scheduler::Event::Token { id, token });
+                pending.of_caller.push(Event::Token { id, token, text, logprobs });
+            }
+            match end {
+                Some(Ok(reason)) => pending.done(id, reason, state.usage(now)),
                 Some(Err(error)) => pending.failed(id, error.into()),
-                Some(Ok((token, logprobs))) => {
-                    let (text, ended) = state.accept(token, tokens.len() + 1, n_ctx, now);
-                    pending.of_caller.push(Event::Token { id, token, text, logprobs });
-                    match ended {
-                        Some(reason) => pending.done(id, reason, state.usage(now)),
-                        None => {
-                            pending.of_scheduler.push(scheduler::Event::Token { id, token });
-                            requests.insert(id, state);
-                        }
-                    }
-                }
+                None => drop(requests.insert(id, state)),
             }
         }
         if let Some(observer) = &mut self.observer {
@@ -397,7 +421,7 @@ impl Engine {
             let Chunk { n_past, tables, slots, .. } = chunk;
             tokens.extend_from_slice(&chunk.tokens);
             sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
-            let is_token_only = slice.is_last
+            let is_token_only = slice.next > 0
                 && self.requests.get(&slice.id).is_some_and(|state| state.is_token_only(slice.position));
             let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
             outputs.extend(rows.map(|row| match is_token_only {
@@ -447,7 +471,7 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
             n_past: chunk.n_past,
             position: chunk.n_past + chunk.tokens.len() - chunk.outputs,
             outputs: from..outputs,
-            is_last: chunk.is_last,
+            next: if chunk.is_last { 1 + chunk.drafted } else { 0 },
         }
     };
     chunks.iter().map(slice).collect()

@@ -37,6 +37,18 @@ pub enum Error {
     ComputesEmbeddings { pooling: models::Pooling },
     #[error(transparent)]
     Key(#[from] gguf::WrongType),
+    #[error("the engine does not use drafts; set option `speculation`")]
+    NotSpeculating,
+    #[error(
+        "{file}: `{architecture}` has recurrent layers, whose state cannot go back to before drafted tokens that are not \
+         accepted, so that it can neither draft nor use drafts"
+    )]
+    CannotGoBack { file: String, architecture: String },
+    #[error(
+        "{draft} cannot draft for {model}: token {id} is {found:?} in its vocabulary, expected {expected:?}; take a smaller \
+         model of the same family"
+    )]
+    DraftVocabulary { draft: String, model: String, id: u32, found: String, expected: String },
     #[error("the model was opened to compute the probabilities of tokens, not embeddings")]
     ComputesLogits,
     #[error(

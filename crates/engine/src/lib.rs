@@ -88,6 +88,7 @@ mod rerank;
 mod sampling;
 mod scheduler;
 mod slots;
+mod speculation;
 mod stop;
 
 pub use ::chat as template;
@@ -102,11 +103,13 @@ pub use error::Error;
 pub use ids::RequestId;
 pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
-pub use request::{Event, Load, LogitRows, Request, RequestError, Usage};
+pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;
 pub use sampling::{
     Dry, DynamicTemperature, Logprobs, Mirostat, MirostatVersion, Processor, Sampler, SamplerKind, Sampling,
     SamplingError, UnknownSampler, Xtc,
 };
 pub use scheduler::{Limits, Refusal};
+pub use speculation::DraftModel;
+pub use speculation::options::Speculation;
 pub use stop::{Stop, StopReason};

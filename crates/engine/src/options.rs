@@ -9,6 +9,7 @@ use graph::Graph;
 use crate::Error;
 use crate::model::Model;
 use crate::scheduler::{Limits, Scheduler};
+use crate::speculation::options::Speculation;
 
 /// Maximum context size by default.
 pub const DEFAULT_N_CTX: usize = 4096;
@@ -54,6 +55,9 @@ pub struct Options {
     pub step_target: Option<Duration>,
     /// Threads for sampling; `None` is the number that the system reports.
     pub sampling_threads: Option<NonZero<usize>>,
+    /// Speculative decoding; `None` is none. Models with recurrent layers cannot go back by some tokens, and do without, with
+    /// a warning.
+    pub speculation: Option<Speculation>,
 }
 
 impl Default for Options {
@@ -66,6 +70,7 @@ impl Default for Options {
             pages: None,
             step_target: None,
             sampling_threads: None,
+            speculation: None,
         }
     }
 }
@@ -77,8 +82,8 @@ pub struct Layout {
     pub limits: Limits,
     /// Pages per group of stores.
     pub kv_layout: KvLayout,
-    /// Programs that are always compiled: for decode, and for prefill.
-    pub buckets: [Bucket; 2],
+    /// Programs that are always compiled: for decode, for drafts if it needs another one, and for prefill.
+    pub buckets: Vec<Bucket>,
     /// The program for requests that ask for the logits of many rows, compiled on first use.
     pub logits: Bucket,
 }
@@ -92,12 +97,33 @@ impl Options {
         // The scheduler may clamp them further.
         let limits = Scheduler::new(limits, &[], 0, [0; 16]).limits();
         let Limits { sequences, n_batch, logit_rows, .. } = limits;
+        let mut buckets = vec![Bucket { rows: sequences, outputs: sequences }];
+        if let Some(speculation) = self.speculation_for(graph) {
+            speculation.check()?;
+            let rows = speculation.rows(n_batch);
+            buckets.extend((rows > sequences).then_some(Bucket { rows, outputs: rows }));
+        }
+        buckets.push(Bucket { rows: n_batch, outputs: sequences });
         Ok(Layout {
             limits,
             kv_layout: kv_layout(graph, limits, self.kv_format),
-            buckets: [sequences, n_batch].map(|rows| Bucket { rows, outputs: sequences }),
+            buckets,
             logits: Bucket { rows: logit_rows, outputs: logit_rows },
         })
+    }
+
+    /// The options of a draft model for `target`, an engine with these options: as many requests of the same length. Fails if
+    /// an option is invalid.
+    pub fn of_draft(&self, target: &Model) -> Result<Options, Error> {
+        let Limits { n_ctx, sequences, n_batch, pages, .. } = self.layout(target)?.limits;
+        let n_ctx = Some(n_ctx);
+        Ok(Options { n_ctx, sequences, n_batch, pages: Some(pages), speculation: None, ..*self })
+    }
+
+    /// How to speculate with a model of this graph, if it can. The state of recurrent layers is known after the last row of
+    /// a step only, so that the rows of tokens that were not accepted cannot be undone.
+    pub(crate) fn speculation_for(&self, graph: &Graph) -> Option<Speculation> {
+        self.speculation.filter(|_| graph.state_values() == 0)
     }
 
     fn limits(&self, trained: usize, n_vocab: usize) -> Result<Limits, Error> {

@@ -1,5 +1,6 @@
 //! Requests and events.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::ids::RequestId;
@@ -131,7 +132,7 @@ pub enum RequestError {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the docs of the variants explain the fields")]
 pub enum Event {
-    /// A token was generated; may be an end-of-generation token. `text` is the text to print now: whole characters,
+    /// A token was generated, of which a step can give several; may be an end-of-generation token. `text` is the text to print now: whole characters,
     /// without what may be the start of a stop string. It is often empty; all texts concatenated are the answer.
     /// `logprobs` is present if requested with [`Request::logprobs`].
     Token { id: RequestId, token: u32, text: String, logprobs: Option<Logprobs> },
@@ -139,6 +140,22 @@ pub enum Event {
     Done { id: RequestId, reason: StopReason, usage: Usage },
     /// A request ended because its step failed or no token could be sampled. Others continue.
     Failed { id: RequestId, error: RequestError },
+}
+
+/// Counts of drafted tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DraftCounts {
+    /// Tokens that were drafted and computed.
+    pub drafted: u64,
+    /// Those of them that became tokens of the text.
+    pub accepted: u64,
+}
+
+impl AddAssign for DraftCounts {
+    fn add_assign(&mut self, other: DraftCounts) {
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+    }
 }
 
 /// What an engine has to do.
@@ -154,6 +171,8 @@ pub struct Load {
     pub pages: usize,
     /// How often a running request has lost its pages.
     pub preemptions: u64,
+    /// Drafted tokens of all requests so far.
+    pub drafts: DraftCounts,
 }
 
 /// Token counts and times of a request.
@@ -171,6 +190,8 @@ pub struct Usage {
     pub decode: Duration,
     /// The sampling seed.
     pub seed: u32,
+    /// Drafted tokens; those that were accepted are among the generated ones.
+    pub drafts: DraftCounts,
 }
 
 impl Usage {

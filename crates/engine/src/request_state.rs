@@ -8,8 +8,9 @@ use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
 use crate::model::Model;
-use crate::request::{LogitRows, Request, Usage};
+use crate::request::{DraftCounts, LogitRows, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
+use crate::speculation::length::DraftLength;
 use crate::stop::{Stop, StopReason, StopStrings};
 
 /// Receives a position and the logits after its token.
@@ -44,6 +45,7 @@ pub(crate) struct RequestState {
     stop_ids: Vec<u32>,
     stop_strings: StopStrings,
     max_tokens: Option<usize>,
+    draft_length: DraftLength,
     usage: Usage,
     began: Option<Instant>,
     first_token: Option<Instant>,
@@ -89,6 +91,7 @@ impl RequestState {
             stop_ids,
             stop_strings: StopStrings::new(strings),
             max_tokens,
+            draft_length: DraftLength::default(),
             usage: Usage { prompt_tokens: prompt.len(), seed, ..Usage::default() },
             began: None,
             first_token: None,
@@ -195,6 +198,23 @@ impl RequestState {
             None => self.sampler.chosen(token),
         }
         (printable, ended)
+    }
+
+    /// Tokens to draft for the next step, at least `least` or none: no more than `most`, and than it may still generate
+    /// besides the one that the step yields anyway. Called once a step.
+    pub(crate) fn draft_length(&mut self, least: usize, most: usize) -> usize {
+        let left =
+            self.max_tokens.map_or(usize::MAX, |max| max.saturating_sub(self.usage.generated_tokens + 1));
+        // The first token is not drafted: rows of the prompt are observed.
+        let most = if self.first_token.is_some() { most.min(left) } else { 0 };
+        let length = self.draft_length.next(least, most);
+        if length < least { 0 } else { length }
+    }
+
+    /// `accepted` of `drafted` tokens were sampled.
+    pub(crate) fn verified(&mut self, drafted: usize, accepted: usize) {
+        self.draft_length.verified(drafted, accepted);
+        self.usage.drafts += DraftCounts { drafted: drafted as u64, accepted: accepted as u64 };
     }
 
     /// Whether it has generated `max_tokens`.

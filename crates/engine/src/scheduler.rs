@@ -15,6 +15,8 @@
 //! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
 //!   page of that prefix, it waits for that, and blocks no others.
 //! - Running requests release pages that drop out of their windows.
+//! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as pages are available. Each becomes a token of the
+//!   request, and its row part of the cache, when the next events repeat it; the rows of the others are written again.
 //! - When a group has too few pages for a running request, cached pages that nobody uses are dropped, least recently used
 //!   first, then the latest running request is preempted: its pages are released, and what is no longer cached is
 //!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
@@ -56,7 +58,7 @@ pub(crate) enum Event {
     /// the prompt's first output row; by default only the last row is one. It shares the cache with requests of the same
     /// `salt`.
     Submit { id: RequestId, tokens: Vec<u32>, salt: Vec<u8>, place: Place, outputs_from: Option<usize> },
-    /// The next token of a request.
+    /// The next token of a request. One that waits has it from elsewhere: it is the same text in another model.
     Token { id: RequestId, token: u32 },
     /// The last planned step did not run: the cache still has `n_past` tokens of the request.
     Rewind { id: RequestId, n_past: usize },
@@ -88,8 +90,10 @@ pub(crate) struct Chunk {
     pub(crate) slots: Slots,
     /// Number of output rows, at the end of the chunk.
     pub(crate) outputs: usize,
-    /// Whether the chunk ends with the last token: its logits yield the next one.
+    /// Whether the chunk has the last token: its logits yield the next one.
     pub(crate) is_last: bool,
+    /// Number of drafted tokens, which follow the last one.
+    pub(crate) drafted: usize,
 }
 
 /// A request that starts, or restarts after preemption, with `reused` prompt tokens from the cache.
@@ -118,8 +122,10 @@ pub enum Refusal {
 #[derive(Debug)]
 struct Request {
     id: RequestId,
-    /// Prompt and generated tokens; those that are not in the cache are to be computed.
+    /// Prompt and generated tokens; those that are not in the cache are to be computed. Drafted tokens follow them.
     tokens: Vec<u32>,
+    /// Number of drafted tokens. The last step has computed them, but the cache does not count them.
+    drafted: usize,
     /// Tokens of the prompt, or all tokens when it was preempted.
     prompt: usize,
     prefixes: Prefixes,
@@ -167,6 +173,23 @@ impl Request {
         pages.map(|pages| self.prefixes.of_pages(pages))
     }
 
+    /// Appends the next token. One that was drafted is in the cache already; another one replaces the draft.
+    fn push(&mut self, token: u32) {
+        let generated = self.tokens.len() - self.drafted;
+        if self.tokens.get(generated) == Some(&token) {
+            self.drafted -= 1;
+            self.cache.positions += 1;
+        } else {
+            self.drop_draft();
+            self.tokens.push(token);
+        }
+    }
+
+    fn drop_draft(&mut self) {
+        self.tokens.truncate(self.tokens.len() - self.drafted);
+        self.drafted = 0;
+    }
+
     fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
         let (n_past, outputs) = (self.cache.positions, self.outputs(self.rows));
         let slots = blocks.slots(&mut self.cache, self.rows, self.checkpoint);
@@ -180,14 +203,23 @@ impl Request {
             slots,
             outputs,
             is_last: end == self.tokens.len(),
+            drafted: 0,
         }
     }
 }
 
 impl Chunk {
-    /// Whether it is a single row that yields the next token.
+    /// Appends the rows of a draft.
+    pub(crate) fn append(&mut self, draft: Chunk) {
+        self.tokens.extend(draft.tokens);
+        self.tables = draft.tables;
+        self.outputs += draft.outputs;
+        self.drafted += draft.drafted;
+    }
+
+    /// Whether it is the last token alone, or with a draft.
     pub(crate) fn is_decode(&self) -> bool {
-        self.tokens.len() == 1 && self.is_last
+        self.tokens.len() == 1 + self.drafted && self.is_last
     }
 }
 
@@ -290,7 +322,7 @@ impl Scheduler {
         }
     }
 
-    /// Prompt and generated tokens of a request that has not ended.
+    /// Prompt and generated tokens of a request that has not ended, and those drafted for the last plan.
     pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
         self.request(id).map(|request| &*request.tokens)
     }
@@ -302,11 +334,42 @@ impl Scheduler {
 
     pub(crate) fn load(&self) -> Load {
         let (pages_used, pages) = self.blocks.pages_used();
-        Load { running: self.running.len(), waiting: self.waiting.len(), pages_used, pages, preemptions: 0 }
+        Load {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            pages_used,
+            pages,
+            ..Load::default()
+        }
     }
 
     fn request(&self, id: RequestId) -> Option<&Request> {
         self.running.get(&id).or_else(|| self.waiting.get(&id))
+    }
+
+    /// Plans rows for `draft`, which follows the tokens of a request that the last plan has computed up to the last one, and
+    /// what was drafted before: as many as fit the context and the available pages. Nobody loses pages for that.
+    pub(crate) fn draft(&mut self, id: RequestId, draft: &[u32]) -> Option<Chunk> {
+        let request = self.running.get_mut(&id)?;
+        debug_assert!(!self.blocks.has_states(), "a state cannot go back to before the draft");
+        let n_past = request.tokens.len();
+        if request.remaining() != request.drafted {
+            return None;
+        }
+        let most = draft.len().min(self.limits.n_ctx.saturating_sub(n_past + 1));
+        // Without another page, as many as the last one has room for.
+        let in_page = most.min(n_past.next_multiple_of(PAGE) - n_past);
+        let mut fits = |rows| {
+            let end = n_past + rows;
+            rows > 0 && self.blocks.grow(&mut request.cache, Demand { all: end, next: end })
+        };
+        let rows = [most, in_page].into_iter().find(|&rows| fits(rows))?;
+        let tokens = draft[..rows].to_vec();
+        request.tokens.extend_from_slice(&tokens);
+        request.drafted += rows;
+        self.queue.charge(request.place.client, rows);
+        let (tables, slots) = (request.cache.tables.clone(), Slots::default());
+        Some(Chunk { id, tokens, n_past, tables, slots, outputs: rows, is_last: true, drafted: rows })
     }
 
     /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most
@@ -316,6 +379,7 @@ impl Scheduler {
             self.apply(event);
         }
         for request in self.running.values_mut() {
+            request.drop_draft();
             self.blocks.confirm(&mut request.cache, &mut request.prefixes, &request.tokens);
         }
         let mut plan = Plan::default();
@@ -350,6 +414,7 @@ impl Scheduler {
                     id,
                     prompt: tokens.len(),
                     tokens,
+                    drafted: 0,
                     prefixes,
                     outputs_from: outputs_from.unwrap_or(usize::MAX),
                     cache: self.blocks.empty(),
@@ -364,11 +429,16 @@ impl Scheduler {
             }
             Event::Token { id, token } => {
                 if let Some(request) = self.running.get_mut(&id) {
+                    request.push(token);
+                } else if let Some(request) = self.waiting.get_mut(&id) {
                     request.tokens.push(token);
+                    request.prompt += 1;
+                    request.prefixes.extend(&request.tokens);
                 }
             }
             Event::Rewind { id, n_past } => {
                 if let Some(request) = self.running.get_mut(&id) {
+                    request.drop_draft();
                     request.cache.positions = n_past;
                     request.cache.states.rewind(&mut self.blocks.slots);
                 }

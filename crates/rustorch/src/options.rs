@@ -1,12 +1,12 @@
 //! How a model is loaded.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
 use engine::models::Pooling;
-use engine::{DEFAULT_N_CTX, Embedder, EmbedderOptions, Engine, KvFormat};
+use engine::{DEFAULT_N_CTX, DraftModel, Embedder, EmbedderOptions, Engine, KvFormat, Speculation};
 use gguf::Gguf;
 use runner::placement::Layers;
 use runner::{FileWeights, Workload};
@@ -33,6 +33,7 @@ pub struct Options {
     layers: Layers,
     of_host: OpenOptions,
     gpu_memory: Option<u64>,
+    draft_model: Option<PathBuf>,
 }
 
 /// Where a model is from.
@@ -63,6 +64,7 @@ impl Default for Options {
             layers: Layers::Auto,
             of_host: OpenOptions::default(),
             gpu_memory: None,
+            draft_model: None,
         }
     }
 }
@@ -97,6 +99,21 @@ impl Options {
     /// Rows per step: tokens of prompts, and one per text. More take more memory, and are hardly faster.
     pub fn n_batch(mut self, rows: usize) -> Options {
         self.engine.n_batch = rows;
+        self
+    }
+
+    /// Drafts tokens and computes several at once: texts stay the same, and those that repeat themselves or their prompt, such as
+    /// code, are faster. A model with recurrent layers does without.
+    pub fn speculation(mut self, speculation: Speculation) -> Options {
+        self.engine.speculation = Some(speculation);
+        self
+    }
+
+    /// A smaller model, a GGUF file with the same vocabulary, which drafts: texts stay the same, and are faster if it is often right
+    /// and much smaller. It runs on the same devices.
+    pub fn draft_model(mut self, path: impl Into<PathBuf>) -> Options {
+        self.engine.speculation.get_or_insert_default();
+        self.draft_model = Some(path.into());
         self
     }
 
@@ -146,10 +163,24 @@ impl Options {
         let n_ctx = options.n_ctx.unwrap_or(DEFAULT_N_CTX).min(model.config().context_length.max(1));
         // Every text may leave its last page partly empty.
         options.pages = options.pages.or(Some(n_ctx.div_ceil(PAGE) + options.sequences - 1));
+        // It is loaded first, so that the model has the rest of the memory.
+        let draft = self.draft_model.as_deref().map(|path| self.draft(path, &model, options)).transpose()?;
         let engine::Layout { kv_layout, buckets, .. } = options.layout(&model)?;
         let model = Arc::new(model);
-        self.put(&model, kv_layout, buckets.to_vec(), |backend| {
-            Ok(Engine::new(model.clone(), backend, options)?)
+        let mut engine = self
+            .put(&model, kv_layout, buckets, |backend| Ok(Engine::new(model.clone(), backend, options)?))?;
+        if let Some(draft) = draft {
+            engine.draft_with(draft)?;
+        }
+        Ok(engine)
+    }
+
+    /// Puts the model of the file at `path` on its devices, to draft for an engine of `target` with these options.
+    fn draft(&self, path: &Path, target: &engine::Model, options: engine::Options) -> Result<DraftModel> {
+        let model = Arc::new(engine::Model::open(path)?);
+        let engine::Layout { kv_layout, buckets, .. } = options.of_draft(target)?.layout(&model)?;
+        self.put(&model, kv_layout, buckets, |backend| {
+            Ok(DraftModel::new(model.clone(), backend, target, options)?)
         })
     }
 

@@ -261,7 +261,7 @@ pub(crate) fn timings_of_prompt(progress: &Progress) -> Json {
 /// Times in llama-server's shape.
 pub(crate) fn timings(usage: &Usage) -> Json {
     let per_token = |time: Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
-    json!({
+    let mut times = json!({
         "cache_n": usage.reused_tokens,
         "prompt_n": usage.prefilled_tokens(),
         "prompt_ms": usage.prefill.as_secs_f64() * 1000.0,
@@ -271,7 +271,12 @@ pub(crate) fn timings(usage: &Usage) -> Json {
         "predicted_ms": usage.decode.as_secs_f64() * 1000.0,
         "predicted_per_token_ms": per_token(usage.decode, usage.generated_tokens.saturating_sub(1)),
         "predicted_per_second": usage.decode_rate().unwrap_or(0.0),
-    })
+    });
+    if usage.drafts.drafted > 0 {
+        times["draft_n"] = usage.drafts.drafted.into();
+        times["draft_n_accepted"] = usage.drafts.accepted.into();
+    }
+    times
 }
 
 /// The text of tokens, with that of special ones.

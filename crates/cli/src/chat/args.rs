@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use super::settings::Settings;
 use crate::args::{ESCAPES, EngineArgs, ModelArgs, PositionalModel, TemplateArgs};
 use crate::grammar::GrammarArgs;
+use crate::speculation::SpeculationArgs;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     pub(super) grammar: GrammarArgs,
     #[command(flatten)]
     pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) speculation: SpeculationArgs,
 }
 
 /// The help of options that `run` has as well.

@@ -4,15 +4,17 @@ use std::path::Path;
 
 use ::grammar::Grammar;
 use clap::ValueEnum;
-use engine::{Chat, Engine, LogitRows, Model, StopReason, Usage};
+use engine::{Chat, Engine, Model, StopReason, Usage};
 
 use super::args::Args;
 use super::command::{self, Command};
 use crate::args::{EngineArgs, ModelArgs, TemplateArgs};
 use crate::generate::AnswerOut;
+use crate::load::{self, Writing};
 use crate::output::{self, Usage as Misuse, counted, note, printable};
 use crate::registry::BackendName;
-use crate::{folders, generate, load};
+use crate::speculation::SpeculationArgs;
+use crate::{folders, generate};
 
 pub(super) struct Session {
     engine: Engine,
@@ -31,7 +33,8 @@ impl Session {
     pub(super) fn new(args: Args, verbose: bool, is_interactive: bool) -> anyhow::Result<Session> {
         let model = args.template.apply(load::model(&args.model)?)?;
         let grammar = args.grammar.grammar(&model)?;
-        let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
+        let Args { engine, speculation, .. } = &args;
+        let mut engine = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
         let chat = new_chat(&mut engine, &args, grammar.as_ref())?;
         Ok(Session { engine, chat, grammar, args, verbose, is_interactive, last: None, generated: 0 })
     }
@@ -142,7 +145,7 @@ impl Session {
             Command::Model => {
                 let model = ModelArgs::named(rest);
                 let template = self.args.template.of_the_file();
-                self.go_on(reopen(&model, &template, &self.args.engine)?)?;
+                self.go_on(reopen(&model, &template, &self.args.engine, &self.args.speculation)?)?;
                 (self.args.model, self.args.template) = (model, template);
                 self.greet();
             }
@@ -150,7 +153,8 @@ impl Session {
                 let backend: BackendName = rest.parse()?;
                 let mut args = self.args.engine.clone();
                 args.backend.backend = backend;
-                self.go_on(reopen(&self.args.model, &self.args.template, &args)?)?;
+                let Args { model, template, speculation, .. } = &self.args;
+                self.go_on(reopen(model, template, &args, speculation)?)?;
                 self.args.engine = args;
                 note(format_args!("running on backend {rest}"));
             }
@@ -225,8 +229,14 @@ fn say_forgotten(messages: usize) {
 }
 
 /// Loads another model, without introducing it.
-fn reopen(model: &ModelArgs, template: &TemplateArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
-    load::on_backend(template.apply(Model::new(load::file(model)?)?)?, args, LogitRows::Last)
+fn reopen(
+    args: &ModelArgs,
+    template: &TemplateArgs,
+    engine: &EngineArgs,
+    speculation: &SpeculationArgs,
+) -> anyhow::Result<Engine> {
+    let model = template.apply(Model::new(load::file(args)?)?)?;
+    load::writing(model, Writing { engine, speculation, open: &args.open })
 }
 
 /// An empty conversation with the options of the command line. Notes a missing template.

@@ -23,6 +23,7 @@ const OPTIONS: Options = Options {
     pages: None,
     step_target: None,
     sampling_threads: None,
+    speculation: None,
 };
 
 fn model(format: Format) -> Arc<Model> {

@@ -15,6 +15,7 @@ use clap::builder::FalseyValueParser;
 use server::{Config, Keys, ModelSource, Server, Tls};
 
 use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
+use crate::speculation::SpeculationArgs;
 use crate::{interrupt, output};
 use defaults::DefaultArgs;
 use models::{EmbeddingArgs, ModelsArgs};
@@ -63,6 +64,8 @@ struct Serving {
     cache_tokens: Option<NonZero<usize>>,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    speculation: SpeculationArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -196,6 +199,9 @@ impl Args {
         }
         if let ([one], None) = (&named[..], self.loading.keep_alive) {
             return Ok(vec![(one.name(), ModelSource::Loaded(one.load(&self.serving)?))]);
+        }
+        if self.serving.speculation.model_draft.is_some() && named.len() > 1 {
+            bail!(output::Usage("--model-draft drafts for one model, but there are several".to_owned()));
         }
         let serving = Arc::new(self.serving.clone());
         let mut models = Vec::new();

@@ -13,8 +13,9 @@ use server::{Loaded, ModelSource};
 use super::{CONTEXTS, STEP_TARGET, Serving};
 use crate::args::{ModelArgs, OpenArgs, PositionalModel};
 use crate::embed::{EmbedderArgs, embedder, pooling};
+use crate::load::{self, Writing};
 use crate::output::{self, Usage};
-use crate::{load, source};
+use crate::source;
 
 /// The models of the command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -147,7 +148,9 @@ impl Named {
             true => self.embedder(serving),
             false => {
                 let model = serving.template.apply(model)?;
-                let engine = load::serving(model, &serving.engine, |options| serving.adjust(options))?;
+                let Serving { engine, speculation, .. } = serving;
+                let writing = Writing { engine, speculation, open: &self.args.open };
+                let engine = load::serving(model, writing, |options| serving.adjust(options))?;
                 output::note(format_args!("{}: {}", self.name(), describe(&engine)));
                 Ok(Loaded::Engine(Box::new(engine)))
             }

@@ -138,6 +138,9 @@ struct World {
     reused: usize,
     /// Rows of prompts whose logits were requested and returned.
     asked: usize,
+    /// Drafted tokens that were accepted, and those that were not.
+    accepted: usize,
+    rejected: usize,
 }
 
 impl World {
@@ -192,6 +195,8 @@ impl World {
             preempted: 0,
             reused: 0,
             asked: 0,
+            accepted: 0,
+            rejected: 0,
         }
     }
 
@@ -264,10 +269,34 @@ impl World {
 
     fn step(&mut self) {
         let prompt_rows = if self.random.chance(50) { usize::MAX } else { 1 + self.random.below(20) };
-        let plan = self.scheduler.step(self.events.drain(..), prompt_rows);
+        let mut plan = self.scheduler.step(self.events.drain(..), prompt_rows);
+        self.draft(&mut plan);
         self.check_pages();
         self.check_plan(&plan);
         self.run(&plan);
+    }
+
+    /// Adds drafts to what decodes, right up to some token.
+    fn draft(&mut self, plan: &mut Plan) {
+        if !self.slots.is_empty() || self.random.chance(40) {
+            return;
+        }
+        for chunk in plan.chunks.iter_mut().filter(|chunk| chunk.is_decode()) {
+            let (most, right) = (self.random.below(PAGE), self.random.below(PAGE));
+            let mut tokens = self.alive[&chunk.id].tokens.clone();
+            let generated = tokens.len();
+            for number in 0..most {
+                let token = next_token(tokens.iter().copied());
+                tokens.push(if number == right { token ^ 1 } else { token });
+            }
+            if let Some(draft) = self.scheduler.draft(chunk.id, &tokens[generated..]) {
+                chunk.append(draft);
+            }
+            assert!(
+                generated + chunk.drafted < self.limits.n_ctx.max(generated + 1),
+                "a draft exceeds the context"
+            );
+        }
     }
 
     /// Every page of a group is in a block table or available; and no table is longer than it may be.
@@ -302,10 +331,10 @@ impl World {
     }
 
     fn check_plan(&mut self, plan: &Plan) {
-        let rows: usize = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        let rows: usize = plan.chunks.iter().map(|chunk| chunk.tokens.len() - chunk.drafted).sum();
         assert!(rows <= self.limits.n_batch, "{rows} rows");
         assert!(plan.chunks.len() <= self.limits.sequences);
-        let outputs: usize = plan.chunks.iter().map(|chunk| chunk.outputs).sum();
+        let outputs: usize = plan.chunks.iter().map(|chunk| chunk.outputs - chunk.drafted).sum();
         assert!(outputs <= self.limits.sequences || rows <= self.limits.logit_rows, "{outputs} of {rows}");
         assert!(plan.chunks.is_sorted_by_key(|chunk| !chunk.is_decode()), "decode comes first");
         if !plan.preempted.is_empty() {
@@ -371,19 +400,24 @@ impl World {
             assert!(seen.insert(chunk.id), "one chunk a request");
             let job = self.alive.get_mut(&chunk.id).expect("only requests that have not ended run");
             assert_eq!(chunk.n_past, job.cached, "position of the next token");
-            job.cached += chunk.tokens.len();
-            assert_eq!(chunk.tokens, job.tokens[chunk.n_past..job.cached]);
-            assert!(!chunk.tokens.is_empty());
+            job.cached += chunk.tokens.len() - chunk.drafted;
+            let (generated, draft) = chunk.tokens.split_at(job.cached - chunk.n_past);
+            assert_eq!(generated, &job.tokens[chunk.n_past..job.cached]);
+            assert!(!generated.is_empty());
             assert_eq!(chunk.is_last, job.cached == job.tokens.len());
             let asked = job.asked_from.max(chunk.n_past)..job.cached.min(job.prompt);
             assert!(chunk.n_past <= job.asked_from, "a row that is asked for was skipped");
-            assert_eq!(chunk.outputs, asked.len().max(usize::from(chunk.is_last)), "{asked:?}");
+            let outputs = asked.len().max(usize::from(chunk.is_last));
+            assert_eq!(chunk.outputs, outputs + chunk.drafted, "{asked:?}");
             self.asked += asked.len();
             job.asked_from =
                 if job.cached < job.prompt { job.asked_from.max(job.cached) } else { usize::MAX };
 
             job.last = Some(chunk.clone());
-            let tokens = job.tokens.clone();
+            let mut tokens = job.tokens.clone();
+            if chunk.is_last {
+                tokens.extend(draft);
+            }
             self.write(chunk, |i, chunk| Some(chunk.tokens[i]), |end| tokens[..end].to_vec());
             for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&self.stores) {
                 let first = group.mask.first_visible(chunk.n_past);
@@ -392,16 +426,21 @@ impl World {
                 assert_eq!(seen, tokens[first..end], "the stores hold what the rows see");
             }
             let job = self.alive.get_mut(&chunk.id).expect("it was there");
-            if job.prompt == job.goal {
+            if job.prompt == job.goal || !chunk.is_last {
                 continue;
             }
-            if chunk.is_last {
+            let mut draft = draft.iter();
+            loop {
                 let token = next_token(job.tokens.iter().copied());
                 job.tokens.push(token);
-                if job.tokens.len() < job.goal {
-                    self.events.push(Event::Token { id: chunk.id, token });
+                self.events.push(Event::Token { id: chunk.id, token });
+                if job.tokens.len() == job.goal || draft.next() != Some(&token) {
+                    break;
                 }
+                job.cached += 1;
+                self.accepted += 1;
             }
+            self.rejected += draft.len();
         }
         let done = |job: &Job| job.tokens.len() >= job.goal && job.cached >= job.prompt;
         let done: Vec<RequestId> =
@@ -418,8 +457,8 @@ fn slot(table: &BlockTable, position: usize) -> usize {
     page * PAGE + offset
 }
 
-/// Counts of a trace: requests, preemptions, reused tokens, requested rows.
-fn trace(number: u64) -> [usize; 4] {
+/// Counts of a trace: requests, preemptions, reused tokens, requested rows, accepted and rejected drafted tokens.
+fn trace(number: u64) -> [usize; 6] {
     let mut world = World::new(number);
     for _ in 0..world.random.below(60) {
         world.traffic(true);
@@ -435,12 +474,13 @@ fn trace(number: u64) -> [usize; 4] {
     assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
     assert_eq!(world.scheduler.plan([Event::Clear]), Plan::default());
     assert_eq!(world.scheduler.idle(), 0);
-    [world.submitted as usize, world.preempted, world.reused, world.asked]
+    let World { preempted, reused, asked, accepted, rejected, .. } = world;
+    [world.submitted as usize, preempted, reused, asked, accepted, rejected]
 }
 
 #[test]
 fn random_traffic_keeps_every_invariant() {
-    let mut totals = [0; 4];
+    let mut totals = [0; 6];
     for number in 0..100_000 {
         let outcome = std::panic::catch_unwind(|| trace(number)).unwrap_or_else(|panic| {
             eprintln!("in trace {number}");
@@ -450,8 +490,10 @@ fn random_traffic_keeps_every_invariant() {
             *total += of_trace;
         }
     }
-    let [requests, preempted, reused, asked] = totals;
+    let [requests, preempted, reused, asked, accepted, rejected] = totals;
     println!("{requests} requests, {preempted} preemptions, {reused} tokens reused, {asked} rows asked for");
+    println!("{accepted} drafted tokens accepted, {rejected} rejected");
+    assert!(accepted > 100_000 && rejected > 100_000, "the traces draft little: {totals:?}");
     assert!(
         requests > 300_000 && preempted > 10_000 && reused > 100_000 && asked > 100_000,
         "the traces test little: {totals:?}"

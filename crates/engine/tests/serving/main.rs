@@ -7,4 +7,5 @@ mod failures;
 mod known_answers;
 mod outputs;
 mod promises;
+mod speculation;
 mod taps;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use backend::Backend;
 use backend_cpu::Cpu;
-use engine::{Engine, Model, Options};
+use engine::{Engine, Model, Options, Speculation};
 use gguf::Gguf;
 use serde_json::Value as Json;
 use server::{Config, ModelSource, Reload, Server, Shutdown};
@@ -55,16 +55,22 @@ pub(crate) struct Running {
 
 /// The embedded model on an engine.
 pub(crate) fn demo() -> Engine {
-    engine(demo_file())
+    engine(demo_file(), None)
 }
 
-pub(crate) fn engine(model: Model) -> Engine {
+/// The same with drafts.
+pub(crate) fn speculating() -> Engine {
+    engine(demo_file(), Some(Speculation::default()))
+}
+
+pub(crate) fn engine(model: Model, speculation: Option<Speculation>) -> Engine {
     let options = Options {
         n_ctx: Some(512),
         sequences: 8,
         n_batch: 64,
         pages: Some(96),
         step_target: Some(Duration::from_millis(100)),
+        speculation,
         ..Options::default()
     };
     Engine::new(Arc::new(model), cpu(), options).expect("it fits")
@@ -91,7 +97,7 @@ impl Running {
 
     pub(crate) fn with_template_and(source: &str, change: impl FnOnce(&mut Config)) -> Running {
         let model = demo_file().with_template(source).expect("a good template");
-        Running::serve(vec![("demo".into(), engine(model).into())], change)
+        Running::serve(vec![("demo".into(), engine(model, None).into())], change)
     }
 
     pub(crate) fn serve(models: Vec<(String, ModelSource)>, change: impl FnOnce(&mut Config)) -> Running {

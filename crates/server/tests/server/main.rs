@@ -15,5 +15,6 @@ mod ollama;
 mod progress;
 mod prompt_end;
 mod responses;
+mod speculation;
 mod together;
 mod tools;
