@@ -36,7 +36,7 @@ pub(crate) const HARMLESS: &[&str] =
 pub(crate) const REFUSED: &[&str] = &["n_indent", "min_keep", "lora", "image_data"];
 
 /// Names in `response_fields`.
-const MAX_FIELDS: usize = 64;
+pub(crate) const MAX_FIELDS: usize = 64;
 
 /// How the answers are written.
 struct Output {

@@ -26,10 +26,11 @@ pub(super) async fn handle(
 ) -> Result<Response, ApiError> {
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let content: Option<Texts> = fields.take("content")?;
-    let (param, texts) = match content {
-        Some(texts) => ("content", texts),
-        None => ("input", fields.require("input")?),
-    };
+    let input: Option<Texts> = fields.take("input")?;
+    let param = if content.is_none() && input.is_some() { "input" } else { "content" };
+    let texts = content
+        .or(input)
+        .ok_or_else(|| ApiError::invalid("content", "`content` is missing; expected texts"))?;
     if fields.take("embd_normalize")?.is_some_and(|norm: i64| norm != 2) {
         let message =
             "`embd_normalize`: the Euclidean length of embeddings is 1 here, which is 2; leave it out";

@@ -17,7 +17,7 @@ use crate::models::Served;
 use crate::prompts::Prompts;
 
 /// Other files, at most.
-const MAX_FILES: usize = 1024;
+pub(crate) const MAX_FILES: usize = 1024;
 
 /// Another file of the project.
 #[derive(Deserialize)]

@@ -6,7 +6,8 @@ mod infill;
 pub(crate) mod settings;
 mod status;
 
-pub(crate) use completion::{HARMLESS, MAX_PROBS, REFUSED};
+pub(crate) use completion::{HARMLESS, MAX_FIELDS, MAX_PROBS, REFUSED};
+pub(crate) use infill::MAX_FILES;
 
 use crate::http::Routes;
 

@@ -66,10 +66,9 @@ pub(super) async fn handle(
     let (mut fields, encoder) = call_encoder(&app, request).await?;
     let query: String = fields.require("query")?;
     let documents: Option<Vec<Document>> = fields.list("documents", MAX_DOCUMENTS)?;
-    let (param, documents) = match documents {
-        Some(documents) => ("documents", Some(documents)),
-        None => ("texts", fields.list("texts", MAX_DOCUMENTS)?),
-    };
+    let texts: Option<Vec<Document>> = fields.list("texts", MAX_DOCUMENTS)?;
+    let param = if documents.is_none() && texts.is_some() { "texts" } else { "documents" };
+    let documents = documents.or(texts);
     let documents = documents
         .filter(|documents| !documents.is_empty())
         .ok_or_else(|| ApiError::invalid("documents", "`documents` is missing or empty"))?;

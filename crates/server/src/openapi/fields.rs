@@ -96,6 +96,7 @@ pub(super) fn queue() -> Vec<Field> {
     vec![
         may("priority", integer(), "Lower ones start first."),
         may("cache_salt", text(), "Only requests with the same salt share the prefix cache."),
+        may("t_max_predict_ms", integer(), "Milliseconds after the first token, at most; 0 is any number."),
     ]
 }
 
@@ -112,6 +113,10 @@ pub(super) fn parameters(limits: &Limits) -> Vec<Field> {
         may("n", integer_within(1, limits.choices), "The number of answers."),
     ];
     own.into_iter().chain(common("stop", limits)).collect()
+}
+
+pub(super) fn progress() -> Field {
+    may("return_progress", flag(), "Events of a stream tell how far the prompt is.")
 }
 
 /// What an answer must be; one of them.
@@ -152,6 +157,8 @@ pub(super) fn conversation(limits: &Limits) -> Vec<Field> {
         must("messages", messages, "The conversation; a last message of the assistant is continued."),
         may("reasoning_effort", text(), "For the chat template; `none` turns reasoning off."),
         may("chat_template_kwargs", free(), "More variables of the chat template."),
+        may("add_generation_prompt", flag(), "Whether the prompt ends with the beginning of an answer."),
+        may("continue_final_message", flag(), "Whether the last message is continued."),
         may("response_format", format, "What the answer must be."),
     ];
     own.into_iter().chain(tools(limits)).chain(constraints()).collect()

@@ -4,21 +4,23 @@ use serde_json::json;
 use utoipa::openapi::path::ParameterIn;
 
 use super::document::{Document, Endpoint, OF_CALLS};
-use super::fields::{common, constraints, conversation, harmless, model, stream};
+use super::fields::{common, constraints, conversation, harmless, model, progress, stream};
 use super::openai::{ERROR, prompts, stream_of};
 use super::schema::{
-    Schema, call, either, flag, free, ignored, integer, integer_from, integer_within, list, may, must, named,
-    nullable, object, refused, text, words,
+    Field, Schema, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
+    list_within, may, must, named, nullable, number, object, refused, text, words,
 };
 use crate::config::Limits;
-use crate::llama::{HARMLESS, MAX_PROBS, REFUSED};
+use crate::llama::{HARMLESS, MAX_FIELDS, MAX_FILES, MAX_PROBS, REFUSED};
 
 const TAG: &str = "llama-server";
 const OWN_ERROR: &str = "LlamaError";
 
 pub(super) fn add(document: Document, limits: &Limits) -> Document {
     let document = document
-        .schema("LlamaCall", completion_call(limits))
+        .schema("LlamaCall", completion_call([must("prompt", prompts(), "One prompt or several.")], limits))
+        .schema("InfillCall", completion_call(infill_fields(), limits))
+        .schema("LlamaEmbeddingCall", embedding_call())
         .schema("LlamaCompletion", completion())
         .schema("LlamaCompletions", either([named("LlamaCompletion"), list(named("LlamaCompletion"))]))
         .schema("LlamaPiece", either([named("LlamaCompletion"), named(OWN_ERROR)]))
@@ -42,6 +44,21 @@ fn endpoints(document: Document) -> Document {
                 .reads("LlamaCall", json!({ "prompt": "The capital of Italy is", "n_predict": 4 }))
                 .answers_as("The texts, or their pieces.", &stream_of("LlamaCompletions", "LlamaPiece"))
                 .fails(OWN_ERROR, OF_CALLS),
+        )
+        .endpoint(
+            Endpoint::post("fill", &["/infill"])
+                .says(TAG, "Writes what stands between two texts, by a model that was trained for it")
+                .reads("InfillCall", json!({ "input_prefix": "a", "input_suffix": "b", "n_predict": 4 }))
+                .answers_as("The texts, or their pieces.", &stream_of("LlamaCompletions", "LlamaPiece"))
+                .fails(OWN_ERROR, OF_CALLS)
+                .fails(OWN_ERROR, &[501]),
+        )
+        .endpoint(
+            Endpoint::post("embed", &["/embedding"])
+                .says(TAG, "Computes embeddings, of Euclidean length 1")
+                .reads("LlamaEmbeddingCall", json!({ "content": ["a b", "c"] }))
+                .answers("An embedding of each text.", list(embedding()))
+                .fails(ERROR, OF_CALLS),
         )
         .endpoint(
             Endpoint::post("tokenize", &["/tokenize"])
@@ -79,11 +96,11 @@ fn endpoints(document: Document) -> Document {
         )
 }
 
-fn completion_call(limits: &Limits) -> Schema {
+/// `prompt` are the fields that the prompt is made of.
+fn completion_call(prompt: impl IntoIterator<Item = Field>, limits: &Limits) -> Schema {
     let n = || integer_within(1, limits.choices);
     let own = [
         model(),
-        must("prompt", prompts(), "One prompt or several."),
         may("n_predict", integer_from(-1), "Tokens of an answer, at most; -1 is any number."),
         may("max_completion_tokens", integer_from(-1), "The same as `n_predict`."),
         may("max_tokens", integer_from(-1), "The same as `n_predict`."),
@@ -96,9 +113,44 @@ fn completion_call(limits: &Limits) -> Schema {
             "Return probabilities, and those of so many most likely tokens.",
         ),
         may("return_tokens", flag(), "Return the ids of the tokens."),
+        may("post_sampling_probs", flag(), "Probabilities are those of the draws, after all samplers."),
+        may(
+            "response_fields",
+            list_within(0, MAX_FIELDS, text()),
+            "Only these parts, such as `timings/predicted_ms`.",
+        ),
+        may("timings_per_token", flag(), "Pieces have times."),
+        progress(),
     ];
-    let fields = own.into_iter().chain(common("stop", limits)).chain(constraints());
+    let fields = prompt.into_iter().chain(own).chain(common("stop", limits)).chain(constraints());
     call(fields.chain(refused(REFUSED)).chain(ignored(HARMLESS)).chain(harmless()))
+}
+
+fn infill_fields() -> [Field; 4] {
+    let file = object([may("filename", text(), ""), must("text", text(), "")]);
+    [
+        must("input_prefix", text(), "What stands before the gap."),
+        must("input_suffix", text(), "What stands after it."),
+        may("prompt", text(), "What the gap begins with."),
+        may("input_extra", list_within(0, MAX_FILES, file), "Other files."),
+    ]
+}
+
+fn embedding_call() -> Schema {
+    let input = || either([text(), list(integer_from(0)), list(text()), list(list(integer_from(0)))]);
+    call([
+        model(),
+        may("content", input(), "Texts, or their token ids."),
+        may("input", input(), "The same as `content`."),
+        may("embd_normalize", integer_within(2, 2), "Embeddings have the Euclidean length 1."),
+    ])
+}
+
+fn embedding() -> Schema {
+    object([
+        must("index", integer(), "Of the text."),
+        must("embedding", list(list(number())), "One, in a list."),
+    ])
 }
 
 fn tokenize_call() -> Schema {
@@ -122,7 +174,7 @@ fn completion() -> Schema {
         may("stopping_word", text(), ""),
         may("model", text(), ""),
         may("has_new_line", flag(), ""),
-        may("truncated", flag(), "Always false: a prompt is never cut."),
+        may("truncated", flag(), "Whether the context was full; a prompt is never cut."),
         may("tokens_predicted", integer(), ""),
         may("tokens_evaluated", integer(), ""),
         may("tokens_cached", integer(), ""),
@@ -133,11 +185,15 @@ fn completion() -> Schema {
 
 fn props() -> Schema {
     object([
-        must("default_generation_settings", free(), ""),
-        must("total_slots", integer(), "Requests that are computed together."),
-        must("n_ctx", integer(), ""),
         must("model_alias", text(), ""),
-        must("chat_template", nullable(text()), ""),
+        must("is_sleeping", flag(), "Whether it is not loaded; then the rest is not known."),
+        may("default_generation_settings", free(), ""),
+        may("total_slots", integer(), "Requests that are computed together."),
+        may("n_ctx", integer(), ""),
+        may("model_path", nullable(text()), "The name of the file."),
+        may("chat_template", nullable(text()), ""),
+        may("bos_token", text(), ""),
+        may("eos_token", text(), ""),
         must("modalities", free(), ""),
         must("build_info", text(), ""),
     ])

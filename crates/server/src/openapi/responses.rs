@@ -25,6 +25,13 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
                 .answers_as("The response, or its events.", &stream_of("Response", "ResponseEvent"))
                 .fails(ERROR, OF_CALLS),
         )
+        .endpoint(
+            Endpoint::post("count", &["/v1/responses/input_tokens", "/responses/input_tokens"])
+                .says("OpenAI", "Counts the tokens of what would be answered")
+                .reads("ResponseCall", json!({ "input": "Hi" }))
+                .answers("Their number.", named("InputTokens"))
+                .fails(ERROR, OF_CALLS),
+        )
 }
 
 fn response_call(limits: &Limits) -> Schema {

@@ -242,7 +242,7 @@ fn negative_numbers_of_tokens_do_no_harm() {
         let body = json!({ "prompt": "word ".repeat(50), "n_predict": -1, "ignore_eos": true, "n_discard": n, "n_keep": n });
         // It ends when the context is full; nothing is discarded.
         let answer = server.post("/completion", &body).json();
-        assert_eq!((&answer["stop_type"], &answer["truncated"]), (&json!("limit"), &json!(false)));
+        assert_eq!((&answer["stop_type"], &answer["truncated"]), (&json!("limit"), &json!(true)));
     }
     for (name, path) in
         [("n_predict", "/completion"), ("max_tokens", "/v1/completions"), ("repeat_last_n", "/completion")]

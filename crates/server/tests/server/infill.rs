@@ -32,7 +32,7 @@ fn gap(more: Json) -> Json {
 
 #[test]
 fn a_gap_is_asked_for_by_its_marks() {
-    let server = Running::serve(vec![("demo".into(), engine(model()).into())], |_| {});
+    let server = Running::serve(vec![("demo".into(), engine(model(), None).into())], |_| {});
     let prompt = |more: Json| server.post("/infill", &gap(more)).json()["prompt"].clone();
     assert_eq!(prompt(json!({})), "<s><PRE>x = <SUF>;<MID>");
     // What is text stays text.

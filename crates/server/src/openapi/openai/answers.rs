@@ -116,6 +116,21 @@ pub(super) fn ranking() -> Schema {
     ])
 }
 
+pub(super) fn scored_text() -> Schema {
+    object([
+        must("index", integer(), "Of the text in the call."),
+        must("score", number(), "The model's own figure."),
+        may("text", text(), ""),
+    ])
+}
+
+pub(super) fn input_tokens() -> Schema {
+    object([
+        must("object", words(&["response.input_tokens"]), ""),
+        must("input_tokens", integer(), "Tokens of the prompt."),
+    ])
+}
+
 pub(super) fn described_model() -> Schema {
     let state = words(&["loaded", "unloaded"]);
     object([

@@ -3,7 +3,7 @@
 use crate::config::Limits;
 use crate::embedding::MAX_TEXTS;
 use crate::openai::{MAX_DOCUMENTS, REFUSED_BY_CHATS, REFUSED_BY_COMPLETIONS};
-use crate::openapi::fields::{constraints, conversation, harmless, model, parameters, stream};
+use crate::openapi::fields::{constraints, conversation, harmless, model, parameters, progress, stream};
 use crate::openapi::schema::{
     Field, Schema, call, either, flag, integer_from, integer_within, list, list_within, may, must, object,
     refused, text, words,
@@ -22,6 +22,8 @@ pub(super) fn chat_call(limits: &Limits) -> Schema {
         may("top_logprobs", integer_within(0, 20), "And of so many most likely tokens; needs `logprobs`."),
         may("timings_per_token", flag(), "Return times, as llama-server does."),
         may("modalities", list(words(&["text"])), "This server writes text only."),
+        may("verbose", flag(), "Show the prompt in `__verbose`, as llama-server does."),
+        progress(),
     ];
     let fields = [model()].into_iter().chain(conversation(limits)).chain(streams()).chain(own);
     call(fields.chain(parameters(limits)).chain(refused(REFUSED_BY_CHATS)).chain(harmless()))
@@ -37,6 +39,7 @@ pub(super) fn completion_call(limits: &Limits) -> Schema {
             "Return log-probabilities, and those of so many most likely tokens.",
         ),
         may("best_of", integer_within(1, limits.choices), "Only the number that `n` is."),
+        progress(),
     ];
     let fields = [model()].into_iter().chain(own).chain(streams()).chain(parameters(limits));
     call(fields.chain(constraints()).chain(refused(REFUSED_BY_COMPLETIONS)).chain(harmless()))
@@ -61,12 +64,18 @@ pub(super) fn embedding_call() -> Schema {
 }
 
 pub(super) fn rank_call() -> Schema {
-    let document = either([text(), object([must("text", text(), "")])]);
+    let document = || either([text(), object([must("text", text(), "")])]);
     let own = [
         must("query", text(), "What is looked for."),
-        must("documents", list_within(1, MAX_DOCUMENTS, document), "What is scored."),
+        may("documents", list_within(1, MAX_DOCUMENTS, document()), "What is scored."),
+        may(
+            "texts",
+            list_within(1, MAX_DOCUMENTS, document()),
+            "The same; answers are in Hugging Face's shape.",
+        ),
         may("top_n", integer_from(1), "Return so many of them."),
         may("return_documents", flag(), "Return their texts."),
+        may("return_text", flag(), "The same of `texts`."),
     ];
     call([model()].into_iter().chain(own).chain(harmless()))
 }

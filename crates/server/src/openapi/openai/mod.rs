@@ -33,6 +33,13 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
                 .fails(ERROR, OF_CALLS),
         )
         .endpoint(
+            Endpoint::post("count", &["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"])
+                .says(TAG, "Counts the tokens of a conversation")
+                .reads("ChatCall", json!({ "messages": [{ "role": "user", "content": "Hi" }] }))
+                .answers("Their number.", named("InputTokens"))
+                .fails(ERROR, OF_CALLS),
+        )
+        .endpoint(
             Endpoint::post("complete", &["/v1/completions", "/completions"])
                 .says(TAG, "Continues texts")
                 .reads("CompletionCall", json!({ "prompt": "The capital of Italy is", "max_tokens": 4 }))
@@ -50,10 +57,10 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
                 .fails(ERROR, OF_CALLS),
         )
         .endpoint(
-            Endpoint::post("rank", &["/v1/rerank", "/rerank"])
+            Endpoint::post("rank", &["/v1/rerank", "/rerank", "/v1/reranking", "/reranking"])
                 .says(TAG, "Scores documents for a query")
                 .reads("RankCall", json!({ "query": "a", "documents": ["a b", "c"] }))
-                .answers("The documents, best first.", named("Ranking"))
+                .answers("The documents, best first.", either([named("Ranking"), list(named("ScoredText"))]))
                 .fails(ERROR, OF_CALLS),
         )
         .endpoint(
@@ -117,6 +124,8 @@ fn schemas(document: Document, limits: &Limits) -> Document {
         .schema("CompletionChunk", either([named("Completion"), named(ERROR)]))
         .schema("Embeddings", answers::embeddings())
         .schema("Ranking", answers::ranking())
+        .schema("ScoredText", answers::scored_text())
+        .schema("InputTokens", answers::input_tokens())
         .schema("Model", answers::described_model())
         .schema(
             "Models",
