@@ -199,7 +199,7 @@ pub(crate) fn timings_so_far(tokens: usize, since_first: Duration) -> Json {
     })
 }
 
-/// Times in llama-server's shape.
+/// Times in llama-server's shape, in which a rate is a number, also of one token.
 pub(crate) fn timings(usage: &Usage) -> Json {
     let per_token = |time: Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
     json!({
@@ -207,11 +207,11 @@ pub(crate) fn timings(usage: &Usage) -> Json {
         "prompt_n": usage.prefilled_tokens(),
         "prompt_ms": usage.prefill.as_secs_f64() * 1000.0,
         "prompt_per_token_ms": per_token(usage.prefill, usage.prefilled_tokens()),
-        "prompt_per_second": usage.prefill_rate(),
+        "prompt_per_second": usage.prefill_rate().unwrap_or(0.0),
         "predicted_n": usage.generated_tokens,
         "predicted_ms": usage.decode.as_secs_f64() * 1000.0,
         "predicted_per_token_ms": per_token(usage.decode, usage.generated_tokens.saturating_sub(1)),
-        "predicted_per_second": usage.decode_rate(),
+        "predicted_per_second": usage.decode_rate().unwrap_or(0.0),
     })
 }
 
