@@ -258,7 +258,7 @@ pub(crate) fn timings_of_prompt(progress: &Progress) -> Json {
     })
 }
 
-/// Times in llama-server's shape.
+/// Times in llama-server's shape, in which a rate is a number, also of one token.
 pub(crate) fn timings(usage: &Usage) -> Json {
     let per_token = |time: Duration, n: usize| time.as_secs_f64() * 1000.0 / n.max(1) as f64;
     let mut times = json!({

@@ -329,3 +329,10 @@ fn backend_page() -> u64 {
     let (_, size) = text.split_once("block_size=\"").expect("a size");
     size.split('"').next().and_then(|size| size.parse().ok()).expect("a number")
 }
+
+#[test]
+fn a_single_token_has_a_rate_too() {
+    let server = Running::new();
+    let answer = server.post("/completion", &json!({ "prompt": "The capital", "n_predict": 1 })).json();
+    assert!(answer["timings"].as_object().expect("times").values().all(Json::is_number), "{answer}");
+}
