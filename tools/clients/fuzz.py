@@ -43,7 +43,7 @@ ENDPOINTS = {
     "/v1/messages/count_tokens": ({"messages": ASK}, anthropic),
     "/api/chat": ({"messages": ASK, "options": {"num_predict": 4}}, ollama),
     "/api/generate": ({"prompt": "Hi", "options": {"num_predict": 4}}, ollama),
-    "/api/show": ({}, ollama),
+    "/api/show": ({"verbose": False}, ollama),
     "/api/embed": ({"input": "Hi"}, ollama),
     "/completion": ({"prompt": "Hi", "n_predict": 4}, openai),
     "/v1/embeddings": ({"input": "Hi"}, openai),
