@@ -146,7 +146,7 @@ fn speculating(model: Model, args: Writing<'_>, mut options: Options) -> anyhow:
     let draft = match drafts {
         Drafts::Lookup => None,
         Drafts::Model(name) => {
-            let named = ModelArgs::at(name, args.open.download.network.clone());
+            let named = ModelArgs::at(name, args.open.download.network);
             Some(draft_model(Model::new(file(&named)?)?, &model, args.engine, options)?)
         }
     };

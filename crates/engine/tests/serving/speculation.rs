@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use engine::{
-    DraftModel, Dry, Engine, Event, Logprobs, Mirostat, MirostatVersion, Model, Options, Processor, Request,
-    RequestId, Sampling, Speculation, Stop, StopReason, Xtc,
+    DraftCounts, DraftModel, Dry, Engine, Event, Logprobs, Mirostat, MirostatVersion, Model, Options,
+    Processor, Request, RequestId, Sampling, Speculation, Stop, StopReason, Xtc,
 };
 use quant::Format;
 use testkit::llama::Spec;
@@ -104,8 +104,12 @@ fn requests() -> Vec<Request> {
     for (number, sampling) in (0..).zip(samplings) {
         let tokens = if number % 3 == 0 { prompt(number, 20) } else { refrain(number, 30 + number as usize) };
         let request = Request::new(tokens.clone()).sampling(sampling).max_tokens(50 + number as usize);
+        // Of few words, so that many drafts are partly right.
+        let mut few = request.clone();
+        few.sampling.logit_bias.extend((60..64).map(|token| (token, 8.0)));
+        all.push(few.clone());
+        all.push(few.logprobs(3).max_tokens(37));
         all.push(request.clone());
-        all.push(request.clone().logprobs(3).max_tokens(17));
         all.push(request.processor(Rhyme::new(tokens.len())));
     }
     all
@@ -123,7 +127,7 @@ fn answers_are_the_same_with_drafts() {
         let model = model(format);
         let expected = plain(&model, requests());
         for (sequences, n_max, pages) in
-            [(1, 7, None), (1, 31, None), (4, 16, None), (8, 31, None), (4, 15, Some(8)), (2, 1, None)]
+            [(1, 7, None), (1, 31, None), (4, 16, None), (8, 31, None), (4, 15, Some(8)), (2, 4, None)]
         {
             let options = Options { sequences, pages, ..Options::default() };
             let mut engine = serve(&model, 2, speculating(options, n_max));
@@ -132,8 +136,9 @@ fn answers_are_the_same_with_drafts() {
                 assert_eq!(told, expected, "request {number}, {sequences} at once, {n_max} drafted tokens");
             }
             let load = engine.load();
-            assert!(load.drafts.accepted > 20, "{:?}", load.drafts);
-            assert!(load.drafts.drafted > load.drafts.accepted, "none was rejected: {:?}", load.drafts);
+            let DraftCounts { drafted, accepted } = load.drafts;
+            println!("{accepted} of {drafted} accepted: {sequences} at once, {n_max} drafted tokens");
+            assert!(accepted > 100 && drafted > accepted + 50, "{accepted} of {drafted} accepted");
             assert_eq!(load.preemptions > 0, pages.is_some(), "{} preemptions", load.preemptions);
         }
     }
