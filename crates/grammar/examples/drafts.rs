@@ -87,10 +87,10 @@ fn draw(grammar: &Grammar, tokenizer: &Tokenizer, seed: u64, masks: &mut Vec<f64
 /// A token that brings the end nearer: one that closes something, else a short one.
 fn closing(allowed: &[u32], tokenizer: &Tokenizer, random: &mut Random) -> u32 {
     let bytes = |id: u32| tokenizer.token_bytes(id).unwrap_or_default();
-    for close in [&b"}"[..], b"]", b"\""] {
-        if let Some(id) = allowed.iter().copied().find(|id| bytes(*id) == close) {
-            return id;
-        }
+    let closers = [&b"}"[..], b"]", b"\""];
+    let closes: Vec<u32> = allowed.iter().copied().filter(|id| closers.contains(&bytes(*id))).collect();
+    if !closes.is_empty() {
+        return closes[random.below(closes.len())];
     }
     let short: Vec<u32> =
         allowed.iter().copied().filter(|id| bytes(*id).len() == 1 && bytes(*id) != b" ").collect();

@@ -42,7 +42,7 @@ fn a_grammar_of_the_content_begins_after_reasoning() {
     // Not in the prompt, in the prompt, and over in the prompt.
     for prompt in [&["a"][..], &["a", "[tool]"], &["a", "[tool]", "bc", "a"]] {
         let mut walk = of_content(&bench, prompt);
-        let mut part: Vec<&str> = vec!["[tool]", "b", "1", "bc", "abc", "a"];
+        let mut part: Vec<&str> = vec!["[tool]", "b", "1", "bc", "a"];
         part.drain(..prompt.len() - 1);
         if prompt.len() == 4 {
             part.clear();
@@ -67,12 +67,11 @@ fn an_answer_does_not_end_within_reasoning() {
     let bench = Bench::new("made-bpe-gpt-2");
     let mut walk = of_content(&bench, &["[tool]"]);
     assert!(!walk.may_end());
-    let ends = |walk: &mut Walk| walk.allowed().len();
-    let (before, abc) = (ends(&mut walk), id(&bench, "abcabc"));
     // What would run past the end of reasoning into content is ruled out.
+    let abc = id(&bench, "abc");
     assert!(walk.allowed().contains(&abc));
     assert_eq!(follow(&mut walk, &bench, &["bc"]), [true]);
-    assert!(!walk.allowed().contains(&abc) && ends(&mut walk) < before);
+    assert!(!walk.allowed().contains(&abc));
 }
 
 #[test]
@@ -101,17 +100,18 @@ fn calls(bench: &Bench, once: bool) -> Grammar {
 fn calls_are_constrained_and_other_text_is_free() {
     let bench = Bench::new("made-bpe-gpt-2");
     let all = bench.tokenizer.vocab_size() + 3;
-    let mut walk = Walk::new(&calls(&bench, false), &bench.tokenizer);
-    for _ in 0..2 {
-        assert_eq!(follow(&mut walk, &bench, &["x", "a", "[tool]"]), [true; 3]);
-        assert!(walk.allowed().len() <= 2, "the call has begun");
-        assert_eq!(follow(&mut walk, &bench, &["a", "x"]), [true, false]);
-        walk = Walk::new(&calls(&bench, false), &bench.tokenizer);
-        assert_eq!(follow(&mut walk, &bench, &["[tool]", "a", "b"]), [true; 3]);
-        assert_eq!(walk.allowed().len(), all, "it may end or go on");
-        assert_eq!(follow(&mut walk, &bench, &["c", "[tool]", "b"]), [true, true, false]);
-        walk = Walk::new(&calls(&bench, false), &bench.tokenizer);
-    }
+    let grammar = calls(&bench, false);
+    let mut walk = Walk::new(&grammar, &bench.tokenizer);
+    assert_eq!(follow(&mut walk, &bench, &["x", "a", "[tool]"]), [true; 3]);
+    assert!(walk.allowed().len() <= 3, "the call has begun");
+    assert_eq!(follow(&mut walk, &bench, &["a", "x"]), [true, false]);
+
+    let mut walk = Walk::new(&grammar, &bench.tokenizer);
+    assert_eq!(follow(&mut walk, &bench, &["[tool]", "a", "b"]), [true; 3]);
+    assert_eq!(walk.allowed().len(), all, "it may end or go on");
+    assert_eq!(follow(&mut walk, &bench, &["c", "x", "[tool]", "b"]), [true, true, true, false]);
+    let mut walk = Walk::new(&grammar, &bench.tokenizer);
+    assert_eq!(follow(&mut walk, &bench, &["[tool]", "ab", "[tool]", "b"]), [true, true, true, false]);
 }
 
 #[test]

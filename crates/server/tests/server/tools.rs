@@ -23,13 +23,13 @@ fn id(text: &str) -> String {
     ids.find(|id| tokenizer.token_bytes(*id) == Some(text.as_bytes())).expect("a token").to_string()
 }
 
-/// A question with a tool called `a`, where the model is made to write `a`, a line break, and whatever it may of them.
+/// A question with a tool called `a`, where the model is made to write `a` and a line break.
 fn calling(schema: &Json) -> Json {
     let function = json!({ "name": "a", "parameters": schema });
     let mut body = question();
     body["tools"] = json!([{ "type": "function", "function": function }]);
-    body["logit_bias"] = json!({ id("a"): 60, id("\n"): 59 });
-    with(body, json!({ "temperature": 0, "frequency_penalty": 2, "max_tokens": 60 }))
+    body["logit_bias"] = json!({ id("a"): 100, id("\n"): 60 });
+    with(body, json!({ "temperature": 0, "repeat_penalty": 100, "repeat_last_n": 3, "max_tokens": 60 }))
 }
 
 fn cities() -> Json {

@@ -138,7 +138,9 @@ fn a_limit_makes_a_response_incomplete() {
 fn reasoning_is_an_item_before_the_message() {
     let server = Running::with_template(TEMPLATE);
     let regex = "[a-z]{2,8} [a-z]{2,8}\n</think>\n\nIt is [a-z]{2,8}\\.";
-    let own = json!({ "reasoning": { "effort": "low" }, "guided_regex": regex, "max_output_tokens": 64 });
+    // An expression is about the content, but of an answer that has begun about all that follows.
+    let begun = json!([{ "role": "user", "content": "Where?" }, { "role": "assistant", "content": "so" }]);
+    let own = json!({ "input": begun, "reasoning": { "effort": "low" }, "guided_regex": regex, "max_output_tokens": 64 });
     let response = both(&server, question(own.clone()));
     let output = response["output"].as_array().expect("items");
     assert_eq!(output.iter().map(|item| &item["type"]).collect::<Vec<_>>(), ["reasoning", "message"]);
