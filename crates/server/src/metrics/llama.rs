@@ -52,7 +52,7 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
     let cached = sum(|stats| &stats.cached_tokens);
     let steps = sum(|stats| &stats.steps);
     let longest = models.clone().map(|stats| stats.longest.load(Relaxed)).max().unwrap_or(0);
-    let figures: [(&str, &str, &str, f64); 15] = [
+    let figures: [(&str, &str, &str, f64); 14] = [
         (
             "prompt_tokens_total",
             "counter",
@@ -70,9 +70,6 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
         ),
         ("n_decode_total", "counter", "Steps.", steps),
         ("n_tokens_max", "counter", "Tokens of the longest text.", longest as f64),
-        ("spec_decode_num_draft_tokens_total", "counter", "Tokens of drafts.", 0.0),
-        ("spec_decode_num_accepted_tokens_total", "counter", "Accepted tokens of drafts.", 0.0),
-        ("spec_decode_num_drafts_total", "counter", "Drafts.", 0.0),
         (
             "prompt_tokens_seconds",
             "gauge",
@@ -92,6 +89,13 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
             "gauge",
             "Requests in a step, on average.",
             sum(|stats| &stats.running_in_steps) / steps.max(1.0),
+        ),
+        ("spec_decode_num_draft_tokens_total", "counter", "Drafted tokens.", sum(|stats| &stats.drafted)),
+        (
+            "spec_decode_num_accepted_tokens_total",
+            "counter",
+            "Drafted tokens that were accepted.",
+            sum(|stats| &stats.accepted),
         ),
     ];
     let mut text = String::new();
