@@ -34,7 +34,7 @@ def validator(schema):
 
 def reason(message):
     """A refusal without what is particular to one schema."""
-    message = re.sub(r"the JSON schema at (its root|/\S*?):", "", message)
+    message = re.sub(r"the JSON schema at (its root|/[^`]*?):", "", message)
     message = re.sub(r'"(\\.|[^"\\])*"', '"…"', message)
     return re.sub(r"\(there is `oneOf` at .*", "", re.sub(r"\d+", "N", message)).strip()[:120]
 

@@ -157,3 +157,41 @@ impl App {
         done.map_err(|_| ApiError::internal("the request ended in a panic; the server's log says where"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Long after any answer.
+    const HANG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn who_compiles_holds_nobody_up_who_renders() {
+        let config = Config::new(([127, 0, 0, 1], 0).into());
+        let app = Arc::new(App::new(config, Models::new(Vec::new(), 1).expect("no models")));
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("threads");
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let slow = app.blocking.available_permits();
+        runtime.block_on(async {
+            for _ in 0..slow {
+                let (app, held, begun) = (app.clone(), held.clone(), begun.clone());
+                let wait = move || {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    held.lock().recv().is_err()
+                };
+                tokio::spawn(async move { app.compiling(wait).await });
+            }
+            while begun.load(Ordering::Relaxed) < slow {
+                tokio::task::yield_now().await;
+            }
+            let rendered = tokio::time::timeout(HANG, app.blocking(|| "done")).await;
+            assert_eq!(rendered.expect("nobody is in its way").expect("no panic"), "done");
+        });
+        drop(release);
+    }
+}

@@ -108,20 +108,3 @@ fn a_model_may_reason_before_an_answer_with_a_schema() {
     // It does not end before it has answered.
     assert_eq!((&choice["finish_reason"], &message["content"]), (&json!("length"), &json!("")));
 }
-
-#[test]
-fn slow_grammars_hold_nobody_else_up() {
-    let server = Running::new();
-    let slow = |number: usize| {
-        let names = (0..5000).map(|name| (format!("n{number}_{name}"), json!({})));
-        let properties: serde_json::Map<String, Json> = names.collect();
-        let body = with(question(), json!({ "json_schema": { "properties": properties }, "max_tokens": 1 }));
-        server.open("POST", PATH, &[("content-type", "application/json")], body.to_string().as_bytes())
-    };
-    // More than the threads that render.
-    let waiting: Vec<_> = (0..8).map(slow).collect();
-    assert_eq!(server.post("/apply-template", &question()).status, 200);
-    let last = waiting.last().expect("requests");
-    last.set_nonblocking(true).expect("a socket");
-    assert!(last.peek(&mut [0]).is_err(), "the grammars are compiled still");
-}
