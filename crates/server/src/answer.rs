@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use std::sync::Arc;
 
 use chat::{Answer, AnswerParser, Delta, Split, Splitter};
-use engine::{Event, Logprobs, StopReason, Usage};
+use engine::{Event, Logprobs, RequestError, SamplingError, StopReason, Usage};
 use serde_json::{Value as Json, json};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::models::Served;
 use crate::quota::Meter;
 use crate::watch::Progress;
@@ -123,7 +123,7 @@ impl Answers {
                 let deltas = self.parsers[index].finish();
                 Ok(Some(News::Done { index, deltas, reason, usage }))
             }
-            Update::Engine(Event::Failed { error, .. }) => Err(ApiError::internal(error.to_string())),
+            Update::Engine(Event::Failed { error, .. }) => Err(failed(&error)),
             Update::Refused(error) => Err(error),
             Update::Progress(progress) => Ok(Some(silence(index, Some(progress)))),
             Update::Accepted | Update::Prompt(..) => Ok(Some(silence(index, None))),
@@ -134,6 +134,16 @@ impl Answers {
 /// News without a token.
 fn silence(index: usize, progress: Option<Progress>) -> News {
     News::More { index, deltas: Vec::new(), token: None, chosen: None, progress }
+}
+
+/// A grammar or biases that leave no token are the client's own.
+fn failed(error: &RequestError) -> ApiError {
+    match error {
+        RequestError::Sampling(SamplingError::RuledOut | SamplingError::Failed(_)) => {
+            ApiError::new(Kind::Invalid, error.to_string())
+        }
+        _ => ApiError::internal(error.to_string()),
+    }
 }
 
 /// One answer, as far as it has come.
