@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::gate::Gates;
 use crate::source::Hash;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Grammar, Source};
@@ -34,6 +35,7 @@ impl Default for CompilerOptions {
 #[derive(Debug)]
 pub struct Compiler {
     vocabulary: Arc<Vocabulary>,
+    gates: Arc<Gates>,
     options: CompilerOptions,
     /// The last ones used, the latest at the end.
     kept: Mutex<VecDeque<(Hash, Grammar)>>,
@@ -49,7 +51,13 @@ impl Compiler {
     /// With these options.
     pub fn with(vocabulary: Arc<Vocabulary>, options: CompilerOptions) -> Compiler {
         let slots = Slots { free: Mutex::new(options.threads), freed: Condvar::new() };
-        Compiler { vocabulary, options, kept: Mutex::default(), slots: Arc::new(slots) }
+        Compiler {
+            vocabulary,
+            gates: Arc::default(),
+            options,
+            kept: Mutex::default(),
+            slots: Arc::new(slots),
+        }
     }
 
     /// The vocabulary.
@@ -89,10 +97,10 @@ impl Compiler {
         let (what, began) = (source.name(), Instant::now());
         let slot = self.slots.take(deadline).ok_or(Error::Busy { threads })?;
         let (answer, result) = mpsc::sync_channel(1);
-        let vocabulary = self.vocabulary.clone();
+        let (vocabulary, gates) = (self.vocabulary.clone(), self.gates.clone());
         let work = move || {
             // Nobody waits for it after the deadline.
-            let _ = answer.send(Grammar::new(vocabulary, &source));
+            let _ = answer.send(Grammar::new(vocabulary, gates, &source));
             drop(slot);
         };
         let started = thread::Builder::new().name("grammar".into()).stack_size(STACK).spawn(work);

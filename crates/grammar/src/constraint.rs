@@ -229,7 +229,7 @@ impl Processor for Constraint {
 
     fn expect(&mut self, preamble: &Preamble) {
         if self.gate.is_none() && preamble.reasoning.is_some() {
-            self.gate = Some(self.grammar.vocabulary.gate(preamble));
+            self.gate = Some(self.grammar.gates.of_content(preamble));
         }
     }
 

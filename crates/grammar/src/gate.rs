@@ -20,6 +20,23 @@ pub(crate) struct Gate {
     exceptions: Mutex<HashMap<Place, Arc<[u32]>>>,
 }
 
+/// The gates of a vocabulary for the content of answers, by what may precede it.
+#[derive(Debug, Default)]
+pub(crate) struct Gates(Mutex<Vec<(Preamble, Arc<Gate>)>>);
+
+impl Gates {
+    /// Finds the content of answers with this preamble.
+    pub(crate) fn of_content(&self, preamble: &Preamble) -> Arc<Gate> {
+        let gates = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, gate)) = gates.iter().find(|(other, _)| other == preamble) {
+            return gate.clone();
+        }
+        let gate = Arc::new(Gate::of_content(preamble));
+        gates.push((preamble.clone(), gate.clone()));
+        gate
+    }
+}
+
 /// What a grammar is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::template::{Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Gates};
 use crate::trigger::Trigger;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
@@ -19,18 +19,24 @@ pub struct Grammar {
     starts: Arc<[Matcher]>,
     /// If it is not about the whole text.
     pub(crate) gate: Option<Arc<Gate>>,
+    /// Those of all grammars of the vocabulary.
+    pub(crate) gates: Arc<Gates>,
 }
 
 impl Grammar {
     /// Compiles `source`, on this thread, which needs a large stack, and however long it takes.
-    pub(crate) fn new(vocabulary: Arc<Vocabulary>, source: &Source) -> Result<Grammar, Error> {
+    pub(crate) fn new(
+        vocabulary: Arc<Vocabulary>,
+        gates: Arc<Gates>,
+        source: &Source,
+    ) -> Result<Grammar, Error> {
         let grammar = source.grammar(&vocabulary)?;
         let refused = |error: &dyn fmt::Display| source.refused(&plain(error));
         let parser = vocabulary.factory().create_parser(grammar).map_err(|error| refused(&error))?;
         let mut start = Matcher::new(Ok(parser));
         // What no text satisfies shows with the first mask.
         start.compute_mask_or_eos().map_err(|error| refused(&error))?;
-        Ok(Grammar { vocabulary, starts: Arc::new([start]), gate: None })
+        Ok(Grammar { vocabulary, starts: Arc::new([start]), gate: None, gates })
     }
 
     /// The same grammar for a part of the text: everything is allowed until `trigger` occurs in the generated text; what

@@ -1,16 +1,14 @@
 //! A model's tokens, as llguidance reads them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use engine::template::Preamble;
 use llguidance::ParserFactory;
 use llguidance::api::ParserLimits;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use tokenizer::{Kind, Tokenizer};
 
-use crate::gate::Gate;
 use crate::masks::Masks;
 
 /// Longest token in bytes: the trie stores a depth in ten bits. Longer ones are never allowed by a grammar.
@@ -45,8 +43,6 @@ pub struct Vocabulary {
     factory: ParserFactory,
     trie: Arc<dyn llguidance::toktrie::TokenizerEnv + Sync>,
     pub(crate) masks: Masks,
-    /// For answers of models that reason.
-    gates: Mutex<Vec<(Preamble, Arc<Gate>)>>,
 }
 
 impl Vocabulary {
@@ -77,22 +73,11 @@ impl Vocabulary {
             verbose_errors: false,
             ..ParserLimits::default()
         };
-        Ok(Vocabulary { factory, trie: env, masks: Masks::default(), gates: Mutex::default() })
+        Ok(Vocabulary { factory, trie: env, masks: Masks::default() })
     }
 
     pub(crate) fn factory(&self) -> &ParserFactory {
         &self.factory
-    }
-
-    /// Finds the content of answers with this preamble.
-    pub(crate) fn gate(&self, preamble: &Preamble) -> Arc<Gate> {
-        let gates = &mut *self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, gate)) = gates.iter().find(|(other, _)| other == preamble) {
-            return gate.clone();
-        }
-        let gate = Arc::new(Gate::of_content(preamble));
-        gates.push((preamble.clone(), gate.clone()));
-        gate
     }
 
     /// The bytes of a token, for a special token its text.

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::document::{Document, Endpoint, OF_CALLS};
+use super::document::{Document, Endpoint, OF_CALLS, stream_of};
 use super::fields::{common, harmless, model, stream};
-use super::openai::stream_of;
 use super::schema::{
     Field, Schema, any, call, either, flag, free, ignored, integer, integer_from, list, list_within, may,
     must, named, nullable, number_within, object, refused, text, words,

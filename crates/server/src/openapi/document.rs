@@ -129,6 +129,11 @@ impl Endpoint {
     }
 }
 
+/// An answer as a whole, or as events.
+pub(super) fn stream_of(whole: &str, event: &str) -> [(&'static str, Schema); 2] {
+    [("application/json", named(whole)), ("text/event-stream", named(event))]
+}
+
 fn failure(status: u16, error: &str) -> Response {
     let why = match status {
         400 => {

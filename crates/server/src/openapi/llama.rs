@@ -3,9 +3,9 @@
 use serde_json::json;
 use utoipa::openapi::path::ParameterIn;
 
-use super::document::{Document, Endpoint, OF_CALLS};
+use super::document::{Document, Endpoint, OF_CALLS, stream_of};
 use super::fields::{common, constraints, conversation, harmless, model, progress, stream};
-use super::openai::{ERROR, prompts, stream_of};
+use super::openai::{ERROR, prompts};
 use super::schema::{
     Field, Schema, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
     list_within, may, must, named, nullable, number, object, refused, text, words,

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::document::{Document, Endpoint, OF_CALLS};
+use super::document::{Document, Endpoint, OF_CALLS, stream_of};
 use super::fields::{constraints, harmless, model, parameters, stream};
-use super::openai::{ERROR, stream_of};
+use super::openai::ERROR;
 use super::schema::{
     Field, Schema, any, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
     list_within, map, may, must, named, nullable, number, object, refused, text, words,

@@ -8,9 +8,9 @@ pub(super) use calls::prompts;
 use serde_json::json;
 use utoipa::openapi::path::ParameterIn;
 
-use super::document::{Document, Endpoint, OF_CALLS, OF_LOOKS};
+use super::document::{Document, Endpoint, OF_CALLS, OF_LOOKS, stream_of};
 use super::fields::message;
-use super::schema::{Schema, any, either, list, may, must, named, nullable, object, text, words};
+use super::schema::{any, either, list, may, must, named, nullable, object, text, words};
 use crate::config::Limits;
 
 const TAG: &str = "OpenAI";
@@ -82,11 +82,6 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
                 .answers("The model.", either([named("Model"), named("AnthropicModel")]))
                 .fails("AnyError", &[400, 401, 403, 404]),
         )
-}
-
-/// An answer as a whole, or as events.
-pub(super) fn stream_of(whole: &str, event: &str) -> [(&'static str, Schema); 2] {
-    [("application/json", named(whole)), ("text/event-stream", named(event))]
 }
 
 fn schemas(document: Document, limits: &Limits) -> Document {
