@@ -13,7 +13,6 @@ use super::{Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler}
 
 mod outputs;
 mod sharing;
-mod slots;
 mod windows;
 mod world;
 

@@ -1,5 +1,7 @@
 //! Random traffic on a scheduler, with a model of everything around it.
 
+mod slots;
+
 use super::*;
 
 /// What a request looks like from outside.
