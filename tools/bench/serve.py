@@ -230,8 +230,7 @@ def machine(args) -> dict:
         "processor": names[0].split(":", 1)[1].strip() if names else platform.processor(),
         "cores": len(names),
         "kernel": f"{platform.system()} {platform.release()}",
-        "rustorch": said([args.rustorch, "--version"]).stdout.strip(),
-        "commit": said(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]).stdout.strip(),
+        "rustorch": ", ".join(" ".join(line.split()) for line in said([args.rustorch, "--version"]).stdout.splitlines()[:2]),
         "llama_server": next(line for line in (version.stderr + version.stdout).splitlines() if line.startswith("version")),
         "model": f"{args.model.name}, {args.threads} threads, prompts of {args.prompt} tokens, answers of {args.new}",
         "date": time.strftime("%Y-%m-%d"),
@@ -262,7 +261,7 @@ def section(lines: list[dict]) -> str:
 
     counts = lambda test: sorted({line["clients"] for line in tests if line["test"] == test})  # noqa: E731
     text = [INTRODUCTION, f"- Machine: {about['processor']}, {about['cores']} cores, {about['kernel']}; {about['date']}."]
-    text += [f"- {about['rustorch']}, commit {about['commit']}; llama-server {about['llama_server']}.", f"- {about['model']}.", ""]
+    text += [f"- {about['rustorch']}; llama-server {about['llama_server']}.", f"- {about['model']}.", ""]
     rows = []
     for count in counts("throughput"):
         for name, what, show, target in (
