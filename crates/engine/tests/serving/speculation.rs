@@ -26,7 +26,10 @@ fn tell(engine: &mut Engine, requests: Vec<Request>) -> Vec<Told> {
     let ids: Vec<RequestId> =
         requests.into_iter().map(|request| engine.submit(request).expect("it can be served")).collect();
     let mut told: Vec<Told> = ids.iter().map(|_| Told::default()).collect();
+    let mut steps = 0;
     while !engine.is_idle() {
+        steps += 1;
+        assert!(steps < 100_000, "a request never ends");
         for event in engine.step().expect("the file is whole") {
             let (Event::Token { id, .. } | Event::Done { id, .. } | Event::Failed { id, .. }) = &event;
             let told = &mut told[ids.iter().position(|of| of == id).expect("one of these")];

@@ -1,7 +1,7 @@
 //! Texts and log-probabilities.
 
 use rustorch::engine::{self, Engine, Event, Request};
-use rustorch::{Result, Sampling, StopReason, Token};
+use rustorch::{Model, Result, Sampling, Speculation, StopReason, Token};
 use serde::Deserialize;
 
 use crate::{demo, options};
@@ -152,4 +152,18 @@ fn stop_strings_and_limits_end_texts() {
     assert_eq!(tokens.by_ref().collect::<Result<Vec<Token>>>().expect("a text").len(), 2);
     assert_eq!(tokens.end().expect("an end").reason, StopReason::MaxTokens);
     assert_eq!(generate().max_tokens(0).text().expect("a text"), "");
+}
+
+/// With drafts from the texts themselves, and with those of a draft model, here the model itself.
+#[test]
+fn drafts_change_no_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("demo.gguf");
+    std::fs::write(&file, demo_model::EMBEDDED).expect("a file");
+    let texts = |model: &Model| model.batch(PROMPTS).seed(5).temperature(0.5).max_tokens(30).texts();
+    let expected = texts(&demo()).expect("texts");
+    let looked_up = options().speculation(Speculation::default());
+    for options in [looked_up, options().sequences(2).draft_model(&file)] {
+        assert_eq!(texts(&options.demo().expect("the demo model")).expect("texts"), expected);
+    }
 }
