@@ -3,6 +3,7 @@
 //! Every keyword is enforced or refused by name ([`keywords`]). What reaches llguidance is the schema without annotations, with
 //! references to definitions of one level, patterns in Rust's syntax, and tuples of older drafts as `prefixItems`.
 
+mod formats;
 mod keywords;
 mod pattern;
 mod pointer;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaProblem, pattern, pointer};
+use super::{SchemaProblem, formats, pattern, pointer};
 
 /// Checks the value of a keyword. Returns it for llguidance, or nothing if it asks for nothing.
 pub(super) type Check = fn(&str, &Value) -> Result<Option<Value>, SchemaProblem>;
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("minLength", count),
     ("maxLength", count),
     ("pattern", expression),
-    ("format", format),
+    ("format", formats::check),
     ("minItems", count),
     ("maxItems", count),
     ("minProperties", count),
@@ -28,26 +28,6 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-
-/// The formats of texts that are enforced.
-const FORMATS: [&str; 10] =
-    ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
-
-/// Formats of numbers, which OpenAPI adds, with the smallest and the largest number.
-const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
-    ("int8", Some(-128.0), Some(127.0)),
-    ("int16", Some(-32768.0), Some(32767.0)),
-    ("int32", Some(-2147483648.0), Some(2147483647.0)),
-    ("uint8", Some(0.0), Some(255.0)),
-    ("uint16", Some(0.0), Some(65535.0)),
-    ("uint32", Some(0.0), Some(4294967295.0)),
-    ("uint", Some(0.0), None),
-    ("uint64", Some(0.0), None),
-    ("int", None, None),
-    ("int64", None, None),
-    ("float", None, None),
-    ("double", None, None),
-];
 
 /// Numbers below this size are compared exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -140,15 +120,6 @@ fn expression(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem>
     Ok(Some(Value::String(pattern::translated(name, text)?)))
 }
 
-fn format(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
-    let text = value.as_str().unwrap_or_default();
-    if FORMATS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {
-        return Ok(Some(value.clone()));
-    }
-    let expected = "date-time, date, time, duration, email, hostname, ipv4, ipv6, uuid or uri; use `pattern` for another";
-    Err(SchemaProblem::value(name, value, expected))
-}
-
 fn names(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     let is_list = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
     if is_list { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, "a list of names")) }
@@ -168,33 +139,5 @@ pub(super) fn check_together(
         let advice = "more than one property beyond those of `required` might have the same name; name them in `required`";
         return Err(SchemaProblem::Refused { keyword: "minProperties".to_owned(), advice });
     }
-    format_of_numbers(result)
-}
-
-/// Replaces a format of numbers by bounds.
-fn format_of_numbers(result: &mut Map<String, Value>) -> Result<(), SchemaProblem> {
-    let format = result.get("format").and_then(Value::as_str);
-    let Some(&(_, least, most)) = NUMBERS.iter().find(|(name, ..)| Some(*name) == format) else {
-        return Ok(());
-    };
-    let named: Vec<&str> = match result.get("type") {
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
-        Some(Value::String(name)) => vec![name],
-        _ => vec!["string"],
-    };
-    if named.contains(&"string") {
-        let advice = "formats of numbers need `type`: integer or number";
-        return Err(SchemaProblem::Refused { keyword: "format".to_owned(), advice });
-    }
-    result.remove("format");
-    let bounds = [("minimum", least), ("maximum", most)];
-    let bounds: Map<String, Value> =
-        bounds.into_iter().filter_map(|(name, bound)| Some((name.to_owned(), json!(bound?)))).collect();
-    if !bounds.is_empty() {
-        let all = result.entry("allOf").or_insert_with(|| json!([]));
-        if let Value::Array(all) = all {
-            all.push(Value::Object(bounds));
-        }
-    }
-    Ok(())
+    formats::replace(result)
 }

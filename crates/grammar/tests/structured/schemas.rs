@@ -1,7 +1,7 @@
 //! The same verdicts as the package jsonschema, from `tools/goldens/schemas.py`.
 
 use grammar::Source;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::common::{Bench, Verdict};
 
@@ -62,4 +62,37 @@ fn instances_are_accepted_iff_they_are_valid() {
     }
     assert!(wrong.is_empty(), "{} of {judged} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(refused < 65 && judged > 3000, "{judged} judged, {refused} schemas refused");
+}
+
+fn of(schema: Json) -> Source {
+    Source::JsonSchema(schema.to_string())
+}
+
+#[test]
+fn formats_accept_dates_that_there_are_and_names_that_a_host_may_have() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let days = ["\"2024-02-29\"", "\"2023-02-28\"", "\"2000-02-29\"", "\"2024-04-30\"", "\"0001-12-31\""];
+    let none = ["\"2023-02-29\"", "\"1900-02-29\"", "\"0000-01-01\"", "\"2024-04-31\"", "\"2024-13-01\""];
+    let all = [days, none].concat();
+    assert_eq!(bench.accepted(&of(json!({"type": "string", "format": "date"})), &all), days);
+    let times = ["\"2024-02-29T23:59:59Z\"", "\"2024-02-28t00:00:00.5+23:59\""];
+    let none = ["\"2023-02-29T23:59:59Z\"", "\"2024-02-29T23:59:60Z\"", "\"2024-02-29T24:00:00Z\""];
+    let all: Vec<&str> = times.iter().chain(&none).copied().collect();
+    assert_eq!(bench.accepted(&of(json!({"type": ["string", "null"], "format": "date-time"})), &all), times);
+    let long = |last: usize| format!("\"{}.{}\"", [&*"a".repeat(49); 5].join("."), "b".repeat(last));
+    let names = ["\"a-b.c\"".to_owned(), long(3), long(4)];
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(bench.accepted(&of(json!({"type": "string", "format": "hostname"})), &names), names[..2]);
+}
+
+/// A model that repeats itself comes to an end.
+#[test]
+fn white_space_between_parts_of_json_is_bounded() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let schema = of(json!({"type": "array", "items": {"type": "null"}}));
+    let indented = |spaces: usize| format!("[\n\n{}null]", " ".repeat(spaces));
+    let (most, more) = (indented(20), indented(21));
+    let texts =
+        ["[null]", "[ null\t, null ]", "[ null\r\n, null ]", "[  null]", "[\n\n\nnull]", &most, &more];
+    assert_eq!(bench.accepted(&schema, &texts), ["[null]", "[ null\r\n, null ]", &most]);
 }
