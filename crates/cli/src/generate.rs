@@ -151,7 +151,7 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     };
     let drafts = match usage.drafts {
         DraftCounts { drafted: 0, .. } => String::new(),
-        DraftCounts { drafted, accepted } => format!(", {accepted} of {drafted} drafted tokens accepted"),
+        DraftCounts { drafted, accepted, .. } => format!(", {accepted} of {drafted} drafted tokens accepted"),
     };
     format!("prompt: {prefill}{reused}; answer: {decode}{drafts}; ended by {reason}; seed {}", usage.seed)
 }

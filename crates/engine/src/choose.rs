@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use crate::request::DraftCounts;
 use crate::request_state::{RequestState, RowOutput};
 use crate::sampling::{Logprobs, SamplingError};
 use crate::scheduler::RequestId;
@@ -39,9 +40,15 @@ impl Rows<'_> {
         &self.tokens[self.tokens.len() + 1 - self.outputs.len()..]
     }
 
-    /// Drafted tokens that were chosen.
-    pub(crate) fn accepted(&self) -> usize {
-        self.drafted().iter().zip(&self.chosen).filter(|(drafted, chosen)| **drafted == chosen.token).count()
+    /// Drafted tokens, and those that were chosen.
+    pub(crate) fn draft_counts(&self) -> DraftCounts {
+        let drafted = self.drafted();
+        let accepted = drafted.iter().zip(&self.chosen).filter(|(drafted, chosen)| **drafted == chosen.token);
+        DraftCounts {
+            drafts: u64::from(!drafted.is_empty()),
+            accepted: accepted.count() as u64,
+            drafted: drafted.len() as u64,
+        }
     }
 
     /// Chooses a token from each row, until one is not the drafted token: later rows follow that. The state of the request
@@ -65,7 +72,7 @@ impl Rows<'_> {
             }
         }
         if !self.drafted().is_empty() {
-            self.state.verified(self.drafted().len(), self.accepted());
+            self.state.verified(self.draft_counts());
         }
     }
 

@@ -394,8 +394,7 @@ impl Engine {
         }
         choose_all(&mut all, *sampling_threads, n_ctx, now);
         for rows in all {
-            let (drafted, accepted) = (rows.drafted().len() as u64, rows.accepted() as u64);
-            *drafts += DraftCounts { drafted, accepted };
+            *drafts += rows.draft_counts();
             let Rows { id, state, chosen, end, .. } = rows;
             for Chosen { token, text, logprobs } in chosen {
                 pending.of_scheduler.push(scheduler::Event::Token { id, token });

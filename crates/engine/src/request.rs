@@ -142,9 +142,11 @@ pub enum Event {
     Failed { id: RequestId, error: RequestError },
 }
 
-/// Counts of drafted tokens.
+/// Counts of drafts and their tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
+    /// Steps of a request with drafted tokens.
+    pub drafts: u64,
     /// Tokens that were drafted and computed.
     pub drafted: u64,
     /// Those of them that became tokens of the text.
@@ -153,6 +155,7 @@ pub struct DraftCounts {
 
 impl AddAssign for DraftCounts {
     fn add_assign(&mut self, other: DraftCounts) {
+        self.drafts += other.drafts;
         self.drafted += other.drafted;
         self.accepted += other.accepted;
     }

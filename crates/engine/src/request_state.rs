@@ -211,10 +211,10 @@ impl RequestState {
         if length < least { 0 } else { length }
     }
 
-    /// `accepted` of `drafted` tokens were sampled.
-    pub(crate) fn verified(&mut self, drafted: usize, accepted: usize) {
-        self.draft_length.verified(drafted, accepted);
-        self.usage.drafts += DraftCounts { drafted: drafted as u64, accepted: accepted as u64 };
+    /// A draft was verified.
+    pub(crate) fn verified(&mut self, counts: DraftCounts) {
+        self.draft_length.verified(counts.drafted as usize, counts.accepted as usize);
+        self.usage.drafts += counts;
     }
 
     /// Whether it has generated `max_tokens`.

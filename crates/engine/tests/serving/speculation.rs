@@ -139,9 +139,10 @@ fn answers_are_the_same_with_drafts() {
                 assert_eq!(told, expected, "request {number}, {sequences} at once, {n_max} drafted tokens");
             }
             let load = engine.load();
-            let DraftCounts { drafted, accepted } = load.drafts;
+            let DraftCounts { drafts, drafted, accepted } = load.drafts;
             println!("{accepted} of {drafted} accepted: {sequences} at once, {n_max} drafted tokens");
             assert!(accepted > 100 && drafted > accepted + 50, "{accepted} of {drafted} accepted");
+            assert!(drafts > 0 && drafted <= drafts * n_max as u64, "{drafted} in {drafts} drafts");
             assert_eq!(load.preemptions > 0, pages.is_some(), "{} preemptions", load.preemptions);
         }
     }

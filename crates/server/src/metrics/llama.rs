@@ -52,7 +52,7 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
     let cached = sum(|stats| &stats.cached_tokens);
     let steps = sum(|stats| &stats.steps);
     let longest = models.clone().map(|stats| stats.longest.load(Relaxed)).max().unwrap_or(0);
-    let figures: [(&str, &str, &str, f64); 14] = [
+    let figures: [(&str, &str, &str, f64); 15] = [
         (
             "prompt_tokens_total",
             "counter",
@@ -89,6 +89,12 @@ pub(super) fn text<'a>(models: impl Iterator<Item = &'a Stats> + Clone) -> Strin
             "gauge",
             "Requests in a step, on average.",
             sum(|stats| &stats.running_in_steps) / steps.max(1.0),
+        ),
+        (
+            "spec_decode_num_drafts_total",
+            "counter",
+            "Steps of requests with drafted tokens.",
+            sum(|stats| &stats.drafts),
         ),
         ("spec_decode_num_draft_tokens_total", "counter", "Drafted tokens.", sum(|stats| &stats.drafted)),
         (

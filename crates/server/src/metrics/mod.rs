@@ -24,6 +24,7 @@ pub(crate) struct Stats {
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) preemptions: AtomicU64,
+    drafts: AtomicU64,
     pub(crate) drafted: AtomicU64,
     pub(crate) accepted: AtomicU64,
     /// Steps of the engine, and the requests that were running in each, added up.
@@ -44,6 +45,7 @@ impl Stats {
         self.pages_used.store(load.pages_used as u64, Relaxed);
         self.pages.store(load.pages as u64, Relaxed);
         self.preemptions.store(load.preemptions, Relaxed);
+        self.drafts.store(load.drafts.drafts, Relaxed);
         self.drafted.store(load.drafts.drafted, Relaxed);
         self.accepted.store(load.drafts.accepted, Relaxed);
         self.steps.fetch_add(u64::from(load.running > 0), Relaxed);
@@ -86,7 +88,7 @@ pub(crate) fn text<'a>(
     block_size: usize,
 ) -> String {
     type Read = fn(&Stats) -> f64;
-    let figures: [(&str, &str, &str, Read); 11] = [
+    let figures: [(&str, &str, &str, Read); 12] = [
         ("num_requests_running", "gauge", "Requests that are being computed.", |stats| count(&stats.running)),
         ("num_requests_waiting", "gauge", "Requests that wait.", |stats| count(&stats.waiting)),
         ("kv_cache_usage_perc", "gauge", "Share of the KV cache in use, from 0 to 1.", Stats::kv_usage),
@@ -102,6 +104,9 @@ pub(crate) fn text<'a>(
         ("generation_tokens", "counter", "Generated tokens.", |stats| count(&stats.generated_tokens)),
         ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),
         ("num_preemptions", "counter", "Requests that lost their pages.", |stats| count(&stats.preemptions)),
+        ("spec_decode_num_drafts", "counter", "Steps of requests with drafted tokens.", |stats| {
+            count(&stats.drafts)
+        }),
         ("spec_decode_num_draft_tokens", "counter", "Drafted tokens.", |stats| count(&stats.drafted)),
         ("spec_decode_num_accepted_tokens", "counter", "Drafted tokens that were accepted.", |stats| {
             count(&stats.accepted)

@@ -27,5 +27,7 @@ fn drafts_change_no_answer_and_are_counted() {
     assert!(0 < accepted && accepted <= drafted, "{accepted} of {drafted}");
     server.until("vllm:spec_decode_num_draft_tokens_total", drafted as f64);
     server.until("vllm:spec_decode_num_accepted_tokens_total", accepted as f64);
+    let drafts = server.figure("vllm:spec_decode_num_drafts_total");
+    assert!(1.0 <= drafts && drafts <= drafted as f64, "{drafts} drafts of {drafted} tokens");
     assert_eq!(plain.figure("vllm:spec_decode_num_draft_tokens_total"), 0.0);
 }
