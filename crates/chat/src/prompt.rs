@@ -40,6 +40,19 @@ impl Prompt {
         &self.segments
     }
 
+    /// Bytes of the template's output.
+    pub fn len(&self) -> usize {
+        let text = |segment: &Segment| match segment {
+            Segment::Text(text) | Segment::Token { text, .. } => text.len(),
+        };
+        self.segments.iter().map(text).sum()
+    }
+
+    /// Whether the template's output is empty.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
     /// Whether system messages were merged into user messages, because the template does not support them.
     pub fn merged_system(&self) -> bool {
         self.merged_system

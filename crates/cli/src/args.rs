@@ -141,8 +141,8 @@ pub(crate) struct WeightsArgs {
     /// available memory]
     #[arg(long, value_name = "SIZE", env)]
     pub(crate) memory: Option<Size>,
-    /// Use weights from the file instead of copies packed for the CPU kernels: half the memory, the same answers,
-    /// slower
+    /// Use weights from the file, which the system can evict and share, instead of copies packed for the CPU kernels: the same
+    /// answers, slower
     #[arg(long, env, value_parser = FalseyValueParser::new())]
     pub(crate) no_repack: bool,
 }

@@ -70,7 +70,8 @@ const ABSENT: &[(&[&str], &str)] = &[
         "to place layers on GPUs, use '-ngl N'",
     ),
     (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
-    (&["lora", "lora-scaled", "mmproj"], "this is not supported"),
+    (&["lora", "lora-scaled"], "adapters are not applied; use a file that has the adapter merged in"),
+    (&["mmproj"], "pictures are not supported; leave it out"),
     (&["context-shift"], "nothing is cut from a context; '-c N' makes it longer"),
     (&["slot-save-path"], "the cache of prompts is shared by all requests, and not saved"),
 ];

@@ -74,9 +74,6 @@ impl RequestState {
         }
         let sampler = Sampler::with(sampling, processors, model.breakers(), &tokenizer)?;
         let seed = sampler.seed();
-        // An answer after special tokens only is the start of the text, without SentencePiece's leading space.
-        let begins = prompt.iter().all(|&id| tokenizer.kind(id).is_some_and(Kind::is_special));
-        let detokenizer = if begins { Detokenizer::new } else { Detokenizer::continuing };
         let first = |(rows, observer): (LogitRows, Observer)| {
             let next = rows.first(prompt.len());
             (next < prompt.len()).then_some(PromptLogits { next, observer })
@@ -86,7 +83,7 @@ impl RequestState {
             logprobs,
             logprobs_of_draw,
             prompt_logits: observed.and_then(first),
-            detokenizer: detokenizer(tokenizer.clone()),
+            detokenizer: Detokenizer::following(tokenizer.clone(), &prompt),
             tokenizer,
             stop_ids,
             stop_strings: StopStrings::new(strings),

@@ -152,8 +152,10 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
     /// Tokens while the answer was reasoning.
     pub(crate) reasoning_tokens: usize,
-    /// Tool calls that have begun.
-    pub(crate) calls: usize,
+    /// Tool calls that are complete.
+    calls: usize,
+    /// A call has begun and is not complete.
+    is_calling: bool,
 }
 
 impl Reply {
@@ -167,8 +169,19 @@ impl Reply {
     pub(crate) fn count(&mut self, deltas: &[Delta]) {
         let is_reasoning = deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_)));
         self.reasoning_tokens += usize::from(is_reasoning);
-        let begins = |delta: &&Delta| matches!(delta, Delta::ToolCallBegin { .. });
-        self.calls += deltas.iter().filter(begins).count();
+        for delta in deltas {
+            match delta {
+                Delta::ToolCallBegin { .. } => self.is_calling = true,
+                Delta::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
+                Delta::ToolCallBroken { .. } => self.is_calling = false,
+                Delta::Reasoning(_) | Delta::Content(_) | Delta::ToolCallArguments { .. } => {}
+            }
+        }
+    }
+
+    /// Whether it has ended with tool calls, all of which are complete.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.calls > 0 && !self.is_calling
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
@@ -91,6 +92,13 @@ impl App {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no request waits or runs.
+    pub(crate) async fn drained(&self) {
+        while self.requests.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Measures what the key with this hash uses. A quota that has changed begins anew.

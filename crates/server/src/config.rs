@@ -123,8 +123,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Fails if one of the strings in the field `name`, which the engine compares with each token, is too long.
-    pub(crate) fn check_strings(&self, name: &str, strings: &[String]) -> Result<(), ApiError> {
-        let most = self.stop_bytes;
+    pub(crate) fn check_strings(name: &str, strings: &[String], most: usize) -> Result<(), ApiError> {
         match strings.iter().map(String::len).find(|&found| found > most) {
             None => Ok(()),
             Some(found) => {

@@ -175,23 +175,11 @@ impl Conversation {
     /// runtime.
     pub(crate) fn tokens(mut self, served: &Served) -> Result<usize, ApiError> {
         let template = template(served)?;
-        let (ids, prompt, tools) = self.encoded(served, template)?;
+        let written = self.written(template)?;
+        let (ids, prompt, tools) = encoded(served, written);
         // Fails with tools that the model cannot be given.
         self.parser(template, prompt, &tools, false)?;
         Ok(ids.len())
-    }
-
-    /// The tokens of the prompt and of the answer that has begun, the prompt, and the tools.
-    fn encoded(
-        &mut self,
-        served: &Served,
-        template: &Template,
-    ) -> Result<(Vec<u32>, Prompt, Vec<Json>), ApiError> {
-        let (prompt, begun, tools) = self.written(template)?;
-        let mut ids = served.model.encode_rendered(&prompt);
-        let text = tokenizer::Encode { add_special: false, parse_special: false };
-        ids.extend(served.model.tokenizer().encode(&begun, text));
-        Ok((ids, prompt, tools))
     }
 
     /// Renders the conversation. Takes a while: not for the threads of the runtime.
@@ -199,7 +187,9 @@ impl Conversation {
         too_long_for(served, self.bytes())?;
         let template = template(served)?;
         let is_begun = self.messages.last().is_some_and(has_begun);
-        let (ids, prompt, tools) = self.encoded(served, template)?;
+        let written = self.written(template)?;
+        too_long_for(served, written.0.len() + written.1.len())?;
+        let (ids, prompt, tools) = encoded(served, written);
         let (parser, demand) = self.parser(template, prompt, &tools, is_begun)?;
         Ok(Rendered { prompt: ids, turn_end: template.turn_end(), demand, parser })
     }
@@ -241,6 +231,17 @@ impl Conversation {
         let calls = passed_on(self.calls, &format);
         Ok((ParserOf::Calls(Box::new(format), prompt, tools, calls), Some(demand)))
     }
+}
+
+/// The tokens of the prompt and of the answer that has begun, the prompt, and the tools.
+fn encoded(
+    served: &Served,
+    (prompt, begun, tools): (Prompt, String, Vec<Json>),
+) -> (Vec<u32>, Prompt, Vec<Json>) {
+    let mut ids = served.model.encode_rendered(&prompt);
+    let text = tokenizer::Encode { add_special: false, parse_special: false };
+    ids.extend(served.model.tokenizer().encode(&begun, text));
+    (ids, prompt, tools)
 }
 
 /// Whether the last message is an answer that is to be continued.

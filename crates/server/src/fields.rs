@@ -22,6 +22,24 @@ pub(crate) const HARMLESS: &[&str] = &[
     "id_slot",
 ];
 
+/// JSON values in a body, at most: each takes as long as hundreds of bytes of text, and much more memory.
+pub(crate) const MAX_VALUES: usize = 1 << 18;
+
+/// Values in a JSON text, roughly: what stands before commas and after brackets, outside of strings.
+fn values(json: &[u8]) -> usize {
+    let (mut values, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match (in_string, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b',' | b'[' | b'{') => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 /// The fields that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Fields(Map<String, Json>);
@@ -33,11 +51,15 @@ thread_local! {
 }
 
 impl Fields {
-    /// The fields of a body. Fails if it is no JSON object, or nests too deep.
+    /// The fields of a body. Fails if it is no JSON object, nests too deep, or has too many values.
     pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
+        if values(body) > MAX_VALUES {
+            let why = format!("the body has more than {MAX_VALUES} JSON values; send several requests");
+            return Err(ApiError::new(crate::error::Kind::BodyTooLarge, why));
+        }
         let json: Json = serde_json::from_slice(body).map_err(|error| {
             let why =
-                format!("the body is no JSON: {error}; expected a JSON object, nested at most 128 levels");
+                format!("the body is no JSON: {error}; expected a JSON object, nested at most 127 levels");
             ApiError::new(crate::error::Kind::Invalid, why)
         })?;
         match json {

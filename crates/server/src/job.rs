@@ -254,7 +254,7 @@ fn stop(fields: &mut Fields, name: &str, limits: &Limits) -> Result<Stop, ApiErr
             format!("`{name}` has {found} strings, expected at most {most}"),
         ));
     }
-    limits.check_strings(name, &strings)?;
+    Limits::check_strings(name, &strings, limits.stop_bytes)?;
     Ok(Stop {
         // An empty string stops nothing: clients send it for none.
         strings: strings.into_iter().filter(|string| !string.is_empty()).collect(),

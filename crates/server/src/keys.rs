@@ -1,6 +1,7 @@
 //! API keys.
 
 use std::fmt;
+use std::num::NonZero;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -24,7 +25,7 @@ pub enum KeysError {
     #[error("{path} has no keys; write one per line, such as the output of `openssl rand -hex 32`")]
     Empty { path: String },
     #[error(
-        "{path}, line {line}: {found:?} is no quota; expected requests=N, tokens=N (both per minute) or concurrency=N after the key"
+        "{path}, line {line}: {found:?} is no quota; expected requests=N, tokens=N (both per minute) or concurrency=N after the key, and N above 0"
     )]
     Quota { path: String, line: usize, found: String },
 }
@@ -79,10 +80,12 @@ impl Keys {
 /// `quota` with one more limit, such as `tokens=100000`.
 fn with(quota: Quota, limit: &str) -> Option<Quota> {
     let (name, number) = limit.split_once('=')?;
+    let number: NonZero<u32> = number.parse().ok()?;
+    let limit = Some(number.get());
     Some(match name {
-        "requests" => Quota { requests: Some(number.parse().ok()?), ..quota },
-        "tokens" => Quota { tokens: Some(number.parse().ok()?), ..quota },
-        "concurrency" => Quota { concurrency: Some(number.parse().ok()?), ..quota },
+        "requests" => Quota { requests: limit, ..quota },
+        "tokens" => Quota { tokens: limit, ..quota },
+        "concurrency" => Quota { concurrency: limit.map(|limit| limit as usize), ..quota },
         _ => return None,
     })
 }

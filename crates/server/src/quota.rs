@@ -95,6 +95,12 @@ impl Meter {
     /// Admits `n` requests. Fails if the quota is used up.
     pub(crate) fn admit(self: &Arc<Meter>, n: usize) -> Result<Share, ApiError> {
         let now = Instant::now();
+        if n > self.concurrency {
+            let most = self.concurrency;
+            let message =
+                format!("{n} answers are asked for at once, but this key may have {most}; ask for fewer");
+            return Err(ApiError::new(Kind::Invalid, message));
+        }
         let before = self.running.fetch_add(n, Ordering::Relaxed);
         // Counts down if it is dropped on the way out.
         let share = Share { meter: self.clone(), n };
@@ -155,6 +161,13 @@ mod tests {
         assert_eq!(bucket.wait(1000.0, at(92)), Duration::ZERO);
         bucket.charge(60.0, at(1000));
         assert_eq!(bucket.wait(1.0, at(1000)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_can_never_be_admitted_is_no_matter_of_time() {
+        let meter = Arc::new(Meter::new(Quota { concurrency: Some(2), ..Quota::default() }));
+        assert!(matches!(meter.admit(3).expect_err("too many").kind, Kind::Invalid));
+        meter.admit(2).expect("it is within the quota");
     }
 
     #[test]

@@ -15,6 +15,9 @@ enum Order {
     Names(Vec<String>),
 }
 
+/// Bytes of a sequence breaker, at most.
+const MAX_BREAKER_BYTES: usize = 40;
+
 /// Reads them into `sampling`.
 pub(crate) fn read(fields: &mut Fields, sampling: &mut Sampling, limits: &Limits) -> Result<(), ApiError> {
     // -1 is the context, as in llama-server.
@@ -31,7 +34,7 @@ pub(crate) fn read(fields: &mut Fields, sampling: &mut Sampling, limits: &Limits
     dry.allowed_length = fields.take("dry_allowed_length")?.unwrap_or(dry.allowed_length);
     dry.penalty_last_n = fields.within("dry_penalty_last_n", -1..=i64::MAX)?.map_or(dry.penalty_last_n, last);
     if let Some(breakers) = fields.list::<String>("dry_sequence_breakers", limits.stops)? {
-        limits.check_strings("dry_sequence_breakers", &breakers)?;
+        Limits::check_strings("dry_sequence_breakers", &breakers, MAX_BREAKER_BYTES)?;
         dry.sequence_breakers = breakers;
     }
     sampling.mirostat = mirostat(fields, sampling.mirostat)?;

@@ -1,6 +1,7 @@
 //! The server: connections, routes, the end.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::config::{Config, Limits};
@@ -30,7 +32,7 @@ use crate::{anthropic, connection, llama, metrics, ollama, openai, openapi, page
 pub struct Shutdown(watch::Sender<bool>);
 
 impl Shutdown {
-    /// Takes no more requests, and ends when those that run have ended, or after [`Config::drain`].
+    /// Refuses new requests, and ends when those that run have ended, or after [`Config::drain`].
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -121,10 +123,19 @@ impl Server {
         if let Some(time) = app.config.keep_alive {
             tokio::spawn(unload_idle(app.models.clone(), time));
         }
-        loop {
+        // When all must have ended. Whoever asks meanwhile is told to ask another server.
+        let mut ending = pin!(async {
+            // The sender is there until the end.
+            let _ = stopped.wait_for(|&stopped| stopped).await;
+            app.stop();
+            let end = Instant::now() + app.config.drain;
+            let _ = timeout_at(end, app.drained()).await;
+            end
+        });
+        let end = loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                _ = stopped.wait_for(|&stopped| stopped) => break,
+                end = &mut ending => break end,
             };
             // Too many open files: the next may succeed.
             let Ok((stream, _)) = accepted else {
@@ -149,10 +160,9 @@ impl Server {
                     tracing::debug!("a connection has ended: {error}");
                 }
             });
-        }
-        app.stop();
+        };
         drop(listener);
-        if tokio::time::timeout(app.config.drain, graceful.shutdown()).await.is_err() {
+        if timeout_at(end, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests have not ended in time, and are cut off");
         }
         Ok(())
@@ -199,10 +209,12 @@ async fn health() -> Response {
 
 /// Whether new requests are taken.
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    match app.is_stopping() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" }))).into_response(),
-        false => Json(json!({ "status": "ready" })).into_response(),
-    }
+    let why_not = match () {
+        () if app.is_stopping() => "stopping",
+        () if app.models.have_failed() => "failed",
+        () => return Json(json!({ "status": "ready" })).into_response(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": why_not }))).into_response()
 }
 
 /// When the server was started, in seconds since 1970; as in llama-server.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -51,15 +52,23 @@ enum Command {
 pub(crate) struct Worker {
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Worker {
     /// Writes figures of the engine to `stats`.
     pub(crate) fn start(engine: Engine, stats: Arc<Stats>) -> std::io::Result<Worker> {
         let (commands, inbox) = mpsc::channel();
-        let loop_ = Loop { engine, inbox, clients: HashMap::new(), stats };
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ending = Ending(has_ended.clone());
+        let loop_ = Loop { engine, inbox, clients: HashMap::new(), stats, ending };
         let thread = thread::Builder::new().name("engine".into()).spawn(move || loop_.run())?;
-        Ok(Worker { commands, thread: Some(thread) })
+        Ok(Worker { commands, thread: Some(thread), has_ended })
+    }
+
+    /// Whether its model has failed: it answers nothing any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Submits the requests of a job. Dropping the receiver cancels them.
@@ -72,7 +81,7 @@ impl Worker {
 }
 
 /// The engine ends only with the server, or when its file is damaged.
-pub(crate) const ENDED: &str = "the model has failed; the server's log says why; restart the server";
+pub(crate) const ENDED: &str = "the model has failed, and the server's log says why; ask again, and restart the server if it fails again";
 
 impl Drop for Worker {
     fn drop(&mut self) {
@@ -96,6 +105,16 @@ struct Loop {
     inbox: Receiver<Command>,
     clients: HashMap<RequestId, Client>,
     stats: Arc<Stats>,
+    ending: Ending,
+}
+
+/// Tells that the thread has ended, also by a panic.
+struct Ending(Arc<AtomicBool>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Loop {
@@ -221,6 +240,8 @@ impl Loop {
     /// The file of the model is damaged: nothing that it computes can be trusted.
     fn fail(self, error: &engine::Error) {
         tracing::error!("the model has failed: {error}");
+        // Whoever asks again finds it ended.
+        drop(self.ending);
         for Client { number, updates, .. } in self.clients.into_values() {
             let _ = updates.send((number, Update::Refused(ApiError::internal(ENDED))));
         }

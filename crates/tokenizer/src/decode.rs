@@ -46,6 +46,12 @@ impl<T: Borrow<Tokenizer>> Detokenizer<T> {
         Detokenizer { at_start: false, ..Detokenizer::new(tokenizer) }
     }
 
+    /// For ids that follow those of a prompt. An answer after special tokens only is the start of a text.
+    pub fn following(tokenizer: T, prompt: &[u32]) -> Detokenizer<T> {
+        let begins = prompt.iter().all(|&id| tokenizer.borrow().kind(id).is_some_and(Kind::is_special));
+        Detokenizer { at_start: begins, ..Detokenizer::new(tokenizer) }
+    }
+
     /// Decodes the next id and returns the characters that it completes.
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = self.tokenizer.borrow();

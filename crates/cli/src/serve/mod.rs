@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use clap::builder::FalseyValueParser;
-use server::{Config, Keys, ModelSource, Server, Tls};
+use server::{Config, Keys, ModelSource, Server, StartError, Tls};
 
 use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::speculation::SpeculationArgs;
@@ -113,7 +113,7 @@ struct HttpArgs {
     /// Tell at /slots how many requests run, as llama-server does
     #[arg(long, env, value_parser = FalseyValueParser::new())]
     slots: bool,
-    /// Have no page to chat
+    /// Do not serve the chat page
     #[arg(long, aliases = ["no-ui", "no-webui"], env, value_parser = FalseyValueParser::new())]
     no_page: bool,
 }
@@ -159,8 +159,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (models, has_page) = (args.models()?, !args.http.no_page);
     let config = args.config(address, keys, tls);
-    let server =
-        Server::new(config, models).context("--port chooses another port, and 0 one that is free")?;
+    let server = Server::new(config, models).map_err(|error| match &error {
+        StartError::Listen { .. } => {
+            anyhow!("{error}; --port N chooses another port, and 0 one that is free")
+        }
+        _ => error.into(),
+    })?;
     let (shutdown, reload) = (server.shutdown(), server.reload());
     let file = args.keys.api_key_file.clone();
     interrupt::serving(

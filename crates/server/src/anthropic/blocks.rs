@@ -135,8 +135,8 @@ impl Content {
             },
             (Event::Stop { .. }, Some(Block::ToolUse { input, .. })) => {
                 let json = std::mem::take(&mut self.json);
-                // All pieces of a call's arguments together are an object.
-                *input = serde_json::from_str(&json).unwrap_or(Json::String(json));
+                // All pieces of a call's arguments together are an object, unless the answer was cut.
+                *input = serde_json::from_str(&json).unwrap_or_else(|_| complete_members(&json));
             }
             (Event::Delta { .. } | Event::Stop { .. }, _) => {}
         }
@@ -145,6 +145,26 @@ impl Content {
     pub(super) fn json(&self) -> Json {
         json!(self.blocks)
     }
+}
+
+/// The members of an object whose text was cut that are complete.
+fn complete_members(json: &str) -> Json {
+    let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
+    // Where the last member that another follows ends.
+    let mut end = None;
+    for (at, byte) in json.bytes().enumerate() {
+        match (in_string, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'{' | b'[') => depth += 1,
+            (false, b'}' | b']') => depth -= 1,
+            (false, b',') if depth == 1 => end = Some(at),
+            _ => {}
+        }
+    }
+    let closed = end.and_then(|end| json.get(..end)).map(|members| format!("{members}}}"));
+    closed.and_then(|closed| serde_json::from_str(&closed).ok()).unwrap_or_else(|| json!({}))
 }
 
 #[cfg(test)]
@@ -185,6 +205,21 @@ mod tests {
             }
         }
         assert_eq!((open, next), (None, 5));
+    }
+
+    #[test]
+    fn what_is_cut_is_an_object_of_what_is_complete() {
+        for (cut, expected) in [
+            ("", json!({})),
+            ("{", json!({})),
+            (r#"{"a": "#, json!({})),
+            (r#"{"a": "x, y"#, json!({})),
+            (r#"{"a": "x\", y", "b"#, json!({ "a": "x\", y" })),
+            (r#"{"a": [1, 2, {"b": 3, "#, json!({})),
+            (r#"{"a": [1, {"b": 3}], "c": {"d": 4, "e"#, json!({ "a": [1, { "b": 3 }] })),
+        ] {
+            assert_eq!(complete_members(cut), expected, "{cut}");
+        }
     }
 
     #[test]

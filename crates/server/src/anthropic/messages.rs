@@ -46,9 +46,14 @@ pub(super) async fn handle(
 }
 
 /// The length of the prompt that a call would have.
-pub(super) async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn count(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (fields, served) = call(&app, request).await?;
     let Asked { conversation, ignored, .. } = request::read_prompt(fields, &app)?;
+    let _place = app.place(&client, 1)?;
     let n = app.blocking(move || conversation.tokens(&served)).await??;
     let response = Json(json!({ "input_tokens": n })).into_response();
     Ok(with_ignored(with_id(response), &ignored))
@@ -105,7 +110,7 @@ impl Writer {
             StopReason::Eog(_)
             | StopReason::StopId(_)
             | StopReason::StopString(_)
-            | StopReason::Cancelled => (if self.reply.calls > 0 { "tool_use" } else { "end_turn" }, None),
+            | StopReason::Cancelled => (if self.reply.has_calls() { "tool_use" } else { "end_turn" }, None),
         };
         let usage = json!({
             "input_tokens": usage.prefilled_tokens(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::header;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -29,13 +30,24 @@ pub(crate) async fn call_encoder(
 }
 
 async fn named(app: &App, request: Request) -> Result<(Fields, Model), ApiError> {
-    let mut fields = body(request, &app.config.limits).await?;
+    let mut fields = body(app, request).await?;
     let model = app.models.get(fields.take::<String>("model")?.as_deref()).await?;
     Ok((fields, model))
 }
 
+/// Bytes of a body that is read at once; a larger one takes a while.
+const SMALL: usize = 64 << 10;
+
 /// The fields of a request's JSON body.
-pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, ApiError> {
+pub(crate) async fn body(app: &App, request: Request) -> Result<Fields, ApiError> {
+    let bytes = bytes(request, &app.config.limits).await?;
+    match bytes.len() <= SMALL {
+        true => Fields::read(&bytes),
+        false => app.blocking(move || Fields::read(&bytes)).await?,
+    }
+}
+
+async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
         .headers
@@ -67,5 +79,5 @@ pub(crate) async fn body(request: Request, limits: &Limits) -> Result<Fields, Ap
         }
         false => ApiError::new(Kind::Invalid, format!("the body cannot be read: {error}")),
     })?;
-    Fields::read(&bytes.to_bytes())
+    Ok(bytes.to_bytes())
 }

@@ -56,6 +56,11 @@ impl Encoder {
         Ok(Encoder { name, created, model, n_ctx, width, digest, jobs, thread })
     }
 
+    /// Whether it has failed: it answers nothing any more.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Whether it scores documents.
     pub(crate) fn is_reranker(&self) -> bool {
         self.model.config().pooling == Some(Pooling::Rank)

@@ -59,9 +59,12 @@ impl Entry {
         Ok(Entry { name, stats, loader, state: Mutex::new(state), released: Notify::new() })
     }
 
-    /// The model, if it is loaded and stays so.
+    /// The model, if it is loaded and stays so. One that has failed is loaded again, if it can be.
     pub(super) fn lease(self: &Arc<Entry>) -> Option<Model> {
         let mut state = self.state.lock();
+        if self.loader.is_some() {
+            state.held.take_if(|held| held.has_failed());
+        }
         let held = state.held.clone().filter(|_| !state.is_leaving)?;
         state.users += 1;
         state.last_use = Instant::now();
@@ -72,6 +75,11 @@ impl Entry {
     /// The model, if it is loaded, for a short look that is no use.
     pub(super) fn peek(&self) -> Option<Held> {
         self.state.lock().held.clone()
+    }
+
+    /// Whether it has failed, and cannot be loaded again.
+    pub(super) fn has_failed(&self) -> bool {
+        self.loader.is_none() && self.state.lock().held.as_ref().is_some_and(Held::has_failed)
     }
 
     pub(super) fn is_loaded(&self) -> bool {
@@ -164,6 +172,13 @@ fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held
 }
 
 impl Held {
+    fn has_failed(&self) -> bool {
+        match self {
+            Held::Generator(model) => model.worker.has_failed(),
+            Held::Encoder(model) => model.has_failed(),
+        }
+    }
+
     fn lease(self, in_use: InUse) -> Model {
         match self {
             Held::Generator(model) => Model::Generator(Arc::new(Lease { model, _in_use: in_use })),

@@ -156,7 +156,8 @@ impl Model {
             Model::Generator(generator) => {
                 let name = &generator.name;
                 let message = format!(
-                    "the model `{name}` writes text and computes no embeddings; serve an embedding model"
+                    "the model `{name}` writes text, and computes neither embeddings nor scores; serve an embedding model \
+                     or a reranker"
                 );
                 Err(ApiError::unsupported("model", message))
             }
@@ -252,6 +253,11 @@ impl Models {
         for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
             entry.unload_idle(time).await;
         }
+    }
+
+    /// Whether a model has failed, and only a new start of the server helps.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.entries.iter().any(|entry| entry.has_failed())
     }
 
     /// Further names of the first model.

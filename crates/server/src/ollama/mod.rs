@@ -75,7 +75,7 @@ impl Named {
         if headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-www-form-urlencoded") {
             headers.remove(header::CONTENT_TYPE);
         }
-        let mut fields = body(request, &app.config.limits).await?;
+        let mut fields = body(app, request).await?;
         let (model, old): (Option<String>, Option<String>) = (fields.take("model")?, fields.take("name")?);
         let typed = model.or(old).filter(|name| !name.is_empty());
         let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));

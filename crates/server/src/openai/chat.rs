@@ -47,7 +47,7 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(T
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
     let output = Output {
         is_stream,
-        has_usage: !is_stream || options.include_usage,
+        has_usage: !is_stream || options.includes_usage(),
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
         is_verbose: fields.take("verbose")?.unwrap_or(false),
     };
@@ -107,7 +107,7 @@ struct Choice {
 impl Choice {
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
-            "stop" if self.reply.calls > 0 => "tool_calls",
+            "stop" if self.reply.has_calls() => "tool_calls",
             other => other,
         }
     }

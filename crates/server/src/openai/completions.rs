@@ -7,7 +7,7 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta;
 use serde_json::{Value, json};
-use tokenizer::Detokenizer;
+use tokenizer::{Detokenizer, Tokenizer};
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
@@ -62,9 +62,10 @@ pub(super) async fn handle(
         created: id::now(),
         served,
         per_prompt,
-        echoed: if is_echoed { prompts } else { Vec::new() },
+        prompts,
+        is_echoed,
         has_logprobs: logprobs.is_some(),
-        has_usage: !is_stream || options.include_usage,
+        has_usage: !is_stream || options.includes_usage(),
     };
     let response = match is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),
@@ -79,19 +80,22 @@ struct Writer {
     served: Arc<Served>,
     /// Answers to each prompt.
     per_prompt: usize,
-    /// The ids of each prompt, if answers begin with their prompts.
-    echoed: Vec<Vec<u32>>,
+    /// The ids of each prompt.
+    prompts: Vec<Vec<u32>>,
+    /// Answers begin with their prompts.
+    is_echoed: bool,
     has_logprobs: bool,
     has_usage: bool,
 }
 
 /// One answer, as far as it has come.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Choice {
-    has_begun: bool,
     text: String,
-    /// Characters so far.
+    /// Characters before the next token.
     chars: usize,
+    /// Of the answer's tokens, whose text may be held back; none before it has begun.
+    detokenizer: Option<Detokenizer<Arc<Tokenizer>>>,
     logprobs: Option<OfCompletion>,
 }
 
@@ -107,39 +111,51 @@ impl Choice {
             if let Some(chosen) = (number > 0).then(|| chosen.next()).flatten() {
                 self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
             }
-            self.add(detokenizer.push(id));
+            self.add(&detokenizer.push(id));
         }
-        self.add(detokenizer.finish());
+        self.add(&detokenizer.finish());
     }
 
-    fn add(&mut self, text: String) {
+    fn add(&mut self, text: &str) {
         self.chars += text.chars().count();
-        self.text.push_str(&text);
+        self.text.push_str(text);
     }
 
     fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
         if let Some(chosen) = chosen {
             self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
+            let text = self.detokenizer.as_mut().map(|detokenizer| detokenizer.push(chosen.token));
+            self.chars += text.map_or(0, |text| text.chars().count());
         }
         for delta in deltas {
             if let Delta::Content(text) = delta {
-                self.add(text);
+                self.text.push_str(&text);
             }
         }
+    }
+
+    /// What is to be written, and the rest of the answer.
+    fn take(&mut self) -> Choice {
+        let rest = Choice { chars: self.chars, detokenizer: self.detokenizer.take(), ..Choice::default() };
+        std::mem::replace(self, rest)
     }
 }
 
 impl Writer {
     /// Begins a choice at the first news of it.
     fn begin(&self, choice: &mut Choice, index: usize, answers: &mut Answers) {
-        if let (false, Some(prompt)) = (choice.has_begun, self.echoed.get(index / self.per_prompt)) {
+        let Some(prompt) = self.prompts.get(index / self.per_prompt) else { return };
+        if choice.detokenizer.is_some() {
+            return;
+        }
+        if self.is_echoed {
             choice.echo(&self.served, prompt, self.has_logprobs.then(|| answers.take_prompt(index)));
         }
-        choice.has_begun = true;
+        choice.detokenizer = Some(Detokenizer::following(self.served.model.tokenizer().clone(), prompt));
     }
 
     async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
-        let mut choices = vec![Choice::default(); n];
+        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut written = vec![Value::Null; n];
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         while let Some(news) = answers.next().await? {
@@ -165,7 +181,7 @@ impl Writer {
 
     async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
         let _place = place;
-        let mut choices = vec![Choice::default(); n];
+        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         loop {
             let (index, finish) = match answers.next().await {
@@ -194,10 +210,8 @@ impl Writer {
             };
             let choice = &mut choices[index];
             if !choice.text.is_empty() || finish.is_some() {
-                let chars = choice.chars;
-                let ready = std::mem::replace(choice, Choice { has_begun: true, chars, ..Choice::default() });
                 let mut chunk = self.empty();
-                chunk["choices"] = json!([choice_json(index, ready, finish)]);
+                chunk["choices"] = json!([choice_json(index, choice.take(), finish)]);
                 events.data(&chunk).await?;
             }
         }

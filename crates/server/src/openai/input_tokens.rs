@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -11,30 +11,37 @@ use super::{chat, responses};
 use crate::app::App;
 use crate::conversation::Conversation;
 use crate::error::ApiError;
-use crate::http::{call, with_ignored};
+use crate::http::{Client, call, with_ignored};
 use crate::models::Served;
 
-pub(super) async fn of_chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn of_chat(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let (turn, _) = chat::read(&mut fields, &app, &served)?;
-    count(&app, served, turn.conversation, &fields.unknown()).await
+    count(&app, &client, served, turn.conversation, &fields.unknown()).await
 }
 
 pub(super) async fn of_responses(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let turn = responses::read(&mut fields, &app, &served)?;
-    count(&app, served, turn.conversation, &fields.unknown()).await
+    count(&app, &client, served, turn.conversation, &fields.unknown()).await
 }
 
 async fn count(
-    app: &App,
+    app: &Arc<App>,
+    client: &Client,
     served: Arc<Served>,
     conversation: Conversation,
     ignored: &[String],
 ) -> Result<Response, ApiError> {
+    let _place = app.place(client, 1)?;
     let n = app.blocking(move || conversation.tokens(&served)).await??;
     let shape = json!({ "object": "response.input_tokens", "input_tokens": n });
     Ok(with_ignored(Json(shape).into_response(), ignored))

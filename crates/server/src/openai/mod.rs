@@ -46,7 +46,13 @@ pub(crate) fn routes() -> Routes {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StreamOptions {
-    include_usage: bool,
+    include_usage: Option<bool>,
+}
+
+impl StreamOptions {
+    fn includes_usage(&self) -> bool {
+        self.include_usage.unwrap_or(false)
+    }
 }
 
 /// What computes the answers, in `system_fingerprint`: the same seed gives the same answer as long as it stays the same.

@@ -33,6 +33,22 @@ fn short() -> Json {
     json!({ "prompt": "The capital", "max_tokens": 2, "ignore_eos": true })
 }
 
+/// Counting is work, too.
+#[test]
+fn counts_of_tokens_are_requests() {
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let body = json!({ "model": "demo", "max_tokens": 1, "messages": messages, "input": messages });
+    for path in
+        ["/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/chat/completions/input_tokens"]
+    {
+        let server = keyed("few requests=1");
+        let headers = [("content-type", "application/json"), ("authorization", "Bearer few")];
+        let statuses =
+            [0; 2].map(|_| server.send("POST", path, &headers, body.to_string().as_bytes()).status);
+        assert_eq!(statuses, [200, 429], "{path}");
+    }
+}
+
 #[test]
 fn a_key_has_so_many_requests_and_tokens() {
     let server = keyed("# comment\nfree\nfew requests=2\n  talks tokens=12 \n");
@@ -84,7 +100,7 @@ fn a_key_has_so_many_requests_at_once() {
 fn quotas_that_cannot_be_read_are_refused_by_their_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keys");
-    for quota in ["requests", "requests=many", "speed=3", "tokens=-1", "requests=5,tokens=3"] {
+    for quota in ["requests", "requests=0", "requests=many", "speed=3", "tokens=-1", "requests=5,tokens=3"] {
         std::fs::write(&path, format!("a\nb {quota}\n")).expect("a file");
         let error = Keys::read(&path).expect_err("a wrong quota").to_string();
         assert!(error.contains("line 2") && error.contains(quota), "{error}");

@@ -113,6 +113,11 @@ fn log_probabilities_have_the_shape_of_each_endpoint() {
         assert_eq!(logprobs[field].as_array().expect(field).len(), 3, "{logprobs}");
     }
     assert_eq!(logprobs["text_offset"][0], 0);
+    // Text that is held back, as it may begin a stop string, is where it is all the same.
+    let first = logprobs["tokens"][0].as_str().expect("a text");
+    let held = with(body, json!({ "stop": [format!("{first} and more")] }));
+    let held = server.post("/v1/completions", &held).json();
+    assert_eq!(held["choices"][0]["logprobs"]["text_offset"], logprobs["text_offset"]);
     let text: String = logprobs["tokens"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
     assert_eq!(answer["choices"][0]["text"], text);
 }

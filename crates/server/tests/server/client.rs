@@ -80,6 +80,11 @@ pub(crate) fn cpu() -> Box<dyn Backend> {
     Box::new(Cpu::new(NonZero::new(2)))
 }
 
+/// The same, with weights that stay in the file.
+pub(crate) fn mapped() -> Box<dyn Backend> {
+    Box::new(Cpu::new(NonZero::new(2)).without_repacking())
+}
+
 impl Running {
     pub(crate) fn new() -> Running {
         Running::with(|_| {})

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use engine::{Engine, Model, Options};
+use gguf::Gguf;
 use serde_json::{Value as Json, json};
 use server::{Loaded, ModelSource};
 
-use crate::client::{Running, demo};
+use crate::client::{Running, demo, mapped};
 
 /// How often each model was loaded.
 struct Loads(Arc<[AtomicUsize]>);
@@ -220,4 +222,37 @@ fn a_model_that_nobody_uses_is_unloaded_after_a_time() {
     }
     ask(&server, "a");
     assert_eq!(loads.counts(), [2]);
+}
+
+/// A file that is damaged while it is served fails, and is loaded again when it is whole.
+#[test]
+fn a_model_that_has_failed_is_loaded_again() {
+    gguf::survive_truncation().expect("a handler");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, demo_model::EMBEDDED).expect("a file");
+    let of_file = path.clone();
+    let load = move || {
+        let file = Gguf::open(&of_file).map_err(|error| error.to_string())?;
+        let model = Model::new(file).map_err(|error| error.to_string())?;
+        let engine = Engine::new(Arc::new(model), mapped(), Options::default());
+        Ok::<_, String>(Loaded::Engine(Box::new(engine.map_err(|error| error.to_string())?)))
+    };
+    let once = ModelSource::Loaded(load().expect("a good model"));
+    let models = vec![("a".into(), ModelSource::OnDemand(Arc::new(load))), ("b".into(), once)];
+    let server = Running::serve(models, |_| {});
+    for name in ["a", "b"] {
+        ask(&server, name);
+    }
+    std::fs::OpenOptions::new().write(true).open(&path).expect("the file").set_len(1000).expect("shorter");
+    let body = |name: &str| json!({ "model": name, "prompt": "The capital of Italy", "max_tokens": 4 });
+    for name in ["a", "b"] {
+        let error = server.post("/v1/completions", &body(name)).error(500);
+        assert!(error["message"].as_str().expect("a text").contains("failed"), "{error}");
+    }
+    std::fs::write(&path, demo_model::EMBEDDED).expect("a file");
+    let why = server.get("/ready");
+    assert_eq!((why.status, why.body.contains("failed")), (503, true), "{}", why.body);
+    ask(&server, "a");
+    server.post("/v1/completions", &body("b")).error(500);
 }

@@ -121,6 +121,10 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
         server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
     server.until("vllm:num_requests_running", 1.0);
     server.stop();
+    // Routers are told until the end to ask another server.
+    while server.get("/ready").status != 503 {}
+    assert_eq!(server.get("/health").status, 200);
+    server.post(CHAT, &ask("Hi", 1)).error(503);
     let events = Answer::read(stream).events();
     assert!(events.iter().any(|event| event["choices"][0]["finish_reason"] == "length"));
     server.wait();

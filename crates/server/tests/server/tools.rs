@@ -108,3 +108,18 @@ fn a_model_may_reason_before_an_answer_with_a_schema() {
     // It does not end before it has answered.
     assert_eq!((&choice["finish_reason"], &message["content"]), (&json!("length"), &json!("")));
 }
+
+/// A call within which an answer ends is none that a client should make.
+#[test]
+fn a_call_that_is_cut_is_no_complete_one() {
+    let server = Running::with_template(NAMES_FIRST);
+    let mut body = calling(&cities());
+    let name = |answer: &Json| answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"].clone();
+    // The value of the key follows it.
+    body["stop"] = json!(["city\""]);
+    let cut = server.post(PATH, &body).json();
+    assert_eq!((name(&cut), &cut["choices"][0]["finish_reason"]), (json!("a"), &json!("stop")), "{cut}");
+    let events = server.post(PATH, &with(body.clone(), json!({ "stream": true }))).events();
+    let reasons = events.iter().filter_map(|event| event["choices"][0]["finish_reason"].as_str());
+    assert_eq!(reasons.collect::<Vec<_>>(), ["stop"]);
+}

@@ -96,7 +96,8 @@ impl Output {
         if says_nothing && !is_cut {
             self.begin(Kind::Message, &mut changes);
         }
-        self.end(if is_cut { Status::Incomplete } else { Status::Completed }, &mut changes);
+        let status = if is_cut { Status::Incomplete } else { self.left() };
+        self.end(status, &mut changes);
         changes
     }
 
@@ -116,6 +117,14 @@ impl Output {
         (last.status == Status::InProgress).then_some((index, last))
     }
 
+    /// What becomes of the item in progress when another follows: a call that was completed is not in progress any more.
+    fn left(&self) -> Status {
+        match self.items.last() {
+            Some(Item { kind: Kind::Call { .. }, .. }) => Status::Incomplete,
+            _ => Status::Completed,
+        }
+    }
+
     /// Begins an item unless one of this kind is in progress.
     fn enter(&mut self, kind: Kind, changes: &mut Vec<Change>) {
         if self.open().is_none_or(|(_, item)| item.kind != kind) {
@@ -124,7 +133,7 @@ impl Output {
     }
 
     fn begin(&mut self, kind: Kind, changes: &mut Vec<Change>) {
-        self.end(Status::Completed, changes);
+        self.end(self.left(), changes);
         let id = id::new(kind.prefix());
         let item = Item { id, kind, status: Status::InProgress, text: String::new(), logprobs: Vec::new() };
         changes.push(Change::Begun { index: self.items.len() });

@@ -249,5 +249,5 @@ fn an_error_after_the_beginning_ends_the_stream() {
     assert_eq!(last["response"]["error"]["code"], "server_error");
     assert!(last["response"]["error"]["message"].is_string());
     assert_eq!(last["response"]["output"][0]["status"], "incomplete");
-    server.post(RESPONSES, &body).error(500);
+    server.post(RESPONSES, &body).error(400);
 }
