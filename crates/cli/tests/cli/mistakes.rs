@@ -251,8 +251,8 @@ fn options_of_llama_cpp_are_accepted() {
     let ran = home.run(&format!("{args} --mlock -fa --keep 4 -tb 2"));
     insta::assert_snapshot!(ran.stderr, @r"
     --mlock changes nothing: memory is not locked; the system may swap it out
-    --keep changes nothing: the system message is always kept
     --threads-batch changes nothing: -t also applies to prompts
+    --keep changes nothing: the system message is always kept
     ");
     assert_eq!(ran.ok(), plain);
 }
