@@ -10,7 +10,8 @@ const TAG: &str = "server";
 
 pub(super) fn add(document: Document) -> Document {
     let state = |word: &str| object([must("status", words(&[word]), "")]);
-    let document = document.schema("Stopping", state("stopping"));
+    let not_ready = object([must("status", words(&["stopping", "failed"]), "")]);
+    let document = document.schema("NotReady", not_ready);
     let document = document
         .endpoint(
             Endpoint::get("health", &["/health", "/v1/health"])
@@ -25,7 +26,7 @@ pub(super) fn add(document: Document) -> Document {
                 .for_everybody()
                 .answers("It does.", state("ready"))
                 .fails(ERROR, &[400, 403])
-                .fails("Stopping", &[503]),
+                .fails("NotReady", &[503]),
         )
         .endpoint(
             Endpoint::get("metrics", &["/metrics"])
