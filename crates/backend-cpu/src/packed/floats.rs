@@ -14,7 +14,7 @@ use quant::{Bf16Le, Block, F16Le, F32Le, Format};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::activations::{Activations, panels};
-use super::gemv::GEMV_MAX_ROWS;
+use super::gemv::gemv_max_rows;
 use super::sums::{groups, load, store, strips};
 use super::{Packed, Scratch, Strips, pack_strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
@@ -204,7 +204,7 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     tile: &mut Tile<'_, f32>,
 ) {
     let mut scratch = Scratch::take();
-    if x.rows <= GEMV_MAX_ROWS {
+    if x.rows <= gemv_max_rows(x.tile) {
         for s in strips(tile) {
             let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
             sums(lanes, source, x, 0..weight.cols, tile, &[weight.outputs_of(s)]);

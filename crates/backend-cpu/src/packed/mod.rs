@@ -296,7 +296,7 @@ mod tests {
             let weights = testkit::random_matrix(format, N * COLS, 0.1, 5);
             let mut exact = vec![0.0; N * COLS];
             format.dequantize(&weights, &mut exact);
-            for rows in [1, 3, 8, 9, 23] {
+            for rows in [1, 3, 8, 9, 23, 53] {
                 let x: Vec<f32> =
                     (0..rows * COLS).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
                 let dot = |i: usize| {

@@ -33,16 +33,17 @@ fn products(isa: Isa) {
             of(rows, [1, 16, 17, 31][rows % 4], block, false);
         }
         // Crosses the end of a slab and of a second strip.
-        for (rows, n) in [(1, 45), (4, 33), (8, 15), (9, 47), (23, 33)] {
+        for (rows, n) in [(1, 45), (4, 33), (8, 15), (9, 47), (23, 33), (53, 33)] {
             of(rows, n, 1280, false);
         }
         of(3, 35, 2 * block, true);
         of(19, 35, 2 * block, true);
+        of(51, 35, 2 * block, true);
     }
     // Floating-point weights have rows of any length.
     for format in [Format::F32, Format::F16, Format::BF16] {
         for cols in LENGTHS {
-            for rows in [1, 2, 7, 9, 13] {
+            for rows in [1, 2, 7, 9, 13, 53] {
                 everywhere(isa, false, |calls| calls.product(format, rows, 19, cols));
             }
         }
