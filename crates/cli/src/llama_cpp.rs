@@ -61,6 +61,11 @@ const HARMLESS_SERVE: &[(&[&str], Value, &str)] = &[
     (&["cache-ram", "cram"], Anything, "--cache-tokens is the size of the cache"),
     (&["slot-prompt-similarity", "sps"], Anything, "requests have no slots"),
     (&["threads-http"], Anything, "connections need few threads"),
+    (
+        &["timeout", "to"],
+        Anything,
+        "clients that stop sending or reading are cut off after 30 s, answers take their time",
+    ),
 ];
 
 /// Options without a counterpart, and the alternative.
@@ -73,6 +78,12 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["lora", "lora-scaled"], "adapters are not applied; use a file that has the adapter merged in"),
     (&["mmproj"], "pictures are not supported; leave it out"),
     (&["context-shift"], "nothing is cut from a context; '-c N' makes it longer"),
+    (&["models-dir", "models-preset"], "to serve several models, give each: -m a=FILE -m b=FILE"),
+    (
+        &["api-prefix", "path", "media-path"],
+        "to serve other pages or below another path, put a proxy before it",
+    ),
+    (&["props", "tools"], "leave it out: nothing is changed or run for clients"),
     (&["slot-save-path"], "the cache of prompts is shared by all requests, and not saved"),
 ];
 

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 /// Minimum prefill rows of a step: fewer waste the time that reading the weights takes.
-const MIN_ROWS: usize = 16;
+const MIN_ROWS: usize = 4;
 
-/// Maximum ratio of the time of a step with prefill rows to that of a step without.
-const MAX_RATIO: f64 = 4.0;
+/// Minimum prefill rows where only the target would allow fewer, so that prompts go on among many that decode.
+const MIN_ROWS_OF_TARGET: usize = 16;
+
+/// Ratio of the time of a step with prefill rows to that of a step without. The longest of many steps takes half as long again.
+const MAX_RATIO: f64 = 2.5;
 
 /// The share of a new measurement in a mean.
 const WEIGHT: f64 = 0.25;
@@ -36,9 +39,10 @@ impl Pace {
     /// Prefill rows of a step with a target time while other requests decode.
     pub(crate) fn prompt_rows(&self, target: Duration) -> usize {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
-        let target = target.as_secs_f64().min(decode * MAX_RATIO);
         // As a float it saturates.
-        ((((target - decode) / row.max(1e-9)).max(0.0)) as usize).max(MIN_ROWS)
+        let rows = |seconds: f64| (seconds / row.max(1e-9)).max(0.0) as usize;
+        let of_target = rows(target.as_secs_f64() - decode).max(MIN_ROWS_OF_TARGET);
+        of_target.min(rows(decode * (MAX_RATIO - 1.0))).max(MIN_ROWS)
     }
 }
 
@@ -63,14 +67,15 @@ mod tests {
     fn the_target_holds() {
         // 40 ms for what decodes, 1 ms a row: 60 rows.
         assert_eq!(pace(40, 140, 100).prompt_rows(TARGET), 60);
-        // A step that decodes takes 10 ms: at most three times as much for prompts.
-        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 30);
+        // A step that decodes takes 10 ms: at most 15 ms more for prompts.
+        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 15);
     }
 
     #[test]
     fn prompts_always_go_on() {
         assert_eq!(Pace::default().prompt_rows(TARGET), MIN_ROWS);
-        assert_eq!(pace(200, 300, 100).prompt_rows(TARGET), MIN_ROWS);
+        assert_eq!(pace(200, 300, 100).prompt_rows(TARGET), MIN_ROWS_OF_TARGET, "the target is past");
+        assert_eq!(pace(10, 1010, 100).prompt_rows(TARGET), MIN_ROWS, "each row takes as long as a step");
         assert!(pace(20, 20, 100).prompt_rows(TARGET) > 1_000_000, "rows that take no time");
     }
 
@@ -81,6 +86,6 @@ mod tests {
             pace.measured(Duration::from_millis(20), 4, 0);
             pace.measured(Duration::from_millis(220), 4, 100);
         }
-        assert!((29..=31).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
+        assert!((14..=16).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
     }
 }

@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 pub enum StartError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("{message}")]
+    Load { message: String },
     #[error("cannot start the threads of the server: {0}")]
     Threads(#[from] std::io::Error),
 }

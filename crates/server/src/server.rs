@@ -59,6 +59,7 @@ pub struct Server {
     app: Arc<App>,
     listener: std::net::TcpListener,
     shutdown: watch::Sender<bool>,
+    tell_ready: Box<dyn FnOnce() + Send>,
 }
 
 impl Server {
@@ -73,7 +74,8 @@ impl Server {
         listener.set_nonblocking(true).map_err(listen)?;
         let models = Models::new(models, config.aliases.clone(), config.max_models.max(1))?;
         let app = App::new(config, models);
-        Ok(Server { app: Arc::new(app), listener, shutdown: watch::Sender::new(false) })
+        let (shutdown, tell_ready) = (watch::Sender::new(false), Box::new(|| {}));
+        Ok(Server { app: Arc::new(app), listener, shutdown, tell_ready })
     }
 
     /// Where it listens: the port if [`Config::address`] has none.
@@ -89,6 +91,11 @@ impl Server {
         Shutdown(self.shutdown.clone())
     }
 
+    /// Calls `tell` when it listens, and the models of [`ModelSource::AtStart`] are loaded.
+    pub fn when_ready(&mut self, tell: impl FnOnce() + Send + 'static) {
+        self.tell_ready = Box::new(tell);
+    }
+
     /// Replaces its keys and its certificate from another thread.
     pub fn reload(&self) -> Reload {
         Reload(self.app.clone())
@@ -97,7 +104,7 @@ impl Server {
     /// Serves until [`Shutdown::stop`].
     ///
     /// # Errors
-    /// If its threads cannot be started.
+    /// If its threads cannot be started, or a model of [`ModelSource::AtStart`] cannot be loaded.
     pub fn run(self) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let ended = runtime.block_on(self.serve());
@@ -106,7 +113,7 @@ impl Server {
     }
 
     async fn serve(self) -> Result<(), StartError> {
-        let Server { app, listener, shutdown } = self;
+        let Server { app, listener, shutdown, tell_ready } = self;
         let mut stopped = shutdown.subscribe();
         let listener = TcpListener::from_std(listener)?;
         let router = router(app.clone());
@@ -132,9 +139,20 @@ impl Server {
             let _ = timeout_at(end, app.drained()).await;
             end
         });
+        let mut loading = pin!(async {
+            app.models.start().await?;
+            tell_ready();
+            Ok::<_, StartError>(())
+        });
+        let mut is_loading = true;
         let end = loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                loaded = &mut loading, if is_loading => {
+                    loaded?;
+                    is_loading = false;
+                    continue;
+                }
                 end = &mut ending => break end,
             };
             // Too many open files: the next may succeed.
@@ -211,6 +229,7 @@ async fn health() -> Response {
 async fn ready(State(app): State<Arc<App>>) -> Response {
     let why_not = match () {
         () if app.is_stopping() => "stopping",
+        () if app.models.are_loading() => "loading",
         () if app.models.have_failed() => "failed",
         () => return Json(json!({ "status": "ready" })).into_response(),
     };

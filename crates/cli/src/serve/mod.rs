@@ -8,11 +8,12 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::builder::FalseyValueParser;
-use server::{Config, Keys, ModelSource, Server, StartError, Tls};
+use server::{Config, Keys, Loader, ModelSource, Server, StartError, Tls};
 
 use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::speculation::SpeculationArgs;
@@ -83,7 +84,7 @@ struct LoadingArgs {
 #[command(next_help_heading = "Server")]
 struct HttpArgs {
     /// Address to listen at; all of this machine's are 0.0.0.0
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env)]
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env, value_parser = host)]
     host: IpAddr,
     /// Port; 0 is any that is free
     #[arg(long, value_name = "PORT", default_value = "8080", env)]
@@ -116,6 +117,17 @@ struct HttpArgs {
     /// Do not serve the chat page
     #[arg(long, aliases = ["no-ui", "no-webui"], env, value_parser = FalseyValueParser::new())]
     no_page: bool,
+}
+
+fn host(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    text.parse().map_err(|_| {
+        "expected an IP address of this machine, such as 127.0.0.1, 0.0.0.0 (all) or ::1; names by which clients call it are \
+         given to --host-name"
+            .to_owned()
+    })
 }
 
 #[derive(Debug, clap::Args)]
@@ -157,9 +169,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let pair = args.http.ssl_cert_file.clone().zip(args.http.ssl_key_file.clone());
     let tls = pair.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let (models, has_page) = (args.models()?, !args.http.no_page);
+    let (failure, failed) = mpsc::sync_channel(1);
+    let (models, has_page) = (args.models(&failure)?, !args.http.no_page);
     let config = args.config(address, keys, tls);
-    let server = Server::new(config, models).map_err(|error| match &error {
+    let mut server = Server::new(config, models).map_err(|error| match &error {
         StartError::Listen { .. } => {
             anyhow!("{error}; --port N chooses another port, and 0 one that is free")
         }
@@ -184,16 +197,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     )?;
     let address = server.address()?;
     let page = if has_page { "has a page to chat" } else { "listens" };
-    output::note(format_args!(
-        "{scheme}://{address} {page}; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
-    ));
-    server.run()?;
+    server.when_ready(move || {
+        output::note(format_args!(
+            "{scheme}://{address} {page}; OpenAI's and Anthropic's APIs are below /v1, ollama's below /api"
+        ));
+    });
+    server.run().map_err(|error| failed.try_recv().unwrap_or_else(|_| error.into()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
-    /// One model is loaded at once, several when they are asked for.
-    fn models(&self) -> anyhow::Result<Vec<(String, ModelSource)>> {
+    /// One model is loaded at the start, several when they are asked for. `failure` gets the error of the one.
+    fn models(&self, failure: &SyncSender<anyhow::Error>) -> anyhow::Result<Vec<(String, ModelSource)>> {
         let mut named = self.models.named(&self.positional)?;
         if let Some(alias) = self.http.alias.first() {
             let [one] = &mut named[..] else {
@@ -201,19 +216,26 @@ impl Args {
             };
             one.rename(alias.clone());
         }
-        if let ([one], None) = (&named[..], self.loading.keep_alive) {
-            return Ok(vec![(one.name(), ModelSource::Loaded(one.load(&self.serving)?))]);
-        }
         if self.serving.speculation.model_draft.is_some() && named.len() > 1 {
             bail!(output::Usage("--model-draft drafts for one model, but there are several".to_owned()));
         }
+        let is_kept = named.len() == 1 && self.loading.keep_alive.is_none();
         let serving = Arc::new(self.serving.clone());
         let mut models = Vec::new();
         for mut one in named {
             let name = one.name();
             one.rename(name.clone());
             one.find()?;
-            models.push((name, one.on_demand(&serving)));
+            let (serving, failure) = (serving.clone(), failure.clone());
+            let load: Loader = Arc::new(move || {
+                one.load(&serving).map_err(|error| {
+                    let message = format!("{error:#}");
+                    let _ = failure.try_send(error);
+                    message
+                })
+            });
+            let source = if is_kept { ModelSource::AtStart(load) } else { ModelSource::OnDemand(load) };
+            models.push((name, source));
         }
         Ok(models)
     }

@@ -1,14 +1,13 @@
 //! Which models to serve, and how they are loaded.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::ensure;
 use backend::PAGE;
 use clap::builder::FalseyValueParser;
 use engine::models::Pooling;
 use engine::{Engine, Model, Options};
-use server::{Loaded, ModelSource};
+use server::Loaded;
 
 use super::{CONTEXTS, STEP_TARGET, Serving};
 use crate::args::{ModelArgs, OpenArgs, PositionalModel};
@@ -131,12 +130,6 @@ impl Named {
         }
         Model::new(load::file(&self.args)?)?;
         Ok(())
-    }
-
-    /// A model that is loaded by the first request for it.
-    pub(super) fn on_demand(self, serving: &Arc<Serving>) -> ModelSource {
-        let serving = serving.clone();
-        ModelSource::OnDemand(Arc::new(move || self.load(&serving).map_err(|error| format!("{error:#}"))))
     }
 
     /// Loads the model.

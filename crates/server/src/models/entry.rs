@@ -18,8 +18,10 @@ use crate::metrics::Stats;
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) stats: Arc<Stats>,
-    /// None if it is never unloaded.
+    /// None if it was loaded before.
     loader: Option<Loader>,
+    /// Never unloaded.
+    is_kept: bool,
     state: Mutex<State>,
     /// Somebody stopped using it.
     released: Notify,
@@ -51,12 +53,13 @@ impl Drop for InUse {
 impl Entry {
     pub(super) fn new(name: String, source: ModelSource) -> std::io::Result<Entry> {
         let stats = Arc::new(Stats::default());
-        let (held, loader) = match source {
-            ModelSource::Loaded(loaded) => (Some(start(&name, loaded, &stats)?), None),
-            ModelSource::OnDemand(loader) => (None, Some(loader)),
+        let (held, loader, is_kept) = match source {
+            ModelSource::Loaded(loaded) => (Some(start(&name, loaded, &stats)?), None, true),
+            ModelSource::AtStart(loader) => (None, Some(loader), true),
+            ModelSource::OnDemand(loader) => (None, Some(loader), false),
         };
         let state = State { held, users: 0, is_leaving: false, last_use: Instant::now() };
-        Ok(Entry { name, stats, loader, state: Mutex::new(state), released: Notify::new() })
+        Ok(Entry { name, stats, loader, is_kept, state: Mutex::new(state), released: Notify::new() })
     }
 
     /// The model, if it is loaded and stays so. One that has failed is loaded again, if it can be.
@@ -86,9 +89,14 @@ impl Entry {
         self.state.lock().held.is_some()
     }
 
-    /// Whether it is loaded, and can be loaded again.
+    /// Whether it is loaded at the start, and never unloaded.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Whether it is loaded, and may be unloaded.
     pub(super) fn is_removable(&self) -> bool {
-        self.loader.is_some() && self.is_loaded()
+        !self.is_kept && self.is_loaded()
     }
 
     /// What is lowest goes first: whether somebody uses it, and when it was used.
@@ -106,7 +114,10 @@ impl Entry {
         let started = spawn_blocking(move || {
             let began = Instant::now();
             let loaded = loader().map_err(|error| {
-                tracing::error!("{} cannot be loaded: {error}", entry.name);
+                // The end of the server says it of the others.
+                if !entry.is_kept {
+                    tracing::error!("{} cannot be loaded: {error}", entry.name);
+                }
                 ApiError::new(Kind::Internal, format!("the model `{}` cannot be loaded: {error}", entry.name))
             })?;
             let held = start(&entry.name, loaded, &entry.stats)

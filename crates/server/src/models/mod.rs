@@ -1,4 +1,4 @@
-//! The models that the server has: loaded at its start, or by the first request, and unloaded when others need their place.
+//! The models that the server has: loaded at its start, or by the first request for them, and unloaded when others need their place.
 
 mod digest;
 mod encoder;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use engine::{Embedder, Engine};
 use tokio::sync::Mutex;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, StartError};
 use crate::metrics::Stats;
 use entry::{Entry, InUse};
 
@@ -36,6 +36,8 @@ pub type Loader = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
 pub enum ModelSource {
     /// Loaded already, and never unloaded.
     Loaded(Loaded),
+    /// Loaded as soon as the server listens, and never unloaded. Requests wait for it; the server ends if it fails.
+    AtStart(Loader),
     /// Loaded by the first request for it; it may be unloaded while nobody uses it.
     OnDemand(Loader),
 }
@@ -56,6 +58,7 @@ impl fmt::Debug for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ModelSource::Loaded(loaded) => f.debug_tuple("Loaded").field(loaded).finish(),
+            ModelSource::AtStart(_) => f.debug_tuple("AtStart").finish_non_exhaustive(),
             ModelSource::OnDemand(_) => f.debug_tuple("OnDemand").finish_non_exhaustive(),
         }
     }
@@ -253,6 +256,20 @@ impl Models {
         for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
             entry.unload_idle(time).await;
         }
+    }
+
+    /// Loads the models of [`ModelSource::AtStart`]. Fails with the name and the reason of the first that cannot be loaded.
+    pub(crate) async fn start(self: &Arc<Models>) -> Result<(), StartError> {
+        for entry in self.entries.iter().filter(|entry| entry.is_kept()) {
+            let loaded = self.get(Some(&entry.name)).await;
+            loaded.map_err(|error| StartError::Load { message: error.message })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a model is not loaded that is to be.
+    pub(crate) fn are_loading(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_kept() && !entry.is_loaded())
     }
 
     /// Whether a model has failed, and only a new start of the server helps.

@@ -10,7 +10,7 @@ const TAG: &str = "server";
 
 pub(super) fn add(document: Document) -> Document {
     let state = |word: &str| object([must("status", words(&[word]), "")]);
-    let not_ready = object([must("status", words(&["stopping", "failed"]), "")]);
+    let not_ready = object([must("status", words(&["stopping", "loading", "failed"]), "")]);
     let document = document.schema("NotReady", not_ready);
     let document = document
         .endpoint(

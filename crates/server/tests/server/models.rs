@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use serde_json::{Value as Json, json};
-use server::{Loaded, ModelSource};
+use server::{Config, Loaded, ModelSource, Server};
 
 use crate::client::{Running, demo, mapped};
 
@@ -190,6 +190,46 @@ fn nobody_loads_for_who_has_left() {
     });
     ask(&server, "a");
     assert_eq!(loads.counts(), [1, 0]);
+}
+
+/// A server that loads a model is alive, but not ready; requests wait. The model is never unloaded.
+#[test]
+fn requests_wait_for_the_model_of_the_start() {
+    let gate = Arc::new(Mutex::new(()));
+    let (closed, waiting) = (gate.lock().expect("a lock"), gate.clone());
+    let source = ModelSource::AtStart(Arc::new(move || {
+        drop(waiting.lock());
+        Ok(Loaded::Engine(Box::new(demo())))
+    }));
+    let server = Running::serve(vec![("a".into(), source)], |config| {
+        config.keep_alive = Some(Duration::from_millis(10));
+    });
+    let ready = || {
+        let answer = server.get("/ready");
+        (answer.status, answer.json()["status"].as_str().expect("a word").to_owned())
+    };
+    assert_eq!((ready(), server.get("/health").status), ((503, "loading".to_owned()), 200));
+    assert_eq!(statuses(&server), ["unloaded"]);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| ask(&server, "a"));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waits.is_finished());
+        drop(closed);
+        waits.join().expect("an answer");
+    });
+    assert_eq!(ready(), (200, "ready".to_owned()));
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(statuses(&server), ["loaded"]);
+}
+
+#[test]
+fn a_server_ends_whose_model_cannot_be_loaded() {
+    let source = ModelSource::AtStart(Arc::new(|| Err("the file is gone".to_owned())));
+    let config = Config::new(([127, 0, 0, 1], 0).into());
+    let mut server = Server::new(config, vec![("a".into(), source)]).expect("a free port");
+    server.when_ready(|| panic!("it is not"));
+    let error = server.run().expect_err("there is nothing to serve").to_string();
+    assert_eq!(error, "the model `a` cannot be loaded: the file is gone");
 }
 
 #[test]
