@@ -8,8 +8,9 @@ const MIN_ROWS: usize = 4;
 /// Minimum prefill rows where only the target would allow fewer, so that prompts go on among many that decode.
 const MIN_ROWS_OF_TARGET: usize = 16;
 
-/// Ratio of the time of a step with prefill rows to that of a step without. The longest of many steps takes half as long again.
-const MAX_RATIO: f64 = 2.5;
+/// Ratio of the time of a step with prefill rows to that of a step without. The longest of many steps takes 1.4 times as long as
+/// predicted, so that a client waits at most for four times as long as without others' prompts.
+const MAX_RATIO: f64 = 2.75;
 
 /// The share of a new measurement in a mean.
 const WEIGHT: f64 = 0.25;
@@ -67,8 +68,8 @@ mod tests {
     fn the_target_holds() {
         // 40 ms for what decodes, 1 ms a row: 60 rows.
         assert_eq!(pace(40, 140, 100).prompt_rows(TARGET), 60);
-        // A step that decodes takes 10 ms: at most 15 ms more for prompts.
-        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 15);
+        // A step that decodes takes 10 ms: at most 17.5 ms more for prompts.
+        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 17);
     }
 
     #[test]
@@ -86,6 +87,6 @@ mod tests {
             pace.measured(Duration::from_millis(20), 4, 0);
             pace.measured(Duration::from_millis(220), 4, 100);
         }
-        assert!((14..=16).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
+        assert!((16..=18).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
     }
 }

@@ -206,7 +206,8 @@ fn requests_wait_for_the_model_of_the_start() {
     });
     let ready = || {
         let answer = server.get("/ready");
-        (answer.status, answer.json()["status"].as_str().expect("a word").to_owned())
+        let body: Json = serde_json::from_str(&answer.body).expect("JSON");
+        (answer.status, body["status"].as_str().expect("a word").to_owned())
     };
     assert_eq!((ready(), server.get("/health").status), ((503, "loading".to_owned()), 200));
     assert_eq!(statuses(&server), ["unloaded"]);
