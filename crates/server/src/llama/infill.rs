@@ -10,7 +10,7 @@ use tokenizer::Encode;
 use super::completion;
 use crate::app::App;
 use crate::conversation::too_long_for;
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, call};
 use crate::models::Served;
@@ -106,7 +106,7 @@ impl Marks {
             one(role).ok_or_else(|| {
                 let message =
                     format!("infill is not supported by this model: it has no token for the {what}");
-                ApiError::new(Kind::NotImplemented, message)
+                ApiError::unsupported("model", message)
             })
         };
         Ok(Marks {

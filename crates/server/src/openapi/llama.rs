@@ -50,15 +50,14 @@ fn endpoints(document: Document) -> Document {
                 .says(TAG, "Writes what stands between two texts, by a model that was trained for it")
                 .reads("InfillCall", json!({ "input_prefix": "a", "input_suffix": "b", "n_predict": 4 }))
                 .answers_as("The texts, or their pieces.", &stream_of("LlamaCompletions", "LlamaPiece"))
-                .fails(OWN_ERROR, OF_CALLS)
-                .fails(OWN_ERROR, &[501]),
+                .fails(OWN_ERROR, OF_CALLS),
         )
         .endpoint(
             Endpoint::post("embed", &["/embedding"])
                 .says(TAG, "Computes embeddings, of Euclidean length 1")
                 .reads("LlamaEmbeddingCall", json!({ "content": ["a b", "c"] }))
                 .answers("An embedding of each text.", list(embedding()))
-                .fails(ERROR, OF_CALLS),
+                .fails(OWN_ERROR, OF_CALLS),
         )
         .endpoint(
             Endpoint::post("tokenize", &["/tokenize"])
@@ -173,12 +172,14 @@ fn completion() -> Schema {
         may("stop_type", words(&["eos", "limit", "word"]), ""),
         may("stopping_word", text(), ""),
         may("model", text(), ""),
+        may("prompt", nullable(text()), "As the model read it."),
         may("has_new_line", flag(), ""),
         may("truncated", flag(), "Whether the context was full; a prompt is never cut."),
         may("tokens_predicted", integer(), ""),
         may("tokens_evaluated", integer(), ""),
         may("tokens_cached", integer(), ""),
         may("generation_settings", free(), ""),
+        may("prompt_progress", free(), "Of a stream, with `return_progress`."),
         may("timings", named("Timings"), ""),
     ])
 }

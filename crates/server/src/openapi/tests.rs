@@ -72,6 +72,17 @@ fn is_for_code(path: &str) -> bool {
     path == "/infill"
 }
 
+/// The model of [`app`] that does what the path asks for.
+fn model_for(path: &str) -> &'static str {
+    if path.contains("embed") {
+        "embeds"
+    } else if path.contains("rerank") {
+        "ranks"
+    } else {
+        "writes"
+    }
+}
+
 fn properties(schema: &Json) -> Map<String, Json> {
     schema["properties"].as_object().cloned().unwrap_or_default()
 }
@@ -130,14 +141,7 @@ async fn the_fields_are_those_that_the_code_asks_for() {
             options.insert("num_predict".into(), 2.into());
             body.insert("options".into(), options.into());
         }
-        let model = if path.contains("embed") {
-            "embeds"
-        } else if path.contains("rerank") {
-            "ranks"
-        } else {
-            "writes"
-        };
-        body.insert("model".into(), model.into());
+        body.insert("model".into(), model_for(&path).into());
         ASKED.take();
         let request = Request::builder()
             .method(&*method)
@@ -167,13 +171,6 @@ async fn values_outside_of_the_bounds_are_refused() {
         }
         let content = &operation["requestBody"]["content"]["application/json"];
         let example = content["example"].as_object().cloned().unwrap_or_default();
-        let model = if path.contains("embed") {
-            "embeds"
-        } else if path.contains("rerank") {
-            "ranks"
-        } else {
-            "writes"
-        };
         for (name, schema) in properties(resolved(&document, &content["schema"])) {
             let below = schema["minimum"].as_f64().map(|least| least - 1.0);
             let above = schema["maximum"].as_f64().map(|most| most + 1.0);
@@ -182,7 +179,7 @@ async fn values_outside_of_the_bounds_are_refused() {
                     .as_array()
                     .map_or(schema["type"] == "integer", |types| types.contains(&json!("integer")));
                 let mut body = example.clone();
-                body.insert("model".into(), model.into());
+                body.insert("model".into(), model_for(&path).into());
                 body.insert(name.clone(), if is_integer { (value as i64).into() } else { value.into() });
                 let request = Request::post(&path).header(header::HOST, "localhost");
                 let request = request.body(Body::from(Json::from(body).to_string())).expect("a request");
@@ -193,4 +190,66 @@ async fn values_outside_of_the_bounds_are_refused() {
         }
     }
     assert!(tried > 100, "{tried}");
+}
+
+/// The same document without leave for fields that it does not have.
+fn closed(mut json: Json) -> Json {
+    match &mut json {
+        Json::Object(map) => {
+            map.values_mut().for_each(|value| *value = closed(value.take()));
+            if map.get("properties").is_some_and(Json::is_object) {
+                map.entry("additionalProperties").or_insert(false.into());
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(|item| *item = closed(item.take())),
+        _ => {}
+    }
+    json
+}
+
+/// Answers to the examples, and to calls without any field, have a documented status and no field that the document lacks.
+#[tokio::test]
+async fn answers_are_those_of_the_document() {
+    let (document, router) = (closed(document()), router(app()));
+    let (mut checked, mut mistakes) = (0, Vec::new());
+    for (method, path, operation) in operations(&document) {
+        if method == "HEAD" {
+            continue;
+        }
+        let example = operation["requestBody"]["content"]["application/json"]["example"].as_object();
+        let uri = path.split('/').map(|part| if part.starts_with('{') { "writes" } else { part });
+        let uri = uri.collect::<Vec<_>>().join("/");
+        let mut bodies = vec![json!({})];
+        bodies.extend(example.map(|example| {
+            let mut body = example.clone();
+            body.insert("model".into(), model_for(&path).into());
+            body.into()
+        }));
+        for body in bodies {
+            let request = Request::builder().method(&*method).uri(&uri).header(header::HOST, "localhost");
+            let request = request.header(header::CONTENT_TYPE, "application/json");
+            let request = request.body(Body::from(body.to_string())).expect("a request");
+            let answer = router.clone().oneshot(request).await.expect("an answer");
+            let status = answer.status();
+            let response = resolved(&document, &operation["responses"][status.as_str()]);
+            if !response.is_object() {
+                mistakes.push(format!("{method} {path} answers {status}"));
+                continue;
+            }
+            let schema = &response["content"]["application/json"]["schema"];
+            if answer.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/json") {
+                continue;
+            }
+            let answer = axum::body::to_bytes(answer.into_body(), 1 << 24).await.expect("a body");
+            let answer: Json = serde_json::from_slice(&answer).expect("JSON");
+            let schema = json!({ "allOf": [schema], "components": document["components"] });
+            let schema = jsonschema::validator_for(&schema).expect("a good schema");
+            let errors = schema.iter_errors(&answer);
+            mistakes
+                .extend(errors.map(|error| format!("{method} {path} answers {status} {answer}: {error}")));
+            checked += 1;
+        }
+    }
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
+    assert!(checked > 60, "{checked}");
 }

@@ -61,5 +61,5 @@ fn a_gap_is_asked_for_by_its_marks() {
 fn a_model_without_marks_does_not_fill_in() {
     let answer = Running::new().post("/infill", &gap(json!({})));
     let error: Json = serde_json::from_str(&answer.body).expect("JSON");
-    assert_eq!((answer.status, &error["error"]["type"]), (501, &json!("not_supported_error")));
+    assert_eq!((answer.status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
 }

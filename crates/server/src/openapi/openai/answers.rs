@@ -7,11 +7,12 @@ use crate::openapi::schema::{
 };
 
 /// Who answers, and when.
-fn head(kind: &str) -> [Field; 4] {
+fn head(kind: &str) -> [Field; 5] {
     [
         must("id", text(), ""),
         must("object", words(&[kind]), ""),
         must("created", integer(), "Seconds since 1970."),
+        must("system_fingerprint", text(), "As long as it stays the same, so does the answer of a seed."),
         must("model", text(), ""),
     ]
 }
@@ -39,6 +40,7 @@ pub(super) fn chat() -> Schema {
         must("choices", list(choice(must("message", message, ""))), ""),
         must("usage", named("Usage"), ""),
         may("timings", named("Timings"), "With `timings_per_token`."),
+        may("__verbose", object([must("prompt", text(), "")]), "With `verbose`."),
     ];
     object(head("chat.completion").into_iter().chain(own))
 }
@@ -60,7 +62,9 @@ pub(super) fn chunk() -> Schema {
     let own = [
         must("choices", list(choice(must("delta", delta, ""))), ""),
         may("usage", named("Usage"), "Of the last chunk, if asked for."),
+        may("prompt_progress", free(), "With `return_progress`."),
         may("timings", named("Timings"), "With `timings_per_token`."),
+        may("__verbose", object([must("prompt", text(), "")]), "With `verbose`."),
     ];
     either([object(head("chat.completion.chunk").into_iter().chain(own)), named(ERROR)])
 }
@@ -78,7 +82,11 @@ pub(super) fn completion() -> Schema {
         must("logprobs", nullable(logprobs), ""),
         finish(&FINISHES[..2]),
     ]);
-    let own = [must("choices", list(choice), ""), may("usage", named("Usage"), "Of a stream, if asked for.")];
+    let own = [
+        must("choices", list(choice), ""),
+        may("usage", named("Usage"), "Of a stream, if asked for."),
+        may("prompt_progress", free(), "Of a stream, with `return_progress`."),
+    ];
     object(head("text_completion").into_iter().chain(own))
 }
 
@@ -138,6 +146,7 @@ pub(super) fn described_model() -> Schema {
         must("object", words(&["model"]), ""),
         must("created", integer(), "When the server was started, in seconds since 1970."),
         must("owned_by", text(), ""),
+        must("aliases", list(text()), "Other names of the first model."),
         must("status", object([must("value", state, "")]), ""),
         may("max_model_len", integer(), "Tokens of the context."),
         may("meta", free(), "Figures of a loaded model."),
