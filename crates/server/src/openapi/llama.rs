@@ -16,14 +16,20 @@ use crate::llama::{HARMLESS, MAX_FIELDS, MAX_FILES, MAX_PROBS, REFUSED};
 const TAG: &str = "llama-server";
 const OWN_ERROR: &str = "LlamaError";
 
+/// An answer, or the parts of it that `response_fields` names, by their paths.
+fn one() -> Schema {
+    either([named("LlamaCompletion"), named("LlamaParts")])
+}
+
 pub(super) fn add(document: Document, limits: &Limits) -> Document {
     let document = document
         .schema("LlamaCall", completion_call([must("prompt", prompts(), "One prompt or several.")], limits))
         .schema("InfillCall", completion_call(infill_fields(), limits))
         .schema("LlamaEmbeddingCall", embedding_call())
         .schema("LlamaCompletion", completion())
-        .schema("LlamaCompletions", either([named("LlamaCompletion"), list(named("LlamaCompletion"))]))
-        .schema("LlamaPiece", either([named("LlamaCompletion"), named(OWN_ERROR)]))
+        .schema("LlamaParts", free())
+        .schema("LlamaCompletions", either([one(), list(one())]))
+        .schema("LlamaPiece", either([named("LlamaCompletion"), named("LlamaParts"), named(OWN_ERROR)]))
         .schema("TokenizeCall", tokenize_call())
         .schema("DetokenizeCall", call([model(), may("tokens", list(integer_from(0)), "Ids.")]))
         .schema("TemplateCall", call([model()].into_iter().chain(conversation(limits))))

@@ -192,7 +192,7 @@ async fn values_outside_of_the_bounds_are_refused() {
     assert!(tried > 100, "{tried}");
 }
 
-/// The same document without leave for fields that it does not have.
+/// The same document without leave for fields that it does not have. Parts of answers may have any, and no example asks for them.
 fn closed(mut json: Json) -> Json {
     match &mut json {
         Json::Object(map) => {
@@ -201,7 +201,10 @@ fn closed(mut json: Json) -> Json {
                 map.entry("additionalProperties").or_insert(false.into());
             }
         }
-        Json::Array(items) => items.iter_mut().for_each(|item| *item = closed(item.take())),
+        Json::Array(items) => {
+            items.retain(|item| item["$ref"] != "#/components/schemas/LlamaParts");
+            items.iter_mut().for_each(|item| *item = closed(item.take()));
+        }
         _ => {}
     }
     json
