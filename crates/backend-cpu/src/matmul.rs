@@ -3,13 +3,13 @@
 use crate::kernels::Linear;
 use crate::packed::Packed;
 use crate::packed::activations::Activations;
-use crate::packed::gemv::gemv_max_rows;
+use crate::packed::gemm::FEW_ROWS;
 use crate::pool::{Cut, Pool, Tile};
 
 /// Minimum result columns of a task: two strips.
 const TILE_COLS: usize = 32;
 
-/// Maximum result columns of a GEMM task: its slabs must stay in L2.
+/// Maximum result columns of a task with many rows: its slabs must stay in L2.
 const MOST_COLS: usize = 64;
 
 /// Tasks per thread, so that other threads can steal from a slow one.
@@ -34,7 +34,7 @@ pub(crate) fn multiply<'a, 'm>(pool: &mut Pool, products: Vec<Product<'a, 'm>>) 
     let cut = |Product { linear, weight, x, out }: Product<'a, 'm>| {
         // Whole strips, and enough work for a second thread to pay off.
         let share = share.max(TILE_PRODUCTS / (x.rows * x.cols).max(1));
-        let most = if x.rows > gemv_max_rows(x.tile) { MOST_COLS } else { usize::MAX };
+        let most = if x.rows > FEW_ROWS { MOST_COLS } else { usize::MAX };
         let tile = (x.rows.max(1), share.next_multiple_of(TILE_COLS).min(most));
         operands.push((linear, weight, x));
         Cut { matrix: out, cols: weight.rows(), tile }

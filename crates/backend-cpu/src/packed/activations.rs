@@ -47,25 +47,15 @@ pub(crate) struct Activations<'a> {
     pub(crate) words: &'a [u32],
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Rows per panel; the last panels may have fewer.
+    /// Rows per panel; the last panel may have fewer.
     pub(crate) tile: usize,
 }
 
-/// Splits `rows` into panels: full tiles, then panels of 4, 2 or 1 rows.
+/// Splits `rows` into panels: full tiles, and what is left.
 #[inline(always)]
 pub(crate) fn panels(rows: Range<usize>, tile: usize) -> impl Iterator<Item = Range<usize>> {
-    let Range { mut start, end } = rows;
-    std::iter::from_fn(move || {
-        let left = end - start;
-        let width = match left {
-            _ if left >= tile => tile,
-            4.. => 4,
-            2.. => 2,
-            _ => left,
-        };
-        start += width;
-        (width > 0).then_some(start - width..start)
-    })
+    let end = rows.end;
+    rows.step_by(tile).map(move |first| first..end.min(first + tile))
 }
 
 /// Rows of [`Activations`], interleaved.
@@ -107,8 +97,7 @@ impl<'a> Activations<'a> {
     /// Row `row`: a slice that begins with its first word, and the stride between its words.
     pub(crate) fn words_of(&self, row: usize, form: Form) -> (&'a [u32], usize) {
         let first = row / self.tile * self.tile;
-        let rows = panels(first..self.rows, self.tile).find(|panel| panel.contains(&row));
-        let rows = rows.expect("a row");
+        let rows = first..self.rows.min(first + self.tile);
         (&self.words(&rows, form)[row - rows.start..], rows.len())
     }
 
@@ -254,8 +243,8 @@ mod tests {
     fn panels_are_tiles_and_what_is_left() {
         let widths = |rows, tile| panels(0..rows, tile).map(|rows| rows.len()).collect::<Vec<_>>();
         assert_eq!(widths(1, 6), [1]);
-        assert_eq!(widths(23, 6), [6, 6, 6, 4, 1]);
-        assert_eq!(widths(9, 6), [6, 2, 1]);
+        assert_eq!(widths(23, 6), [6, 6, 6, 5]);
+        assert_eq!(widths(12, 6), [6, 6]);
         assert_eq!(widths(5, 3), [3, 2]);
         assert_eq!(widths(3, 1), [1, 1, 1]);
     }

@@ -14,10 +14,9 @@ use quant::{Bf16Le, Block, F16Le, F32Le, Format};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::activations::{Activations, panels};
-use super::gemv::gemv_max_rows;
 use super::sums::{groups, load, store, strips};
 use super::{Packed, Scratch, Strips, pack_strips};
-use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
+use crate::lanes::{BYTES, HARDWARE_PREFETCH_SUFFICES, LANES, Lanes, Pair, WithSimd};
 use crate::memory::Line;
 use crate::pool::{Pool, Tile};
 
@@ -195,6 +194,16 @@ impl<F: Float> WithSimd for PackFloats<'_, F> {
     }
 }
 
+/// Maximum activation rows of the GEMV path. It converts a strip once per panel, and waits for memory less often than GEMM.
+#[inline(always)]
+fn gemv_max_rows<L: Lanes>() -> usize {
+    match L::TILE {
+        6 if *HARDWARE_PREFETCH_SUFFICES => 48,
+        6 => 24,
+        _ => 8,
+    }
+}
+
 /// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
 #[inline(always)]
 pub(crate) fn multiply<L: Lanes, F: Float>(
@@ -204,7 +213,7 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     tile: &mut Tile<'_, f32>,
 ) {
     let mut scratch = Scratch::take();
-    if x.rows <= gemv_max_rows(x.tile) {
+    if x.rows <= gemv_max_rows::<L>() {
         for s in strips(tile) {
             let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
             sums(lanes, source, x, 0..weight.cols, tile, &[weight.outputs_of(s)]);
@@ -285,8 +294,9 @@ fn sums<L: Lanes, const R: usize>(
         match width {
             1 => panel::<L, R, 1>(lanes, source, x, (first, is_first), tile, out),
             2 if L::TILE > 1 => panel::<L, R, 2>(lanes, source, x, (first, is_first), tile, out),
-            3 if L::TILE == 3 => panel::<L, R, 3>(lanes, source, x, (first, is_first), tile, out),
+            3 if L::TILE > 1 => panel::<L, R, 3>(lanes, source, x, (first, is_first), tile, out),
             4 if L::TILE == 6 => panel::<L, R, 4>(lanes, source, x, (first, is_first), tile, out),
+            5 if L::TILE == 6 => panel::<L, R, 5>(lanes, source, x, (first, is_first), tile, out),
             6 if L::TILE == 6 => panel::<L, R, 6>(lanes, source, x, (first, is_first), tile, out),
             width => unreachable!("a panel of {width} rows"),
         }

@@ -1,31 +1,17 @@
 //! GEMV with quantised weights.
 //!
-//! Few activation rows ([`gemv_max_rows`]) use the GEMV path, which multiplies packed weights directly. Larger batches use the
-//! GEMM path (`gemm.rs`), which first unpacks a slab of weights to int8 so that it stays in L2. Both sum in the same order
-//! (`sums.rs`).
+//! The activation rows of one panel use the GEMV path, which multiplies packed weights directly. Larger batches use the GEMM
+//! path (`gemm.rs`), which first unpacks a slab of weights to int8. Both sum in the same order (`sums.rs`).
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::activations::{Activations, panels};
+use super::activations::Activations;
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, store, strips};
 use super::{Packed, Scratch, gemm, parts, runs, scaled};
 use crate::lanes::{BYTES, HARDWARE_PREFETCH_SUFFICES, Lanes};
 use crate::pool::Tile;
-
-/// Maximum activation rows of the GEMV path, for panels of `tile` rows.
-///
-/// GEMV unpacks a strip once per panel, and waits for memory less often than GEMM. With six rows a panel (AVX-512), it is up
-/// to 1.5 times as fast at 12 rows, and as fast at 24 (Xeon) or 48 (Zen 4). With three, it is slower from 12 rows on.
-#[inline(always)]
-pub(crate) fn gemv_max_rows(tile: usize) -> usize {
-    match tile {
-        6 if *HARDWARE_PREFETCH_SUFFICES => 48,
-        6 => 24,
-        _ => 8,
-    }
-}
 
 /// Prefetch distances in cache lines: into L2, because Intel's hardware prefetchers alone reach only two thirds of the
 /// memory bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
@@ -48,22 +34,22 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    if x.rows > gemv_max_rows(x.tile) {
+    if x.rows > L::TILE {
         return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
     }
     let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
     for s in strips(tile) {
         let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
         let out = weight.outputs_of(s);
-        for rows in panels(0..x.rows, x.tile) {
-            match rows.len() {
-                1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, rows, tile),
-                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, rows, tile),
-                3 if L::TILE == 3 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, rows, tile),
-                4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, rows, tile),
-                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, rows, tile),
-                width => unreachable!("a panel of {width} rows"),
-            }
+        match x.rows {
+            0 => {}
+            1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, tile),
+            2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, tile),
+            3 if L::TILE > 1 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, tile),
+            4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, tile),
+            5 if L::TILE == 6 => gemv::<L, B, G, 5>(lanes, strip, &mut factors, &out, x, tile),
+            6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, tile),
+            rows => unreachable!("a panel of {rows} rows"),
         }
     }
 }
@@ -115,7 +101,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
         } else {
             // Enough sums that the latency of a product hides behind others, and no more than registers hold.
             let (unit, most) = if steps > 8 { (8, 4) } else { (steps, 2) };
-            let chains = if C == 6 { 1 } else { most };
+            let chains = if C > 4 { 1 } else { most };
             let mut sums = [[lanes.acc_zero(); 4]; C];
             for c in 0..C {
                 sums[c][0] = starts[c];
@@ -152,7 +138,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
     }
 }
 
-/// Multiplies all columns of a strip by the `C` activation rows `rows` and writes the result columns `out`.
+/// Multiplies all columns of a strip by the `C` activation rows and writes the result columns `out`.
 #[inline(always)]
 fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     lanes: L,
@@ -160,15 +146,12 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     factors: &mut Factors,
     out: &Range<usize>,
     x: Activations<'_>,
-    rows: Range<usize>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let is_first = rows.start == 0;
-    let x = x.panel(&rows, 0..x.cols, scaled::<B, G>());
+    let x = x.panel(&(0..C), 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
     let mut b = 0;
-    // Later panels find the strip in a cache.
-    let prefetch = !*HARDWARE_PREFETCH_SUFFICES && is_first;
+    let prefetch = !*HARDWARE_PREFETCH_SUFFICES;
     for run in runs::<B, G>(strip) {
         let (header, planes) = parts::<B, G>(run);
         if prefetch {
@@ -184,5 +167,5 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
             }
         }
     }
-    store(lanes, sums, rows.start, tile, std::array::from_ref(out));
+    store(lanes, sums, 0, tile, std::array::from_ref(out));
 }

@@ -10,7 +10,7 @@ pub(crate) mod activations;
 mod coded;
 pub(crate) mod floats;
 mod formats;
-mod gemm;
+pub(crate) mod gemm;
 pub(crate) mod gemv;
 pub(crate) mod layout;
 mod sums;
@@ -63,6 +63,12 @@ impl PackedStrips {
     #[inline(always)]
     fn strip(&self, s: usize) -> &[Line] {
         &self.lines.all()[self.first + s * self.strip..][..self.strip]
+    }
+
+    /// Blocks of strip `s`, from the first of a run on.
+    #[inline(always)]
+    fn blocks<B: Layout<G>, const G: usize>(&self, s: usize, blocks: Range<usize>) -> &[[u8; BYTES]] {
+        &bytemuck::cast_slice(self.strip(s))[vectors::<B, G>(blocks.start)..vectors::<B, G>(blocks.end)]
     }
 }
 
@@ -132,6 +138,11 @@ impl Packed {
         self.rows
     }
 
+    /// Whether strips are in memory as kernels read them.
+    fn is_packed(&self) -> bool {
+        matches!(self.strips, Strips::Packed(_))
+    }
+
     /// The rows of strip `s`, which are columns of the result.
     #[inline(always)]
     fn outputs_of(&self, s: usize) -> Range<usize> {
@@ -157,10 +168,7 @@ impl Packed {
     ) -> &'a [[u8; BYTES]] {
         debug_assert!(blocks.start.is_multiple_of(B::RUN), "whole runs");
         match &self.strips {
-            Strips::Packed(strips) => {
-                let strip = bytemuck::cast_slice(strips.strip(s));
-                &strip[vectors::<B, G>(blocks.start)..vectors::<B, G>(blocks.end)]
-            }
+            Strips::Packed(strips) => strips.blocks::<B, G>(s, blocks),
             Strips::Mapped(bytes) => {
                 let to = bytemuck::cast_slice_mut(scratch.lines(vectors::<B, G>(blocks.len())));
                 let (cols, format) = (self.cols, PhantomData);
@@ -168,6 +176,15 @@ impl Packed {
                 to
             }
             Strips::Quantised(..) => unreachable!("only F32 kernels read them"),
+        }
+    }
+
+    /// What [`Packed::blocks`] would read; nothing beyond the last strip, and nothing if the matrix is not packed.
+    #[inline(always)]
+    fn packed_blocks<B: Layout<G>, const G: usize>(&self, s: usize, blocks: Range<usize>) -> &[[u8; BYTES]] {
+        match &self.strips {
+            Strips::Packed(strips) if s * LANES < self.rows => strips.blocks::<B, G>(s, blocks),
+            _ => &[],
         }
     }
 }
@@ -296,7 +313,7 @@ mod tests {
             let weights = testkit::random_matrix(format, N * COLS, 0.1, 5);
             let mut exact = vec![0.0; N * COLS];
             format.dequantize(&weights, &mut exact);
-            for rows in [1, 3, 8, 9, 23, 53] {
+            for rows in [1, 3, 5, 8, 23, 53, 65] {
                 let x: Vec<f32> =
                     (0..rows * COLS).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
                 let dot = |i: usize| {
