@@ -290,7 +290,9 @@ impl Engine {
 
     /// Runs one step. `caller` receives the logits of [`Engine::logits`].
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
-        let prompt_rows = self.step_target.map_or(usize::MAX, |target| self.pace.prompt_rows(target));
+        let (decoding, prompts) = self.scheduler.decoding_and_prompts();
+        let rows_of_target = |target| self.pace.prompt_rows(target, decoding, prompts);
+        let prompt_rows = self.step_target.map_or(usize::MAX, rows_of_target);
         if let Some(speculator) = &mut self.speculator {
             speculator.hear(&self.pending.of_scheduler);
         }

@@ -8,9 +8,10 @@ const MIN_ROWS: usize = 4;
 /// Minimum prefill rows where only the target would allow fewer, so that prompts go on among many that decode.
 const MIN_ROWS_OF_TARGET: usize = 16;
 
-/// Ratio of the time of a step with prefill rows to that of a step without. The longest of many steps takes 1.4 times as long as
-/// predicted, so that a client waits at most for four times as long as without others' prompts.
-const MAX_RATIO: f64 = 2.75;
+/// Ratio of the time of a step with prefill rows to that of a step without, where no more prompts wait than requests decode.
+/// The longest of many steps takes up to 1.7 times as long as predicted, so that a client waits at most for four times as long
+/// as without others' prompts.
+const MAX_RATIO: f64 = 2.25;
 
 /// The share of a new measurement in a mean.
 const WEIGHT: f64 = 0.25;
@@ -37,13 +38,15 @@ impl Pace {
         }
     }
 
-    /// Prefill rows of a step with a target time while other requests decode.
-    pub(crate) fn prompt_rows(&self, target: Duration) -> usize {
+    /// Prefill rows of a step with a target time while other requests decode. The more `prompts` wait for each request of
+    /// those `decoding`, the more rows, up to the target: longer steps then cost fewer clients than they serve.
+    pub(crate) fn prompt_rows(&self, target: Duration, decoding: usize, prompts: usize) -> usize {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
         // As a float it saturates.
         let rows = |seconds: f64| (seconds / row.max(1e-9)).max(0.0) as usize;
         let of_target = rows(target.as_secs_f64() - decode).max(MIN_ROWS_OF_TARGET);
-        of_target.min(rows(decode * (MAX_RATIO - 1.0))).max(MIN_ROWS)
+        let ratio = MAX_RATIO * (prompts as f64 / decoding.max(1) as f64).max(1.0);
+        of_target.min(rows(decode * (ratio - 1.0))).max(MIN_ROWS)
     }
 }
 
@@ -66,18 +69,26 @@ mod tests {
 
     #[test]
     fn the_target_holds() {
-        // 40 ms for what decodes, 1 ms a row: 60 rows.
-        assert_eq!(pace(40, 140, 100).prompt_rows(TARGET), 60);
-        // A step that decodes takes 10 ms: at most 17.5 ms more for prompts.
-        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET), 17);
+        // 40 ms for what decodes, 1 ms a row: 50 rows take as long as the ratio allows, 60 reach the target.
+        assert_eq!(pace(40, 140, 100).prompt_rows(TARGET, 4, 1), 50);
+        assert_eq!(pace(40, 140, 100).prompt_rows(TARGET, 4, 8), 60);
+        // A step that decodes takes 10 ms: at most 12.5 ms more for prompts.
+        assert_eq!(pace(10, 110, 100).prompt_rows(TARGET, 4, 4), 12);
+    }
+
+    #[test]
+    fn steps_are_longer_where_more_prompts_wait_than_requests_decode() {
+        let rows = |prompts| pace(10, 110, 100).prompt_rows(TARGET, 4, prompts);
+        assert_eq!([rows(4), rows(8), rows(12), rows(1000)], [12, 35, 57, 90]);
     }
 
     #[test]
     fn prompts_always_go_on() {
-        assert_eq!(Pace::default().prompt_rows(TARGET), MIN_ROWS);
-        assert_eq!(pace(200, 300, 100).prompt_rows(TARGET), MIN_ROWS_OF_TARGET, "the target is past");
-        assert_eq!(pace(10, 1010, 100).prompt_rows(TARGET), MIN_ROWS, "each row takes as long as a step");
-        assert!(pace(20, 20, 100).prompt_rows(TARGET) > 1_000_000, "rows that take no time");
+        assert_eq!(Pace::default().prompt_rows(TARGET, 4, 1), MIN_ROWS);
+        let rows = |decode_ms, step_ms| pace(decode_ms, step_ms, 100).prompt_rows(TARGET, 4, 1);
+        assert_eq!(rows(200, 300), MIN_ROWS_OF_TARGET, "the target is past");
+        assert_eq!(rows(10, 1010), MIN_ROWS, "each row takes as long as a step");
+        assert!(rows(20, 20) > 1_000_000, "rows that take no time");
     }
 
     #[test]
@@ -87,6 +98,6 @@ mod tests {
             pace.measured(Duration::from_millis(20), 4, 0);
             pace.measured(Duration::from_millis(220), 4, 100);
         }
-        assert!((16..=18).contains(&pace.prompt_rows(TARGET)), "{pace:?}");
+        assert!((11..=13).contains(&pace.prompt_rows(TARGET, 4, 1)), "{pace:?}");
     }
 }

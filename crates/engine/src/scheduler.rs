@@ -464,6 +464,12 @@ impl Scheduler {
         request
     }
 
+    /// Requests that decode, and those whose prompts wait or are in the middle.
+    pub(crate) fn decoding_and_prompts(&self) -> (usize, usize) {
+        let decoding = self.running.values().filter(|request| request.remaining() == 1).count();
+        (decoding, self.running.len() - decoding + self.waiting.len())
+    }
+
     /// Gives a row to each request that decodes, and shares those of prompts among the others: at most `prompt_rows` if
     /// anyone decodes.
     fn share_rows(&mut self, prompt_rows: usize) {
