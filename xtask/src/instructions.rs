@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::workspace::{Workspace, output};
+use crate::workspace::{Workspace, cargo, output};
 
 const FILE: &str = "tools/bench/instructions.json";
 
@@ -91,7 +91,7 @@ fn count(workspace: &Workspace) -> Result<Counts> {
     let models = workspace.target.join("instructions");
     fs::create_dir_all(&models)?;
     let cargo = |args: &str| {
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = cargo();
         cargo.args(args.split(' ')).current_dir(&workspace.root);
         cargo
     };

@@ -23,7 +23,7 @@ impl Workspace {
     /// The workspace that this program was built from.
     pub(crate) fn find() -> Result<Workspace> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("Cargo.toml");
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = cargo();
         cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
         let metadata: Value = serde_json::from_str(&output(&mut cargo)?)?;
         let root = text(&metadata["workspace_root"])?;
@@ -66,6 +66,21 @@ fn text(value: &Value) -> Result<&str> {
 
 fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().context("cargo metadata has changed")
+}
+
+/// Cargo without the variables that `cargo run` sets for this program. Build scripts of dependencies watch some of them: with
+/// others, cargo would compile those dependencies and their dependents again.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// The standard output of `command`; standard error is inherited.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::cargo;
 use super::fault::{FOLDER, Fault, Tests, read_all};
-use crate::workspace::{Workspace, output};
+use crate::workspace::{self, Workspace, output};
 
 /// Prints what is wrong with the patches; returns whether that is nothing.
 pub(super) fn run(workspace: &Workspace) -> Result<bool> {
@@ -30,7 +30,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<bool> {
 
 /// The tests of all binaries of the workspace, by the binary as in [`Tests::target`].
 fn tests(root: &Path) -> Result<BTreeMap<String, Vec<String>>> {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = workspace::cargo();
     command.current_dir(root).args(["test", "--workspace", "--locked"]).args(cargo::BUILD_ONLY);
     let mut tests = BTreeMap::new();
     for line in output(&mut command)?.lines().filter(|line| line.starts_with('{')) {

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo};
 
 /// The copy; used by one run at a time.
 pub(super) struct Checkout {
@@ -52,7 +52,7 @@ impl Checkout {
         &self,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Result<Vec<u8>, String>> {
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = cargo();
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).args(args);
         cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_LTO", "off");
         let output = cargo.env("CARGO_TERM_COLOR", "never").output().context("cargo")?;
