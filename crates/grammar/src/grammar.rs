@@ -11,6 +11,9 @@ use crate::trigger::Trigger;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
 
+/// Longest message of llguidance that is passed on, in characters: some repeat the grammar.
+const MAX_MESSAGE: usize = 1000;
+
 /// A compiled grammar. Copies are cheap.
 #[derive(Clone)]
 pub struct Grammar {
@@ -115,6 +118,12 @@ pub(crate) fn plain(error: &dyn fmt::Display) -> String {
         .min();
     match text[..end.unwrap_or(text.len())].trim() {
         "NoExtensionBias" => "no token of the vocabulary fits".to_owned(),
-        text => text.to_owned(),
+        text if text.contains("grammar.symbols.len() <") => {
+            "it has more than 65,000 symbols; make it smaller".to_owned()
+        }
+        text => match text.char_indices().nth(MAX_MESSAGE) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        },
     }
 }

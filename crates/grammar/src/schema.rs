@@ -9,7 +9,7 @@ mod pattern;
 mod pointer;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,8 @@ pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
 
 /// `root` for llguidance.
 pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
-    let mut walk = Walk { root, base: base(root), names: BTreeMap::new(), targets: Vec::new() };
+    let mut walk =
+        Walk { root, base: base(root), names: BTreeMap::new(), targets: Vec::new(), ending: BTreeSet::new() };
     let mut schema = walk.schema(root, &Pointer::root())?;
     let mut definitions = Map::new();
     // Targets may refer to further ones.
@@ -105,8 +106,9 @@ fn with_options(mut schema: Value) -> Value {
     schema
 }
 
-/// JSON pointers to the occurrences of `keyword`, for messages.
+/// JSON pointers to the first occurrences of `keyword`, for messages.
 pub(crate) fn pointers_to(keyword: &str, text: &str) -> Vec<String> {
+    const MOST: usize = 8;
     fn collect(value: &Value, at: &Pointer, keyword: &str, found: &mut Vec<String>) {
         let below: Vec<(String, &Value)> = match value {
             Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -114,6 +116,9 @@ pub(crate) fn pointers_to(keyword: &str, text: &str) -> Vec<String> {
             _ => Vec::new(),
         };
         for (key, value) in below {
+            if found.len() == MOST {
+                return;
+            }
             let at = at.child(&key);
             if key == keyword {
                 found.push(at.to_string());
@@ -141,6 +146,8 @@ struct Walk<'a> {
     names: BTreeMap<Pointer, String>,
     /// Definitions that are still to be read.
     targets: Vec<(String, Pointer)>,
+    /// Places whose references do not lead back to themselves: each is followed once.
+    ending: BTreeSet<Pointer>,
 }
 
 impl Walk<'_> {
@@ -218,23 +225,22 @@ impl Walk<'_> {
         let local = if local.is_empty() { "#" } else { local };
         let fragment = local.strip_prefix('#').ok_or_else(|| refused("which is not in this schema"))?;
         let target = Pointer::parse(fragment).ok_or_else(|| refused("an anchor, which is not supported"))?;
-        let seen = &mut Vec::new();
+        let mut seen = BTreeSet::new();
         let mut next = target.clone();
         // References that only lead to each other have no meaning.
-        loop {
+        while !self.ending.contains(&next) {
             let schema = next.find(self.root).ok_or_else(|| refused("which does not exist"))?;
-            seen.push(next);
-            match schema.as_object().and_then(|schema| schema.get("$ref")?.as_str()?.strip_prefix('#')) {
-                Some(fragment) => match Pointer::parse(fragment) {
-                    Some(pointer) if seen.contains(&pointer) => {
-                        return Err(refused("which leads back to itself"));
-                    }
-                    Some(pointer) => next = pointer,
-                    None => break,
-                },
+            if !seen.insert(next) {
+                return Err(refused("which leads back to itself"));
+            }
+            let further =
+                schema.as_object().and_then(|schema| schema.get("$ref")?.as_str()?.strip_prefix('#'));
+            match further.and_then(Pointer::parse) {
+                Some(pointer) => next = pointer,
                 None => break,
             }
         }
+        self.ending.append(&mut seen);
         if target.depth() == 0 {
             return Ok("#".to_owned());
         }

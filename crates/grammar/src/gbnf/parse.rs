@@ -6,7 +6,7 @@ use super::GbnfError;
 use super::syntax::{Expression, Grammar, Position, Rule};
 use crate::vocabulary::Vocabulary;
 
-/// Deepest nesting of groups.
+/// Deepest nesting of groups and repetitions.
 const MAX_DEPTH: usize = 128;
 
 /// The most rules.
@@ -45,6 +45,25 @@ struct Parser<'a> {
 
 fn is_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
+}
+
+/// The one repetition that is the same as `outer` of `inner`, such as `a*` for `a+?`; `None` where the numbers have gaps, as for
+/// `a{2}*`.
+fn product(inner: (u32, Option<u32>), outer: (u32, Option<u32>)) -> Option<(u32, Option<u32>)> {
+    let ((a, b), (c, d)) = (inner, outer);
+    // From `k` times to once more, [ka, kb] and [(k + 1)a, (k + 1)b] leave no gap; it is widest for the smallest `k`.
+    let has_gaps = match b {
+        _ if d == Some(c) => false,
+        Some(b) => u64::from(c) * u64::from(b.saturating_sub(a)) + 1 < u64::from(a),
+        None => c == 0 && a > 1,
+    };
+    let most = match (b, d) {
+        (Some(0), _) | (_, Some(0)) => Some(0),
+        (Some(b), Some(d)) => Some(b.checked_mul(d).filter(|most| *most <= MAX_REPEATS)?),
+        _ => None,
+    };
+    let least = a.checked_mul(c).filter(|least| *least <= MAX_REPEATS)?;
+    (!has_gaps).then_some((least, most))
 }
 
 impl<'a> Parser<'a> {
@@ -207,7 +226,9 @@ impl<'a> Parser<'a> {
     }
 
     fn repeated(&mut self, mut part: Expression, depth: usize) -> Result<Expression, GbnfError> {
+        let mut nested = depth;
         loop {
+            let position = self.position;
             let (least, most) = match self.peek() {
                 Some('*') => (0, None),
                 Some('+') => (1, None),
@@ -218,7 +239,24 @@ impl<'a> Parser<'a> {
             // The last character of the repetition.
             self.next();
             self.space(depth > 0);
-            part = Expression::Repeat { of: Box::new(part), least, most };
+            part = match part {
+                Expression::Repeat { of, least: inner_least, most: inner_most } => {
+                    match product((inner_least, inner_most), (least, most)) {
+                        Some((least, most)) => Expression::Repeat { of, least, most },
+                        None => {
+                            nested += 1;
+                            let part = Expression::Repeat { of, least: inner_least, most: inner_most };
+                            Expression::Repeat { of: Box::new(part), least, most }
+                        }
+                    }
+                }
+                part => Expression::Repeat { of: Box::new(part), least, most },
+            };
+            if nested > MAX_DEPTH {
+                let problem =
+                    format!("repetitions are nested deeper than {MAX_DEPTH}; give the inner ones a rule");
+                return Err(GbnfError { position, problem });
+            }
         }
     }
 

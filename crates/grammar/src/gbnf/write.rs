@@ -5,20 +5,26 @@ use std::collections::BTreeMap;
 use super::lexemes::{self, Cut};
 use super::syntax::{Expression, Grammar, Rule};
 
+/// Deepest nesting of a rule that is written; llguidance reads 28 levels.
+const MAX_DEPTH: usize = 16;
+
 /// The grammar of Lark for `grammar`.
 pub(super) fn lark(grammar: &Grammar) -> String {
     let cut = lexemes::cut(grammar);
-    let mut writer = Writer { cut, terminals: BTreeMap::new(), rules: BTreeMap::new() };
+    let mut writer = Writer { cut, terminals: BTreeMap::new(), rules: BTreeMap::new(), groups: Vec::new() };
     let start = writer.rule(grammar.root);
     let mut text = format!("start: {start}\n");
     // Rules mention further rules as they are written.
     while let Some((rule, None)) = writer.rules.iter().find(|(_, written)| written.is_none()) {
         let rule = *rule;
-        let written = writer.expression(&grammar.rules[rule].1);
+        let written = writer.expression(&grammar.rules[rule].1, 0);
         writer.rules.insert(rule, Some(written));
     }
     for (rule, written) in &writer.rules {
         text += &format!("r{rule}: {}\n", written.as_deref().unwrap_or_default());
+    }
+    for (number, written) in writer.groups.iter().enumerate() {
+        text += &format!("g{number}: {written}\n");
     }
     for (regex, number) in &writer.terminals {
         text += &format!("T{number}: /{regex}/\n");
@@ -32,6 +38,8 @@ struct Writer {
     terminals: BTreeMap<String, usize>,
     /// The rules in use, once they are written.
     rules: BTreeMap<Rule, Option<String>>,
+    /// Groups that are nested too deep, as rules of their own.
+    groups: Vec<String>,
 }
 
 impl Writer {
@@ -52,12 +60,12 @@ impl Writer {
         self.terminal(self.cut.regexes.of_rule(rule).unwrap_or_default().to_owned())
     }
 
-    fn expression(&mut self, expression: &Expression) -> String {
+    fn expression(&mut self, expression: &Expression, depth: usize) -> String {
         match expression {
             Expression::Literal(text) if text.is_empty() => "\"\"".to_owned(),
             Expression::Literal(text) if self.cut.literals.contains(text) => {
                 let each = text.chars().map(|character| self.terminal(lexemes::of_character(character)));
-                each.collect::<Vec<_>>().join(" ")
+                format!("({})", each.collect::<Vec<_>>().join(" "))
             }
             leaf @ (Expression::Literal(_) | Expression::Class { .. }) => {
                 let regex = self.cut.regexes.of(leaf).unwrap_or_default();
@@ -68,26 +76,38 @@ impl Writer {
                 format!("<[{}{}]>", if *negated { "^" } else { "" }, ids.join(","))
             }
             Expression::Rule(rule) => self.rule(*rule),
+            group if depth == MAX_DEPTH => {
+                let written = self.group(group, 0);
+                self.groups.push(written);
+                format!("g{}", self.groups.len() - 1)
+            }
+            group => self.group(group, depth + 1),
+        }
+    }
+
+    /// A group at this depth.
+    fn group(&mut self, expression: &Expression, depth: usize) -> String {
+        match expression {
             Expression::Sequence(parts) if parts.is_empty() => "\"\"".to_owned(),
-            Expression::Sequence(parts) => {
-                let parts: Vec<String> = parts.iter().map(|part| self.expression(part)).collect();
-                format!("({})", parts.join(" "))
-            }
-            Expression::Alternatives(parts) => {
-                let parts: Vec<String> = parts.iter().map(|part| self.expression(part)).collect();
-                format!("({})", parts.join(" | "))
-            }
+            Expression::Sequence(parts) => format!("({})", self.joined(parts, " ", depth)),
+            Expression::Alternatives(parts) => format!("({})", self.joined(parts, " | ", depth)),
+            Expression::Repeat { most: Some(0), .. } => "\"\"".to_owned(),
             Expression::Repeat { of, least, most } => {
-                let of = self.expression(of);
+                let of = self.expression(of, depth);
                 match (least, most) {
                     (0, None) => format!("({of})*"),
                     (1, None) => format!("({of})+"),
                     (0, Some(1)) => format!("({of})?"),
-                    (_, Some(0)) => "\"\"".to_owned(),
                     (least, None) => format!("({of}){{{least},}}"),
                     (least, Some(most)) => format!("({of}){{{least},{most}}}"),
                 }
             }
+            leaf => self.expression(leaf, depth),
         }
+    }
+
+    fn joined(&mut self, parts: &[Expression], separator: &str, depth: usize) -> String {
+        let parts: Vec<String> = parts.iter().map(|part| self.expression(part, depth)).collect();
+        parts.join(separator)
     }
 }

@@ -119,5 +119,8 @@ fn misspelt(name: &str) -> Option<&'static str> {
     let known = SCHEMAS.iter().chain(MAPS).copied().chain(["items", "additionalProperties"]);
     let known = known.chain(values::CHECKS.iter().map(|(name, _)| *name));
     let mut known = known.chain(REFUSED.iter().map(|(name, _)| *name)).filter(|name| name.len() >= 4);
-    known.find(|known| known.eq_ignore_ascii_case(name) || strsim::osa_distance(known, name) == 1)
+    // The distance takes the product of the lengths.
+    let is_near =
+        |known: &str| known.len().abs_diff(name.len()) <= 4 && strsim::osa_distance(known, name) == 1;
+    known.find(|known| known.eq_ignore_ascii_case(name) || is_near(known))
 }

@@ -5,6 +5,7 @@ mod compiling;
 mod gates;
 mod gbnf;
 mod hostile;
+mod large;
 mod refusals;
 mod requests;
 mod sampled;
