@@ -7,11 +7,11 @@ use chat::{
     Calls, Choice, Content, Message, Options, Prompt, Template, ToolFormat, Tools, ToolsError, TurnEnd,
 };
 use grammar::Source;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::answer::Parser;
 use crate::config::Defaults;
-use crate::demand::{Demand, ToolCalls, passed_on};
+use crate::demand::{Demand, ToolCalls, passed_on, unenforced};
 use crate::error::ApiError;
 use crate::models::Served;
 
@@ -51,13 +51,13 @@ pub(crate) struct ToolUse {
     pub(crate) choice: Option<Choice>,
     /// Whether an answer may have several calls.
     pub(crate) is_parallel: bool,
-    /// Whether a schema that cannot be enforced is an error, also where the model may leave calls out.
-    pub(crate) is_strict: bool,
+    /// Names of tools whose schemas are errors if they cannot be enforced, also where the model may leave calls out.
+    pub(crate) strict: Vec<String>,
 }
 
 impl Default for ToolUse {
     fn default() -> ToolUse {
-        ToolUse { tools: Vec::new(), choice: None, is_parallel: true, is_strict: false }
+        ToolUse { tools: Vec::new(), choice: None, is_parallel: true, strict: Vec::new() }
     }
 }
 
@@ -158,14 +158,20 @@ impl Conversation {
             Some(_) => std::mem::take(&mut self.tools.tools),
             None => Vec::new(),
         };
-        let options = Options {
+        let mut options = Options {
             tools,
             variables: std::mem::take(&mut self.variables),
             time: TEMPLATE_TIME,
             add_generation_prompt: self.ending != Ending::Nothing,
             ..Options::default()
         };
-        let prompt = template.render(&self.messages, &options).map_err(|error| {
+        let prompt = match template.render(&self.messages, &options) {
+            Err(error) if complete(&mut options.tools) => {
+                template.render(&self.messages, &options).map_err(|_| error)
+            }
+            rendered => rendered,
+        };
+        let prompt = prompt.map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;
         Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
@@ -211,15 +217,21 @@ impl Conversation {
             template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
         let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
         let tools = Arc::new(tools);
-        let ToolUse { is_parallel, is_strict, .. } = self.tools;
+        let ToolUse { is_parallel, strict, .. } = self.tools;
         let content = |param, grammar: Result<chat::Grammar, ToolsError>| {
-            let grammar = grammar.map_err(|error| ApiError::invalid("tool_choice", error.to_string()))?;
+            let grammar = grammar.map_err(|error| match error {
+                ToolsError::Grammar => ApiError::invalid("tools", error.to_string()),
+                error => ApiError::invalid("tool_choice", error.to_string()),
+            })?;
+            if let Some(open) = unenforced(&grammar, &strict) {
+                return Err(ApiError::invalid("tools", format!("`tools`: {open}")));
+            }
             Ok::<_, ApiError>(Demand::Content { param, source: Source::Lark(grammar.lark), preamble: None })
         };
         let demand = match (choice, &self.format) {
             (Choice::Auto, None) => {
                 let (format, prompt, tools) = (format.clone(), prompt.clone(), tools.clone());
-                Demand::Calls(Box::new(ToolCalls { format, prompt, tools, is_parallel, is_strict }))
+                Demand::Calls(Box::new(ToolCalls { format, prompt, tools, is_parallel, strict }))
             }
             (Choice::Auto, Some(demanded)) => {
                 let reply = reply(demanded)?;
@@ -242,6 +254,26 @@ fn encoded(
     let text = tokenizer::Encode { add_special: false, parse_special: false };
     ids.extend(served.model.tokenizer().encode(&begun, text));
     (ids, prompt, tools)
+}
+
+/// Adds to tools what clients may leave out, and some templates read all the same; returns whether that is anything.
+fn complete(tools: &mut [Json]) -> bool {
+    let mut is_changed = false;
+    let mut add = |object: &mut Map<String, Json>, name: &str, value: Json| {
+        if object.get(name).is_none_or(Json::is_null) {
+            object.insert(name.to_owned(), value);
+            is_changed = true;
+        }
+    };
+    for tool in tools {
+        let Some(function) = tool.get_mut("function").and_then(Json::as_object_mut) else { continue };
+        add(function, "description", "".into());
+        add(function, "parameters", json!({}));
+        let Some(parameters) = function.get_mut("parameters").and_then(Json::as_object_mut) else { continue };
+        add(parameters, "type", "object".into());
+        add(parameters, "properties", json!({}));
+    }
+    is_changed
 }
 
 /// Whether the last message is an answer that is to be continued.

@@ -3,13 +3,15 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::ToolFormat;
 use super::format::{Element, Format, IdPlace, Keys, Open, Parameter};
 use super::lark::{self, Lark};
 use super::literal::Syntax;
+use super::parameters;
 use super::schema::{Tool, Tools, ToolsError, Types};
+use super::values::{Further, Root, Unenforced, Values};
 use crate::prompt::Segment;
 use crate::reasoning;
 
@@ -36,6 +38,9 @@ pub struct Grammar {
     /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
     /// the special ones of its vocabulary.
     pub lark: String,
+    /// What it leaves open, at most one part of each tool's schema. Empty if arguments are JSON: then schemas are in `lark`
+    /// as they are.
+    pub unenforced: Vec<Unenforced>,
 }
 
 /// A text that starts a grammar.
@@ -89,7 +94,7 @@ pub(super) fn grammar(
     let begins = begins(format, in_prompt);
     let is_auto = *choice == Choice::Auto;
 
-    let mut writer = Writer { lark: Lark::new(special), format };
+    let mut writer = Writer { lark: Lark::new(special), format, unenforced: Vec::new() };
     let starts: Vec<String> = if is_auto {
         begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
     } else {
@@ -117,7 +122,7 @@ pub(super) fn grammar(
         }
     };
     let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
-    Ok(Grammar { triggers, lark: writer.lark.finish(&starts) })
+    Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
 }
 
 impl Begin<'_> {
@@ -189,6 +194,7 @@ impl Keys {
 struct Writer<'a> {
     lark: Lark<'a>,
     format: &'static Format,
+    unenforced: Vec<Unenforced>,
 }
 
 impl Writer<'_> {
@@ -219,10 +225,14 @@ impl Writer<'_> {
     /// A rule for calls of all tools from part `then` on.
     fn calls(&mut self, then: usize, tools: &[&Tool]) -> String {
         let calls = tools.iter().enumerate().map(|(index, tool)| {
+            let rule = format!("call_{then}_{index}");
+            if self.lark.has(&rule) || self.lark.is_full() {
+                return rule;
+            }
             let elements = &self.format.call[then..];
             let parts = elements.iter().map(|element| self.element(element, tool, index));
             let parts = parts.collect::<Vec<_>>().join(" ");
-            self.lark.rule(&format!("call_{then}_{index}"), parts)
+            self.lark.rule(&rule, parts)
         });
         let calls: Vec<_> = calls.collect();
         self.lark.rule(&format!("call_{then}"), calls.join(" | "))
@@ -284,16 +294,36 @@ impl Writer<'_> {
                 }
             }
             Element::Parameters(parameter) => {
-                let parameters = tool.properties().into_iter().enumerate();
-                let written = parameters.map(|(number, (name, schema, is_required))| {
+                let root = self.root(tool);
+                let mut written = Vec::new();
+                for (number, (name, schema, is_required)) in tool.properties().enumerate() {
+                    if self.lark.is_full() {
+                        break;
+                    }
                     let rule = format!("parameter_{index}_{number}");
-                    let types = Types::of(tool, name);
-                    let written = self.parameter(parameter, &rule, name, &schema, types);
-                    if is_required { written } else { format!("({written})?") }
-                });
-                written.collect::<Vec<_>>().join(" ")
+                    let part = self.parameter(parameter, &rule, (tool, &root), name, schema);
+                    written.push(if is_required { part } else { format!("({part})?") });
+                }
+                written.join(" ")
             }
             Element::Literals(syntax) => self.literals(*syntax, tool, index),
+        }
+    }
+
+    /// The schema of `tool`, of which more is asked than a grammar of its parameters enforces if it has certain keywords.
+    fn root<'b>(&mut self, tool: &'b Tool) -> Root<'b> {
+        let root = Root::of(tool);
+        if let Some(further) = root.further() {
+            self.leave(tool, further);
+        }
+        root
+    }
+
+    /// Notes what is left open.
+    fn leave(&mut self, tool: &Tool, Further { pointer, keyword }: Further) {
+        if self.unenforced.last().is_none_or(|last| last.tool != tool.name) {
+            let (tool, format) = (tool.name.clone(), self.format.name);
+            self.unenforced.push(Unenforced { tool, pointer, keyword, format });
         }
     }
 
@@ -301,10 +331,11 @@ impl Writer<'_> {
         &mut self,
         parameter: &Parameter,
         rule: &str,
+        (tool, root): (&Tool, &Root<'_>),
         name: &str,
         schema: &Json,
-        types: Types,
     ) -> String {
+        let (types, are_all) = Types::read(tool, name);
         let is_text = types.text || types == Types::default();
         let line = if parameter.in_lines { "\n" } else { "" };
         let head = format!("{}{}{name}{}", parameter.before, parameter.open, parameter.key_end);
@@ -319,28 +350,53 @@ impl Writer<'_> {
             self.lark.text(&format!("{}{line}", parameter.value_open))
         );
         let close = format!("{line}{}", parameter.close);
-        let choices = lark::choices(schema);
-        let value = match choices {
-            Some(choices) => {
-                let choices: Vec<_> = choices.into_iter().map(|choice| self.lark.text(choice)).collect();
-                format!("({}) {}", choices.join(" | "), self.lark.text(&close))
+        let end = self.lark.text(&close);
+        let value = if is_text {
+            match root.values(name, schema) {
+                Ok(Values::Listed(values)) => match texts(parameter, types, &values) {
+                    Some(texts) => {
+                        let texts: Vec<_> = texts.iter().map(|text| self.lark.text(text)).collect();
+                        self.lark.rule(rule, format!("({}) {end}", texts.join(" | ")))
+                    }
+                    None => {
+                        self.leave(tool, Further::of(name, "enum"));
+                        self.lark.text_until(rule, &close)
+                    }
+                },
+                Ok(Values::Types(_)) => self.lark.text_until(rule, &close),
+                Err(further) => {
+                    self.leave(tool, further);
+                    self.lark.text_until(rule, &close)
+                }
             }
-            None if is_text => self.lark.text_until(rule, &close),
-            None => format!("{} {}", self.lark.json(rule, schema), self.lark.text(&close)),
+        } else {
+            if !are_all {
+                self.leave(tool, Further::of(name, "type"));
+            }
+            let json = root.alone(name, schema).unwrap_or_else(|further| {
+                self.leave(tool, further);
+                json!({ "type": types.names() })
+            });
+            format!("{} {end}", self.lark.json(rule, &json))
         };
         format!("{head} {value}")
     }
 
     /// Named arguments with commas between them, and the closing bracket.
     fn literals(&mut self, syntax: Syntax, tool: &Tool, index: usize) -> String {
-        let properties = tool.properties();
+        let root = self.root(tool);
         let comma = if syntax == Syntax::Python { "\", \"" } else { "\",\"" };
         // Rules for what follows some arguments, and for what follows none.
         let (mut some, mut none) = (String::new(), String::new());
-        for (number, (name, schema, is_required)) in properties.iter().enumerate().rev() {
+        for (number, (name, schema, is_required)) in
+            tool.properties().enumerate().collect::<Vec<_>>().into_iter().rev()
+        {
+            if self.lark.is_full() {
+                break;
+            }
             let key = self.lark.text(&format!("{name}{}", syntax.assigns()));
-            let value =
-                self.literal(syntax, schema, Types::of(tool, name), &format!("value_{index}_{number}"));
+            let rule = format!("value_{index}_{number}");
+            let value = self.literal(syntax, &rule, (tool, &root), name, schema);
             let first = format!("{key} {value} {some}");
             let next = format!("{comma} {key} {value}");
             none = match (is_required, none.is_empty()) {
@@ -348,7 +404,7 @@ impl Writer<'_> {
                 (false, true) => format!("({first})?"),
                 (false, false) => format!("({first} | {none})"),
             };
-            some = if *is_required { format!("{next} {some}") } else { format!("({next})? {some}") };
+            some = if is_required { format!("{next} {some}") } else { format!("({next})? {some}") };
             some = if some.trim().is_empty() {
                 some
             } else {
@@ -359,42 +415,75 @@ impl Writer<'_> {
         format!("{none} {}", self.lark.text(&syntax.brackets().1.to_string()))
     }
 
-    fn literal(&mut self, syntax: Syntax, schema: &Json, types: Types, rule: &str) -> String {
+    fn literal(
+        &mut self,
+        syntax: Syntax,
+        rule: &str,
+        (tool, root): (&Tool, &Root<'_>),
+        name: &str,
+        schema: &Json,
+    ) -> String {
+        let (types, are_all) = Types::read(tool, name);
+        let further = match root.values(name, schema) {
+            Ok(Values::Types(names)) => return self.literals_of(syntax, &names),
+            Ok(Values::Listed(values)) => {
+                let texts: Option<Vec<_>> = values.iter().map(|value| syntax.written(value)).collect();
+                match texts {
+                    Some(texts) => {
+                        let texts: Vec<_> = texts.iter().map(|text| self.lark.text(text)).collect();
+                        return self.lark.rule(rule, format!("({})", texts.join(" | ")));
+                    }
+                    None => Further::of(name, "enum"),
+                }
+            }
+            Err(further) => further,
+        };
+        // Python's literals may be JSON, and so are all numbers.
+        let is_number = are_all && types == Types { number: true, ..Types::default() };
+        let further = match syntax {
+            Syntax::Gemma { .. } if !is_number => further,
+            Syntax::Python | Syntax::Gemma { .. } => match root.alone(name, schema) {
+                Ok(json) => return self.lark.json(rule, &json),
+                Err(further) => further,
+            },
+        };
+        self.leave(tool, further);
+        self.literals_of(syntax, &types.names())
+    }
+
+    /// Any literal of these types; of all if there are none.
+    fn literals_of(&mut self, syntax: Syntax, names: &[&str]) -> String {
         let any = self.any_literal(syntax);
-        if let Some(choices) = lark::choices(schema) {
-            let choices = choices.into_iter().map(|choice| match syntax {
-                Syntax::Python => self.lark.text(&Json::from(choice).to_string()),
-                Syntax::Gemma { quote } => self.lark.text(&format!("{quote}{choice}{quote}")),
-            });
-            return format!("({})", choices.collect::<Vec<_>>().join(" | "));
+        let has = |name| names.is_empty() || names.contains(&name);
+        let rules = [
+            ("string", "literal_text"),
+            ("null", "literal_null"),
+            ("boolean", "literal_bool"),
+            ("number", "literal_number"),
+            ("array", "literal_list"),
+            ("object", "literal_object"),
+        ];
+        let mut written: Vec<&str> =
+            rules.into_iter().filter(|(name, _)| has(name)).map(|(_, rule)| rule).collect();
+        if has("integer") && !has("number") {
+            self.lark.json("literal_integer", &json!({ "type": "integer" }));
+            written.push("literal_integer");
         }
-        let only = |wanted: Types| types == wanted;
-        let none = Types::default();
-        if only(Types { number: true, ..none }) {
-            self.lark.json(rule, schema)
-        } else if only(Types { bool: true, ..none }) {
-            lark::BOOLS[usize::from(syntax == Syntax::Python)].to_owned()
-        } else if only(Types { text: true, ..none }) {
-            format!("{}_text", any)
-        } else if only(Types { list: true, ..none }) {
-            format!("{}_list", any)
-        } else if only(Types { object: true, ..none }) {
-            format!("{}_object", any)
-        } else {
-            any
-        }
+        if written.len() == rules.len() { any } else { format!("({})", written.join(" | ")) }
     }
 
     /// The name of the rule for any literal.
     fn any_literal(&mut self, syntax: Syntax) -> String {
         let bools = lark::BOOLS[usize::from(syntax == Syntax::Python)];
+        self.lark.rule("literal_bool", bools.to_owned());
         let (null, comma, key) = match syntax {
             Syntax::Python => ("\"None\"", "\", \"", "literal_text \": \""),
             Syntax::Gemma { .. } => ("\"null\"", "\",\"", "/[a-zA-Z0-9_]+/ \":\""),
         };
+        self.lark.rule("literal_null", null.to_owned());
         let text = match syntax {
             Syntax::Python => {
-                let double = self.lark.json("literal_string", &serde_json::json!({ "type": "string" }));
+                let double = self.lark.json("literal_string", &json!({ "type": "string" }));
                 let single = r"/'([^'\\\n]|\\['\\nrt])*'/";
                 self.lark.rule("literal_text", format!("{double} | {single}"))
             }
@@ -404,11 +493,25 @@ impl Writer<'_> {
                 self.lark.rule("literal_text", text)
             }
         };
-        let number = self.lark.json("literal_number", &serde_json::json!({ "type": "number" }));
+        let number = self.lark.json("literal_number", &json!({ "type": "number" }));
         self.lark.rule("literal_list", format!("\"[\" (literal ({comma} literal)*)? \"]\""));
         let entry = format!("{key} literal");
         self.lark.rule("literal_object", format!("\"{{\" ({entry} ({comma} {entry})*)? \"}}\""));
-        let any = format!("{text} | {number} | {bools} | {null} | literal_list | literal_object");
+        let any = format!("{text} | {number} | literal_bool | literal_null | literal_list | literal_object");
         self.lark.rule("literal", any)
     }
+}
+
+/// What a model writes for `values` in tags; `None` if one of them would be read as another.
+fn texts(parameter: &Parameter, types: Types, values: &[&Json]) -> Option<Vec<String>> {
+    let written = |value: &&Json| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // With attributes, the one of texts is written.
+        let is_read = match &parameter.attributes {
+            Some(_) => value.is_string(),
+            None => types.value(&text, parameters::read) == **value,
+        };
+        is_read.then_some(text)
+    };
+    values.iter().map(written).collect()
 }

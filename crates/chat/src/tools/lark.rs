@@ -1,7 +1,10 @@
 //! Writes Lark text.
 
+use std::collections::HashSet;
+
 use serde_json::Value as Json;
 
+use super::schema::{MAX_BYTES, ToolsError};
 use crate::prompt::Segment;
 
 /// Booleans in JSON and in Python.
@@ -13,6 +16,9 @@ pub(super) struct Lark<'a> {
     special: Vec<&'a (u32, String)>,
     /// Names and bodies.
     rules: Vec<(String, String)>,
+    names: HashSet<String>,
+    /// Bytes of the bodies.
+    bytes: usize,
 }
 
 impl<'a> Lark<'a> {
@@ -20,15 +26,26 @@ impl<'a> Lark<'a> {
     pub(super) fn new(special: &'a [(u32, String)]) -> Lark<'a> {
         let mut special: Vec<_> = special.iter().filter(|(_, text)| !text.is_empty()).collect();
         special.sort_by_key(|(_, text)| std::cmp::Reverse(text.len()));
-        Lark { special, rules: Vec::new() }
+        Lark { special, rules: Vec::new(), names: HashSet::new(), bytes: 0 }
     }
 
     /// The rule `name`. Returns the name.
     pub(super) fn rule(&mut self, name: &str, body: String) -> String {
-        if self.rules.iter().all(|(other, _)| other != name) {
+        if !self.is_full() && self.names.insert(name.to_owned()) {
+            self.bytes += body.len();
             self.rules.push((name.to_owned(), body));
         }
         name.to_owned()
+    }
+
+    /// Whether there is the rule `name`.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Whether it is too long. Then nothing more is written: schemas may refer to large parts many times.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > MAX_BYTES
     }
 
     /// Exactly `text`, with special tokens by their ids.
@@ -83,7 +100,10 @@ impl<'a> Lark<'a> {
     }
 
     /// The whole text. An answer is one of `starts`.
-    pub(super) fn finish(self, starts: &[String]) -> String {
+    pub(super) fn finish(self, starts: &[String]) -> Result<String, ToolsError> {
+        if self.is_full() {
+            return Err(ToolsError::Grammar);
+        }
         let mut text = format!("start: {}\n", starts.join(" | "));
         for (name, body) in &self.rules {
             text.push_str(&format!("{name}: {body}\n"));
@@ -91,22 +111,11 @@ impl<'a> Lark<'a> {
         if self.rules.iter().any(|(_, body)| body.contains("TEXT")) {
             text.push_str("TEXT: /(?s:.*)/\n");
         }
-        text
+        Ok(text)
     }
 }
 
 /// A literal of Lark; `None` for no text.
 fn quoted(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| Json::from(text).to_string())
-}
-
-/// The strings of which a value must be one.
-pub(super) fn choices(schema: &Json) -> Option<Vec<&str>> {
-    let values = match (schema.get("enum"), schema.get("const")) {
-        (Some(Json::Array(values)), _) => values.iter().collect(),
-        (_, Some(value)) => vec![value],
-        _ => return None,
-    };
-    let texts: Option<Vec<&str>> = values.into_iter().map(Json::as_str).collect();
-    texts.filter(|texts| !texts.is_empty())
 }

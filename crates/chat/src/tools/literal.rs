@@ -36,6 +36,18 @@ impl Syntax {
         }
     }
 
+    /// How a value is written; `None` for lists and objects.
+    pub(super) fn written(self, value: &Json) -> Option<String> {
+        Some(match (self, value) {
+            (_, Json::Array(_) | Json::Object(_)) => return None,
+            (Syntax::Gemma { quote }, Json::String(text)) => format!("{quote}{text}{quote}"),
+            (Syntax::Python, Json::Null) => "None".into(),
+            (Syntax::Python, Json::Bool(true)) => "True".into(),
+            (Syntax::Python, Json::Bool(false)) => "False".into(),
+            (_, value) => value.to_string(),
+        })
+    }
+
     /// The value that `text` is as a whole.
     pub(crate) fn read(self, text: &str) -> Option<Json> {
         let mut reader = Reader { syntax: self, rest: text.trim() };

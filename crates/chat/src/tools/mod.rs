@@ -15,12 +15,14 @@ mod parameters;
 mod scanner;
 pub(crate) mod schema;
 pub(crate) mod section;
+mod values;
 
 use std::sync::Arc;
 
 pub(crate) use detect::{Missing, detect};
 pub use grammar::{Choice, Grammar, Trigger};
 pub use schema::{Tool, Tools, ToolsError};
+pub use values::Unenforced;
 
 use self::format::{Element, Format, IdPlace, Keys};
 use crate::answer::{AnswerParser, Callable};
@@ -73,7 +75,8 @@ impl ToolFormat {
         Preamble::new(self.reasoning, Some(self.format))
     }
 
-    /// The grammar of an answer to `prompt` that calls `tools`. Fails if `choice` demands a tool that there is not.
+    /// The grammar of an answer to `prompt` that calls `tools`. Fails if `choice` demands a tool that there is not, or
+    /// the grammar is too long.
     pub fn grammar(
         &self,
         prompt: &Prompt,

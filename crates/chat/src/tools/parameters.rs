@@ -101,6 +101,11 @@ impl Parameters {
     }
 }
 
+/// The value that `text` is as JSON or in Python.
+pub(super) fn read(text: &str) -> Option<Json> {
+    serde_json::from_str(text).ok().or_else(|| Syntax::Python.read(text))
+}
+
 impl Value {
     fn step(
         &mut self,
@@ -168,7 +173,6 @@ impl Value {
     fn json(&self, format: &Parameter) -> Json {
         let cdata = self.text.trim().strip_prefix("<![CDATA[").and_then(|text| text.strip_suffix("]]>"));
         let text = cdata.filter(|_| format.has_cdata).unwrap_or(&self.text);
-        let read = |text: &str| serde_json::from_str(text).ok().or_else(|| Syntax::Python.read(text));
         if self.is_json {
             return read(text.trim()).unwrap_or_else(|| text.into());
         }

@@ -1,12 +1,20 @@
 //! The tools of a request, and the types of their parameters.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json, json};
 
 /// Keywords that may permit further parameters.
 const IS_OPEN: [&str; 5] = ["patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
 
 /// References and alternatives followed in a schema.
-const MAX_HOPS: usize = 16;
+pub(super) const MAX_HOPS: usize = 16;
+
+/// Values of an `enum` that are looked at one by one: many parameters may refer to the same ones.
+pub(super) const MAX_VALUES: usize = 4096;
+
+/// Longest schema of a tool, and longest grammar of calls, in bytes.
+pub(super) const MAX_BYTES: usize = 256 << 10;
 
 /// A function that the model may call.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +55,15 @@ pub enum ToolsError {
         "tools[{index}].function.parameters is {found}, expected a JSON schema with \"type\": \"object\""
     )]
     Parameters { index: usize, found: String },
+    /// The schema is too long.
+    #[error(
+        "tools[{index}].function.parameters, of the tool {name:?}, has {found} bytes as JSON, the most is {MAX_BYTES}: make \
+         it smaller"
+    )]
+    TooLong { index: usize, name: String, found: usize },
+    /// The grammar of the calls is too long.
+    #[error("the grammar of the tools has more than {MAX_BYTES} bytes: give fewer tools, or smaller schemas")]
+    Grammar,
 }
 
 impl Tools {
@@ -69,6 +86,9 @@ impl Tools {
             }
             let parameters = match function.get("parameters") {
                 None | Some(Json::Null) => no_parameters(),
+                Some(schema) if schema.to_string().len() > MAX_BYTES => {
+                    return Err(ToolsError::TooLong { index, name, found: schema.to_string().len() });
+                }
                 Some(Json::Object(schema)) => object_schema(schema)
                     .ok_or_else(|| ToolsError::Parameters { index, found: shown(&json!(schema)) })?,
                 Some(other) => return Err(ToolsError::Parameters { index, found: shown(other) }),
@@ -153,12 +173,16 @@ impl Types {
 
     /// Those of a parameter; none if the schema does not say.
     pub(crate) fn of(tool: &Tool, parameter: &str) -> Types {
-        let mut types = Types::default();
-        let schema = property(tool, parameter);
-        if let Some(schema) = schema {
-            types.add(schema, &tool.parameters, &mut MAX_HOPS.clone());
+        Types::read(tool, parameter).0
+    }
+
+    /// Those of a parameter, and whether they are all: a schema may have more parts than are looked at.
+    pub(super) fn read(tool: &Tool, parameter: &str) -> (Types, bool) {
+        let (mut types, mut hops) = (Types::default(), MAX_HOPS);
+        if let Some(schema) = property(tool, parameter) {
+            types.add(schema, &tool.parameters, &mut hops);
         }
-        types
+        (types, hops > 0)
     }
 
     fn add(&mut self, schema: &Json, root: &Json, hops: &mut usize) {
@@ -166,14 +190,20 @@ impl Types {
         *hops = left;
         match schema.get("type") {
             Some(Json::String(name)) => self.add_name(name),
-            Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).for_each(|n| self.add_name(n)),
+            Some(Json::Array(names)) => {
+                names.iter().take(MAX_HOPS).filter_map(Json::as_str).for_each(|name| self.add_name(name));
+            }
             _ => {}
         }
-        let values = schema.get("enum").and_then(Json::as_array).into_iter().flatten();
+        let values = schema.get("enum").and_then(Json::as_array);
+        if values.is_some_and(|values| values.len() > MAX_VALUES) {
+            *hops = 0;
+        }
+        let values = values.into_iter().flatten().take(MAX_VALUES);
         values.chain(schema.get("const")).for_each(|value| self.add_name(type_of(value)));
         for key in ["anyOf", "oneOf", "allOf"] {
             let schemas = schema.get(key).and_then(Json::as_array);
-            schemas.into_iter().flatten().for_each(|schema| self.add(schema, root, hops));
+            schemas.into_iter().flatten().take(MAX_HOPS).for_each(|schema| self.add(schema, root, hops));
         }
         let target = schema.get("$ref").and_then(Json::as_str).and_then(|name| name.strip_prefix('#'));
         if let Some(schema) = target.and_then(|target| root.pointer(target)) {
@@ -191,6 +221,19 @@ impl Types {
             "object" => self.object = true,
             _ => {}
         }
+    }
+
+    /// The names of all of them.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        let names = [
+            ("string", self.text),
+            ("null", self.null),
+            ("boolean", self.bool),
+            ("number", self.number),
+            ("array", self.list),
+            ("object", self.object),
+        ];
+        names.into_iter().filter(|(_, may)| *may).map(|(name, _)| name).collect()
     }
 
     /// Whether every text is a string, so that it can be passed on before its end.
@@ -239,39 +282,25 @@ impl Tool {
 
     /// The tool with the names of its parameters, but any values.
     fn opened(&self) -> Tool {
-        let names: Vec<(&str, bool)> =
-            self.properties().into_iter().map(|(name, _, is_required)| (name, is_required)).collect();
+        let parameters: Vec<_> =
+            self.properties().map(|(name, _, is_required)| (name, is_required)).collect();
         let required: Vec<&str> =
-            names.iter().filter(|(_, required)| *required).map(|(name, _)| *name).collect();
+            parameters.iter().filter(|(_, required)| *required).map(|(name, _)| *name).collect();
         let properties: Map<String, Json> =
-            names.iter().map(|(name, _)| ((*name).to_owned(), json!({}))).collect();
+            parameters.iter().map(|(name, _)| ((*name).to_owned(), json!({}))).collect();
         let mut schema = json!({ "type": "object", "properties": properties, "required": required });
-        if IS_OPEN.iter().any(|key| self.parameters.get(key).is_some()) || names.is_empty() {
+        if IS_OPEN.iter().any(|key| self.parameters.get(key).is_some()) || parameters.is_empty() {
             schema["additionalProperties"] = true.into();
         }
         Tool { name: self.name.clone(), parameters: schema }
     }
 
-    /// The parameters in the order of the schema: name, schema as a root, and whether it is required.
-    pub(crate) fn properties(&self) -> Vec<(&str, Json, bool)> {
-        let root = &self.parameters;
-        let required = root.get("required").and_then(Json::as_array);
-        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
-        let definitions = ["$defs", "definitions"].into_iter().filter_map(|key| Some((key, root.get(key)?)));
-        let properties = root.get("properties").and_then(Json::as_object).into_iter().flatten();
-        let property = |(name, schema): (&'_ String, &Json)| {
-            let mut schema = schema.clone();
-            if let Json::Object(fields) = &mut schema {
-                for (key, value) in definitions.clone() {
-                    fields.entry(key).or_insert_with(|| value.clone());
-                }
-            }
-            (schema, is_required(name))
-        };
-        properties
-            .map(|(name, schema)| (name.as_str(), property((name, schema))))
-            .map(|(n, (s, r))| (n, s, r))
-            .collect()
+    /// The parameters in the order of the schema: name, schema, and whether it is required.
+    pub(crate) fn properties(&self) -> impl DoubleEndedIterator<Item = (&str, &Json, bool)> {
+        let required = self.parameters.get("required").and_then(Json::as_array);
+        let required: HashSet<&str> = required.into_iter().flatten().filter_map(Json::as_str).collect();
+        let properties = self.parameters.get("properties").and_then(Json::as_object).into_iter().flatten();
+        properties.map(move |(name, schema)| (name.as_str(), schema, required.contains(name.as_str())))
     }
 }
 

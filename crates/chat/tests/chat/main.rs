@@ -12,4 +12,5 @@ mod system;
 mod tool_answers;
 mod tool_calls;
 mod tool_grammars;
+mod tool_schemas;
 mod with_tokenizer;

@@ -51,16 +51,16 @@ pub(super) fn read(
     ignored: &mut Vec<String>,
 ) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
-    let mut is_strict = false;
+    let mut strict = Vec::new();
     let read = |(index, json)| {
-        let (tool, strict) = tool(index, json, ignored)?;
-        is_strict |= strict;
+        let (tool, is_strict) = tool(index, json, ignored)?;
+        strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
         Ok(tool)
     };
     let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
     let Some(json) = fields.take::<Json>("tool_choice")? else {
         let choice = (!tools.is_empty()).then_some(Choice::Auto);
-        return Ok(ToolUse { tools, choice, is_parallel: true, is_strict });
+        return Ok(ToolUse { tools, choice, is_parallel: true, strict });
     };
     let ToolChoice { kind, name, disable_parallel_tool_use } = at("tool_choice", json)?;
     let choice = match kind {
@@ -79,7 +79,7 @@ pub(super) fn read(
         })?)),
     };
     let is_parallel = !disable_parallel_tool_use.unwrap_or(false);
-    Ok(ToolUse { tools, choice, is_parallel, is_strict })
+    Ok(ToolUse { tools, choice, is_parallel, strict })
 }
 
 /// A tool in OpenAI's shape, and whether it is strict.

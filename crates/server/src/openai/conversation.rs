@@ -104,8 +104,10 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
         choice => choice.filter(|_| !tools.is_empty()),
     };
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    let is_strict = tools.iter().any(|tool| tool["function"]["strict"] == Json::Bool(true));
-    Ok(ToolUse { tools, choice, is_parallel, is_strict })
+    let functions = tools.iter().map(|tool| &tool["function"]);
+    let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
+    let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
+    Ok(ToolUse { tools, choice, is_parallel, strict })
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.

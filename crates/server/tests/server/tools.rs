@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::answers::{question, with};
-use crate::client::{Running, demo};
+use crate::client::{Running, TOOLS, demo};
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -11,6 +11,12 @@ const PATH: &str = "/v1/chat/completions";
 const NAMES_FIRST: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content or '' }}\
     {% for c in m.tool_calls or [] %}>>>{{ c.function.name }}\n{{ c.function.arguments | tojson }}{% endfor %}\
     {{ eos_token }}{% endfor %}{% if add_generation_prompt %}>>>{% endif %}{# >>>all #}";
+
+/// Qwen3-Coder's format, in which texts are no JSON.
+const IN_TAGS: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content or '' }}\
+    {% for c in m.tool_calls or [] %}<tool_call>\n<function={{ c.function.name }}>\
+    {% for k, v in c.function.arguments | items %}\n<parameter={{ k }}>\n{{ v }}\n</parameter>{% endfor %}\n\
+    </function>\n</tool_call>{% endfor %}{{ eos_token }}{% endfor %}";
 
 /// A template that opens reasoning.
 const THINKING: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}\
@@ -59,6 +65,39 @@ fn a_schema_that_cannot_be_enforced_leaves_the_arguments_open_unless_it_is_stric
     let error = server.post(PATH, &body).error(400);
     assert_eq!(error["param"], "tools");
     assert!(error["message"].as_str().expect("a text").contains("`not`"), "{error}");
+}
+
+#[test]
+fn what_a_format_cannot_enforce_is_an_error_for_strict_tools_only() {
+    let server = Running::with_template(IN_TAGS);
+    let mut schema = cities();
+    schema["properties"]["code"] = json!({ "type": "string", "pattern": "^[A-Z]+$" });
+    let mut body = with(calling(&schema), json!({ "max_tokens": 1 }));
+    let other = json!({ "name": "b", "parameters": cities(), "strict": true });
+    let first = body["tools"][0].take();
+    body["tools"] = json!([first, { "type": "function", "function": other }]);
+    for choice in ["auto", "required"] {
+        body["tools"][0]["function"]["strict"] = false.into();
+        body["tool_choice"] = choice.into();
+        server.post(PATH, &body).json();
+        body["tools"][0]["function"]["strict"] = true.into();
+        let error = server.post(PATH, &body).error(400);
+        assert_eq!(error["param"], "tools");
+        let text = error["message"].as_str().expect("a text");
+        assert!(["\"a\"", "`pattern`", "/properties/code"].iter().all(|part| text.contains(part)), "{text}");
+    }
+}
+
+#[test]
+fn templates_find_what_clients_leave_out_of_tools() {
+    let reading = "{{ tool | tojson }}{{ tool.function.description + tool.function.parameters.type }}\
+        {{ tool.function.parameters.properties | items | list | length }}";
+    let server = Running::with_template(&TOOLS.replace("{{ tool | tojson }}", reading));
+    for function in [json!({ "name": "f" }), json!({ "name": "f", "description": null, "parameters": {} })] {
+        let tools = json!([{ "type": "function", "function": function }]);
+        let messages = json!([{ "role": "user", "content": "Hi" }]);
+        server.post(PATH, &json!({ "messages": messages, "tools": tools, "max_tokens": 1 })).json();
+    }
 }
 
 #[test]

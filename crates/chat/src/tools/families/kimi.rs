@@ -41,7 +41,10 @@ pub(crate) const K3: Format = Format {
             end: "<|sep|>",
         },
         Element::Parameters(Parameter {
-            attributes: Some(Attributes { text: " type=\"string\"", other: " type=\"[a-z]+\"" }),
+            attributes: Some(Attributes {
+                text: " type=\"string\"",
+                other: " type=\"(number|integer|boolean|array|object|null)\"",
+            }),
             value_open: "<|sep|>",
             ..Parameter::new("<|open|>argument key=\"", "\"", "<|close|>argument<|sep|>")
         }),

@@ -104,8 +104,9 @@ pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Read, ApiErro
         chosen => chosen,
     };
     let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    let is_strict = tools.iter().filter(is_allowed).any(|tool| tool.strict == Some(true));
-    Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel, is_strict }, tools, choice })
+    let strict = tools.iter().filter(is_allowed).filter(|tool| tool.strict == Some(true));
+    let strict = strict.map(|tool| tool.name.clone()).collect();
+    Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel, strict }, tools, choice })
 }
 
 fn function((index, tool): (usize, Json)) -> Result<Function, ApiError> {
