@@ -6,7 +6,7 @@
 
 LLAMA_SERVER is the program of llama.cpp, which the source archive of llama-cpp-python contains:
 
-    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36 && tar xf llama_cpp_python-0.3.36.tar.gz
+    pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==0.3.36 && tar xf llama_cpp_python-0.3.36.tar.gz
     cmake -S llama_cpp_python-0.3.36/vendor/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_UI=OFF
     cmake --build build --target llama-server
 

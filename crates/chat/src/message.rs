@@ -10,28 +10,59 @@ use serde_json::{Map, Value as Json};
 /// In JSON: `{"role": …, "content": …}`, and where they apply `reasoning_content` (also read from `reasoning` and
 /// `thinking`), `tool_calls`, `tool_call_id` and `name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct Message {
     /// `system`, `user`, `assistant`, `tool` or another role that the template supports.
     pub role: String,
     /// What is said. Without it, or with `null`, the empty text.
-    #[serde(default, deserialize_with = "or_default")]
     pub content: Content,
     /// What the model thought before it answered.
-    #[serde(rename = "reasoning_content", alias = "reasoning", alias = "thinking")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The calls that an answer makes.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// The [call](ToolCall::id) whose result a message of role `tool` is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// Name of the speaker, or of the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Other fields. The template gets them unchanged.
     #[serde(flatten)]
     pub others: Map<String, Json>,
+}
+
+/// A [`Message`] as clients write it: reasoning has several names, of which those with `null` say nothing.
+#[derive(Deserialize)]
+struct Written {
+    role: String,
+    #[serde(default, deserialize_with = "or_default")]
+    content: Content,
+    reasoning_content: Option<String>,
+    reasoning: Option<String>,
+    thinking: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    tool_calls: Vec<ToolCall>,
+    tool_call_id: Option<String>,
+    name: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Json>,
+}
+
+impl From<Written> for Message {
+    fn from(written: Written) -> Message {
+        let Written { role, content, reasoning_content, reasoning, thinking, tool_calls, .. } = written;
+        Message {
+            role,
+            content,
+            reasoning: reasoning_content.or(reasoning).or(thinking),
+            tool_calls,
+            tool_call_id: written.tool_call_id,
+            name: written.name,
+            others: written.others,
+        }
+    }
 }
 
 impl Message {

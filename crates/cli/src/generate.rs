@@ -77,7 +77,7 @@ pub(crate) fn configure(
     let AnswerArgs { length, sampling, reasoning } = args;
     // -1 is no limit.
     chat.max_tokens = usize::try_from(length.max_tokens).ok();
-    chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
+    chat.stop = Stop { strings: length.stop.clone(), ignore_eog: length.ignore_eos, ..Stop::default() };
     chat.sampling = sampling.sampling();
     chat.processors =
         grammar.map(|grammar| Box::new(grammar.constraint()) as Box<dyn Processor>).into_iter().collect();

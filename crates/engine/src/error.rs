@@ -61,6 +61,8 @@ pub enum Error {
     Sampling(#[from] SamplingError),
     #[error("a stop string is empty and would stop before the first token; leave it out")]
     EmptyStopString,
+    #[error("`min_tokens` is {min}, but at most {max} tokens are asked for; lower it")]
+    MinTokens { min: usize, max: usize },
     #[error("the model has no usable chat template: {why}")]
     NoTemplate { why: String },
     #[error("{0}; raw mode works without the template")]

@@ -15,8 +15,8 @@ pub(crate) struct Place {
     pub(crate) was_preempted: bool,
 }
 
-/// Waiting requests: those that were preempted first, then by priority; among equals the client whose requests have had
-/// fewest rows, then the oldest request.
+/// Waiting requests: those that were preempted first, then those of the client whose requests have had fewest rows; among
+/// them by priority, so that no client can be before all others, then the oldest request.
 ///
 /// Rows are counted as in start-time fair queueing (Goyal, Vin and Cheng 1996): a client that had no request starts with
 /// the count of the least served one, so that nobody saves up for later.
@@ -75,7 +75,7 @@ impl Queue {
         let candidates = self.waiting.iter().filter(|(id, _)| is_candidate(**id));
         let key = |(id, place): &(&RequestId, &Place)| {
             let rows = self.clients.get(&place.client).map_or(0, |client| client.rows);
-            (!place.was_preempted, place.priority, rows, **id)
+            (!place.was_preempted, rows, place.priority, **id)
         };
         candidates.min_by_key(key).map(|(id, _)| *id)
     }
@@ -112,9 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn priorities_come_before_turns() {
+    fn priorities_are_among_the_requests_of_a_client() {
         let (mut queue, clients) = queue(&[(7, 1), (7, 0), (7, -1), (8, 1), (8, 0)]);
         assert_eq!(order(&mut queue, &clients), [2, 4, 1, 3, 0]);
+        let (mut queue, clients) = self::queue(&[(7, -9), (7, -9), (7, -9), (8, 0), (8, 5)]);
+        assert_eq!(order(&mut queue, &clients), [0, 3, 1, 4, 2], "nobody is before all others");
     }
 
     #[test]

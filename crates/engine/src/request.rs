@@ -29,7 +29,7 @@ pub struct Request {
     pub cache_salt: Vec<u8>,
     /// Whose request it is: clients that wait get equal shares of the rows.
     pub client: u64,
-    /// Requests of lower values start first, as in vLLM.
+    /// Of a client's requests, those of lower values start first.
     pub priority: i32,
     /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,

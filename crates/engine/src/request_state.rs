@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::request::{DraftCounts, LogitRows, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::speculation::length::DraftLength;
-use crate::stop::{Stop, StopReason, StopStrings};
+use crate::stop::{NoEndBefore, Stop, StopReason, StopStrings};
 
 /// Receives a position and the logits after its token.
 pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
@@ -44,6 +44,7 @@ pub(crate) struct RequestState {
     tokenizer: Arc<Tokenizer>,
     stop_ids: Vec<u32>,
     stop_strings: StopStrings,
+    min_tokens: usize,
     max_tokens: Option<usize>,
     draft_length: DraftLength,
     usage: Usage,
@@ -60,17 +61,31 @@ impl RequestState {
     ) -> Result<(RequestState, Vec<u32>), Error> {
         let tokenizer = model.tokenizer().clone();
         let Request {
-            prompt, mut sampling, stop, max_tokens, logprobs, logprobs_of_draw, processors, ..
+            prompt,
+            mut sampling,
+            stop,
+            max_tokens,
+            logprobs,
+            logprobs_of_draw,
+            mut processors,
+            ..
         } = request;
-        let Stop { ids: stop_ids, strings, ignore_eog } = stop;
+        let Stop { ids: stop_ids, strings, ignore_eog, min_tokens } = stop;
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);
         }
+        if let Some(max) = max_tokens.filter(|&max| max < min_tokens) {
+            return Err(Error::MinTokens { min: min_tokens, max });
+        }
         let suppressed = tokenizer.special_ids().suppressed.iter();
         sampling.logit_bias.extend(suppressed.map(|&id| (id, f32::NEG_INFINITY)));
+        let ends = tokenizer.special_ids().end_of_generation.iter().copied();
         if ignore_eog {
-            let ends = tokenizer.special_ids().end_of_generation.iter();
-            sampling.logit_bias.extend(ends.map(|&id| (id, f32::NEG_INFINITY)));
+            sampling.logit_bias.extend(ends.clone().map(|id| (id, f32::NEG_INFINITY)));
+        }
+        if min_tokens > 0 {
+            let ends = ends.chain(stop_ids.iter().copied()).collect();
+            processors.push(Box::new(NoEndBefore::new(prompt.len().saturating_add(min_tokens), ends)));
         }
         let sampler = Sampler::with(sampling, processors, model.breakers(), &tokenizer)?;
         let seed = sampler.seed();
@@ -87,6 +102,7 @@ impl RequestState {
             tokenizer,
             stop_ids,
             stop_strings: StopStrings::new(strings),
+            min_tokens,
             max_tokens,
             draft_length: DraftLength::default(),
             usage: Usage { prompt_tokens: prompt.len(), seed, ..Usage::default() },
@@ -184,7 +200,10 @@ impl RequestState {
         if ended.is_some() {
             text += &self.detokenizer.finish();
         }
-        let (mut printable, string) = self.stop_strings.push(&text);
+        let (mut printable, string) = match self.usage.generated_tokens > self.min_tokens {
+            true => self.stop_strings.push(&text),
+            false => (text, None),
+        };
         // A special token ends what may be the beginning of a stop string, and may be a mark in the answer.
         if string.is_none() && self.tokenizer.kind(token).is_some_and(Kind::is_special) {
             printable += &self.stop_strings.flush();

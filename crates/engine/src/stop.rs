@@ -1,5 +1,9 @@
 //! Stop conditions, and text held back until they are decided.
 
+use std::mem::replace;
+
+use crate::sampling::Processor;
+
 /// Stop conditions, besides `max_tokens` and the end of the context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stop {
@@ -9,6 +13,9 @@ pub struct Stop {
     pub strings: Vec<String>,
     /// Never sample the model's end-of-generation tokens.
     pub ignore_eog: bool,
+    /// Number of tokens that precede any end: until then, end-of-generation tokens and stop tokens are sampled only if nothing
+    /// else is possible, as where a grammar ends, and stop strings are not searched.
+    pub min_tokens: usize,
 }
 
 /// Why a request ended: an end-of-generation token of the model, a token or string of [`Stop`], `max_tokens`,
@@ -34,6 +41,42 @@ impl std::fmt::Display for StopReason {
             StopReason::Cancelled => f.write_str("cancelled"),
             StopReason::ContextFull => f.write_str("context full"),
         }
+    }
+}
+
+/// Rules out `ends` before position `until`, unless no other token is possible.
+#[derive(Clone, Debug)]
+pub(crate) struct NoEndBefore {
+    until: usize,
+    ends: Vec<u32>,
+}
+
+impl NoEndBefore {
+    pub(crate) fn new(until: usize, mut ends: Vec<u32>) -> NoEndBefore {
+        ends.sort_unstable();
+        ends.dedup();
+        NoEndBefore { until, ends }
+    }
+}
+
+impl Processor for NoEndBefore {
+    fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
+        if tokens.len() >= self.until {
+            return;
+        }
+        let mut ruled_out = Vec::with_capacity(self.ends.len());
+        for &id in &self.ends {
+            if let Some(logit) = logits.get_mut(id as usize) {
+                ruled_out.push((id, replace(logit, f32::NEG_INFINITY)));
+            }
+        }
+        if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+            ruled_out.into_iter().for_each(|(id, logit)| logits[id as usize] = logit);
+        }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
     }
 }
 

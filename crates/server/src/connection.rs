@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
@@ -67,6 +67,24 @@ impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
     }
+}
+
+/// Ends when the client has closed its side of a connection, of which `socket` is a copy. The HTTP library notices that only
+/// where nothing follows a request: a line break, or the next request, would keep the work for a client that has left.
+pub(crate) async fn left(socket: TcpStream) {
+    while let Ok(ready) = socket.ready(Interest::READABLE).await
+        && !ready.is_read_closed()
+    {
+        // Nothing is read here: wait for the next event.
+        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+    }
+}
+
+/// The connection, and a copy of its socket to watch.
+pub(crate) fn watched(stream: TcpStream) -> io::Result<(TcpStream, TcpStream)> {
+    let stream = stream.into_std()?;
+    let copy = stream.try_clone()?;
+    Ok((TcpStream::from_std(stream)?, TcpStream::from_std(copy)?))
 }
 
 /// What a connection is to HTTP.

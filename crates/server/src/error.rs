@@ -132,6 +132,7 @@ impl From<engine::Error> for ApiError {
             Error::TextTooLong { .. } | Error::Token { .. } | Error::EmptyStopString | Error::Sampling(_) => {
                 ApiError::new(Kind::Invalid, message)
             }
+            Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
             Error::Template(_) => ApiError::new(Kind::Invalid, message),
             _ => ApiError::internal(message),
         }

@@ -260,6 +260,7 @@ fn stop(fields: &mut Fields, name: &str, limits: &Limits) -> Result<Stop, ApiErr
         strings: strings.into_iter().filter(|string| !string.is_empty()).collect(),
         ids: fields.list("stop_token_ids", limits.stops)?.unwrap_or_default(),
         ignore_eog: fields.take("ignore_eos")?.unwrap_or(false),
+        min_tokens: fields.within("min_tokens", 0..=usize::MAX)?.unwrap_or(0),
     })
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::answer::token_text;
 use crate::app::App;
 use crate::conversation::too_long_for;
 use crate::error::ApiError;
+use crate::fields::MAX_VALUES;
 use crate::http::{Client, Routes, call, with_ignored};
 use crate::job::Parameters;
 use crate::llama::settings;
@@ -84,17 +86,47 @@ async fn tokenize(
     let with_pieces: bool = fields.take("with_pieces")?.unwrap_or(false);
     let ignored = fields.unknown();
     let _place = app.place(&client, 1)?;
-    let tokens = app.blocking(move || {
-        let ids = served.model.tokenizer().encode(&text, encode).into_iter();
-        let piece = |id| match token_text(&served, id) {
-            (text, bytes) if text.as_bytes() == bytes => json!({ "id": id, "piece": text }),
-            (_, bytes) => json!({ "id": id, "piece": bytes }),
-        };
-        let tokens: Vec<Value> =
-            if with_pieces { ids.map(piece).collect() } else { ids.map(Value::from).collect() };
-        tokens
+    let response = app.blocking(move || {
+        let ids = served.model.tokenizer().encode(&text, encode);
+        if !with_pieces {
+            return Ok(Json(Tokens { tokens: ids }).into_response());
+        }
+        if ids.len() > MAX_VALUES {
+            let found = ids.len();
+            return Err(ApiError::invalid(
+                "content",
+                format!("`content` has {found} tokens, expected at most {MAX_VALUES} with pieces; send it in parts"),
+            ));
+        }
+        let tokens = ids.into_iter().map(|id| TokenPiece { id, piece: Piece::of(token_text(&served, id)) });
+        Ok(Json(Tokens { tokens: tokens.collect() }).into_response())
     });
-    Ok(with_ignored(Json(json!({ "tokens": tokens.await? })).into_response(), &ignored))
+    Ok(with_ignored(response.await??, &ignored))
+}
+
+#[derive(Serialize)]
+struct Tokens<T> {
+    tokens: Vec<T>,
+}
+
+#[derive(Serialize)]
+struct TokenPiece {
+    id: u32,
+    piece: Piece,
+}
+
+/// A token's text, or its bytes if they are no text.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Piece {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Piece {
+    fn of((text, bytes): (String, Vec<u8>)) -> Piece {
+        if text.as_bytes() == bytes { Piece::Text(text) } else { Piece::Bytes(bytes) }
+    }
 }
 
 async fn detokenize(

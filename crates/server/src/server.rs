@@ -1,5 +1,6 @@
 //! The server: connections, routes, the end.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,6 +54,9 @@ impl Reload {
         *self.0.tls.write() = Some(tls);
     }
 }
+
+/// How long a server that stops tells its clients that their requests are cut off.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A server that listens.
 pub struct Server {
@@ -136,6 +140,12 @@ impl Server {
             let _ = stopped.wait_for(|&stopped| stopped).await;
             app.stop();
             let end = Instant::now() + app.config.drain;
+            if timeout_at(end, app.drained()).await.is_ok() {
+                return end;
+            }
+            tracing::warn!("some requests have not ended in time, and are cut off");
+            app.models.cut();
+            let end = Instant::now() + LAST_WORDS;
             let _ = timeout_at(end, app.drained()).await;
             end
         });
@@ -166,14 +176,18 @@ impl Server {
             tokio::spawn(async move {
                 let _permit = permit;
                 let (tls, Limits { head_time, write_time, .. }) = (app.tls.read().clone(), limits);
-                let ended = match connection::open(stream, tls.as_ref(), head_time, write_time).await {
-                    Ok(stream) => {
-                        let connection = builder.serve_connection(TokioIo::new(stream), service);
-                        watcher.watch(connection.into_owned()).await.map_err(|error| error.to_string())
+                let serve = async {
+                    let (stream, copy) = connection::watched(stream)?;
+                    let stream = connection::open(stream, tls.as_ref(), head_time, write_time).await?;
+                    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                    tokio::select! {
+                        biased;
+                        ended = watcher.watch(connection) => ended,
+                        () = connection::left(copy) => Ok(()),
                     }
-                    Err(error) => Err(error.to_string()),
                 };
                 // A client that breaks the protocol, or leaves, concerns nobody else.
+                let ended: Result<(), Box<dyn Error + Send + Sync>> = serve.await;
                 if let Err(error) = ended {
                     tracing::debug!("a connection has ended: {error}");
                 }
@@ -181,7 +195,7 @@ impl Server {
         };
         drop(listener);
         if timeout_at(end, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some requests have not ended in time, and are cut off");
+            tracing::warn!("some clients have not read their answers in time");
         }
         Ok(())
     }

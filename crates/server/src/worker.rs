@@ -11,7 +11,7 @@ use std::time::Duration;
 use engine::{Engine, Event, LogitRows, Logprobs, Request, RequestId, StopReason};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::metrics::Stats;
 use crate::watch::{Deadline, Progress, Watch};
 
@@ -44,6 +44,7 @@ pub(crate) struct Work {
 
 enum Command {
     Submit(Work, UnboundedSender<(usize, Update)>),
+    Cut,
     Stop,
 }
 
@@ -71,6 +72,12 @@ impl Worker {
         self.has_ended.load(Ordering::Relaxed)
     }
 
+    /// Ends all requests with an error: the server stops.
+    pub(crate) fn cut(&self) {
+        // It may have ended by itself.
+        let _ = self.commands.send(Command::Cut);
+    }
+
     /// Submits the requests of a job. Dropping the receiver cancels them.
     pub(crate) fn submit(&self, work: Work) -> Result<Updates, ApiError> {
         let (updates, receiver) = unbounded_channel();
@@ -79,6 +86,9 @@ impl Worker {
         Ok(receiver)
     }
 }
+
+/// What the clients are told whose requests outlast the time for the end.
+const CUT: &str = "the server stops, and the time for requests to end is over; ask another one";
 
 /// The engine ends only with the server, or when its file is damaged.
 pub(crate) const ENDED: &str = "the model has failed, and the server's log says why; ask again, and restart the server if it fails again";
@@ -128,12 +138,14 @@ impl Loop {
                 self.stats.measure(&self.engine);
                 match self.inbox.recv() {
                     Ok(Command::Submit(work, updates)) => self.submit(work, &updates),
+                    Ok(Command::Cut) => {}
                     Ok(Command::Stop) | Err(_) => return,
                 }
             }
             loop {
                 match self.inbox.try_recv() {
                     Ok(Command::Submit(work, updates)) => self.submit(work, &updates),
+                    Ok(Command::Cut) => self.cut(),
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => break,
                 }
@@ -188,6 +200,13 @@ impl Loop {
             }
             is_read
         });
+    }
+
+    fn cut(&mut self) {
+        for (id, Client { number, updates, .. }) in self.clients.drain() {
+            self.engine.cancel(id);
+            let _ = updates.send((number, Update::Refused(ApiError::new(Kind::Stopping, CUT))));
+        }
     }
 
     /// Tells how far the prompts are, before the tokens that follow them.

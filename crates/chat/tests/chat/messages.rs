@@ -39,6 +39,10 @@ fn messages_are_read_and_written_in_openais_form() {
         let read = messages(json!([{"role": "assistant", field: "r", "tool_calls": null}]));
         assert_eq!((read[0].reasoning.as_deref(), &*read[0].text()), (Some("r"), ""));
     }
+    let several = json!([{"role": "assistant", "reasoning": null, "thinking": "t", "reasoning_content": "r"},
+        {"role": "assistant", "reasoning_content": null, "reasoning": "s", "thinking": "t"}]);
+    let reasons: Vec<Option<String>> = messages(several).into_iter().map(|read| read.reasoning).collect();
+    assert_eq!(reasons, [Some("r".to_owned()), Some("s".to_owned())], "null is no second one");
     for (wrong, why) in [
         (json!([{"content": "a"}]), "role"),
         (json!([{"role": "user", "content": 1}]), "a text or a list of parts"),

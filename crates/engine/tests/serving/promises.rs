@@ -242,6 +242,46 @@ fn every_way_to_stop() {
     assert!(!answer.tokens.contains(&2));
 }
 
+#[test]
+fn nothing_ends_a_text_before_its_minimum() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options::default());
+    let ending = Sampling { logit_bias: vec![(2, 1000.0)], ..Sampling::greedy() };
+    let eager = Request::new(prompt(1, 9)).sampling(ending).max_tokens(10);
+    for min_tokens in [0, 1, 4, 9] {
+        let stop = Stop { min_tokens, ..Stop::default() };
+        let answer = run(&mut engine, [eager.clone().stop(stop)]).remove(0);
+        assert_eq!((&answer.reason, answer.tokens.len()), (&StopReason::Eog(2), min_tokens + 1));
+    }
+    let at_least = |min_tokens| eager.clone().stop(Stop { min_tokens, ..Stop::default() });
+    assert_eq!(run(&mut engine, [at_least(10)])[0].reason, StopReason::MaxTokens);
+    assert!(matches!(engine.submit(at_least(11)), Err(Error::MinTokens { min: 11, max: 10 })));
+
+    // A stop token is ruled out, and what is likely next comes instead.
+    let free = run(&mut engine, [greedy(prompt(1, 9), 40)]).remove(0);
+    let stop = Stop { ids: vec![free.tokens[3]], min_tokens: 8, ..Stop::default() };
+    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    assert!(answer.tokens.len() > 8 && !answer.tokens[..8].contains(&free.tokens[3]));
+
+    // A stop string within the first tokens is text.
+    let string = model_text(&model, &free.tokens[..3]);
+    let ended = |min_tokens| {
+        let stop = Stop { strings: vec![string.clone()], min_tokens, ..Stop::default() };
+        run(&mut engine, [greedy(prompt(1, 9), 12).stop(stop)]).remove(0)
+    };
+    let [early, late] = [0, 3].map(ended);
+    assert_eq!((early.text.as_str(), early.reason), ("", StopReason::StopString(string.clone())));
+    assert!(late.text.starts_with(&string));
+
+    // Nothing but an end is possible: it is no error.
+    let n_vocab = model.tokenizer().vocab_size() as u32;
+    let only_end = (0..n_vocab).filter(|&id| id != 2).map(|id| (id, f32::NEG_INFINITY)).collect();
+    let sampling = Sampling { logit_bias: only_end, ..Sampling::greedy() };
+    let stop = Stop { min_tokens: 5, ..Stop::default() };
+    let answer = run(&mut engine, [Request::new(prompt(1, 9)).sampling(sampling).stop(stop)]).remove(0);
+    assert_eq!(answer.content(), (&[2][..], "", &StopReason::Eog(2)));
+}
+
 /// Tokens that the file says must never be generated are not, however likely; ids outside the vocabulary are ignored.
 #[test]
 fn suppressed_tokens_are_not_generated() {

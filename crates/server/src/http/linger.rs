@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -12,26 +13,32 @@ use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::app::App;
 
 /// How much is taken of a body that nobody reads, in bodies of the largest size.
 const MOST: usize = 8;
 
-/// Takes the part of the body that nobody has read before the answer goes out. Whoever sends more, or for longer, sees the
-/// connection end.
+/// How long the answer waits for a client that pauses.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes the part of the body that nobody has read before the answer goes out. Whoever sends more, or for longer, or pauses,
+/// sees the connection end.
 pub(crate) async fn linger(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     // Such a client does not send before it is told to.
     if request.headers().contains_key(header::EXPECT) {
         return next.run(request).await;
     }
+    let began = Instant::now();
     let (sender, mut rest) = oneshot::channel();
     let response = next.run(request.map(|body| Body::new(Read { body, rest: Some(sender) }))).await;
     if let Ok(body) = rest.try_recv() {
         let limits = &app.config.limits;
         let mut body = Limited::new(body, limits.body.saturating_mul(MOST));
-        let drained = async { while let Some(Ok(_)) = body.frame().await {} };
-        let _ = tokio::time::timeout(limits.body_time, drained).await;
+        let drained = async { while let Ok(Some(Ok(_))) = timeout(PAUSE, body.frame()).await {} };
+        let left = limits.body_time.saturating_sub(began.elapsed());
+        let _ = timeout(left, drained).await;
     }
     response
 }

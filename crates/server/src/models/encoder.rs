@@ -76,7 +76,11 @@ impl Encoder {
     /// threads of the runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.admit(query.len() + document.len(), param)?;
-        Ok(self.model.rerank_tokens(query, document)?)
+        let tokens = self.model.rerank_tokens(query, document)?;
+        match tokens.len() <= self.n_ctx {
+            true => Ok(tokens),
+            false => Err(self.too_long(tokens.len(), param)),
+        }
     }
 
     /// Fails if so many bytes cannot fit the context, before they are encoded.

@@ -277,6 +277,15 @@ impl Models {
         self.entries.iter().any(|entry| entry.has_failed())
     }
 
+    /// Ends all requests for text with an error: the server stops.
+    pub(crate) fn cut(&self) {
+        for entry in &self.entries {
+            if let Some(Held::Generator(generator)) = entry.peek() {
+                generator.worker.cut();
+            }
+        }
+    }
+
     /// Further names of the first model.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = &str> {
         self.aliases.iter().map(String::as_str).filter(|alias| *alias != "*")

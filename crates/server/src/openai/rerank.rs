@@ -17,6 +17,9 @@ use crate::id;
 /// Documents of a call.
 pub(crate) const MAX_DOCUMENTS: usize = 1024;
 
+/// Bytes of the query, once for each document: so often it is encoded.
+const MAX_QUERY_BYTES: usize = 32 << 20;
+
 #[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a string, or an object with `text`")]
 enum Document {
@@ -81,6 +84,12 @@ pub(super) async fn handle(
         return Err(ApiError::unsupported("model", "this model computes embeddings; use /v1/embeddings"));
     }
 
+    let most = MAX_QUERY_BYTES / documents.len();
+    if query.len() > most {
+        let (found, n) = (query.len(), documents.len());
+        let message = format!("`query` has {found} bytes, expected at most {most} with {n} documents");
+        return Err(ApiError::invalid("query", message));
+    }
     let place = app.place(&client, 1)?;
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());

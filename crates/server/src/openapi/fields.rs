@@ -88,13 +88,18 @@ pub(super) fn stop(name: &str, limits: &Limits) -> Vec<Field> {
             "Tokens before which an answer ends.",
         ),
         may("ignore_eos", flag(), "The model's end of an answer does not end it."),
+        may(
+            "min_tokens",
+            integer_from(0),
+            "Tokens before any end, unless a grammar leaves nothing else; stop strings count after them.",
+        ),
     ]
 }
 
 /// What concerns the request among others.
 pub(super) fn queue() -> Vec<Field> {
     vec![
-        may("priority", integer(), "Lower ones start first."),
+        may("priority", integer(), "Of a client's requests, lower ones start first."),
         may("cache_salt", text(), "Only requests with the same salt share the prefix cache."),
         may("t_max_predict_ms", integer(), "Milliseconds after the first token, at most; 0 is any number."),
     ]

@@ -1,7 +1,8 @@
 //! Several requests at once: what they share, and what they must not.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use server::Keys;
@@ -110,6 +111,42 @@ fn a_full_server_says_so_before_the_first_byte() {
     assert_eq!(server.get("/health").status, 200);
     Answer::read(first).json();
     server.post(CHAT, &ask("Hi", 1)).json();
+}
+
+#[test]
+fn who_is_cut_off_at_the_end_is_told() {
+    let server = Running::with(|config| config.drain = Duration::from_millis(1));
+    let open = |path: &str, is_stream: bool| {
+        let messages = json!([{ "role": "user", "content": "Tell me a story." }]);
+        let body =
+            json!({ "messages": messages, "max_tokens": 450, "ignore_eos": true, "stream": is_stream });
+        server.open("POST", path, &[("content-type", "application/json")], body.to_string().as_bytes())
+    };
+    let whole = open(CHAT, false);
+    let streams = [CHAT, "/v1/messages", "/api/chat"].map(|path| open(path, true));
+    server.until("vllm:num_requests_running", 4.0);
+    server.stop();
+    assert_eq!(Answer::read(whole).error(503)["code"], "server_overloaded");
+    for stream in streams {
+        let answer = Answer::read(stream);
+        assert!(answer.status == 200 && answer.body.contains("the server stops"), "{answer:?}");
+    }
+    server.wait();
+}
+
+/// What follows a request does not hide that its client has left.
+#[test]
+fn who_leaves_with_a_line_too_many_is_forgotten() {
+    let server = Running::new();
+    let mut body = ask("Tell me a long story.", 1);
+    (body["max_tokens"], body["ignore_eos"]) = (400.into(), true.into());
+    let mut stream =
+        server.open("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
+    stream.write_all(b"\r\n").expect("it listens");
+    server.until("vllm:num_requests_running", 1.0);
+    drop(stream);
+    server.until("vllm:num_requests_running", 0.0);
+    assert_eq!(server.figure("vllm:request_success_total"), 0.0, "it ran to its end");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let Call { turn, repeated, is_stream } = request::read(&mut fields, &app, &served)?;
+    let Call { turn, repeated, is_stream } = request::read(&mut fields, &app, &served).map_err(of_input)?;
     let ignored = fields.unknown();
     let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
     let object = Object::new(served, repeated);
@@ -45,7 +45,7 @@ pub(super) async fn handle(
 
 /// The turn that a call asks for.
 pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Turn, ApiError> {
-    request::read(fields, app, served).map(|call| call.turn)
+    request::read(fields, app, served).map(|call| call.turn).map_err(of_input)
 }
 
 /// The messages of other protocols are `input` here.
