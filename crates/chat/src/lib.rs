@@ -51,7 +51,9 @@ pub use preamble::{Enclosed, Preamble};
 pub use prompt::{Prompt, Segment};
 pub use split::{Split, Splitter};
 pub use template::{Options, Specials, Template, TurnEnd};
-pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced};
+pub use tools::{
+    Choice, Grammar, SCHEMA_ANNOTATIONS, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced,
+};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.
 pub const MAX_SOURCE_BYTES: usize = 1 << 18;

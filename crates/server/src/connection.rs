@@ -69,9 +69,11 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Ends when the client has closed its side of a connection, of which `socket` is a copy. The HTTP library notices that only
-/// where nothing follows a request: a line break, or the next request, would keep the work for a client that has left.
-pub(crate) async fn left(socket: TcpStream) {
+/// Ends when the client has closed its side of a connection, of which `socket` is a copy; never without a copy. The HTTP library
+/// notices that only where nothing follows a request: a line break, or the next request, would keep the work for a client that
+/// has left.
+pub(crate) async fn left(socket: Option<TcpStream>) {
+    let Some(socket) = socket else { return std::future::pending().await };
     while let Ok(ready) = socket.ready(Interest::READABLE).await
         && !ready.is_read_closed()
     {
@@ -80,11 +82,11 @@ pub(crate) async fn left(socket: TcpStream) {
     }
 }
 
-/// The connection, and a copy of its socket to watch.
-pub(crate) fn watched(stream: TcpStream) -> io::Result<(TcpStream, TcpStream)> {
+/// The connection, and a copy of its socket to watch, unless too many files are open.
+pub(crate) fn watched(stream: TcpStream) -> io::Result<(TcpStream, Option<TcpStream>)> {
     let stream = stream.into_std()?;
-    let copy = stream.try_clone()?;
-    Ok((TcpStream::from_std(stream)?, TcpStream::from_std(copy)?))
+    let copy = stream.try_clone().and_then(TcpStream::from_std).ok();
+    Ok((TcpStream::from_std(stream)?, copy))
 }
 
 /// What a connection is to HTTP.

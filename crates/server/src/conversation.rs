@@ -166,7 +166,7 @@ impl Conversation {
             ..Options::default()
         };
         let prompt = match template.render(&self.messages, &options) {
-            Err(error) if complete(&mut options.tools) => {
+            Err(error @ chat::Error::Render { .. }) if complete(&mut options.tools) => {
                 template.render(&self.messages, &options).map_err(|_| error)
             }
             rendered => rendered,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) use detect::{Missing, detect};
 pub use grammar::{Choice, Grammar, Trigger};
 pub use schema::{Tool, Tools, ToolsError};
-pub use values::Unenforced;
+pub use values::{SCHEMA_ANNOTATIONS, Unenforced};
 
 use self::format::{Element, Format, IdPlace, Keys};
 use crate::answer::{AnswerParser, Callable};

@@ -6,12 +6,15 @@ use serde_json::{Map, Value as Json};
 
 use super::schema::{MAX_HOPS, MAX_VALUES, Tool};
 
-/// Keywords that ask for nothing.
-const ANNOTATIONS: [&str; 23] = [
+/// Keywords of JSON schema, of all its drafts and of OpenAPI, that ask for nothing.
+pub const SCHEMA_ANNOTATIONS: &[&str] = &[
     "$schema",
     "$id",
     "id",
     "$anchor",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+    "$vocabulary",
     "$comment",
     "$defs",
     "definitions",
@@ -201,7 +204,7 @@ impl<'a> Root<'a> {
 
 /// Whether a keyword asks for something, as far as is known.
 fn asks(keyword: &str) -> bool {
-    !ANNOTATIONS.contains(&keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
+    !SCHEMA_ANNOTATIONS.contains(&keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
 }
 
 fn below(pointer: &str, key: &str) -> String {

@@ -157,6 +157,19 @@ impl KeyArgs {
     }
 }
 
+/// Raises the limit of open files as far as it may be: each connection takes two.
+#[cfg(unix)]
+fn open_many_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // If it is refused, the server takes fewer connections.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(1 << 13)), hard);
+    }
+}
+
+#[cfg(not(unix))]
+fn open_many_files() {}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = SocketAddr::new(args.http.host, args.http.port);
     let keys = args.keys.read()?;
@@ -170,6 +183,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tls = pair.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (failure, failed) = mpsc::sync_channel(1);
+    open_many_files();
     let (models, has_page) = (args.models(&failure)?, !args.http.no_page);
     let config = args.config(address, keys, tls);
     let mut server = Server::new(config, models).map_err(|error| match &error {

@@ -18,35 +18,6 @@ pub(super) enum Keyword {
     Assertion(Check),
 }
 
-const ANNOTATIONS: &[&str] = &[
-    "$schema",
-    "$id",
-    "id",
-    "$anchor",
-    "$dynamicAnchor",
-    "$recursiveAnchor",
-    "$vocabulary",
-    "$comment",
-    "$defs",
-    "definitions",
-    "title",
-    "description",
-    "default",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "examples",
-    "example",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "externalDocs",
-    "discriminator",
-    "xml",
-    "enumNames",
-    "markdownDescription",
-];
-
 const SCHEMAS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 
 const MAPS: &[&str] = &["properties", "patternProperties"];
@@ -113,7 +84,7 @@ pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {
 
 /// The keyword with an effect that `name` differs from in one letter or in upper case.
 fn misspelt(name: &str) -> Option<&'static str> {
-    if name.len() < 4 || ANNOTATIONS.contains(&name) {
+    if name.len() < 4 || chat::SCHEMA_ANNOTATIONS.contains(&name) {
         return None;
     }
     let known = SCHEMAS.iter().chain(MAPS).copied().chain(["items", "additionalProperties"]);

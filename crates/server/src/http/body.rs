@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -64,19 +64,22 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         let message = "the body is compressed; send it without Content-Encoding";
         return Err(ApiError::new(Kind::MediaType, message));
     }
+    let too_large = || {
+        let most = limits.body;
+        let message = format!("the body has more than {most} bytes, the most that is accepted");
+        ApiError::new(Kind::BodyTooLarge, message)
+    };
+    // Nobody has to send what is refused by its length.
+    if body.size_hint().lower() > limits.body as u64 {
+        return Err(too_large());
+    }
     let bytes = tokio::time::timeout(limits.body_time, Limited::new(body, limits.body).collect());
     let bytes = bytes.await.map_err(|_| {
         let seconds = Duration::as_secs(&limits.body_time);
         ApiError::new(Kind::BodyTimeout, format!("the body did not arrive within {seconds} s"))
     })?;
     let bytes = bytes.map_err(|error| match error.is::<LengthLimitError>() {
-        true => {
-            let most = limits.body;
-            ApiError::new(
-                Kind::BodyTooLarge,
-                format!("the body has more than {most} bytes, the most that is accepted"),
-            )
-        }
+        true => too_large(),
         false => ApiError::new(Kind::Invalid, format!("the body cannot be read: {error}")),
     })?;
     Ok(bytes.to_bytes())

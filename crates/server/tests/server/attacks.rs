@@ -331,6 +331,45 @@ fn headers_that_are_there_twice_are_refused() {
     }
 }
 
+/// What is refused by its length is refused before it is sent.
+#[test]
+fn a_body_is_refused_by_its_length() {
+    let server = Running::new();
+    for length in ["99999999", "99999999999"] {
+        for expect in ["", "expect: 100-continue\r\n"] {
+            let head =
+                format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{expect}");
+            let answer = raw(&server, format!("{head}connection: close\r\n\r\n").as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        }
+    }
+}
+
+/// A body that never comes is refused, also where the rest of one is waited for.
+#[test]
+fn a_body_that_stops_is_refused() {
+    let server = Running::with(|config| config.limits.body_time = Duration::from_millis(50));
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\nconnection: close\r\n\r\n"
+    );
+    for sent in ["", "{"] {
+        let answer = raw(&server, format!("{head}{sent}").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+}
+
+/// Tokens with their pieces take more memory than any text of the largest size.
+#[test]
+fn pieces_are_bounded() {
+    let server = Running::new();
+    let content = "\u{1F600}".repeat(100_000);
+    let tokens =
+        |with_pieces| server.post("/tokenize", &json!({ "content": content, "with_pieces": with_pieces }));
+    let ids = tokens(false).json()["tokens"].as_array().expect("ids").len();
+    assert!(ids > 1 << 18, "{ids}");
+    assert_eq!(tokens(true).error(400)["param"], "content");
+}
+
 /// Where one server sees the end of a body and the next one sees another, a request hides in it.
 #[test]
 fn no_request_hides_in_another() {

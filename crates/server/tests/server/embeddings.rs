@@ -187,6 +187,17 @@ fn each_model_is_asked_for_what_it_does() {
         ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": [] }), "documents"),
         ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": [7] }), "documents"),
         ("/v1/rerank", json!({ "model": "ranks", "query": "a", "documents": ["a"], "top_n": 0 }), "top_n"),
+        // The tokenizer drops spaces: no text is too long by its bytes alone.
+        (
+            "/v1/rerank",
+            json!({ "model": "ranks", "query": " ".repeat(40 << 10), "documents": vec!["a"; 1000] }),
+            "query",
+        ),
+        (
+            "/v1/rerank",
+            json!({ "model": "ranks", "query": "a", "documents": ["a", "b ".repeat(300)] }),
+            "documents[1]",
+        ),
     ];
     for (path, body, param) in cases {
         let error = server.post(path, &body).error(400);

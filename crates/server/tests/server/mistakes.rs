@@ -30,6 +30,9 @@ fn wrong_fields_are_named() {
         (json!({ "n": 0 }), "n"),
         (json!({ "n": 9 }), "n"),
         (json!({ "max_tokens": -4 }), "max_tokens"),
+        (json!({ "min_tokens": -1 }), "min_tokens"),
+        // No more than `max_tokens`.
+        (json!({ "min_tokens": 5 }), "min_tokens"),
         (json!({ "stop": 5 }), "stop"),
         (json!({ "stop": vec!["x"; 17] }), "stop"),
         (json!({ "stop": "x".repeat(2000) }), "stop"),

@@ -100,6 +100,9 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "input": [thought] }), "input[0]"),
         (json!({ "input": [{ "role": "assistant", "content": "Hi" }] }), "input"),
         (json!({ "input": "word ".repeat(600) }), "input"),
+        // No message comes of it.
+        (json!({ "input": [{ "type": "reasoning", "summary": [], "encrypted_content": "gAAA" }] }), "input"),
+        (json!({ "max_output_tokens": 4, "min_tokens": 5 }), "min_tokens"),
         (json!({ "max_output_tokens": 0 }), "max_output_tokens"),
         (json!({ "top_logprobs": 2 }), "top_logprobs"),
         (json!({ "temperature": "hot" }), "temperature"),
