@@ -195,7 +195,7 @@ fn each_model_is_asked_for_what_it_does() {
         ),
         (
             "/v1/rerank",
-            json!({ "model": "ranks", "query": "a", "documents": ["a", "b ".repeat(300)] }),
+            json!({ "model": "ranks", "query": "a", "documents": ["a", "a b ".repeat(300)] }),
             "documents[1]",
         ),
     ];
