@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &str); 25] = [
     ("backend-wgpu", "backend graph quant"),
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
-    ("grammar", "tokenizer engine"),
+    ("grammar", "tokenizer chat engine"),
     ("server", "tokenizer chat quantize backend engine grammar"),
     ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
