@@ -144,6 +144,25 @@ impl AnswerParser {
         out
     }
 
+    /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`].
+    ///
+    /// Of a call that is cut, what is known is passed on once its name is; before that, and of a mark, nothing is: so
+    /// what is cut is the beginning of what would have come without the cut. Text that is a call only if it goes on as
+    /// one, without a mark before it, is content.
+    pub fn cut(&mut self) -> Vec<Delta> {
+        let held = std::mem::take(&mut self.held);
+        let mut out = Vec::new();
+        // What is held is white space and the beginning of a mark.
+        let content = match &mut self.place {
+            Place::Calls(section) => section.cut(&mut out).map(|text| text + &held),
+            Place::Start if self.skips_space => None,
+            Place::Start | Place::Content => Some(held).filter(|held| held.trim_start().is_empty()),
+            Place::Reasoning => None,
+        };
+        self.content(&content.unwrap_or_default(), &mut out);
+        out
+    }
+
     /// Whether the answer is within reasoning.
     pub fn is_reasoning(&self) -> bool {
         matches!(self.place, Place::Reasoning)

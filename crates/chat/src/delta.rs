@@ -21,6 +21,8 @@ pub enum Delta {
     /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
     /// model wrote, is content. Never follows [`Calls::Whole`].
     ToolCallBroken { index: usize, text: String },
+    /// The answer was cut within the call: its arguments are the beginning of an object, or empty.
+    ToolCallCut { index: usize },
 }
 
 /// When calls are passed on.
@@ -60,7 +62,7 @@ impl Answer {
                     arguments.push_str(&json);
                 }
             }
-            Delta::ToolCallEnd { .. } => {}
+            Delta::ToolCallEnd { .. } | Delta::ToolCallCut { .. } => {}
             Delta::ToolCallBroken { text, .. } => {
                 self.tool_calls.pop();
                 self.content.push_str(&text);

@@ -46,6 +46,11 @@ impl Splitter {
     pub fn finish(&mut self) -> Split {
         split(self.0.finish())
     }
+
+    /// The rest of an answer that was cut by a limit or a stop sequence: the beginning of a mark is left out.
+    pub fn cut(&mut self) -> Split {
+        split(self.0.cut())
+    }
 }
 
 fn split(deltas: Vec<Delta>) -> Split {

@@ -239,7 +239,8 @@ impl Chat {
                 Progress { text, usage: None }
             }
             Event::Done { id, reason, usage } if *id == answer.id => {
-                let text = answer.splitter.as_mut().map(Splitter::finish).unwrap_or_default();
+                let rest = if reason.is_cut() { Splitter::cut } else { Splitter::finish };
+                let text = answer.splitter.as_mut().map(rest).unwrap_or_default();
                 answer.text.push(&text);
                 let Split { reasoning, content } = std::mem::take(&mut answer.text);
                 self.pending = None;

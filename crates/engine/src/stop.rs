@@ -31,6 +31,13 @@ pub enum StopReason {
     ContextFull,
 }
 
+impl StopReason {
+    /// Whether the model might have gone on: no token of it ended the answer.
+    pub fn is_cut(&self) -> bool {
+        !matches!(self, StopReason::Eog(_) | StopReason::StopId(_))
+    }
+}
+
 impl std::fmt::Display for StopReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -33,9 +33,11 @@ impl Parser {
         }
     }
 
-    fn finish(&mut self) -> Vec<Delta> {
+    fn finish(&mut self, is_cut: bool) -> Vec<Delta> {
         match self {
-            // A call that the end cuts stays what was passed on of it: the reason of the end tells.
+            Parser::Calls(parser) if is_cut => parser.cut(),
+            Parser::Reasoning(splitter) if is_cut => deltas(splitter.cut()),
+            // A call within which the model ends stays what was passed on of it.
             Parser::Calls(parser) => {
                 let rest = parser.finish().into_iter();
                 rest.filter(|delta| !matches!(delta, Delta::ToolCallBroken { .. })).collect()
@@ -120,7 +122,7 @@ impl Answers {
             }
             Update::Engine(Event::Done { reason, usage, .. }) => {
                 self.open -= 1;
-                let deltas = self.parsers[index].finish();
+                let deltas = self.parsers[index].finish(reason.is_cut());
                 Ok(Some(News::Done { index, deltas, reason, usage }))
             }
             Update::Engine(Event::Failed { error, .. }) => Err(failed(&error)),
@@ -174,6 +176,8 @@ impl Reply {
                 Delta::ToolCallBegin { .. } => self.is_calling = true,
                 Delta::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
                 Delta::ToolCallBroken { .. } => self.is_calling = false,
+                // It stays one that is not complete.
+                Delta::ToolCallCut { .. } => {}
                 Delta::Reasoning(_) | Delta::Content(_) | Delta::ToolCallArguments { .. } => {}
             }
         }

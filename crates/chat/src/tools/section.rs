@@ -25,6 +25,8 @@ pub(crate) struct Section {
     call: Call,
     /// Whether a call is passed on only when it is complete.
     whole: bool,
+    /// Whether nothing but the first call shows that it is one, as no mark precedes it.
+    may_be_content: bool,
 }
 
 /// A call.
@@ -56,7 +58,14 @@ impl Section {
     /// A section whose opening has been read: `raw`. Its first call has the number `index`.
     pub(crate) fn new(format: &'static Format, open: &Open, raw: &str, index: usize, whole: bool) -> Section {
         let call = Call { index, raw: raw.to_owned(), ..Call::default() };
-        Section { format, element: Some(open.then), part: Part::Start, call, whole }
+        Section {
+            format,
+            element: Some(open.then),
+            part: Part::Start,
+            call,
+            whole,
+            may_be_content: open.at_start,
+        }
     }
 
     /// The number of the next call.
@@ -113,6 +122,24 @@ impl Section {
         }
     }
 
+    /// Ends where the answer was cut: the call that is read is passed on as far as it is known, if its name is. Returns
+    /// its text if it may still be content, as no mark precedes it.
+    pub(crate) fn cut(&mut self, out: &mut Vec<Delta>) -> Option<String> {
+        self.element?;
+        let call = &mut self.call;
+        if call.name.is_none() {
+            return self.may_be_content.then(|| std::mem::take(&mut call.raw));
+        }
+        if call.is_complete {
+            self.end(out);
+            return None;
+        }
+        call.begin(out);
+        call.pass_on(out);
+        out.push(Delta::ToolCallCut { index: call.index });
+        None
+    }
+
     /// Ends a call.
     fn end(&mut self, out: &mut Vec<Delta>) {
         if self.call.arguments.is_empty() && !self.call.has_begun {
@@ -121,7 +148,7 @@ impl Section {
         self.call.pass_on(out);
         out.push(Delta::ToolCallEnd { index: self.call.index });
         self.call = Call { index: self.call.index + 1, ..Call::default() };
-        (self.element, self.part) = (None, Part::Start);
+        (self.element, self.part, self.may_be_content) = (None, Part::Start, false);
     }
 
     /// After a call: the end of the section, or another call.
@@ -333,13 +360,20 @@ impl Call {
 
     /// Passes on what is known of the call.
     fn pass_on(&mut self, out: &mut Vec<Delta>) {
-        let Some(name) = self.name.as_ref().filter(|_| !self.arguments.is_empty()) else { return };
-        if !self.has_begun {
+        if self.name.is_none() || self.arguments.is_empty() {
+            return;
+        }
+        self.begin(out);
+        let json = std::mem::take(&mut self.arguments);
+        out.push(Delta::ToolCallArguments { index: self.index, json });
+    }
+
+    /// Begins the call whose name is known, if it has not begun.
+    fn begin(&mut self, out: &mut Vec<Delta>) {
+        if let Some(name) = self.name.as_ref().filter(|_| !self.has_begun) {
             out.push(Delta::ToolCallBegin { index: self.index, name: name.clone(), id: self.id.take() });
             self.has_begun = true;
         }
-        let json = std::mem::take(&mut self.arguments);
-        out.push(Delta::ToolCallArguments { index: self.index, json });
     }
 
     /// What turned out to be no call is content.

@@ -95,6 +95,24 @@ fn reasoning_is_what_the_marks_of_the_template_enclose() {
     }
 }
 
+/// Of a mark that is cut, nothing is reasoning or content.
+#[test]
+fn cut_answers_show_no_marks() {
+    for (thinking, answer, reasoning, content) in [
+        (None, "<thin", "", ""),
+        (None, "<think>Hm. \n</thi", "Hm.", ""),
+        (None, "<think>Hm.</think>\n\n", "Hm.", ""),
+        (None, "<think>Hm.</think>4 <thin", "Hm.", "4 <thin"),
+        (Some(true), "Hm, <", "Hm,", ""),
+        (None, "4", "", "4"),
+    ] {
+        let mut splitter = splitter(THINK, thinking);
+        let mut all = splitter.push_text(answer);
+        all.push(&splitter.cut());
+        assert_eq!((&*all.reasoning, &*all.content), (reasoning, content), "{answer:?}");
+    }
+}
+
 /// Marks may be special tokens, which are not printed.
 #[test]
 fn special_tokens_are_marks() {

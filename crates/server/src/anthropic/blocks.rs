@@ -83,7 +83,7 @@ impl Blocks {
             Delta::ToolCallArguments { json, .. } => {
                 vec![self.more(More::InputJson { partial_json: json })]
             }
-            Delta::ToolCallEnd { .. } => self.end(),
+            Delta::ToolCallEnd { .. } | Delta::ToolCallCut { .. } => self.end(),
         }
     }
 
@@ -147,11 +147,11 @@ impl Content {
     }
 }
 
-/// The members of an object whose text was cut that are complete.
+/// The members of an object whose text was cut that are complete. A number at the end may go on.
 fn complete_members(json: &str) -> Json {
     let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
     // Where the last member that another follows ends.
-    let mut end = None;
+    let mut end = 0;
     for (at, byte) in json.bytes().enumerate() {
         match (in_string, byte) {
             (true, _) if is_escaped => is_escaped = false,
@@ -159,12 +159,13 @@ fn complete_members(json: &str) -> Json {
             (_, b'"') => in_string = !in_string,
             (false, b'{' | b'[') => depth += 1,
             (false, b'}' | b']') => depth -= 1,
-            (false, b',') if depth == 1 => end = Some(at),
+            (false, b',') if depth == 1 => end = at,
             _ => {}
         }
     }
-    let closed = end.and_then(|end| json.get(..end)).map(|members| format!("{members}}}"));
-    closed.and_then(|closed| serde_json::from_str(&closed).ok()).unwrap_or_else(|| json!({}))
+    let all = Some(json).filter(|json| !json.ends_with(|last: char| last.is_ascii_digit()));
+    let closed = |members: &str| serde_json::from_str(&format!("{members}}}")).ok();
+    all.and_then(closed).or_else(|| closed(&json[..end])).unwrap_or_else(|| json!({}))
 }
 
 #[cfg(test)]
@@ -215,6 +216,13 @@ mod tests {
             (r#"{"a": "#, json!({})),
             (r#"{"a": "x, y"#, json!({})),
             (r#"{"a": "x\", y", "b"#, json!({ "a": "x\", y" })),
+            (r#"{"a": 1, "b": "x""#, json!({ "a": 1, "b": "x" })),
+            (r#"{"a": true, "b": [2]"#, json!({ "a": true, "b": [2] })),
+            (r#"{"a": true, "b": 12"#, json!({ "a": true })),
+            (r#"{"a": true, "b": 1e"#, json!({ "a": true })),
+            (r#"{"a": {"b": "x""#, json!({})),
+            (r#"{"a": {"b": 1}, "#, json!({ "a": { "b": 1 } })),
+            (r#"{"é"#, json!({})),
             (r#"{"a": [1, 2, {"b": 3, "#, json!({})),
             (r#"{"a": [1, {"b": 3}], "c": {"d": 4, "e"#, json!({ "a": [1, { "b": 3 }] })),
         ] {

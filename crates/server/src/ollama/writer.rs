@@ -44,7 +44,13 @@ struct Part {
 
 impl Part {
     fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
-        deltas.into_iter().for_each(|delta| self.answer.push(delta));
+        for delta in deltas {
+            // Arguments are an object here, so there is no call that is cut; it has come with these pieces.
+            if matches!(delta, Delta::ToolCallCut { .. }) {
+                self.answer.tool_calls.pop();
+            }
+            self.answer.push(delta);
+        }
         self.chosen.extend(chosen.map(|chosen| logprobs::of_token(served, &chosen)));
     }
 

@@ -248,7 +248,7 @@ impl Writer {
                 Delta::ToolCallArguments { index, json } => {
                     json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
                 }
-                Delta::ToolCallEnd { .. } => continue,
+                Delta::ToolCallEnd { .. } | Delta::ToolCallCut { .. } => continue,
                 Delta::ToolCallBroken { text, .. } => json!({ "content": text }),
             };
             let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());

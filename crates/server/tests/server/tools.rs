@@ -162,3 +162,52 @@ fn a_call_that_is_cut_is_no_complete_one() {
     let reasons = events.iter().filter_map(|event| event["choices"][0]["finish_reason"].as_str());
     assert_eq!(reasons.collect::<Vec<_>>(), ["stop"]);
 }
+
+/// Wherever a limit cuts a call, and whatever the protocol: its marks are not content.
+#[test]
+fn a_limit_within_a_call_shows_no_marks() {
+    for template in [TOOLS, IN_TAGS] {
+        let server = Running::with_template(template);
+        let messages = json!([{ "role": "user", "content": "Hi" }]);
+        let function = json!({ "name": "weather", "description": "", "parameters": cities() });
+        let tools = json!([{ "type": "function", "function": function }]);
+        let chat =
+            json!({ "messages": messages, "tools": tools, "tool_choice": "required", "temperature": 0 });
+        let responses = json!({
+            "input": messages,
+            "tools": [with(function.clone(), json!({ "type": "function", "strict": false }))],
+            "tool_choice": "required",
+        });
+        let anthropic = json!({
+            "messages": messages,
+            "tools": [{ "name": "weather", "input_schema": cities() }],
+            "tool_choice": { "type": "any" },
+        });
+        for limit in 1..24 {
+            let max = json!({ "max_tokens": limit });
+            let answer = server.post(PATH, &with(chat.clone(), max.clone())).json();
+            let choice = &answer["choices"][0];
+            assert!(choice["message"]["content"].is_null(), "{limit} tokens: {choice}");
+            assert_eq!(choice["finish_reason"], "length");
+            let events =
+                server.post(PATH, &with(chat.clone(), json!({ "stream": true, "max_tokens": limit })));
+            let streamed = events.events();
+            let content =
+                streamed.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
+            assert_eq!(content.collect::<String>(), "", "{limit} tokens");
+
+            let body = with(responses.clone(), json!({ "max_output_tokens": limit }));
+            let answer = server.post("/v1/responses", &body).json();
+            let items = answer["output"].as_array().expect("items");
+            assert!(items.iter().all(|item| item["type"] == "function_call"), "{limit} tokens: {answer}");
+            let body = with(anthropic.clone(), max);
+            let answer = server.post("/v1/messages", &body).json();
+            let blocks = answer["content"].as_array().expect("blocks");
+            assert!(blocks.iter().all(|block| block["type"] == "tool_use"), "{limit} tokens: {answer}");
+            let body = with(chat.clone(), json!({ "stream": false, "options": { "num_predict": limit } }));
+            let answer = server.post("/api/chat", &body).json();
+            assert_eq!(answer["message"]["content"], "", "{limit} tokens: {answer}");
+            assert_eq!(answer["message"]["tool_calls"], Json::Null, "{limit} tokens: {answer}");
+        }
+    }
+}

@@ -84,6 +84,7 @@ impl Output {
                 }
                 Delta::ToolCallArguments { json, .. } => self.write(json, &mut changes),
                 Delta::ToolCallEnd { .. } => self.end(Status::Completed, &mut changes),
+                Delta::ToolCallCut { .. } => self.end(Status::Incomplete, &mut changes),
             }
         }
         changes
