@@ -17,7 +17,7 @@ use crate::output::Usage;
 use crate::registry::BackendName;
 use crate::sampling::SamplingArgs;
 use crate::source::args::{DownloadArgs, NetworkArgs, POSITIONAL};
-use crate::values::{JsonObject, Size, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
+use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
 
 /// The beginning of the help of `--escape`.
 pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
@@ -241,7 +241,7 @@ pub(crate) struct TemplateChoice {
     chat_template_file: Option<PathBuf>,
     /// Variables for the chat template, a JSON object such as '{"enable_thinking": false}'
     #[arg(long, value_name = "JSON", env, hide_short_help = true)]
-    pub(crate) chat_template_kwargs: Option<JsonObject>,
+    pub(crate) chat_template_kwargs: Option<TemplateVariables>,
 }
 
 impl TemplateChoice {
@@ -283,7 +283,7 @@ impl TemplateChoice {
 
     /// The variables that are given.
     pub(crate) fn variables(&self) -> serde_json::Map<String, serde_json::Value> {
-        self.chat_template_kwargs.clone().map(|JsonObject(values)| values).unwrap_or_default()
+        self.chat_template_kwargs.clone().map(|TemplateVariables(values)| values).unwrap_or_default()
     }
 }
 

@@ -57,16 +57,21 @@ impl FromStr for TokenIds {
     }
 }
 
-/// A JSON object.
+/// Variables of a chat template, as a JSON object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JsonObject(pub(crate) serde_json::Map<String, serde_json::Value>);
+pub(crate) struct TemplateVariables(pub(crate) serde_json::Map<String, serde_json::Value>);
 
-impl FromStr for JsonObject {
+impl FromStr for TemplateVariables {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<JsonObject, String> {
+    fn from_str(text: &str) -> Result<TemplateVariables, String> {
         let expected = "expected a JSON object such as {\"enable_thinking\": false}";
-        serde_json::from_str(text).map(JsonObject).map_err(|error| format!("{expected}: {error}"))
+        let values: serde_json::Map<_, _> =
+            serde_json::from_str(text).map_err(|error| format!("{expected}: {error}"))?;
+        match values.keys().find(|name| server::RESERVED_VARIABLES.contains(&name.as_str())) {
+            Some(name) => Err(format!("{name} is set by the program; leave it out")),
+            None => Ok(TemplateVariables(values)),
+        }
     }
 }
 

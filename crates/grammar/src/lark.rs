@@ -77,6 +77,6 @@ fn quoted(text: &str, end: char) -> usize {
 
 /// A grammar of what `pattern` matches as a whole.
 pub(crate) fn of_regex(pattern: &str) -> Result<String, String> {
-    regex_syntax::Parser::new().parse(pattern).map_err(|error| schema::reason(&error))?;
+    schema::check_regex(pattern)?;
     Ok(format!("start: TEXT\nTEXT: /{}/\n", llguidance::regex_to_lark(&format!("(?:{pattern})"), "")))
 }

@@ -16,10 +16,17 @@ use serde_json::{Map, Value, json};
 use keywords::Keyword;
 use pointer::Pointer;
 
-pub(crate) use pattern::reason;
+pub(crate) use pattern::check as check_regex;
 
 /// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
+
+/// Most members of `properties` in a schema: any of those that are not required may be left out, and llguidance compiles
+/// their combinations in a time that grows faster than their number.
+const MAX_PROPERTIES: usize = 4096;
+
+/// Most members of `patternProperties` in a schema: llguidance intersects each with each other.
+const MAX_PATTERN_PROPERTIES: usize = 128;
 
 /// White space between two parts of JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write
 /// nothing else.
@@ -59,6 +66,14 @@ pub enum SchemaProblem {
     Pattern { keyword: String, found: String, why: String },
     #[error("there are `$ref`s to more than {MAX_DEFINITIONS} places; merge some of them")]
     Definitions,
+    #[error(
+        "`{keyword}` have more than {most} members, of all its objects together; merge or split some of them"
+    )]
+    Members { keyword: &'static str, most: usize },
+    #[error(
+        "the numbers of `multipleOf` have no common multiple that is small enough; use fewer or smaller ones"
+    )]
+    Multiples,
     #[error("it accepts nothing")]
     Nothing,
 }
@@ -79,8 +94,7 @@ pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
 
 /// `root` for llguidance.
 pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
-    let mut walk =
-        Walk { root, base: base(root), names: BTreeMap::new(), targets: Vec::new(), ending: BTreeSet::new() };
+    let mut walk = Walk::new(root);
     let mut schema = walk.schema(root, &Pointer::root())?;
     let mut definitions = Map::new();
     // Targets may refer to further ones.
@@ -90,6 +104,9 @@ pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
     }
     if schema == Value::Bool(false) {
         return Err(Pointer::root().error(SchemaProblem::Nothing));
+    }
+    if walk.is_merged && !values::can_be_merged(&walk.multiples) {
+        return Err(Pointer::root().error(SchemaProblem::Multiples));
     }
     if let (Some(schema), false) = (schema.as_object_mut(), definitions.is_empty()) {
         schema.insert("$defs".to_owned(), Value::Object(definitions));
@@ -141,6 +158,13 @@ fn base(root: &Value) -> Option<&str> {
 
 struct Walk<'a> {
     root: &'a Value,
+    /// Members of `properties` and `patternProperties` so far.
+    properties: usize,
+    patterns: usize,
+    /// The numbers of `multipleOf`.
+    multiples: Vec<f64>,
+    /// Whether there are schemas that hold together.
+    is_merged: bool,
     base: Option<&'a str>,
     /// Names of the definitions made so far, by the pointers of their schemas.
     names: BTreeMap<Pointer, String>,
@@ -150,7 +174,21 @@ struct Walk<'a> {
     ending: BTreeSet<Pointer>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(root: &'a Value) -> Walk<'a> {
+        Walk {
+            root,
+            base: base(root),
+            names: BTreeMap::new(),
+            targets: Vec::new(),
+            ending: BTreeSet::new(),
+            properties: 0,
+            patterns: 0,
+            multiples: Vec::new(),
+            is_merged: false,
+        }
+    }
+
     fn schema(&mut self, schema: &Value, at: &Pointer) -> Result<Value, SchemaError> {
         let Value::Object(keywords) = schema else {
             return match schema {
@@ -161,6 +199,8 @@ impl Walk<'_> {
         let mut result = Map::new();
         for (name, value) in keywords {
             let at = at.child(name);
+            self.is_merged |= matches!(name.as_str(), "allOf" | "anyOf" | "oneOf" | "$ref");
+            self.multiples.extend(value.as_f64().filter(|_| name == "multipleOf"));
             match keywords::of(name, value).map_err(|problem| at.parent().error(problem))? {
                 Keyword::Annotation => {}
                 Keyword::Schema => drop(result.insert(name.clone(), self.schema(value, &at)?)),
@@ -200,6 +240,14 @@ impl Walk<'_> {
         let Some(map) = value.as_object() else {
             return Err(at.parent().error(SchemaProblem::value(name, value, "an object of schemas")));
         };
+        let (count, keyword, most) = match name {
+            "patternProperties" => (&mut self.patterns, "patternProperties", MAX_PATTERN_PROPERTIES),
+            _ => (&mut self.properties, "properties", MAX_PROPERTIES),
+        };
+        *count += map.len();
+        if *count > most {
+            return Err(at.parent().error(SchemaProblem::Members { keyword, most }));
+        }
         let mut result = Map::new();
         for (key, schema) in map {
             let schema = self.schema(schema, &at.child(key))?;

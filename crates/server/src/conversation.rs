@@ -76,6 +76,10 @@ enum ParserOf {
     Reasoning(Prompt),
 }
 
+/// Variables of the chat template that are the server's, not those of a client or of an operator.
+pub const RESERVED_VARIABLES: [&str; 6] =
+    ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
+
 /// Turns reasoning on or off, by the names that templates have for it.
 pub fn reason(variables: &mut Map<String, Json>, is_wanted: bool) {
     for name in ["enable_thinking", "thinking"] {
@@ -174,6 +178,7 @@ impl Conversation {
         let prompt = prompt.map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;
+        check_calls(&self.messages, &prompt)?;
         Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
     }
 
@@ -314,11 +319,41 @@ pub(crate) fn too_long_for(served: &Served, bytes: usize) -> Result<(), ApiError
     }
 }
 
-/// Fails if a part of a message is no text: nothing is fetched for a client, and the models read text.
-fn check_parts(index: usize, message: &Message) -> Result<(), ApiError> {
-    if let Content::Parts(parts) = &message.content
-        && let Some((number, part)) = parts.iter().enumerate().find(|(_, part)| part.text().is_none())
-    {
+/// Fails if the prompt has nothing of the tool calls in the messages: the template has no place for them.
+fn check_calls(messages: &[Message], prompt: &Prompt) -> Result<(), ApiError> {
+    let calls = messages.iter().enumerate().flat_map(|(index, message)| {
+        message.tool_calls.iter().map(move |call| (index, call.function.name.as_str()))
+    });
+    let mut calls = calls.peekable();
+    if calls.peek().is_none() {
+        return Ok(());
+    }
+    let text = prompt.to_string();
+    // Others may be written with escapes.
+    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match calls.find(|(_, name)| is_plain(name) && !text.contains(name)) {
+        None => Ok(()),
+        Some((index, name)) => {
+            let param = format!("messages[{index}].tool_calls");
+            let message = format!(
+                "`{param}`: the model's chat template leaves the call of {name:?} out; send calls and their results as texts"
+            );
+            Err(ApiError::unsupported(param, message))
+        }
+    }
+}
+
+/// Fails if a part of a message is no text: nothing is fetched for a client, and the models read text. What an answer
+/// refused by is text.
+fn check_parts(index: usize, message: &mut Message) -> Result<(), ApiError> {
+    let Content::Parts(parts) = &mut message.content else { return Ok(()) };
+    for part in parts.iter_mut().filter(|part| part.kind == "refusal") {
+        if let Some(text) = part.fields.remove("refusal") {
+            part.kind = "text".into();
+            part.fields.insert("text".into(), text);
+        }
+    }
+    if let Some((number, part)) = parts.iter().enumerate().find(|(_, part)| part.text().is_none()) {
         let param = format!("messages[{index}].content[{number}]");
         let message = format!("`{param}` has the type `{}`; this server takes text only", part.kind);
         return Err(ApiError::unsupported(param, message));

@@ -45,7 +45,7 @@ mod worker;
 
 pub use config::{Config, Defaults, Limits};
 pub use connection::{Tls, TlsError};
-pub use conversation::reason;
+pub use conversation::{RESERVED_VARIABLES, reason};
 pub use error::StartError;
 pub use keys::{Keys, KeysError};
 pub use models::{Loaded, Loader, ModelSource};

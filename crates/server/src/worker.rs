@@ -231,7 +231,12 @@ impl Loop {
 
     fn deliver(&mut self, event: Event) {
         let (Event::Token { id, .. } | Event::Done { id, .. } | Event::Failed { id, .. }) = event;
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(&id) else {
+            if let Event::Done { usage, .. } = &event {
+                self.stats.ended(usage, false);
+            }
+            return;
+        };
         let event = match event {
             Event::Done { id, reason: StopReason::Cancelled, usage }
                 if client.deadline.as_ref().is_some_and(|deadline| deadline.is_over) =>
@@ -246,8 +251,8 @@ impl Loop {
                     self.engine.cancel(id);
                 }
             }
-            Event::Done { reason: StopReason::Cancelled, .. } | Event::Failed { .. } => {}
-            Event::Done { usage, .. } => self.stats.ended(usage),
+            Event::Failed { .. } => {}
+            Event::Done { reason, usage, .. } => self.stats.ended(usage, *reason != StopReason::Cancelled),
         }
         let is_last = !matches!(event, Event::Token { .. });
         let _ = client.updates.send((client.number, Update::Engine(event)));

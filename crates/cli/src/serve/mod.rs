@@ -96,7 +96,7 @@ struct HttpArgs {
     #[arg(long, value_name = "FILE", env, requires = "ssl_cert_file")]
     ssl_key_file: Option<PathBuf>,
     /// Name of the model for clients, and further ones after commas; * is any other [default: that of the file]
-    #[arg(short, long, value_name = "NAME", env, value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME", env, value_delimiter = ',', value_parser = name)]
     alias: Vec<String>,
     /// Host name that clients use for this server; * accepts any
     #[arg(long, value_name = "NAME", env, value_delimiter = ',')]
@@ -104,6 +104,7 @@ struct HttpArgs {
     /// Origin of pages that may call this server from a browser, such as https://example.org; localhost is those of this
     /// machine, * any
     #[arg(long, alias = "cors-origins", value_name = "ORIGIN", env, value_delimiter = ',')]
+    #[arg(value_parser = origin)]
     cors_origin: Vec<String>,
     /// Seconds that requests may go on after the signal to stop
     #[arg(long, value_name = "SECONDS", default_value = "30", env)]
@@ -117,6 +118,28 @@ struct HttpArgs {
     /// Do not serve the chat page
     #[arg(long, aliases = ["no-ui", "no-webui"], env, value_parser = FalseyValueParser::new())]
     no_page: bool,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected a name".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// As browsers send it.
+fn origin(text: &str) -> Result<String, String> {
+    let origin = text.trim().trim_end_matches('/').to_ascii_lowercase();
+    let is_origin = origin.split_once("://").is_some_and(|(scheme, host)| {
+        !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' '])
+    });
+    match is_origin || ["*", "localhost"].contains(&&*origin) {
+        true => Ok(origin),
+        false => {
+            Err("expected an origin such as https://example.org or http://localhost:3000, localhost or *"
+                .to_owned())
+        }
+    }
 }
 
 fn host(text: &str) -> Result<IpAddr, String> {

@@ -110,6 +110,10 @@ fn mistakes_are_told_before_it_listens() {
         ("-m MODEL -m MODEL", "two models are called `model`; name them: -m NAME=MODEL"),
         ("-m a=model.gguf -m b=model.gguf --alias c", "--alias names one model"),
         ("--host 0.0.0.0", "others can reach 0.0.0.0"),
+        ("--alias a,,b", "expected a name"),
+        ("--cors-origin example.org", "expected an origin such as https://example.org"),
+        ("--cors-origin https://example.org/page", "expected an origin such as https://example.org"),
+        ("--chat-template-kwargs {\"messages\":[]}", "messages is set by the program"),
     ] {
         let error = home.run(&format!("serve --port 0 {args}")).failed(2);
         assert!(error.contains(message), "{error}");

@@ -5,6 +5,22 @@ use serde_json::Value;
 
 use super::SchemaProblem;
 
+/// Longest regular expression in bytes: some take a time that grows with the square of their length.
+const MAX_BYTES: usize = 16 << 10;
+
+/// What is wrong with a regular expression that is too long.
+fn too_long(pattern: &str) -> String {
+    format!("it has {} bytes, the most is {MAX_BYTES}; make it smaller", pattern.len())
+}
+
+/// Fails if the regular expression is broken or too long.
+pub(crate) fn check(pattern: &str) -> Result<(), String> {
+    if pattern.len() > MAX_BYTES {
+        return Err(too_long(pattern));
+    }
+    regex_syntax::Parser::new().parse(pattern).map(drop).map_err(|error| reason(&error))
+}
+
 /// `pattern`, so that llguidance reads it as ECMA-262 means it. Inside brackets, Rust knows nested brackets and operators, which
 /// are plain characters there.
 pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaProblem> {
@@ -13,6 +29,9 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
         found: super::pointer::brief(&Value::from(pattern)),
         why,
     };
+    if pattern.len() > MAX_BYTES {
+        return Err(refused(too_long(pattern)));
+    }
     let mut result = String::new();
     let mut in_class = false;
     let mut characters = pattern.chars().peekable();
@@ -59,7 +78,7 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
 }
 
 /// What is wrong, without the picture of the expression.
-pub(crate) fn reason(error: &regex_syntax::Error) -> String {
+fn reason(error: &regex_syntax::Error) -> String {
     match error {
         regex_syntax::Error::Parse(error) => {
             format!("{} (character {})", error.kind(), error.span().start.column)

@@ -104,6 +104,29 @@ fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     }
 }
 
+/// Whether llguidance can merge any of these numbers of `multipleOf`: it multiplies their common multiples in 32 bits, and
+/// does not check that they fit.
+pub(super) fn can_be_merged(multiples: &[f64]) -> bool {
+    const MOST_DIGITS: i32 = 9;
+    let digits =
+        |number: &f64| (0..=MOST_DIGITS).find(|digits| (number * 10_f64.powi(*digits)).fract() == 0.0);
+    let Some(digits) = multiples.iter().map(digits).try_fold(0, |most, digits| Some(most.max(digits?)))
+    else {
+        return false;
+    };
+    let fits = |number: f64| number <= f64::from(u16::MAX);
+    let common = multiples.iter().map(|number| number * 10_f64.powi(digits)).try_fold(1, |common, scaled| {
+        let scaled = fits(scaled).then_some(scaled as u64)?;
+        let common = common / gcd(common, scaled) * scaled;
+        fits(common as f64).then_some(common)
+    });
+    common.is_some()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     // The drafts allow 2.0 for 2.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);

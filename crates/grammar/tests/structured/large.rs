@@ -112,3 +112,46 @@ fn groups_may_be_nested_as_deep_as_is_documented() {
     let source = format!("root ::= r0\n{rules}r400 ::= \"q\"\n");
     assert_eq!(accepted(&bench, &source, &[&deep, "q"]), [deep.as_str()]);
 }
+
+/// Numbers and lengths by which llguidance would compile for minutes, and which no schema that is meant well has.
+#[test]
+fn what_would_take_minutes_is_refused() {
+    let bench = Bench::new("made-spm");
+    let members =
+        |n: usize, member: &dyn Fn(usize) -> String| (0..n).map(member).collect::<Vec<_>>().join(",");
+    let schema =
+        |keyword: &str, members: &str| Source::JsonSchema(format!("{{\"{keyword}\":{{{members}}}}}"));
+    let properties = |n: usize| schema("properties", &members(n, &|i| format!("\"p{i}\":{{}}")));
+    let patterns = |n: usize| {
+        let one = |i: usize| format!("\"^a{i}[a-z]{{3}}(foo|bar){{2}}[0-9]+xxxxxxxxxxxxxxxxxxxxx$\":{{}}");
+        schema("patternProperties", &members(n, &one))
+    };
+    let pattern = |n: usize| Source::JsonSchema(format!("{{\"pattern\":\"^{}$\"}}", "a?".repeat(n)));
+    for (most, beyond, why) in [
+        (properties(4096), properties(4097), "`properties` have more than 4096 members"),
+        (patterns(128), patterns(129), "`patternProperties` have more than 128 members"),
+        (pattern(8191), pattern(8192), "it has 16386 bytes, the most is 16384"),
+        (Source::Regex("[ab]".repeat(4096)), Source::Regex("[ab]".repeat(4097)), "it has 16388 bytes"),
+    ] {
+        compile(&bench, most).expect("it may be as large");
+        let error = compile(&bench, beyond).expect_err("too many").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    // In all, wherever they are.
+    let half = members(2100, &|i| format!("\"p{i}\":{{}}"));
+    let halves =
+        Source::JsonSchema(format!("{{\"properties\":{{{half}}},\"items\":{{\"properties\":{{{half}}}}}}}"));
+    let error = compile(&bench, halves).expect_err("too many").to_string();
+    assert!(error.starts_with("the JSON schema at /items: `properties` have"), "{error}");
+}
+
+/// Numbers that hold together are multiplied; a schema that has them apart is not concerned.
+#[test]
+fn multiples_hold_together_or_apart() {
+    let bench = Bench::new("made-spm");
+    let schema = |text: &str| Source::JsonSchema(text.to_owned());
+    let both = schema("{\"type\":\"integer\",\"allOf\":[{\"multipleOf\":4},{\"multipleOf\":6}]}");
+    assert_eq!(bench.accepted(&both, &["4", "6", "12", "24", "30"]), ["12", "24"]);
+    let large = schema("{\"type\":\"integer\",\"multipleOf\":100000}");
+    assert_eq!(bench.accepted(&large, &["100000", "300000", "100001"]), ["100000", "300000"]);
+}

@@ -85,6 +85,12 @@ fn what_is_wrong_with_a_schema_is_said() {
         (json!({"minLength": -1}), "`minLength` is -1, expected a whole number"),
         (json!({"minLength": 1e12}), "`minLength` is 1000000000000.0, expected a whole number"),
         (json!({"multipleOf": 0}), "`multipleOf` is 0, expected a positive number"),
+        (
+            json!({"allOf": [{"multipleOf": 65521}, {"multipleOf": 65519}]}),
+            "no common multiple that is small enough",
+        ),
+        (json!({"allOf": [{"multipleOf": 0.001}, {"multipleOf": 100}]}), "no common multiple"),
+        (json!({"$ref": "#/$defs/a", "$defs": {"a": {"multipleOf": 65536}}}), "no common multiple"),
         (json!({"const": 9007199254740993u64}), "`const` is 9007199254740993, expected numbers below 2^53"),
         (json!({"enum": ["\u{1}"]}), "expected texts without control characters"),
         (json!({"maximum": 1e300}), "`maximum` is 1e+300, expected a number below 2^53"),

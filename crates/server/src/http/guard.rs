@@ -1,11 +1,11 @@
 //! What every request must pass: host, origin, key; each is there once.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -20,7 +20,10 @@ const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"]
 /// Checks a request, and notes its [`Client`].
 pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Err(error) = check_once(headers).and_then(|()| check_host(&app.config, headers)) {
+    // HTTP/1.0 has no hosts: load balancers ask so for the health, browsers never do.
+    let has_host = request.version() > Version::HTTP_10 || headers.contains_key(header::HOST);
+    let is_for_us = || if has_host { check_host(&app.config, headers) } else { Ok(()) };
+    if let Err(error) = check_once(headers).and_then(|()| is_for_us()) {
         return error.into_response();
     }
     let origin = allowed_origin(&app.config, headers);
@@ -89,7 +92,7 @@ fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     let name =
         host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
     let listed = config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name));
-    if listed || is_own_name(&name, config.address) {
+    if listed || is_own_name(&name) {
         return Ok(());
     }
     let message =
@@ -97,13 +100,9 @@ fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(Kind::Invalid, message))
 }
 
-/// Whether `name` is an address, or this machine's own name if the server is only for it.
-fn is_own_name(name: &str, address: SocketAddr) -> bool {
-    let ip: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
-    match ip {
-        Some(ip) => ip == address.ip() || address.ip().is_unspecified() || ip.is_loopback(),
-        None => name == "localhost",
-    }
+/// Whether `name` is an address, which nobody can let lead elsewhere, or this machine's own name.
+fn is_own_name(name: &str) -> bool {
+    name == "localhost" || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
 fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {

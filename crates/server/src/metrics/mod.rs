@@ -64,11 +64,12 @@ impl Stats {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn ended(&self, usage: &Usage) {
+    /// Counts what a request took that has ended, `by_itself` or because nobody wants its answer any more.
+    pub(crate) fn ended(&self, usage: &Usage, by_itself: bool) {
         self.prompt_tokens.fetch_add(usage.prompt_tokens as u64, Relaxed);
         self.cached_tokens.fetch_add(usage.reused_tokens as u64, Relaxed);
         self.generated_tokens.fetch_add(usage.generated_tokens as u64, Relaxed);
-        self.requests.fetch_add(1, Relaxed);
+        self.requests.fetch_add(u64::from(by_itself), Relaxed);
         self.longest.fetch_max((usage.prompt_tokens + usage.generated_tokens) as u64, Relaxed);
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.prefill_micros.fetch_add(micros(usage.prefill), Relaxed);
@@ -102,7 +103,9 @@ pub(crate) fn text<'a>(
             count(&stats.prompt_tokens) + count(&stats.embedded_tokens)
         }),
         ("generation_tokens", "counter", "Generated tokens.", |stats| count(&stats.generated_tokens)),
-        ("request_success", "counter", "Requests that have ended.", |stats| count(&stats.requests)),
+        ("request_success", "counter", "Requests that have ended by themselves.", |stats| {
+            count(&stats.requests)
+        }),
         ("num_preemptions", "counter", "Requests that lost their pages.", |stats| count(&stats.preemptions)),
         ("spec_decode_num_drafts", "counter", "Steps of requests with drafted tokens.", |stats| {
             count(&stats.drafts)

@@ -6,13 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::config::{Config, Limits};
-use crate::conversation::{Conversation, Ending, ToolUse, reason};
+use crate::conversation::{Conversation, Ending, RESERVED_VARIABLES, ToolUse, reason};
 use crate::error::ApiError;
 use crate::fields::Fields;
-
-/// Variables that are the server's, not the client's.
-const RESERVED: [&str; 6] =
-    ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
 
 #[derive(Deserialize)]
 #[serde(
@@ -113,7 +109,7 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
 /// Variables of the chat template: those of the client, and how much the model should reason.
 pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map<String, Json>, ApiError> {
     let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
+    if let Some(name) = variables.keys().find(|name| RESERVED_VARIABLES.contains(&name.as_str())) {
         let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
         return Err(ApiError::invalid("chat_template_kwargs", message));
     }

@@ -54,9 +54,13 @@ impl OfCompletion {
     pub(super) fn push(&mut self, served: &Served, chosen: &Chosen, offset: usize) {
         let top = chosen.logprobs.top.iter();
         let top = top.map(|&(token, logprob)| (token_text(served, token).0, logprob.max(LEAST).into()));
-        self.tokens.push(token_text(served, chosen.token).0);
-        self.token_logprobs.push(Some(chosen.logprobs.token.max(LEAST)));
-        self.top_logprobs.push(Some(top.collect()));
+        let mut top: Map<String, Json> = top.collect();
+        let (text, logprob) = (token_text(served, chosen.token).0, chosen.logprobs.token.max(LEAST));
+        // The token itself is one of them, also where others are more likely.
+        top.entry(text.clone()).or_insert(logprob.into());
+        self.tokens.push(text);
+        self.token_logprobs.push(Some(logprob));
+        self.top_logprobs.push(Some(top));
         self.text_offset.push(offset);
     }
 

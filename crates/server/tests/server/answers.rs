@@ -113,6 +113,15 @@ fn log_probabilities_have_the_shape_of_each_endpoint() {
         assert_eq!(logprobs[field].as_array().expect(field).len(), 3, "{logprobs}");
     }
     assert_eq!(logprobs["text_offset"][0], 0);
+    // A token that is none of the most likely ones is there as well.
+    let warm = with(body.clone(), json!({ "max_tokens": 20, "temperature": 2, "logprobs": 1, "seed": 1 }));
+    let warm = server.post("/v1/completions", &warm).json()["choices"][0]["logprobs"].clone();
+    let top = warm["top_logprobs"].as_array().expect("tokens");
+    for (number, top) in top.iter().enumerate() {
+        let token = warm["tokens"][number].as_str().expect("a text");
+        assert_eq!(top[token], warm["token_logprobs"][number], "{top}");
+    }
+    assert!(top.iter().any(|top| top.as_object().is_some_and(|top| top.len() == 2)), "{warm}");
     // Text that is held back, as it may begin a stop string, is where it is all the same.
     let first = logprobs["tokens"][0].as_str().expect("a text");
     let held = with(body, json!({ "stop": [format!("{first} and more")] }));

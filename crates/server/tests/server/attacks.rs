@@ -265,6 +265,21 @@ fn names_that_lead_here_are_not_ours() {
     }
 }
 
+/// An address leads to itself whatever a page does, and load balancers that ask for the health by HTTP/1.0 name no host.
+#[test]
+fn addresses_need_no_name() {
+    let server = Running::new();
+    for host in ["192.0.2.7", "[2001:db8::7]:8080", "127.0.0.1:1", "LOCALHOST"] {
+        assert_eq!(server.send("GET", "/v1/models", &[("host", host)], b"").status, 200, "{host}");
+    }
+    for (line, status) in
+        [("HTTP/1.0", 200), ("HTTP/1.0\r\nhost: evil.example", 400), ("HTTP/1.1\r\nconnection: close", 400)]
+    {
+        let answer = raw(&server, format!("GET /health {line}\r\n\r\n").as_bytes());
+        assert_eq!(answer.split(' ').nth(1), Some(&*status.to_string()), "{line:?}: {answer}");
+    }
+}
+
 /// CVE-2024-12886 (ollama): what was small on the wire took all memory when it was unpacked.
 #[test]
 fn compressed_bodies_are_refused() {

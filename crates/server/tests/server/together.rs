@@ -86,6 +86,9 @@ fn who_leaves_is_forgotten() {
         assert_eq!(server.figure("vllm:kv_cache_usage_perc"), 0.0);
         assert_eq!(server.figure("vllm:request_success_total"), 0.0, "it ran to its end");
     }
+    // What it took is counted all the same.
+    assert!(server.figure("vllm:prompt_tokens_total") > 0.0);
+    assert!(server.figure("vllm:generation_tokens_total") > 0.0);
 }
 
 #[test]

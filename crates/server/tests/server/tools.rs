@@ -100,6 +100,25 @@ fn templates_find_what_clients_leave_out_of_tools() {
     }
 }
 
+/// What a template has no place for would be forgotten without a word.
+#[test]
+fn calls_that_a_template_leaves_out_are_refused() {
+    let call = json!({ "id": "1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
+    let messages = json!([
+        { "role": "user", "content": [{ "type": "text", "text": "Hi" }] },
+        { "role": "assistant", "content": [{ "type": "refusal", "refusal": "No." }] },
+        { "role": "user", "content": "Please" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "1", "content": "sunny" },
+    ]);
+    let body = json!({ "messages": messages, "max_tokens": 1 });
+    Running::with_template(IN_TAGS).post(PATH, &body).json();
+    let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}";
+    let error = Running::with_template(plain).post(PATH, &body).error(400);
+    assert_eq!(error["param"], "messages[3].tool_calls");
+    assert!(error["message"].as_str().expect("a text").contains("\"weather\""), "{error}");
+}
+
 #[test]
 fn arguments_are_streamed_as_they_come() {
     let server = Running::with_template(NAMES_FIRST);
