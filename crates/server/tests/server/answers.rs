@@ -114,7 +114,9 @@ fn log_probabilities_have_the_shape_of_each_endpoint() {
     }
     assert_eq!(logprobs["text_offset"][0], 0);
     // A token that is none of the most likely ones is there as well.
-    let warm = with(body.clone(), json!({ "max_tokens": 20, "temperature": 2, "logprobs": 1, "seed": 1 }));
+    let warm =
+        json!({ "max_tokens": 20, "temperature": 9, "min_p": 0, "top_p": 1, "top_k": 0, "logprobs": 1 });
+    let warm = with(body.clone(), warm);
     let warm = server.post("/v1/completions", &warm).json()["choices"][0]["logprobs"].clone();
     let top = warm["top_logprobs"].as_array().expect("tokens");
     for (number, top) in top.iter().enumerate() {
