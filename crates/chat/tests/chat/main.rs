@@ -2,6 +2,7 @@
 
 mod bombs;
 mod builtin;
+mod cut_answers;
 mod fuzzed;
 mod goldens;
 mod limits;
