@@ -90,6 +90,11 @@ class Server:
         self.process.wait(60)
 
 
+# In Llama's vocabulary, special tokens, and bytes, which are parts of characters: models with random weights write them, and
+# a server has no text to send then.
+WITHOUT_TEXT = {str(token): -100 for token in range(259)}
+
+
 class Client(threading.Thread):
     """One request, from its beginning to its end."""
 
@@ -104,7 +109,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         call = {"prompt": self.prompt, "max_tokens": self.new, "temperature": 0, "ignore_eos": True, "stream": True}
-        call |= {"stream_options": {"include_usage": True}}
+        call |= {"stream_options": {"include_usage": True}, "logit_bias": WITHOUT_TEXT}
         self.started = time.monotonic()
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=900)
         connection.request("POST", "/v1/completions", json.dumps(call), {"Content-Type": "application/json"})

@@ -290,12 +290,11 @@ impl Engine {
 
     /// Runs one step. `caller` receives the logits of [`Engine::logits`].
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
-        let (decoding, prompts) = self.scheduler.decoding_and_prompts();
-        let rows_of_target = |target| self.pace.prompt_rows(target, decoding, prompts);
-        let prompt_rows = self.step_target.map_or(usize::MAX, rows_of_target);
         if let Some(speculator) = &mut self.speculator {
             speculator.hear(&self.pending.of_scheduler);
         }
+        let (pace, target) = (&self.pace, self.step_target);
+        let prompt_rows = |active| target.map_or(usize::MAX, |target| pace.prompt_rows(target, active));
         let mut plan = self.scheduler.step(self.pending.of_scheduler.drain(..), prompt_rows);
         let now = Instant::now();
         for admitted in plan.admitted.iter().filter(|admitted| !admitted.is_resumed) {
@@ -310,7 +309,7 @@ impl Engine {
         let decoding = plan.chunks.iter().filter(|chunk| chunk.is_decode()).count();
         let of_prompts = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum::<usize>() - decoding;
         if let Some(speculator) = &mut self.speculator {
-            speculator.draft(&mut self.scheduler, &mut self.requests, &mut plan.chunks, prompt_rows);
+            speculator.draft(&mut self.scheduler, &mut self.requests, &mut plan.chunks, plan.prompt_rows);
         }
         if !plan.chunks.is_empty()
             && let Err(error) = self.run(plan.chunks, caller)

@@ -75,6 +75,17 @@ pub(crate) struct Plan {
     pub(crate) admitted: Vec<Admitted>,
     /// Requests that lost their pages and wait again.
     pub(crate) preempted: Vec<RequestId>,
+    /// Most prefill rows while anyone decodes.
+    pub(crate) prompt_rows: usize,
+}
+
+/// Numbers of requests that wait for the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Active {
+    /// Requests that decode.
+    pub(crate) decoding: usize,
+    /// Requests whose prompts wait or are in the middle.
+    pub(crate) prompts: usize,
 }
 
 /// Consecutive rows of one request.
@@ -372,9 +383,13 @@ impl Scheduler {
         Some(Chunk { id, tokens, n_past, tables, slots, outputs: rows, is_last: true, drafted: rows })
     }
 
-    /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most
-    /// `prompt_rows` prefill rows.
-    pub(crate) fn step(&mut self, events: impl IntoIterator<Item = Event>, prompt_rows: usize) -> Plan {
+    /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most as
+    /// many prefill rows as `prompt_rows` says for the [`Active`] requests after the events.
+    pub(crate) fn step(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        prompt_rows: impl FnOnce(Active) -> usize,
+    ) -> Plan {
         for event in events {
             self.apply(event);
         }
@@ -382,7 +397,8 @@ impl Scheduler {
             request.drop_draft();
             self.blocks.confirm(&mut request.cache, &mut request.prefixes, &request.tokens);
         }
-        let mut plan = Plan::default();
+        let prompt_rows = prompt_rows(self.active());
+        let mut plan = Plan { prompt_rows, ..Plan::default() };
         self.share_rows(0);
         if self.grow_running(&mut plan) {
             self.admit(&mut plan);
@@ -464,10 +480,9 @@ impl Scheduler {
         request
     }
 
-    /// Requests that decode, and those whose prompts wait or are in the middle.
-    pub(crate) fn decoding_and_prompts(&self) -> (usize, usize) {
+    fn active(&self) -> Active {
         let decoding = self.running.values().filter(|request| request.remaining() == 1).count();
-        (decoding, self.running.len() - decoding + self.waiting.len())
+        Active { decoding, prompts: self.running.len() - decoding + self.waiting.len() }
     }
 
     /// Gives a row to each request that decodes, and shares those of prompts among the others: at most `prompt_rows` if

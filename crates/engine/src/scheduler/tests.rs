@@ -9,7 +9,7 @@ use graph::{Builder, Graph, Group, Mask, Store};
 
 use crate::queue::Place;
 
-use super::{Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler};
+use super::{Active, Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler};
 
 mod outputs;
 mod sharing;
@@ -26,7 +26,7 @@ impl Scheduler {
 
     /// The next step, without a limit of prefill rows.
     fn plan(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
-        self.step(events, usize::MAX)
+        self.step(events, |_| usize::MAX)
     }
 
     /// Pages per group that no request uses.
@@ -183,10 +183,17 @@ fn prompts_have_few_rows_while_others_decode() {
     let mut scheduler = scheduler(limits(256, 8, 100, 64));
     let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
     let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.tokens.len())).collect::<Vec<_>>();
-    assert_eq!(rows(scheduler.step([submit(0, 90)], 7)), [(0, 90)], "nobody decodes");
+    // The requests are those after the events.
+    let seven = |decoding, prompts| {
+        move |active| {
+            assert_eq!(active, Active { decoding, prompts });
+            7
+        }
+    };
+    assert_eq!(rows(scheduler.step([submit(0, 90)], seven(0, 1))), [(0, 90)], "nobody decodes");
     let token = Event::Token { id: RequestId(0), token: 1 };
-    assert_eq!(rows(scheduler.step([token.clone(), submit(1, 90)], 7)), [(0, 1), (1, 7)]);
-    assert_eq!(rows(scheduler.step([token, submit(2, 5)], 7)), [(0, 1), (1, 2), (2, 5)]);
+    assert_eq!(rows(scheduler.step([token.clone(), submit(1, 90)], seven(1, 1))), [(0, 1), (1, 7)]);
+    assert_eq!(rows(scheduler.step([token, submit(2, 5)], seven(1, 2))), [(0, 1), (1, 2), (2, 5)]);
 }
 
 /// The positions that the tables of a request have room for after the prompt has been run and `generated` tokens.

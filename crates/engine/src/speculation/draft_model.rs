@@ -89,7 +89,7 @@ impl DraftModel {
         if wanted.is_empty() && !self.has_prompts && self.events.len() < MAX_EVENTS {
             return Ok(drafts);
         }
-        let mut chunks = self.scheduler.step(self.events.drain(..), prompt_rows).chunks;
+        let mut chunks = self.scheduler.step(self.events.drain(..), |_| prompt_rows).chunks;
         self.has_prompts = chunks.iter().any(|chunk| !chunk.is_last);
         while !chunks.is_empty() {
             let mut next = Vec::new();

@@ -177,7 +177,7 @@ impl World {
 
     fn step(&mut self) {
         let prompt_rows = if self.random.chance(50) { usize::MAX } else { 1 + self.random.below(20) };
-        let mut plan = self.scheduler.step(self.events.drain(..), prompt_rows);
+        let mut plan = self.scheduler.step(self.events.drain(..), |_| prompt_rows);
         self.draft(&mut plan);
         self.check_pages();
         self.check_plan(&plan);
@@ -380,7 +380,7 @@ pub(super) fn trace(number: u64) -> [usize; 6] {
     assert!(world.scheduler.is_idle());
     let available: Vec<usize> = world.scheduler.available_pages().collect();
     assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
-    assert_eq!(world.scheduler.plan([Event::Clear]), Plan::default());
+    assert!(world.scheduler.plan([Event::Clear]).chunks.is_empty());
     assert_eq!(world.scheduler.idle(), 0);
     let World { preempted, reused, asked, accepted, rejected, .. } = world;
     [world.submitted as usize, preempted, reused, asked, accepted, rejected]
