@@ -178,7 +178,6 @@ impl Conversation {
         let prompt = prompt.map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;
-        check_calls(&self.messages, &prompt)?;
         Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
     }
 
@@ -316,30 +315,6 @@ pub(crate) fn too_long_for(served: &Served, bytes: usize) -> Result<(), ApiError
     match bytes > n_ctx.saturating_mul(longest) {
         true => Err(ApiError::too_long(bytes.div_ceil(longest), n_ctx)),
         false => Ok(()),
-    }
-}
-
-/// Fails if the prompt has nothing of the tool calls in the messages: the template has no place for them.
-fn check_calls(messages: &[Message], prompt: &Prompt) -> Result<(), ApiError> {
-    let calls = messages.iter().enumerate().flat_map(|(index, message)| {
-        message.tool_calls.iter().map(move |call| (index, call.function.name.as_str()))
-    });
-    let mut calls = calls.peekable();
-    if calls.peek().is_none() {
-        return Ok(());
-    }
-    let text = prompt.to_string();
-    // Others may be written with escapes.
-    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    match calls.find(|(_, name)| is_plain(name) && !text.contains(name)) {
-        None => Ok(()),
-        Some((index, name)) => {
-            let param = format!("messages[{index}].tool_calls");
-            let message = format!(
-                "`{param}`: the model's chat template leaves the call of {name:?} out; send calls and their results as texts"
-            );
-            Err(ApiError::unsupported(param, message))
-        }
     }
 }
 

@@ -100,23 +100,20 @@ fn templates_find_what_clients_leave_out_of_tools() {
     }
 }
 
-/// What a template has no place for would be forgotten without a word.
+/// OpenAI's clients send back what they got.
 #[test]
-fn calls_that_a_template_leaves_out_are_refused() {
-    let call = json!({ "id": "1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
-    let messages = json!([
-        { "role": "user", "content": [{ "type": "text", "text": "Hi" }] },
-        { "role": "assistant", "content": [{ "type": "refusal", "refusal": "No." }] },
-        { "role": "user", "content": "Please" },
-        { "role": "assistant", "content": null, "tool_calls": [call] },
-        { "role": "tool", "tool_call_id": "1", "content": "sunny" },
-    ]);
-    let body = json!({ "messages": messages, "max_tokens": 1 });
-    Running::with_template(IN_TAGS).post(PATH, &body).json();
-    let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}";
-    let error = Running::with_template(plain).post(PATH, &body).error(400);
-    assert_eq!(error["param"], "messages[3].tool_calls");
-    assert!(error["message"].as_str().expect("a text").contains("\"weather\""), "{error}");
+fn refusals_are_texts() {
+    let server = Running::new();
+    let ask = |refused: Json| {
+        let first = json!({ "role": "user", "content": "Hi" });
+        let messages = json!([first, { "role": "assistant", "content": [refused] }, first]);
+        server.post(PATH, &json!({ "messages": messages, "max_tokens": 1 })).json()["usage"]["prompt_tokens"]
+            .clone()
+    };
+    assert_eq!(
+        ask(json!({ "type": "refusal", "refusal": "No, never." })),
+        ask(json!({ "type": "text", "text": "No, never." }))
+    );
 }
 
 #[test]
