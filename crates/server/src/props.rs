@@ -29,9 +29,9 @@ pub(crate) fn routes() -> Routes {
         .post("/apply-template", apply_template)
 }
 
-/// Looking at a model does not load it: then it sleeps.
+/// Looking at a model that is loaded on demand does not load it: then it sleeps.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let (name, held) = app.models.look(None)?;
+    let (name, held) = app.models.look(None).await?;
     let mut props = json!({
         "model_alias": name,
         "modalities": { "vision": false, "audio": false },

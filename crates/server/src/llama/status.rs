@@ -24,7 +24,7 @@ pub(super) async fn slots(
         let message = "This server does not support slots endpoint. Start it with `--slots`";
         return Err(ApiError::new(Kind::NotImplemented, message));
     }
-    let sequences = match app.models.look(None)? {
+    let sequences = match app.models.look(None).await? {
         (_, Some(Held::Generator(generator))) => Some((generator.limits.sequences, generator.limits.n_ctx)),
         _ => None,
     };

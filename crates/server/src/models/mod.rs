@@ -296,9 +296,17 @@ impl Models {
         self.entries.iter().map(|entry| (&*entry.name, entry.peek()))
     }
 
-    /// The name and the model, if it is loaded.
-    pub(crate) fn look(&self, name: Option<&str>) -> Result<(&str, Option<Held>), ApiError> {
-        self.find(name).map(|entry| (&*entry.name, entry.peek()))
+    /// The name and the model, if it is loaded. Waits for one that is loaded at the start: who was told that the server is
+    /// there expects it.
+    pub(crate) async fn look(
+        self: &Arc<Models>,
+        name: Option<&str>,
+    ) -> Result<(&str, Option<Held>), ApiError> {
+        let entry = self.find(name)?;
+        if entry.is_kept() && !entry.is_loaded() {
+            self.get(name).await?;
+        }
+        Ok((&*entry.name, entry.peek()))
     }
 
     /// The figures of each model.

@@ -65,7 +65,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     let mut named = Named::read(&app, request).await?;
     let is_verbose = named.fields.take("verbose")?.unwrap_or(false);
     named.fields.refuse(REFUSED)?;
-    let (own, held) = app.models.look(named.name())?;
+    let (own, held) = app.models.look(named.name()).await?;
     let name = named.typed.clone().unwrap_or_else(|| own.to_owned());
     let ignored = named.fields.unknown();
     let shown = match held {

@@ -29,7 +29,7 @@ pub(super) async fn one(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (name, held) = app.models.look(Some(&open_part(id)?))?;
+    let (name, held) = app.models.look(Some(&open_part(id)?)).await?;
     let shape = match anthropic::is_spoken(uri.path(), &headers) {
         true => anthropic::models::describe(&app, name, held),
         false => describe(&app, name, held),

@@ -213,10 +213,12 @@ fn requests_wait_for_the_model_of_the_start() {
     assert_eq!(statuses(&server), ["unloaded"]);
     thread::scope(|scope| {
         let waits = scope.spawn(|| ask(&server, "a"));
+        let looks = scope.spawn(|| server.get("/props").json());
         thread::sleep(Duration::from_millis(50));
-        assert!(!waits.is_finished());
+        assert!(!waits.is_finished() && !looks.is_finished());
         drop(closed);
         waits.join().expect("an answer");
+        assert_eq!(looks.join().expect("an answer")["is_sleeping"], false);
     });
     assert_eq!(ready(), (200, "ready".to_owned()));
     thread::sleep(Duration::from_millis(100));
