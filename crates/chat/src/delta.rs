@@ -28,7 +28,8 @@ pub enum Delta {
 /// When calls are passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Calls {
-    /// Each one when it is complete, with an id that follows its arguments. What turns out to be no call is content, and was never a call.
+    /// Each one when it is complete or cut, with an id that follows its arguments. What turns out to be no call is content,
+    /// and was never a call.
     #[default]
     Whole,
     /// While their arguments are generated.
