@@ -380,7 +380,8 @@ pub(super) fn trace(number: u64) -> [usize; 6] {
     assert!(world.scheduler.is_idle());
     let available: Vec<usize> = world.scheduler.available_pages().collect();
     assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
-    assert!(world.scheduler.plan([Event::Clear]).chunks.is_empty());
+    let nothing = Plan { prompt_rows: usize::MAX, ..Plan::default() };
+    assert_eq!(world.scheduler.plan([Event::Clear]), nothing);
     assert_eq!(world.scheduler.idle(), 0);
     let World { preempted, reused, asked, accepted, rejected, .. } = world;
     [world.submitted as usize, preempted, reused, asked, accepted, rejected]
