@@ -6,25 +6,40 @@ pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
-/// Merges each system message into the next user message, or into a user message of its own at the end.
+/// One system message at the beginning. Later ones are in the user message or tool result before them, which stays the same as
+/// the conversation goes on; messages of the user that follow each other are one.
+pub(crate) fn leading(messages: &[Message]) -> Vec<Message> {
+    let mut result: Vec<Message> = Vec::new();
+    for message in messages {
+        let is_first = result.is_empty();
+        let belongs_to = |last: &&mut Message| match (&*last.role, &*message.role) {
+            ("system", "system") | ("user", "user") => true,
+            (role, "system") => role == "user" || role == "tool",
+            _ => false,
+        };
+        match result.last_mut().filter(belongs_to) {
+            Some(last) => last.content = joined(&[last, message]),
+            None if is_system(message) && !is_first => {
+                result.push(Message { role: "user".into(), ..message.clone() });
+            }
+            None => result.push(message.clone()),
+        }
+    }
+    result
+}
+
+/// As [`leading`], with the system message in the next user message, or in one of its own at the end.
 ///
 /// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
 pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
-    let mut merged: Vec<Message> = Vec::new();
-    let mut system: Vec<&Message> = Vec::new();
-    for message in messages {
-        if is_system(message) {
-            system.push(message);
-        } else if message.role == "user" {
-            system.push(message);
-            merged.push(Message { content: joined(&system), ..message.clone() });
-            system.clear();
-        } else {
-            merged.push(message.clone());
-        }
+    let mut merged = leading(messages);
+    if !merged.first().is_some_and(is_system) {
+        return merged;
     }
-    if !system.is_empty() {
-        merged.push(Message { role: "user".into(), content: joined(&system), ..Message::default() });
+    let system = merged.remove(0);
+    match merged.iter_mut().find(|message| message.role == "user") {
+        Some(user) => user.content = joined(&[&system, user]),
+        None => merged.push(Message { role: "user".into(), ..system }),
     }
     merged
 }

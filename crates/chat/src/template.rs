@@ -143,8 +143,9 @@ impl Template {
 
     /// Renders a conversation.
     ///
-    /// If the template rejects or drops system messages, they are merged into user messages as in llama.cpp, and
-    /// [`Prompt::merged_system`] is set.
+    /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before them;
+    /// if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user that
+    /// follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
     ///
     /// Fails when the template rejects the conversation or uses unsupported features, and when it exceeds
     /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], [`Options::time`] or
@@ -165,7 +166,19 @@ impl Template {
         if is_final {
             return prompt;
         }
-        match (self.render_exactly(&system::merged(messages), options, end), prompt) {
+        let leading = system::leading(messages);
+        if leading != messages
+            && let Ok(prompt) = self.render_exactly(&leading, options, end)
+            && writes_system(&system::leading(&marked))
+        {
+            let first = messages.iter().take_while(|message| system::is_system(message)).count();
+            return Ok(Prompt { merged_system: messages[first..].iter().any(system::is_system), ..prompt });
+        }
+        let merged = system::merged(messages);
+        if merged == leading {
+            return prompt;
+        }
+        match (self.render_exactly(&merged, options, end), prompt) {
             (Ok(_), Ok(_)) if !writes_system(&system::merged(&marked)) => Err(Error::SystemLeftOut),
             (Ok(merged), _) => Ok(Prompt { merged_system: true, ..merged }),
             (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),

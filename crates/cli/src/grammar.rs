@@ -30,8 +30,8 @@ pub(crate) struct GrammarArgs {
 impl GrammarArgs {
     fn source(&self) -> anyhow::Result<Option<Source>> {
         Ok(Some(match (&self.json_schema, &self.grammar, &self.grammar_file) {
-            (Some(schema), ..) if is_json(schema) => Source::JsonSchema(schema.clone()),
-            (Some(file), ..) => Source::JsonSchema(read(Path::new(file)).with_context(|| {
+            (Some(text), ..) if is_json(text) => schema(text.clone()),
+            (Some(file), ..) => schema(read(Path::new(file)).with_context(|| {
                 format!("--json-schema: {file:?} is no JSON object, so that it must be a file with one")
             })?),
             (_, Some(grammar), _) => Source::Gbnf(grammar.clone()),
@@ -50,6 +50,11 @@ impl GrammarArgs {
             Vocabulary::new(model.tokenizer()).with_context(|| model.file().file().to_owned())?;
         Ok(Some(Compiler::new(Arc::new(vocabulary)).compile(&source)?))
     }
+}
+
+/// What is no JSON is refused when it is compiled.
+fn schema(text: String) -> Source {
+    serde_json::from_str(&text).map(Source::of_schema).unwrap_or(Source::JsonSchema(text))
 }
 
 /// Whether a schema is given as text: an object, or the schema of any value.

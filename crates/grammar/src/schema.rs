@@ -3,8 +3,10 @@
 //! Every keyword is enforced or refused by name ([`keywords`]). What reaches llguidance is the schema without annotations, with
 //! references to definitions of one level, patterns in Rust's syntax, and tuples of older drafts as `prefixItems`.
 
+mod closed;
 mod formats;
 mod keywords;
+mod one_of;
 mod pattern;
 mod pointer;
 mod values;
@@ -14,8 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use keywords::Keyword;
+use one_of::Exclusive;
 use pointer::Pointer;
 
+pub use closed::closed;
 pub(crate) use pattern::check as check_regex;
 
 /// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
@@ -204,6 +208,10 @@ impl<'a> Walk<'a> {
             match keywords::of(name, value).map_err(|problem| at.parent().error(problem))? {
                 Keyword::Annotation => {}
                 Keyword::Schema => drop(result.insert(name.clone(), self.schema(value, &at)?)),
+                Keyword::Schemas if name == "oneOf" && !keywords.contains_key("anyOf") => {
+                    let (name, alternatives) = self.one_of(value, &at)?;
+                    result.insert(name.to_owned(), alternatives);
+                }
                 Keyword::Schemas => drop(result.insert(name.clone(), self.list(name, value, &at)?)),
                 Keyword::Map => drop(result.insert(name.clone(), self.map(name, value, &at)?)),
                 Keyword::Reference => {
@@ -234,6 +242,22 @@ impl<'a> Walk<'a> {
         };
         let read = |(number, schema): (usize, &Value)| self.schema(schema, &at.child(&number.to_string()));
         list.iter().enumerate().map(read).collect()
+    }
+
+    /// The alternatives of `oneOf`, as `anyOf` where it is seen that they exclude each other.
+    fn one_of(&mut self, value: &Value, at: &Pointer) -> Result<(&'static str, Value), SchemaError> {
+        let mut list = self.list("oneOf", value, at)?;
+        let exclusive = value.as_array().and_then(|alternatives| one_of::exclusive(self.root, alternatives));
+        let Some(Exclusive { tag }) = exclusive else { return Ok(("oneOf", list)) };
+        if let (Some((tag, optional)), Some(list)) = (tag, list.as_array_mut()) {
+            for index in optional {
+                if let Some(alternative) = list.get_mut(index) {
+                    let tagged = json!({"type": "object", "required": [tag]});
+                    *alternative = json!({"allOf": [alternative.take(), tagged]});
+                }
+            }
+        }
+        Ok(("anyOf", list))
     }
 
     fn map(&mut self, name: &str, value: &Value, at: &Pointer) -> Result<Value, SchemaError> {

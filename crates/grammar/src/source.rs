@@ -38,6 +38,11 @@ impl Source {
         }
     }
 
+    /// JSON that `schema` accepts, for people and clients: [`closed`](crate::closed).
+    pub fn of_schema(schema: serde_json::Value) -> Source {
+        Source::JsonSchema(schema::closed(schema).to_string())
+    }
+
     fn text(&self) -> &str {
         match self {
             Source::JsonObject => "",
@@ -77,14 +82,13 @@ impl Source {
     /// The error for what llguidance says about this source.
     pub(crate) fn refused(&self, why: &str) -> Error {
         let mut why = why.to_owned();
-        if let Source::JsonSchema(text) = self
-            && why.contains("oneOf")
-        {
-            why = format!(
-                "alternatives of `oneOf` that may hold at once are not enforced; use `anyOf`, or give every alternative a \
-                 required property with another `const` (there is `oneOf` at {})",
-                schema::pointers_to("oneOf", text).join(", ")
-            );
+        if why.contains("oneOf") {
+            why = "alternatives of `oneOf` that may hold at once are not enforced; use `anyOf`, or give every alternative a \
+                   required property with another `const`"
+                .to_owned();
+            if let Source::JsonSchema(text) = self {
+                why += &format!(" (there is `oneOf` at {})", schema::pointers_to("oneOf", text).join(", "));
+            }
         }
         Error::Compile { what: self.name(), why }
     }

@@ -25,8 +25,8 @@ fn built_in_templates_are_those_of_llama_cpp() {
         let options = Options { add_generation_prompt: *add_generation_prompt, ..Options::default() };
         let prompt = template.render(messages, &options).expect("a prompt");
         // llama.cpp's leave out some system messages without a word.
-        let left_out = messages.iter().any(|message| !expected.contains(message.text().trim()));
-        if prompt.to_string() != *expected && !(left_out && prompt.merged_system()) {
+        let has_all = |text: &str| messages.iter().all(|message| text.contains(message.text().trim()));
+        if prompt.to_string() != *expected && (has_all(expected) || !has_all(&prompt.to_string())) {
             wrong += 1;
             eprintln!(
                 "{name} {conversation} {add_generation_prompt}:\n found {:?}\nexpect {expected:?}",

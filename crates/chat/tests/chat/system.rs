@@ -78,6 +78,53 @@ fn a_system_text_is_never_dropped() {
     let found = render("nothing of it", &[("system", "Be brief."), ("user", "Hello")]);
     assert!(matches!(found, Err(Error::SystemLeftOut)), "{found:?}");
     // The template's own words where it refuses the conversation for another reason.
-    let found = render(ALTERNATING, &[("system", "a"), ("user", "b"), ("user", "c")]);
+    let found = render(ALTERNATING, &[("system", "a"), ("assistant", "b"), ("assistant", "c")]);
+    assert!(matches!(&found, Err(Error::Raised { .. })), "{found:?}");
+}
+
+/// Wants at most one system message, at the beginning, as Qwen 3.5's template does.
+const LEADING: &str = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}\
+    {{ raise_exception('System message must be at the beginning.') }}{% endif %}\
+    {{ '<' + m.role + '>' + m.content }}{% endfor %}";
+
+/// Agents send several system messages, and some in the middle. The first ones keep their place, and what follows does not change
+/// as the conversation goes on, so that its prefix is found in the cache.
+#[test]
+fn later_system_messages_stay_where_they_are() {
+    let messages = [
+        ("system", "a"),
+        ("system", "b"),
+        ("user", "c"),
+        ("system", "d"),
+        ("assistant", "e"),
+        ("tool", "f"),
+        ("system", "g"),
+        ("assistant", "h"),
+        ("user", "i"),
+    ];
+    let whole = "<system>a\nb<user>c\nd<assistant>e<tool>f\ng<assistant>h<user>i";
+    let prompt = render(LEADING, &messages).expect("a prompt");
+    assert_eq!(prompt.to_string(), whole);
+    assert!(prompt.merged_system());
+    for length in [2, 4, 5, 7, 8] {
+        let prompt = render(LEADING, &messages[..length]).expect("a prompt").to_string();
+        assert!(whole.starts_with(&prompt), "{prompt}");
+    }
+    let prompt = render(LEADING, &messages[..3]).expect("a prompt");
+    assert!(!prompt.merged_system(), "no system message is in another one");
+    let prompt = render(ALTERNATING, &messages[..5]).expect("a prompt");
+    assert_eq!(prompt.to_string(), "<s>[INST] a\nb\nc\nd [/INST]e</s>");
+    let prompt = render(LEADING, &[("user", "a"), ("assistant", "b"), ("system", "c")]).expect("a prompt");
+    assert_eq!(prompt.to_string(), "<user>a<assistant>b<user>c");
+}
+
+/// Codex sends its instructions in two messages, and says where it runs before the question.
+#[test]
+fn messages_of_the_user_are_one_where_system_messages_are_merged() {
+    let messages = [("system", "a"), ("system", "b"), ("user", "c"), ("user", "d"), ("assistant", "e")];
+    let prompt = render(ALTERNATING, &messages).expect("a prompt");
+    assert_eq!(prompt.to_string(), "<s>[INST] a\nb\nc\nd [/INST]e</s>");
+    // Without system messages, the template has the last word.
+    let found = render(ALTERNATING, &messages[2..]);
     assert!(matches!(&found, Err(Error::Raised { .. })), "{found:?}");
 }

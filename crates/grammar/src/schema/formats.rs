@@ -8,6 +8,19 @@ use super::SchemaProblem;
 const TEXTS: [&str; 10] =
     ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
+/// The other formats of draft 2020-12.
+const REFUSED: [&str; 9] = [
+    "idn-email",
+    "idn-hostname",
+    "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
+    "json-pointer",
+    "relative-json-pointer",
+    "regex",
+];
+
 /// The longest name of a host.
 const MAX_HOSTNAME: usize = 253;
 
@@ -32,6 +45,10 @@ pub(super) fn check(name: &str, value: &Value) -> Result<Option<Value>, SchemaPr
     let text = value.as_str().unwrap_or_default();
     if TEXTS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {
         return Ok(Some(value.clone()));
+    }
+    // A name that JSON Schema does not define is an annotation.
+    if value.is_string() && !REFUSED.contains(&text) {
+        return Ok(None);
     }
     let expected = "date-time, date, time, duration, email, hostname, ipv4, ipv6, uuid or uri; use `pattern` for another";
     Err(SchemaProblem::value(name, value, expected))

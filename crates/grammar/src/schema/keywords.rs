@@ -58,6 +58,9 @@ const VACUOUS: &[(&str, bool)] = &[
 
 /// The meaning of the keyword `name` with `value`. An unknown one is an annotation, unless it looks like a misspelt one.
 pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {
+    if name == "propertyNames" && values::is_of_any_name(value) {
+        return Ok(Keyword::Annotation);
+    }
     if VACUOUS.iter().any(|(vacuous, asks)| *vacuous == name && value == &Value::Bool(*asks)) {
         return Ok(Keyword::Annotation);
     }

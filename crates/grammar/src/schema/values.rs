@@ -59,6 +59,15 @@ fn values(name: &str, list: &Value) -> Result<Option<Value>, SchemaProblem> {
     Ok(Some(list.clone()))
 }
 
+/// Whether the schema `names` accepts every name of a property, as it does when it only says that names are strings.
+pub(super) fn is_of_any_name(names: &Value) -> bool {
+    let asks = |(name, value): (&String, &Value)| match name.as_str() {
+        "type" => value != "string",
+        name => !chat::SCHEMA_ANNOTATIONS.contains(&name),
+    };
+    names.as_object().is_some_and(|keywords| !keywords.iter().any(asks))
+}
+
 /// A value that an answer may have to spell.
 fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     let cannot = |expected| Err(SchemaProblem::value(name, value, expected));

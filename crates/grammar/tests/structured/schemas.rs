@@ -96,3 +96,75 @@ fn white_space_between_parts_of_json_is_bounded() {
         ["[null]", "[ null\t, null ]", "[ null\r\n, null ]", "[  null]", "[\n\n\nnull]", &most, &more];
     assert_eq!(bench.accepted(&schema, &texts), ["[null]", "[ null\r\n, null ]", &most]);
 }
+
+/// Discriminated unions of Pydantic refer to their alternatives; a tag with a default is not required there.
+#[test]
+fn alternatives_exclude_each_other_by_their_tags() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let tagged = |tag: Json, required: Json| json!({"type": "object", "properties": {"k": tag, "n": {"type": "integer"}}, "required": required});
+    let one_of = |a: Json, b: Json| {
+        let alternatives = json!([{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}, {"type": "null"}]);
+        of(json!({"$defs": {"A": a, "B": b}, "oneOf": alternatives}))
+    };
+    let texts =
+        ["{\"k\":\"a\",\"n\":1}", "{\"k\":\"b\",\"n\":1}", "null", "{\"k\":\"c\",\"n\":1}", "{\"n\":1}", "5"];
+    let required = json!(["k", "n"]);
+    let both = one_of(
+        tagged(json!({"const": "a"}), required.clone()),
+        tagged(json!({"enum": ["b"]}), required.clone()),
+    );
+    assert_eq!(bench.accepted(&both, &texts), texts[..3]);
+    let by_default = one_of(
+        tagged(json!({"const": "a", "default": "a"}), json!(["n"])),
+        tagged(json!({"const": "b"}), json!(["n"])),
+    );
+    assert_eq!(bench.accepted(&by_default, &texts), texts[..3], "without a tag, both would hold");
+    // These may hold at once.
+    for other in [json!({"enum": ["b", "a"]}), json!({"type": "string"}), json!({"const": "a"})] {
+        let open = one_of(tagged(json!({"const": "a"}), required.clone()), tagged(other, required.clone()));
+        let error = bench.compile(&open).expect_err("alternatives that may hold at once").to_string();
+        assert!(error.contains("`oneOf`"), "{error}");
+    }
+}
+
+#[test]
+fn what_asks_for_nothing_passes() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let texts = ["{\"a b\": 1}", "{}", "{\"a\": null}"];
+    for names in [json!({"type": "string"}), json!({}), json!({"title": "Name"})] {
+        let record =
+            json!({"type": "object", "propertyNames": names, "additionalProperties": {"type": "number"}});
+        assert_eq!(bench.accepted(&of(record), &texts), texts[..2]);
+    }
+    // Formats that JSON Schema does not define are annotations; what stands beside them holds.
+    let id = of(json!({"type": "string", "format": "nanoid", "pattern": "^[a-z]{3}$"}));
+    assert_eq!(bench.accepted(&id, &["\"abc\"", "\"abcd\""]), ["\"abc\""]);
+}
+
+/// As llama.cpp and ollama do.
+#[test]
+fn objects_of_clients_have_the_properties_that_are_named() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let place = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let further = "{\"n\": 1, \"m\": 2}";
+    let texts = ["{\"n\": 1}", further];
+    assert_eq!(bench.accepted(&of(place.clone()), &texts), texts, "as JSON Schema says");
+    assert_eq!(bench.accepted(&Source::of_schema(place.clone()), &texts), texts[..1]);
+    let list =
+        Source::of_schema(json!({"$defs": {"P": place}, "type": "array", "items": {"$ref": "#/$defs/P"}}));
+    assert_eq!(bench.accepted(&list, &["[{\"n\": 1}]", "[{\"n\": 1, \"m\": 2}]"]), ["[{\"n\": 1}]"]);
+
+    let with = |key: &str, value: Json| {
+        let mut schema = place.clone();
+        schema[key] = value;
+        Source::of_schema(schema)
+    };
+    for open in [
+        with("additionalProperties", json!(true)),
+        with("patternProperties", json!({"^m$": {"type": "integer"}})),
+        with("required", json!(["n", "m"])),
+        with("allOf", json!([{"properties": {"m": {"type": "integer"}}}])),
+    ] {
+        assert_eq!(bench.accepted(&open, &[further]), [further], "{open:?}");
+    }
+}

@@ -22,6 +22,16 @@ enum Content {
     Blocks(Vec<Json>),
 }
 
+impl Content {
+    /// Whether it says anything: clients without a system prompt may send an empty one.
+    fn is_said(&self) -> bool {
+        match self {
+            Content::Text(text) => !text.is_empty(),
+            Content::Blocks(blocks) => !blocks.is_empty(),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Said {
     role: Role,
@@ -70,6 +80,9 @@ enum Block {
     },
 }
 
+/// How a block begins that Claude Code sends before its system prompt, for Anthropic's accounts.
+const BILLING: &str = "x-anthropic-billing-header:";
+
 /// Types of [`Block`].
 const KINDS: [&str; 5] = ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"];
 
@@ -81,7 +94,7 @@ pub(super) fn at<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiE
 /// `system` and `messages`.
 pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
     let mut turns = Turns::default();
-    if let Some(system) = fields.take("system")? {
+    if let Some(system) = fields.take("system")?.filter(Content::is_said) {
         turns.read("system", Role::System, system)?;
     }
     let messages: Vec<Json> = fields
@@ -123,6 +136,8 @@ impl Turns {
     fn block(&mut self, place: &str, role: Role, json: Json) -> Result<(), ApiError> {
         let kind = json["type"].as_str().unwrap_or_default().to_owned();
         match (role, block(place, json)?) {
+            // Its last digits differ from session to session: at the beginning of prompts, they would share nothing.
+            (Role::System, Block::Text { text }) if text.starts_with(BILLING) => {}
             (_, Block::Text { text }) => self.say(role, &text),
             (Role::Assistant, Block::Thinking { thinking }) => {
                 let reasoning = self.turn(role).reasoning.get_or_insert_default();
@@ -202,8 +217,10 @@ impl Turns {
 
 fn block(place: &str, json: Json) -> Result<Block, ApiError> {
     if let Some(kind) = json["type"].as_str().filter(|kind| !KINDS.contains(kind)) {
+        // Claude Code takes an image out of its history by these words, and goes on.
+        let lead = if kind == "image" { "Could not process image: " } else { "" };
         let message = format!(
-            "`{place}` has the type `{kind}`; this server takes text, thinking and calls of tools only"
+            "{lead}`{place}` has the type `{kind}`; this server takes text, thinking and calls of tools only"
         );
         return Err(ApiError::unsupported(place, message));
     }

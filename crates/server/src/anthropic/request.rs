@@ -73,7 +73,20 @@ enum Format {
 }
 
 /// Fields that this server does not do.
-pub(crate) const REFUSED: &[&str] = &["container", "mcp_servers", "context_management"];
+pub(crate) const REFUSED: &[&str] = &["container", "mcp_servers"];
+
+/// `context_management`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContextManagement {
+    edits: Vec<Edit>,
+}
+
+#[derive(Deserialize)]
+struct Edit {
+    #[serde(rename = "type")]
+    kind: String,
+}
 
 /// Fields that say nothing of the prompt.
 pub(crate) const OF_THE_ANSWER: &[&str] =
@@ -111,10 +124,26 @@ fn ask(mut fields: Fields, config: &Config) -> Result<Asked, ApiError> {
     let variables = &mut conversation.variables;
     let shows_thinking = thinking(&mut fields, variables, &mut ignored)?;
     conversation.format = output(&mut fields, variables, &mut ignored)?;
+    edits(&mut fields, &mut ignored)?;
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
     ignored.extend(fields.unknown());
     Ok(Asked { conversation, shows_thinking, ignored })
+}
+
+/// `context_management`. What would be cleared to make room stays; of earlier reasoning, the chat template decides.
+fn edits(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<(), ApiError> {
+    const NAME: &str = "context_management";
+    let Some(ContextManagement { edits }) = fields.take(NAME)? else { return Ok(()) };
+    for (index, Edit { kind }) in edits.into_iter().enumerate() {
+        let param = format!("{NAME}.edits[{index}]");
+        if !kind.starts_with("clear_") {
+            let why = format!("`{param}` has the type `{kind}`, which this server does not do; leave it out");
+            return Err(ApiError::unsupported(param, why));
+        }
+        ignored.push(param);
+    }
+    Ok(())
 }
 
 /// `thinking`, as variables of the chat template. Returns whether the answer shows it.
@@ -150,7 +179,7 @@ fn output(
         variables.insert("reasoning_effort".into(), effort.into());
     }
     ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
-    let source = |Format::JsonSchema { schema }| Source::JsonSchema(schema.to_string());
+    let source = |Format::JsonSchema { schema }| Source::of_schema(schema);
     match (config.format, fields.take("output_format")?) {
         (Some(_), Some(_)) => {
             let message = "both `output_config.format` and `output_format` are given; choose one";

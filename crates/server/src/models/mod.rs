@@ -197,7 +197,9 @@ impl Models {
             None => self.entries.first(),
             Some(name) => {
                 let is_alias = self.aliases.iter().any(|alias| alias == "*" || alias == name);
-                let named = self.entries.iter().find(|entry| entry.name == name);
+                let called = |name| self.entries.iter().find(move |entry| entry.name == name);
+                // Clients of ollama's protocol ask by the names of its lists at all endpoints.
+                let named = called(name).or_else(|| called(name.strip_suffix(":latest")?));
                 named.or_else(|| self.entries.first().filter(|_| is_alias))
             }
         };

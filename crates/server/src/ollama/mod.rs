@@ -27,7 +27,7 @@ use crate::http::{Routes, body};
 use crate::models::{Model, Served};
 
 /// The version of ollama whose protocol this is: clients compare it with the one that they need.
-const VERSION: &str = "0.12.11";
+const VERSION: &str = "0.13.5";
 
 pub(crate) fn routes() -> Routes {
     let routes = Routes::default()

@@ -80,7 +80,7 @@ fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiErro
         None => return Ok(None),
         Some(Json::String(word)) if word.is_empty() => return Ok(None),
         Some(Json::String(word)) if word == "json" => Source::JsonObject,
-        Some(schema @ Json::Object(_)) => Source::JsonSchema(schema.to_string()),
+        Some(schema @ Json::Object(_)) => Source::of_schema(schema),
         Some(other) => {
             let message = format!("`format` is {other}, expected \"json\" or a JSON schema");
             return Err(ApiError::invalid("format", message));

@@ -30,7 +30,8 @@ struct Named {
 enum ResponseFormat {
     Text,
     JsonObject {
-        #[serde(default)]
+        /// `value` is the name of Hugging Face's clients.
+        #[serde(default, alias = "value")]
         schema: Option<Json>,
     },
     JsonSchema {
@@ -80,6 +81,13 @@ fn ending(fields: &mut Fields, conversation: &Conversation) -> Result<Ending, Ap
 /// The tools of a call, and how they may be used.
 pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, ApiError> {
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
+    for (index, tool) in tools.iter().enumerate() {
+        if let Some(kind) = tool["type"].as_str().filter(|kind| *kind != "function") {
+            let param = format!("tools[{index}]");
+            let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
+            return Err(ApiError::unsupported(param, why));
+        }
+    }
     let choice = match fields.take("tool_choice")? {
         Some(ToolChoice::Word(word)) if word == "none" => None,
         Some(ToolChoice::Word(word)) if word == "required" => Some(Choice::Required),
@@ -124,13 +132,12 @@ pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map
 
 /// `response_format`, or the fields of llama-server and vLLM for the same.
 fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
-    let schema = |json: Json| Source::JsonSchema(json.to_string());
     let found = match fields.take("response_format")? {
         None | Some(ResponseFormat::Text) => None,
         Some(ResponseFormat::JsonObject { schema: None }) => Some(Source::JsonObject),
-        Some(ResponseFormat::JsonObject { schema: Some(json) }) => Some(schema(json)),
+        Some(ResponseFormat::JsonObject { schema: Some(json) }) => Some(Source::of_schema(json)),
         Some(ResponseFormat::JsonSchema { json_schema }) => match json_schema.schema {
-            Some(json) => Some(schema(json)),
+            Some(json) => Some(Source::of_schema(json)),
             None => {
                 return Err(ApiError::invalid(
                     "response_format",
@@ -152,7 +159,7 @@ pub(super) fn one_constraint(
     fields: &mut Fields,
     own: Option<(&'static str, Source)>,
 ) -> Result<Option<(&'static str, Source)>, ApiError> {
-    let schema = fields.take::<Json>("json_schema")?.map(|json| Source::JsonSchema(json.to_string()));
+    let schema = fields.take::<Json>("json_schema")?.map(Source::of_schema);
     let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
     let regex = fields.take("guided_regex")?.map(Source::Regex);
     let all = [("json_schema", schema), ("grammar", grammar), ("guided_regex", regex)];

@@ -30,8 +30,9 @@ pub(super) async fn of_responses(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let turn = responses::read(&mut fields, &app, &served)?;
-    count(&app, &client, served, turn.conversation, &fields.unknown()).await
+    let (turn, mut ignored) = responses::read(&mut fields, &app, &served)?;
+    ignored.extend(fields.unknown());
+    count(&app, &client, served, turn.conversation, &ignored).await
 }
 
 async fn count(

@@ -31,6 +31,7 @@ pub(crate) fn routes() -> Routes {
         .post("/embeddings", embeddings::handle)
         .post("/v1/rerank", rerank::handle)
         .post("/rerank", rerank::handle)
+        .post("/v2/rerank", rerank::handle)
         .post("/v1/reranking", rerank::handle)
         .post("/reranking", rerank::handle)
         .post("/v1/responses", responses::handle)

@@ -339,3 +339,17 @@ fn errors_are_one_sentence() {
     let full = Running::with(|config| config.limits.requests = 0);
     error(&full.post(CHAT, &question(json!({}))), 503);
 }
+
+/// oterm and Codex list models in this protocol, and chat in another.
+#[test]
+fn other_protocols_know_the_names_of_its_lists() {
+    let server = Running::new();
+    let name = server.get("/api/tags").json()["models"][0]["name"].clone();
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let body = json!({ "model": name, "messages": messages, "input": "Hi", "prompt": "Hi", "max_tokens": 4 });
+    for path in ["/v1/chat/completions", "/v1/completions", "/v1/messages"] {
+        server.post(path, &body).json();
+    }
+    server.get(&format!("/v1/models/{}", name.as_str().expect("a name"))).json();
+    server.post("/v1/completions", &json!({ "model": "demo:7b", "prompt": "Hi" })).error(404);
+}

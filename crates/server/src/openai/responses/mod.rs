@@ -32,8 +32,9 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let Call { turn, repeated, is_stream } = request::read(&mut fields, &app, &served).map_err(of_input)?;
-    let ignored = fields.unknown();
+    let Call { turn, repeated, is_stream, mut ignored } =
+        request::read(&mut fields, &app, &served).map_err(of_input)?;
+    ignored.extend(fields.unknown());
     let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
     let object = Object::new(served, repeated);
     let response = match is_stream {
@@ -43,9 +44,9 @@ pub(super) async fn handle(
     Ok(with_ignored(response, &ignored))
 }
 
-/// The turn that a call asks for.
-pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Turn, ApiError> {
-    request::read(fields, app, served).map(|call| call.turn).map_err(of_input)
+/// The turn that a call asks for, and the names of the tools that are ignored.
+pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Vec<String>), ApiError> {
+    request::read(fields, app, served).map(|call| (call.turn, call.ignored)).map_err(of_input)
 }
 
 /// The messages of other protocols are `input` here.

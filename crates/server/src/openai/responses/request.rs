@@ -22,6 +22,8 @@ pub(super) struct Call {
     /// What the response repeats of it.
     pub(super) repeated: Json,
     pub(super) is_stream: bool,
+    /// Names of the tools that are ignored.
+    pub(super) ignored: Vec<String>,
 }
 
 /// `reasoning`. The model's own text is returned, never a summary.
@@ -74,7 +76,8 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     fields.refuse(REFUSED)?;
     check_truncation(fields)?;
     let instructions: Option<String> = fields.take("instructions")?;
-    let tools::Read { used, tools, choice } = tools::read(fields, limits)?;
+    let mut ignored = Vec::new();
+    let tools::Read { used, tools, choice } = tools::read(fields, limits, &mut ignored)?;
     let text: Text = fields.take("text")?.unwrap_or_default();
     let reasoning: Reasoning = fields.take("reasoning")?.unwrap_or_default();
     let (logprobs, top_logprobs) = logprobs(fields)?;
@@ -118,7 +121,7 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     let is_stream = fields.take("stream")?.unwrap_or(false);
     fields.ignore(HARMLESS);
     fields.ignore(WITHOUT_EFFECT);
-    Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream })
+    Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream, ignored })
 }
 
 fn conversation_of(
@@ -177,7 +180,7 @@ fn format(json: &Json) -> Result<Option<(&'static str, Source)>, ApiError> {
     Ok(match format {
         Format::Text => None,
         Format::JsonObject => Some((param, Source::JsonObject)),
-        Format::JsonSchema { schema } => Some((param, Source::JsonSchema(schema.to_string()))),
+        Format::JsonSchema { schema } => Some((param, Source::of_schema(schema))),
     })
 }
 

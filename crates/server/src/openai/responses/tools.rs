@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::Limits;
 use crate::conversation::ToolUse;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
 
 /// A function that the model may call.
@@ -68,9 +68,22 @@ pub(super) struct Read {
     pub(super) choice: Json,
 }
 
-pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Read, ApiError> {
-    let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
-    let tools: Vec<Function> = tools.into_iter().enumerate().map(function).collect::<Result<_, _>>()?;
+/// Reads `tools` and `tool_choice`. Beside functions, tools that a service would run are left out, and named in `ignored`.
+pub(super) fn read(
+    fields: &mut Fields,
+    limits: &Limits,
+    ignored: &mut Vec<String>,
+) -> Result<Read, ApiError> {
+    let given: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
+    let has_functions = given.iter().any(|tool| tool["type"] == "function");
+    let mut tools = Vec::new();
+    for (index, tool) in given.into_iter().enumerate() {
+        match function(index, tool) {
+            Ok(function) => tools.push(function),
+            Err(error) if has_functions && error.kind == Kind::Unsupported => ignored.extend(error.param),
+            Err(error) => return Err(error),
+        }
+    }
     let choice: Json = fields.take("tool_choice")?.unwrap_or_else(|| json!("auto"));
     let parsed = serde_json::from_value(choice.clone())
         .map_err(|error| ApiError::invalid("tool_choice", format!("`tool_choice` is {choice}: {error}")))?;
@@ -109,7 +122,7 @@ pub(super) fn read(fields: &mut Fields, limits: &Limits) -> Result<Read, ApiErro
     Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel, strict }, tools, choice })
 }
 
-fn function((index, tool): (usize, Json)) -> Result<Function, ApiError> {
+fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
     let param = format!("tools[{index}]");
     match tool.get("type").and_then(Json::as_str) {
         Some("function") => serde_json::from_value(tool)

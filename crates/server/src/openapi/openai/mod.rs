@@ -57,7 +57,7 @@ pub(super) fn add(document: Document, limits: &Limits) -> Document {
                 .fails(ERROR, OF_CALLS),
         )
         .endpoint(
-            Endpoint::post("rank", &["/v1/rerank", "/rerank", "/v1/reranking", "/reranking"])
+            Endpoint::post("rank", &["/v1/rerank", "/rerank", "/v2/rerank", "/v1/reranking", "/reranking"])
                 .says(TAG, "Scores documents for a query")
                 .reads("RankCall", json!({ "query": "a", "documents": ["a b", "c"] }))
                 .answers("The documents, best first.", either([named("Ranking"), list(named("ScoredText"))]))

@@ -64,7 +64,11 @@ fn wrong_fields_are_named() {
         (json!({ "output_format": { "type": "json_schema", "schema": { "type": 5 } } }), "`output_format`"),
         (json!({ "container": "c" }), "`container`"),
         (json!({ "mcp_servers": [{}] }), "`mcp_servers`"),
-        (json!({ "context_management": { "edits": [] } }), "`context_management`"),
+        (
+            json!({ "context_management": { "edits": [{ "type": "compact_20260112" }] } }),
+            "`context_management.edits[0]`",
+        ),
+        (json!({ "context_management": { "edits": [{}] } }), "`context_management`"),
     ];
     for (fields, place) in wrong {
         let error = error(&server.post(MESSAGES, &question(fields.clone())), 400);
@@ -136,4 +140,32 @@ fn unknown_fields_are_ignored_by_name() {
         let names = "tools[].examples, output_config.task_budget, colour";
         assert_eq!(answer.header("x-ignored-fields"), Some(names));
     }
+}
+
+/// Claude Code asks for this with each question.
+#[test]
+fn earlier_reasoning_may_be_cleared() {
+    let server = Running::with_template(TOOLS);
+    let edits = json!([{ "type": "clear_thinking_20251015", "keep": "all" }]);
+    for path in [MESSAGES, COUNT] {
+        let answer = server.post(path, &question(json!({ "context_management": { "edits": edits } })));
+        assert_eq!(answer.header("x-ignored-fields"), Some("context_management.edits[0]"));
+        answer.json();
+        server.post(path, &question(json!({ "context_management": { "edits": [] } }))).json();
+    }
+}
+
+#[test]
+fn empty_system_prompts_and_those_for_accounts_are_left_out() {
+    let server = Running::with_template(TOOLS);
+    let count = |system: Json| {
+        server.post(COUNT, &question(json!({ "system": system }))).json()["input_tokens"].as_u64().unwrap()
+    };
+    let block = |text: &str| json!({ "type": "text", "text": text });
+    let billing = "x-anthropic-billing-header: cc_version=2.1.197.f2c; cc_entrypoint=cli;";
+    let none = count(Json::Null);
+    assert_eq!([count(json!("")), count(json!([])), count(json!([block(billing)]))], [none; 3]);
+    let brief = count(json!([block("Be brief.")]));
+    assert!(brief > none);
+    assert_eq!(count(json!([block(billing), block("Be brief.")])), brief);
 }

@@ -75,7 +75,7 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "truncation": "auto" }), "truncation"),
         (json!({ "include": ["file_search_call.results"] }), "include[0]"),
         (json!({ "n": 2 }), "n"),
-        (json!({ "tools": [weather(), { "type": "web_search" }] }), "tools[1]"),
+        (json!({ "tools": [{ "type": "web_search" }] }), "tools[0]"),
         (json!({ "tools": [{ "type": "mcp", "server_label": "x" }] }), "tools[0]"),
         (json!({ "tool_choice": { "type": "file_search" }, "tools": [weather()] }), "tool_choice"),
         (json!({ "input": [{ "type": "item_reference", "id": "msg_1" }] }), "input[0]"),
@@ -151,4 +151,20 @@ fn harmless_fields_are_accepted_and_unknown_ones_named() {
     assert_eq!(answer.header("x-ignored-fields"), Some("colour"));
     let response = answer.json();
     assert_eq!((&response["prompt_cache_key"], &response["safety_identifier"]), (&json!("k"), &json!("s")));
+}
+
+/// Codex sends such tools besides its own, and does without them.
+#[test]
+fn tools_of_services_are_left_out_beside_functions() {
+    let server = Running::with_template(TEMPLATE);
+    let namespace = json!({ "type": "namespace", "name": "agents", "tools": [weather()] });
+    let tools = json!([{ "type": "web_search" }, weather(), namespace]);
+    for path in [RESPONSES, "/v1/responses/input_tokens"] {
+        let answer = server.post(path, &question(json!({ "tools": tools, "tool_choice": "auto" })));
+        assert_eq!(answer.header("x-ignored-fields"), Some("tools[0], tools[2]"));
+        let found = answer.json();
+        if path == RESPONSES {
+            assert_eq!((&found["tools"][0]["name"], &found["tools"][1]), (&weather()["name"], &Json::Null));
+        }
+    }
 }

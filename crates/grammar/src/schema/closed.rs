@@ -1,0 +1,92 @@
+//! Objects that have only the properties that their schema names.
+
+use serde_json::{Map, Value};
+
+/// Keywords that say which properties an object has.
+const OF_PROPERTIES: [&str; 8] = [
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "minProperties",
+    "maxProperties",
+];
+
+/// Keywords whose schemas hold for the same value.
+const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
+
+/// `schema` with `additionalProperties`: false where an object names its properties and says nothing of others, as llama.cpp and
+/// ollama understand it: else a small model goes on with properties of its own. Whatever this schema accepts, `schema` accepts.
+///
+/// A schema is left as it is if several parts of it tell the properties of one object, since each would refuse those of the
+/// others, or if it has `oneOf`, which counts the alternatives that hold.
+pub fn closed(mut schema: Value) -> Value {
+    if !has_shared_objects(&schema) {
+        close(&mut schema);
+    }
+    schema
+}
+
+/// Whether several schemas may tell the properties of one object. Takes names of properties for keywords, too.
+fn has_shared_objects(schema: &Value) -> bool {
+    match schema {
+        Value::Array(items) => items.iter().any(has_shared_objects),
+        Value::Object(keywords) => {
+            let names = |list: &[&str]| keywords.keys().filter(|key| list.contains(&key.as_str())).count();
+            let in_place = names(&IN_PLACE);
+            let of_several = keywords.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
+            of_several
+                || keywords.contains_key("oneOf")
+                || in_place > 1
+                || in_place == 1 && names(&OF_PROPERTIES) > 0
+                || keywords.values().any(has_shared_objects)
+        }
+        _ => false,
+    }
+}
+
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Array(schemas) => schemas.iter_mut().for_each(close),
+        Value::Object(keywords) => {
+            if names_all(keywords) {
+                keywords.insert("additionalProperties".to_owned(), false.into());
+            }
+            for (keyword, value) in keywords.iter_mut() {
+                match (keyword.as_str(), value) {
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions",
+                        Value::Object(schemas),
+                    ) => {
+                        schemas.values_mut().for_each(close);
+                    }
+                    (
+                        "items"
+                        | "prefixItems"
+                        | "additionalProperties"
+                        | "additionalItems"
+                        | "allOf"
+                        | "anyOf",
+                        schemas,
+                    ) => {
+                        close(schemas);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether `keywords` name properties, all that are required among them, and say nothing of others.
+fn names_all(keywords: &Map<String, Value>) -> bool {
+    let of_others = OF_PROPERTIES.iter().filter(|name| !["properties", "required"].contains(name));
+    let says_more = of_others.into_iter().any(|name| keywords.contains_key(*name));
+    let Some(Value::Object(properties)) = keywords.get("properties") else { return false };
+    let required = keywords.get("required").and_then(Value::as_array);
+    let mut required = required.into_iter().flatten().filter_map(Value::as_str);
+    !says_more && !properties.is_empty() && required.all(|name| properties.contains_key(name))
+}
