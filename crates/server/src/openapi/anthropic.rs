@@ -89,6 +89,8 @@ fn prompt(limits: &Limits) -> Vec<Field> {
         may("format", nullable(format()), "What the answer must be."),
     ]);
     let content = either([text(), list(named("AnthropicBlock"))]);
+    let edit = object([must("type", text(), "Begins with `clear_`.")]);
+    let edits = object([may("edits", list(edit), "What is cleared to make room; ignored.")]);
     let own = [
         must("messages", list_within(1, limits.messages, named("AnthropicTurn")), "The conversation."),
         may("system", content, "What the model is told before."),
@@ -96,6 +98,7 @@ fn prompt(limits: &Limits) -> Vec<Field> {
         may("tool_choice", choice, "Whether tools are called, and which."),
         may("thinking", thinking, "Whether the model reasons."),
         may("output_config", config, "How the answer is written."),
+        may("context_management", edits, "Edits of the conversation."),
         may("output_format", format(), "The older name of `output_config.format`."),
     ];
     own.into_iter().chain(refused(REFUSED)).chain(harmless()).collect()
