@@ -53,7 +53,7 @@ impl Prompt {
         self.segments.is_empty()
     }
 
-    /// Whether system messages were merged into user messages, because the template does not support them.
+    /// Whether system messages were merged into other messages, because the template does not write them where they were.
     pub fn merged_system(&self) -> bool {
         self.merged_system
     }

@@ -6,15 +6,39 @@ pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
+/// A form of a conversation.
+type Form = fn(&[Message]) -> Vec<Message>;
+
+/// For templates that do not write every system message: the first form whose system messages are written is the best.
+pub(crate) const FORMS: [Form; 3] = [leading, merged, apart];
+
 /// One system message at the beginning. Later ones are in the user message or tool result before them, which stays the same as
 /// the conversation goes on; messages of the user that follow each other are one.
-pub(crate) fn leading(messages: &[Message]) -> Vec<Message> {
+fn leading(messages: &[Message]) -> Vec<Message> {
+    turns(messages, &["user", "tool"])
+}
+
+/// As [`leading`], with the system message in the next user message, or in one of its own at the end.
+///
+/// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
+fn merged(messages: &[Message]) -> Vec<Message> {
+    without_first(leading(messages))
+}
+
+/// As [`merged`], but nothing is added to results of tools, which some templates leave out.
+fn apart(messages: &[Message]) -> Vec<Message> {
+    without_first(turns(messages, &["user"]))
+}
+
+/// `messages`, of which later system messages are in the message before them if that is of one of these roles.
+fn turns(messages: &[Message], roles: &[&str]) -> Vec<Message> {
     let mut result: Vec<Message> = Vec::new();
     for message in messages {
         let is_first = result.is_empty();
         let belongs_to = |last: &&mut Message| match (&*last.role, &*message.role) {
-            ("system", "system") | ("user", "user") => true,
-            (role, "system") => role == "user" || role == "tool",
+            ("system", "system") => true,
+            ("user", "user") => last.name == message.name,
+            (role, "system") => roles.contains(&role),
             _ => false,
         };
         match result.last_mut().filter(belongs_to) {
@@ -28,20 +52,16 @@ pub(crate) fn leading(messages: &[Message]) -> Vec<Message> {
     result
 }
 
-/// As [`leading`], with the system message in the next user message, or in one of its own at the end.
-///
-/// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
-pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
-    let mut merged = leading(messages);
-    if !merged.first().is_some_and(is_system) {
-        return merged;
+fn without_first(mut messages: Vec<Message>) -> Vec<Message> {
+    if !messages.first().is_some_and(is_system) {
+        return messages;
     }
-    let system = merged.remove(0);
-    match merged.iter_mut().find(|message| message.role == "user") {
+    let system = messages.remove(0);
+    match messages.iter_mut().find(|message| message.role == "user") {
         Some(user) => user.content = joined(&[&system, user]),
-        None => merged.push(Message { role: "user".into(), ..system }),
+        None => messages.push(Message { role: "user".into(), ..system }),
     }
-    merged
+    messages
 }
 
 /// The contents of `messages` in one.

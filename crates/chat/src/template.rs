@@ -166,23 +166,21 @@ impl Template {
         if is_final {
             return prompt;
         }
-        let leading = system::leading(messages);
-        if leading != messages
-            && let Ok(prompt) = self.render_exactly(&leading, options, end)
-            && writes_system(&system::leading(&marked))
-        {
-            let first = messages.iter().take_while(|message| system::is_system(message)).count();
-            return Ok(Prompt { merged_system: messages[first..].iter().any(system::is_system), ..prompt });
+        let mut error = prompt.err();
+        let mut is_left_out = error.is_none();
+        for form in system::FORMS {
+            match self.render_exactly(&form(messages), options, end) {
+                Ok(prompt) if writes_system(&form(&marked)) => {
+                    let kept = form(messages).iter().filter(|message| system::is_system(message)).count();
+                    let first = messages.iter().take_while(|message| system::is_system(message)).count();
+                    let all = messages.iter().filter(|message| system::is_system(message)).count();
+                    return Ok(Prompt { merged_system: kept == 0 || first < all, ..prompt });
+                }
+                Ok(_) => is_left_out = true,
+                Err(why) => error = error.or(Some(why)),
+            }
         }
-        let merged = system::merged(messages);
-        if merged == leading {
-            return prompt;
-        }
-        match (self.render_exactly(&merged, options, end), prompt) {
-            (Ok(_), Ok(_)) if !writes_system(&system::merged(&marked)) => Err(Error::SystemLeftOut),
-            (Ok(merged), _) => Ok(Prompt { merged_system: true, ..merged }),
-            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
-        }
+        Err(error.filter(|_| !is_left_out).unwrap_or(Error::SystemLeftOut))
     }
 
     /// Renders just these messages, until `end`.

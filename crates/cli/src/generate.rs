@@ -157,5 +157,7 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
 }
 
 pub(crate) fn note_merged_system() {
-    note(format_args!("the chat template has no system messages: the text precedes the first user message"));
+    note(format_args!(
+        "the chat template does not write all system messages: their texts are in messages of the user"
+    ));
 }

@@ -82,13 +82,16 @@ impl Source {
     /// The error for what llguidance says about this source.
     pub(crate) fn refused(&self, why: &str) -> Error {
         let mut why = why.to_owned();
-        if why.contains("oneOf") {
+        if why.contains("oneOf constraints") {
             why = "alternatives of `oneOf` that may hold at once are not enforced; use `anyOf`, or give every alternative a \
                    required property with another `const`"
                 .to_owned();
             if let Source::JsonSchema(text) = self {
                 why += &format!(" (there is `oneOf` at {})", schema::pointers_to("oneOf", text).join(", "));
             }
+        }
+        if why.contains("circular references with sibling keys") && self.text().contains("\"oneOf\"") {
+            why += "; if a `oneOf` leads back to itself, each of its alternatives needs the property that tells it in `required`";
         }
         Error::Compile { what: self.name(), why }
     }

@@ -162,7 +162,7 @@ impl Fields {
     }
 }
 
-/// Whether a value asks for something: it is neither false, nothing, zero nor less, nor an empty text, array or object.
+/// Whether a value asks for something: it is neither false, nothing, zero nor less, nor an empty text or array.
 pub(crate) fn asks(value: &Json) -> bool {
     match value {
         Json::Null => false,
@@ -170,7 +170,7 @@ pub(crate) fn asks(value: &Json) -> bool {
         Json::Number(number) => number.as_f64().is_some_and(|number| number > 0.0),
         Json::String(text) => !text.is_empty(),
         Json::Array(items) => !items.is_empty(),
-        Json::Object(fields) => !fields.is_empty(),
+        Json::Object(_) => true,
     }
 }
 

@@ -59,6 +59,21 @@ fn several_and_late_system_messages_are_merged_too() {
     );
 }
 
+/// Results of tools, too, may be left out by a template.
+#[test]
+fn a_system_text_is_not_lost_with_a_result_that_is_left_out() {
+    let messages = [("system", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d"), ("system", "e")];
+    let said = "<s><|user|>\na\nb<|end|>\n<|assistant|>\nc<|end|>\n<|user|>\ne<|end|>\n<|assistant|>\n";
+    assert_eq!(render(SILENT, &messages).expect("a prompt").to_string(), said);
+    let raises = SILENT.replace(
+        "{% if m['role'] == 'user' %}",
+        "{% if m['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}{% if m['role'] == 'user' %}",
+    );
+    assert_eq!(render(&raises, &messages).expect("a prompt").to_string(), said);
+    let found = render("nothing of it", &[("user", "Hello"), ("system", "Be brief.")]);
+    assert!(matches!(found, Err(Error::SystemLeftOut)), "{found:?}");
+}
+
 #[test]
 fn a_template_that_knows_system_messages_gets_them() {
     let prompt = render(CHATML, &[("system", "a"), ("user", "a")]).expect("a prompt");

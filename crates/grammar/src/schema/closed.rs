@@ -3,9 +3,11 @@
 use serde_json::{Map, Value};
 
 /// Keywords that say which properties an object has.
-const OF_PROPERTIES: [&str; 8] = [
+const OF_PROPERTIES: [&str; 10] = [
     "properties",
     "required",
+    "const",
+    "enum",
     "additionalProperties",
     "patternProperties",
     "propertyNames",
@@ -39,6 +41,7 @@ fn has_shared_objects(schema: &Value) -> bool {
             let of_several = keywords.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
             of_several
                 || keywords.contains_key("oneOf")
+                || keywords.contains_key("properties") && keywords.contains_key("patternProperties")
                 || in_place > 1
                 || in_place == 1 && names(&OF_PROPERTIES) > 0
                 || keywords.values().any(has_shared_objects)

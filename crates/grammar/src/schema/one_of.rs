@@ -16,7 +16,7 @@ pub(super) struct Exclusive {
 }
 
 /// Whether `alternatives` of a schema within `root` exclude each other: by their types, and objects by a property that in each is
-/// another text. Where such a property may be absent, it has to be required.
+/// another text. Where it may be absent in several of them, it has to be required.
 pub(super) fn exclusive(root: &Value, alternatives: &[Value]) -> Option<Exclusive> {
     let (mut seen, mut objects) = (HashSet::new(), Vec::new());
     for (index, alternative) in alternatives.iter().enumerate() {
@@ -29,21 +29,30 @@ pub(super) fn exclusive(root: &Value, alternatives: &[Value]) -> Option<Exclusiv
         }
     }
     let [(_, first), _, ..] = &objects[..] else { return Some(Exclusive { tag: None }) };
-    let mut tags = properties(first).map(|(name, _)| name);
-    let tag = tags.find(|tag| {
+    let is_tag = |tag: &&String| {
         let mut texts = HashSet::new();
         objects.iter().all(|(_, keywords)| {
             let property = properties(keywords).find(|(name, _)| name == tag).map(|(_, schema)| schema);
             let property = property.and_then(|schema| self::texts(resolved(root, schema)?));
             property.is_some_and(|values| values.into_iter().all(|text| texts.insert(text)))
         })
-    })?;
-    let is_optional = |keywords: &Map<String, Value>| {
-        let required = keywords.get("required").and_then(Value::as_array);
-        !required.is_some_and(|names| names.iter().any(|name| name == tag))
     };
-    let optional = objects.iter().filter(|(_, keywords)| is_optional(keywords)).map(|(index, _)| *index);
-    Some(Exclusive { tag: Some((tag.clone(), optional.collect())) })
+    let optional = |tag: &String| -> HashSet<usize> {
+        let requires = |keywords: &Map<String, Value>| {
+            let required = keywords.get("required").and_then(Value::as_array);
+            required.is_some_and(|names| names.iter().any(|name| name == tag))
+        };
+        objects.iter().filter(|(_, keywords)| !requires(keywords)).map(|(index, _)| *index).collect()
+    };
+    let mut tags = properties(first).map(|(name, _)| name).filter(is_tag).map(|tag| (tag, optional(tag)));
+    let first = tags.next()?;
+    // Without the tag, at most the one alternative holds that does not require it.
+    let is_enough = |(_, optional): &(&String, HashSet<usize>)| optional.len() <= 1;
+    if is_enough(&first) || tags.any(|tag| is_enough(&tag)) {
+        return Some(Exclusive { tag: None });
+    }
+    let (tag, optional) = first;
+    Some(Exclusive { tag: Some((tag.clone(), optional)) })
 }
 
 /// The keywords of `schema`, or those of the schema to which it only refers.

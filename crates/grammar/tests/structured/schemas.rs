@@ -119,6 +119,13 @@ fn alternatives_exclude_each_other_by_their_tags() {
         tagged(json!({"const": "b"}), json!(["n"])),
     );
     assert_eq!(bench.accepted(&by_default, &texts), texts[..3], "without a tag, both would hold");
+    let once =
+        one_of(tagged(json!({"const": "a"}), required.clone()), tagged(json!({"const": "b"}), json!(["n"])));
+    assert_eq!(
+        bench.accepted(&once, &texts),
+        [&texts[..3], &texts[4..5]].concat(),
+        "one holds without a tag"
+    );
     // These may hold at once.
     for other in [json!({"enum": ["b", "a"]}), json!({"type": "string"}), json!({"const": "a"})] {
         let open = one_of(tagged(json!({"const": "a"}), required.clone()), tagged(other, required.clone()));
@@ -164,7 +171,14 @@ fn objects_of_clients_have_the_properties_that_are_named() {
         with("patternProperties", json!({"^m$": {"type": "integer"}})),
         with("required", json!(["n", "m"])),
         with("allOf", json!([{"properties": {"m": {"type": "integer"}}}])),
+        with("enum", json!([{"n": 1, "m": 2}])),
     ] {
         assert_eq!(bench.accepted(&open, &[further]), [further], "{open:?}");
     }
+    let part = |name: &str| json!({"type": "object", "properties": {name: {}}, "required": [name]});
+    let both = Source::of_schema(json!({
+        "type": "object", "properties": {"x": part("n")}, "patternProperties": {"^x": part("m")},
+    }));
+    let inner = format!("{{\"x\": {further}}}");
+    assert_eq!(bench.accepted(&both, &[&inner]), [&inner]);
 }

@@ -137,7 +137,8 @@ impl Turns {
         let kind = json["type"].as_str().unwrap_or_default().to_owned();
         match (role, block(place, json)?) {
             // Its last digits differ from session to session: at the beginning of prompts, they would share nothing.
-            (Role::System, Block::Text { text }) if text.starts_with(BILLING) => {}
+            (Role::System, Block::Text { text })
+                if text.starts_with(BILLING) && text.lines().count() == 1 => {}
             (_, Block::Text { text }) => self.say(role, &text),
             (Role::Assistant, Block::Thinking { thinking }) => {
                 let reasoning = self.turn(role).reasoning.get_or_insert_default();

@@ -57,8 +57,14 @@ enum Chosen {
 
 #[derive(Deserialize)]
 struct Named {
+    #[serde(rename = "type", default = "function_type")]
+    kind: String,
     #[serde(default)]
     name: String,
+}
+
+fn function_type() -> String {
+    "function".to_owned()
 }
 
 /// What a call says of tools, to be used and to be repeated.
@@ -90,7 +96,11 @@ pub(super) fn read(
     let (allowed, chosen) = match parsed {
         ToolChoice::Word(mode) => (None, mode.choice()),
         ToolChoice::Object(Chosen::Function { name }) => (None, Some(Choice::Named(name))),
-        ToolChoice::Object(Chosen::AllowedTools { mode, tools }) => (Some(tools), mode.choice()),
+        ToolChoice::Object(Chosen::AllowedTools { mode, tools: mut allowed }) => {
+            // Others have been left out, too.
+            allowed.retain(|tool| tool.kind == "function" || !has_functions);
+            (Some(allowed), mode.choice())
+        }
         ToolChoice::Object(Chosen::Other) => {
             let why = format!("`tool_choice` is {choice}; this server calls functions only");
             return Err(ApiError::unsupported("tool_choice", why));

@@ -167,4 +167,7 @@ fn tools_of_services_are_left_out_beside_functions() {
             assert_eq!((&found["tools"][0]["name"], &found["tools"][1]), (&weather()["name"], &Json::Null));
         }
     }
+    let allowed =
+        json!({ "type": "allowed_tools", "mode": "auto", "tools": [{ "type": "web_search" }, weather()] });
+    server.post(RESPONSES, &question(json!({ "tools": tools, "tool_choice": allowed }))).json();
 }
