@@ -1,6 +1,6 @@
 //! The form in which a template expects messages.
 //!
-//! Templates disagree on the arguments of a tool call (an object, or its JSON as a text), on the field of reasoning,
+//! Templates disagree on the arguments of a tool call (an object, or its JSON as a text), on its id, on the field of reasoning,
 //! and on whether a content is a text or a list of parts. Which one a template expects is found by rendering samples.
 
 use serde_json::{Map, Value as Json, json};
@@ -15,6 +15,8 @@ const MARK: &str = "SeventeenOtters";
 pub(crate) struct Shape {
     /// Arguments of tool calls are JSON texts.
     arguments_are_text: bool,
+    /// Ids of tool calls must be [short](short_id).
+    ids_are_short: bool,
     reasoning: Reasoning,
     /// Texts must be lists of parts.
     parts_only: bool,
@@ -36,7 +38,8 @@ const REASONING: [Reasoning; 4] = [
     Reasoning::Part,
 ];
 
-const USUAL: Shape = Shape { arguments_are_text: false, reasoning: REASONING[0], parts_only: false };
+const USUAL: Shape =
+    Shape { arguments_are_text: false, ids_are_short: false, reasoning: REASONING[0], parts_only: false };
 
 impl Default for Shape {
     /// That of most templates.
@@ -65,17 +68,21 @@ impl Shape {
 
         let function = json!({ "name": "f", "arguments": { MARK: MARK } });
         // Mistral's templates want ids of nine characters.
-        let call = json!({ "id": "abcdef123", "type": "function", "function": function });
-        let called = Message {
-            tool_calls: serde_json::from_value(call).into_iter().collect(),
-            ..Message::new("assistant", "")
+        let called = |id: &str| {
+            let call = json!({ "id": id, "type": "function", "function": function });
+            let call = Message {
+                tool_calls: serde_json::from_value(call).into_iter().collect(),
+                ..Message::new("assistant", "")
+            };
+            let result = Message { tool_call_id: Some(id.into()), ..Message::new("tool", "1") };
+            [Message::new("user", "a"), call, result]
         };
-        let result = Message { tool_call_id: Some("abcdef123".into()), ..Message::new("tool", "1") };
-        let called = [Message::new("user", "a"), called, result];
+        let (short, long) = (called("abcdef123"), called("call_abcdefghijklmnopqrstuvwx"));
         let texts = Shape { arguments_are_text: true, ..shape.clone() };
-        if !shows(&shape, &called) && shows(&texts, &called) {
+        if !shows(&shape, &short) && shows(&texts, &short) {
             shape = texts;
         }
+        shape.ids_are_short = shows(&shape, &short) && !shows(&shape, &long);
 
         let thought = Message { reasoning: Some(MARK.to_owned()), ..Message::new("assistant", "b") };
         let thought = [Message::new("user", "a"), thought];
@@ -109,18 +116,21 @@ impl Shape {
             let calls = message.tool_calls.iter().map(|call| self.call(call));
             fields.insert("tool_calls".into(), calls.collect());
         }
-        let texts = [("tool_call_id", &message.tool_call_id), ("name", &message.name)];
-        fields.extend(
-            texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text.as_ref()?)))),
-        );
+        let texts =
+            [("tool_call_id", self.id(message.tool_call_id.as_deref())), ("name", message.name.clone())];
+        fields.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text?)))));
         for (name, value) in &message.others {
             fields.entry(name).or_insert_with(|| value.clone());
         }
         fields.into()
     }
 
+    fn id(&self, id: Option<&str>) -> Option<String> {
+        id.map(|id| if self.ids_are_short { short_id(id) } else { id.to_owned() })
+    }
+
     fn call(&self, call: &ToolCall) -> Json {
-        let mut call = call.clone();
+        let mut call = ToolCall { id: self.id(call.id.as_deref()), ..call.clone() };
         let arguments = &mut call.function.arguments;
         match arguments.as_str() {
             None if self.arguments_are_text => *arguments = dumped(arguments).into(),
@@ -134,6 +144,23 @@ impl Shape {
         }
         json!(call)
     }
+}
+
+/// `id` as Mistral's templates want it, nine letters and digits: another one becomes such a hash of itself (FNV-1a, 64 bits).
+fn short_id(id: &str) -> String {
+    const LENGTH: usize = 9;
+    const DIGITS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return id.to_owned();
+    }
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    id.bytes().for_each(|byte| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut digit = || {
+        let digit = DIGITS[(hash % DIGITS.len() as u64) as usize];
+        hash /= DIGITS.len() as u64;
+        char::from(digit)
+    };
+    (0..LENGTH).map(|_| digit()).collect()
 }
 
 /// Whether `text` has a sample in quotes.

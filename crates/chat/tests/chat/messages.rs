@@ -73,6 +73,40 @@ fn arguments_are_what_the_template_expects() {
     assert_eq!(prompt.to_string(), "\"{\\\"a\"");
 }
 
+/// Mistral's templates refuse ids that are not of nine letters and digits, such as OpenAI's, which clients send back.
+#[test]
+fn ids_of_calls_are_as_short_as_the_template_wants_them() {
+    let picky = "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id|length != 9 %}\
+        {{ raise_exception('length 9!') }}{% endif %}[{{ c.id }} {{ c.function.arguments }}]{% endfor %}\
+        {% if m.role == 'tool' %}{{ '(' + m.tool_call_id + ')' }}{% endif %}{% endfor %}";
+    let any = picky.replace("!= 9", "== 0");
+    let said = |source: &str, id: &str| {
+        let function = json!({"name": "f", "arguments": {"x": 1}});
+        let messages = messages(json!([
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "tool_calls": [{"id": id, "function": function}]},
+            {"role": "tool", "content": "1", "tool_call_id": id},
+        ]));
+        render(source, &messages, &Options::default()).to_string()
+    };
+    let (long, short) = ("call_0123456789abcdefghijklmn", "Ab3dE6gH9");
+    assert_eq!(said(&any, long), format!("[{long} {{\"x\": 1}}]({long})"));
+    assert_eq!(said(picky, short), format!("[{short} {{\"x\": 1}}]({short})"));
+    let ids = [long, "call_0123456789abcdefghijklmo", "toolu_1", "ab-3dE6gH"].map(|id| {
+        let text = said(picky, id);
+        let (call, result) = text.split_once(']').expect("a call");
+        let id = call.get(1..10).expect("nine characters").to_owned();
+        assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+        assert_eq!(result, format!("({id})"), "the result is that of the call");
+        id
+    });
+    assert_eq!(std::collections::BTreeSet::from_iter(&ids).len(), ids.len(), "{ids:?}");
+    if let Some(path) = testkit::shared("templates/mistralai-Mistral-Nemo-Instruct-2407.jinja") {
+        let nemo = std::fs::read_to_string(path).expect("a file");
+        assert!(said(&nemo, long).contains(&format!("\"id\": \"{}\"", ids[0])), "{}", said(&nemo, long));
+    }
+}
+
 #[test]
 fn special_tokens_come_from_no_tool() {
     let source = "{% for t in tools %}<tool>{{ t | tojson }}{% endfor %}{% for m in messages %}\
