@@ -13,7 +13,6 @@ pub(crate) struct Workspace {
 }
 
 pub(crate) struct Package {
-    pub(crate) name: String,
     /// Folder relative to the root, such as `crates/quant`.
     pub(crate) dir: String,
     /// Folders of the workspace packages that it depends on, except for tests.
@@ -38,7 +37,6 @@ impl Workspace {
                 .iter()
                 .filter(|dependency| dependency["kind"] != "dev" && !dependency["path"].is_null());
             packages.push(Package {
-                name: text(&package["name"])?.to_owned(),
                 dir: dir(&package["manifest_path"])?.trim_end_matches("/Cargo.toml").to_owned(),
                 uses: normal.map(|dependency| dir(&dependency["path"])).collect::<Result<_>>()?,
             });
