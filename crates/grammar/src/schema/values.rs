@@ -32,6 +32,9 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 /// Numbers below this size are compared exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// Most decimals of a number of `multipleOf`.
+const MOST_DIGITS: i32 = 8;
+
 /// The longest text, list or object that a bound may name.
 const MAX_COUNT: u64 = 1 << 20;
 
@@ -108,15 +111,28 @@ fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
 
 fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     match value.as_f64() {
-        Some(number) if number > 0.0 && is_exact(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a positive number below 2^53")),
+        Some(number) if number > 0.0 && is_short(number) => Ok(Some(value.clone())),
+        _ => Err(SchemaProblem::value(name, value, "a positive number with at most 8 digits")),
     }
+}
+
+/// Whether llguidance can count in `number`: it computes remainders in 32 bits, and does not check that they fit.
+fn is_short(number: f64) -> bool {
+    const MOST: f64 = 1e8;
+    // As there: each product is rounded.
+    let mut scaled = number;
+    for _ in 0..MOST_DIGITS {
+        if scaled.fract() == 0.0 {
+            break;
+        }
+        scaled *= 10.0;
+    }
+    scaled.fract() == 0.0 && scaled < MOST
 }
 
 /// Whether llguidance can merge any of these numbers of `multipleOf`: it multiplies their common multiples in 32 bits, and
 /// does not check that they fit.
 pub(super) fn can_be_merged(multiples: &[f64]) -> bool {
-    const MOST_DIGITS: i32 = 9;
     let digits =
         |number: &f64| (0..=MOST_DIGITS).find(|digits| (number * 10_f64.powi(*digits)).fract() == 0.0);
     let Some(digits) = multiples.iter().map(digits).try_fold(0, |most, digits| Some(most.max(digits?)))

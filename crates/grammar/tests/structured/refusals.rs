@@ -85,6 +85,8 @@ fn what_is_wrong_with_a_schema_is_said() {
         (json!({"minLength": -1}), "`minLength` is -1, expected a whole number"),
         (json!({"minLength": 1e12}), "`minLength` is 1000000000000.0, expected a whole number"),
         (json!({"multipleOf": 0}), "`multipleOf` is 0, expected a positive number"),
+        (json!({"multipleOf": 1e-9}), "expected a positive number with at most 8 digits"),
+        (json!({"multipleOf": 4_000_000_007_u32}), "expected a positive number with at most 8 digits"),
         (
             json!({"allOf": [{"multipleOf": 65521}, {"multipleOf": 65519}]}),
             "no common multiple that is small enough",

@@ -134,6 +134,19 @@ fn alternatives_exclude_each_other_by_their_tags() {
     }
 }
 
+/// As far as llguidance's remainders go.
+#[test]
+fn multiples_of_long_numbers_are_counted_right() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    for (of_number, texts, valid) in [
+        (json!(65_535), ["4294967295", "655350000000", "65536", "4294967296"], 2),
+        (json!(1e-8), ["0.00000003", "12345.00000001", "0.000000001", "0.123456789"], 2),
+    ] {
+        let schema = of(json!({"type": "number", "multipleOf": of_number}));
+        assert_eq!(bench.accepted(&schema, &texts), texts[..valid], "{of_number}");
+    }
+}
+
 #[test]
 fn what_asks_for_nothing_passes() {
     let bench = Bench::new("made-bpe-gpt-2");
