@@ -146,21 +146,15 @@ impl Shape {
     }
 }
 
-/// `id` as Mistral's templates want it, nine letters and digits: another one becomes such a hash of itself (FNV-1a, 64 bits).
+/// `id` as Mistral's templates want it, nine letters and digits: another one becomes the first nine hexadecimal digits of its hash
+/// (FNV-1a, 64 bits).
 fn short_id(id: &str) -> String {
-    const LENGTH: usize = 9;
-    const DIGITS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    if id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    id.bytes().for_each(|byte| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let mut digit = || {
-        let digit = DIGITS[(hash % DIGITS.len() as u64) as usize];
-        hash /= DIGITS.len() as u64;
-        char::from(digit)
-    };
-    (0..LENGTH).map(|_| digit()).collect()
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325, add);
+    format!("{:09x}", hash >> 28)
 }
 
 /// Whether `text` has a sample in quotes.

@@ -30,6 +30,12 @@ fn apart(messages: &[Message]) -> Vec<Message> {
     without_first(turns(messages, &["user"]))
 }
 
+/// Whether `formed`, a form of `messages`, has system messages in others.
+pub(crate) fn are_moved(messages: &[Message], formed: &[Message]) -> bool {
+    let at_start = messages.iter().take_while(|message| is_system(message)).count();
+    !formed.first().is_some_and(is_system) || messages[at_start..].iter().any(is_system)
+}
+
 /// `messages`, of which later system messages are in the message before them if that is of one of these roles.
 fn turns(messages: &[Message], roles: &[&str]) -> Vec<Message> {
     let mut result: Vec<Message> = Vec::new();

@@ -169,12 +169,10 @@ impl Template {
         let mut error = prompt.err();
         let mut is_left_out = error.is_none();
         for form in system::FORMS {
-            match self.render_exactly(&form(messages), options, end) {
+            let formed = form(messages);
+            match self.render_exactly(&formed, options, end) {
                 Ok(prompt) if writes_system(&form(&marked)) => {
-                    let kept = form(messages).iter().filter(|message| system::is_system(message)).count();
-                    let first = messages.iter().take_while(|message| system::is_system(message)).count();
-                    let all = messages.iter().filter(|message| system::is_system(message)).count();
-                    return Ok(Prompt { merged_system: kept == 0 || first < all, ..prompt });
+                    return Ok(Prompt { merged_system: system::are_moved(messages, &formed), ..prompt });
                 }
                 Ok(_) => is_left_out = true,
                 Err(why) => error = error.or(Some(why)),

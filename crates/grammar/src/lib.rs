@@ -40,7 +40,7 @@ pub use error::Error;
 pub use gbnf::GbnfError;
 pub use grammar::Grammar;
 pub use lark::LarkError;
-pub use schema::{SchemaError, SchemaProblem, closed};
+pub use schema::{SchemaError, SchemaProblem};
 pub use source::Source;
 pub use trigger::Trigger;
 pub use vocabulary::{Vocabulary, VocabularyError};

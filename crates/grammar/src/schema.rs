@@ -19,7 +19,7 @@ use keywords::Keyword;
 use one_of::Exclusive;
 use pointer::Pointer;
 
-pub use closed::closed;
+pub(crate) use closed::closed;
 pub(crate) use pattern::check as check_regex;
 
 /// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.

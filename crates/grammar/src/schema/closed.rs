@@ -24,7 +24,7 @@ const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
 ///
 /// A schema is left as it is if several parts of it tell the properties of one object, since each would refuse those of the
 /// others, or if it has `oneOf`, which counts the alternatives that hold.
-pub fn closed(mut schema: Value) -> Value {
+pub(crate) fn closed(mut schema: Value) -> Value {
     if !has_shared_objects(&schema) {
         close(&mut schema);
     }

@@ -47,21 +47,21 @@ const REFUSED: &[(&str, &str)] = &[
     ("x-guidance", "options of llguidance cannot be set"),
 ];
 
-/// Keywords with a value that asks for nothing.
+/// Keywords with a value that asks for nothing, besides `propertyNames`.
 const VACUOUS: &[(&str, bool)] = &[
     ("uniqueItems", false),
     ("nullable", false),
     ("unevaluatedItems", true),
     ("unevaluatedProperties", true),
-    ("propertyNames", true),
 ];
 
 /// The meaning of the keyword `name` with `value`. An unknown one is an annotation, unless it looks like a misspelt one.
 pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {
-    if name == "propertyNames" && values::is_of_any_name(value) {
-        return Ok(Keyword::Annotation);
-    }
-    if VACUOUS.iter().any(|(vacuous, asks)| *vacuous == name && value == &Value::Bool(*asks)) {
+    let is_vacuous = match name {
+        "propertyNames" => values::is_of_any_name(value),
+        name => VACUOUS.iter().any(|(vacuous, asks)| *vacuous == name && value == &Value::Bool(*asks)),
+    };
+    if is_vacuous {
         return Ok(Keyword::Annotation);
     }
     if let Some(&(_, advice)) = REFUSED.iter().find(|(refused, _)| *refused == name) {

@@ -33,7 +33,7 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Most decimals of a number of `multipleOf`.
-const MOST_DIGITS: i32 = 8;
+const MOST_DECIMALS: i32 = 8;
 
 /// The longest text, list or object that a bound may name.
 const MAX_COUNT: u64 = 1 << 20;
@@ -64,6 +64,9 @@ fn values(name: &str, list: &Value) -> Result<Option<Value>, SchemaProblem> {
 
 /// Whether the schema `names` accepts every name of a property, as it does when it only says that names are strings.
 pub(super) fn is_of_any_name(names: &Value) -> bool {
+    if names == &Value::Bool(true) {
+        return true;
+    }
     let asks = |(name, value): (&String, &Value)| match name.as_str() {
         "type" => value != "string",
         name => !chat::SCHEMA_ANNOTATIONS.contains(&name),
@@ -119,23 +122,23 @@ fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
 /// Whether llguidance can count in `number`: it computes remainders in 32 bits, and does not check that they fit.
 fn is_short(number: f64) -> bool {
     const MOST: f64 = 1e8;
-    // As there: each product is rounded.
-    let mut scaled = number;
-    for _ in 0..MOST_DIGITS {
-        if scaled.fract() == 0.0 {
-            break;
-        }
+    decimals(&number).is_some_and(|decimals| number * 10_f64.powi(decimals) < MOST)
+}
+
+/// The decimals of `number`, as llguidance finds them: by products that are rounded one by one. `None` if there are too many.
+fn decimals(number: &f64) -> Option<i32> {
+    let mut scaled = *number;
+    (0..=MOST_DECIMALS).find(|_| {
+        let is_whole = scaled.fract() == 0.0;
         scaled *= 10.0;
-    }
-    scaled.fract() == 0.0 && scaled < MOST
+        is_whole
+    })
 }
 
 /// Whether llguidance can merge any of these numbers of `multipleOf`: it multiplies their common multiples in 32 bits, and
 /// does not check that they fit.
 pub(super) fn can_be_merged(multiples: &[f64]) -> bool {
-    let digits =
-        |number: &f64| (0..=MOST_DIGITS).find(|digits| (number * 10_f64.powi(*digits)).fract() == 0.0);
-    let Some(digits) = multiples.iter().map(digits).try_fold(0, |most, digits| Some(most.max(digits?)))
+    let Some(digits) = multiples.iter().map(decimals).try_fold(0, |most, found| Some(most.max(found?)))
     else {
         return false;
     };

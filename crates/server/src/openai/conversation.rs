@@ -83,9 +83,7 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
     let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
     for (index, tool) in tools.iter().enumerate() {
         if let Some(kind) = tool["type"].as_str().filter(|kind| *kind != "function") {
-            let param = format!("tools[{index}]");
-            let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
-            return Err(ApiError::unsupported(param, why));
+            return Err(no_function(index, kind));
         }
     }
     let choice = match fields.take("tool_choice")? {
@@ -112,6 +110,13 @@ pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, Api
     let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
     let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
     Ok(ToolUse { tools, choice, is_parallel, strict })
+}
+
+/// The error for a tool of another type than `function`.
+pub(super) fn no_function(index: usize, kind: &str) -> ApiError {
+    let param = format!("tools[{index}]");
+    let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
+    ApiError::unsupported(param, why)
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.

@@ -159,7 +159,7 @@ fn structured_answers_are_what_was_asked_for() {
     for seed in 0..5 {
         let body = with(
             question(),
-            json!({ "response_format": format, "temperature": 1, "seed": seed, "max_tokens": 80 }),
+            json!({ "response_format": format.clone(), "temperature": 1, "seed": seed, "max_tokens": 80 }),
         );
         let answer = server.post("/v1/chat/completions", &body).json();
         let content = answer["choices"][0]["message"]["content"].as_str().expect("an answer");
@@ -168,6 +168,22 @@ fn structured_answers_are_what_was_asked_for() {
             assert!(["Rome", "Paris"].contains(&json["city"].as_str().unwrap()), "{json}");
             assert!(json["n"].is_i64(), "{json}");
         }
+    }
+    // Without `additionalProperties`, as Pydantic writes it, an object has the same properties; other clients write it elsewhere.
+    let mut unsaid = schema.clone();
+    unsaid.as_object_mut().expect("an object").remove("additionalProperties");
+    let content = |format: Json| {
+        let more = json!({ "response_format": format, "temperature": 1, "seed": 1, "max_tokens": 80 });
+        let answer = server.post("/v1/chat/completions", &with(question(), more)).json();
+        answer["choices"][0]["message"]["content"].clone()
+    };
+    let expected = content(format);
+    for same in [
+        json!({ "type": "json_schema", "json_schema": { "schema": unsaid } }),
+        json!({ "type": "json_object", "schema": unsaid }),
+        json!({ "type": "json_object", "value": unsaid }),
+    ] {
+        assert_eq!(content(same.clone()), expected, "{same}");
     }
     let body =
         json!({ "prompt": "It was in ", "guided_regex": "1[0-9]{3}", "max_tokens": 16, "temperature": 1 });

@@ -48,6 +48,7 @@ fn wrong_fields_are_named() {
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
         (json!({ "tool_choice": "perhaps", "tools": [{}] }), "tool_choice"),
         (json!({ "tool_choice": "required" }), "tool_choice"),
+        (json!({ "tools": [{ "type": "custom", "custom": { "name": "a" } }] }), "tools[0]"),
         (json!({ "tool_choice": "nonsense" }), "tool_choice"),
         (json!({ "modalities": ["text", "audio"] }), "modalities"),
         (json!({ "response_format": { "type": "xml" } }), "response_format"),

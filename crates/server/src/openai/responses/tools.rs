@@ -8,6 +8,7 @@ use crate::config::Limits;
 use crate::conversation::ToolUse;
 use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
+use crate::openai::conversation::no_function;
 
 /// A function that the model may call.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -137,10 +138,7 @@ fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
     match tool.get("type").and_then(Json::as_str) {
         Some("function") => serde_json::from_value(tool)
             .map_err(|error| ApiError::invalid(&param, format!("`{param}`: {error}"))),
-        Some(kind) => {
-            let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
-            Err(ApiError::unsupported(param, why))
-        }
+        Some(kind) => Err(no_function(index, kind)),
         None => {
             let why = format!("`{param}` has no `type`, expected \"function\"");
             Err(ApiError::invalid(param, why))

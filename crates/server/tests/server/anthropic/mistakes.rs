@@ -29,7 +29,7 @@ fn wrong_fields_are_named() {
         (json!({ "messages": [{ "role": "robot", "content": "Hi" }] }), "`messages[0]`"),
         (json!({ "messages": [{ "role": "user" }] }), "`messages[0]`"),
         (said(json!(5)), "`messages[0]`"),
-        (said(json!([image])), "`messages[0].content[0]`"),
+        (said(json!([image])), "Could not process image: `messages[0].content[0]`"),
         (said(json!([{ "type": "document", "source": {} }])), "`messages[0].content[0]`"),
         (said(json!([{ "text": "Hi" }])), "`messages[0].content[0]`"),
         (said(json!([{ "type": "text" }])), "`messages[0].content[0]`"),
