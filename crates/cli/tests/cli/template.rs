@@ -71,7 +71,8 @@ fn another_template_is_used() {
     assert!(error.contains("leaves out the system message"), "{error}");
     let merged = with("yandex");
     assert!(
-        merged.stdout == " Пользователь: S\nHi\n\n Ассистент:[SEP]" && merged.stderr.contains("precedes"),
+        merged.stdout == " Пользователь: S\nHi\n\n Ассистент:[SEP]"
+            && merged.stderr.contains("does not write all system messages"),
         "{merged:?}"
     );
 }
