@@ -230,7 +230,7 @@ impl<S: Pages> Queries<'_, S> {
         match (self.queries.len() - c, L::TILE) {
             (8.., 6) => 8,
             (4.., 6) => 4,
-            (2.., 3 | 6) => 2,
+            (2.., 4 | 6) => 2,
             _ => 1,
         }
     }

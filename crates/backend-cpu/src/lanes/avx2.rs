@@ -1,11 +1,14 @@
 //! AVX2 with FMA and F16C: two registers per vector, lanes 0 to 7 in the first.
 #![expect(unsafe_code, reason = "vector instructions")]
 
+mod rows;
+
 use std::arch::x86_64::*;
 
 use quant::{Bf16Le, F16Le};
 
 use super::{BYTES, LANES, Lanes, Pair, WithSimd};
+use rows::{Pairs, add_products, products};
 
 /// Proof that the CPU supports AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +41,8 @@ impl Lanes for Avx2 {
     type Ints = [__m256i; 2];
     type Floats = [__m256; 2];
 
-    const TILE: usize = 3;
+    const TILE: usize = 4;
+    const CHAINS: usize = 1;
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
@@ -185,6 +189,52 @@ impl Lanes for Avx2 {
         });
         // SAFETY: `self` proves the features.
         unsafe { [_mm256_add_epi32(sum[0], products[0]), _mm256_add_epi32(sum[1], products[1])] }
+    }
+
+    /// Adds the steps in 16 bits where the largest weight allows it.
+    #[inline(always)]
+    fn dot_two<const SIGNED: bool, const C: usize>(
+        self,
+        sums: &mut [[__m256i; 2]; C],
+        weights: [[__m256i; 2]; 2],
+        x: &[[[i8; 4]; C]; 2],
+        max_weight: u8,
+    ) {
+        if SIGNED || max_weight > 63 {
+            return super::dot_two::<Avx2, SIGNED, C>(self, sums, weights, x);
+        }
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let mut pairs = products(weights[0], &x[0]);
+            add_products(&mut pairs, weights[1], &x[1]);
+            widen(sums, pairs);
+        }
+    }
+
+    /// Accumulates four vectors in 16 bits.
+    #[inline(always)]
+    fn dot_nibbles<const C: usize>(
+        self,
+        mut sums: [[__m256i; 2]; C],
+        vectors: &[[u8; BYTES]],
+        x: &[[i8; 4]],
+    ) -> [[__m256i; 2]; C] {
+        for (vectors, x) in vectors.chunks(4).zip(x.chunks(8 * C)) {
+            let x = x.as_chunks::<C>().0;
+            // SAFETY: `self` proves the features.
+            unsafe {
+                let first = self.load_u8(&vectors[0]);
+                let mut pairs = products(self.bits(first, 0, 15), &x[0]);
+                add_products(&mut pairs, self.bits(first, 4, 15), &x[1]);
+                for k in 1..vectors.len() {
+                    let vector = self.load_u8(&vectors[k]);
+                    add_products(&mut pairs, self.bits(vector, 0, 15), &x[2 * k]);
+                    add_products(&mut pairs, self.bits(vector, 4, 15), &x[2 * k + 1]);
+                }
+                widen(&mut sums, pairs);
+            }
+        }
+        sums
     }
 
     /// Accumulates in 16 bits for as many steps as the largest weight allows.
@@ -393,6 +443,24 @@ impl Lanes for Avx2 {
     }
 }
 
+/// Adds pairs of 16-bit sums to 32-bit sums.
+///
+/// # Safety
+///
+/// The CPU supports AVX2.
+#[inline(always)]
+unsafe fn widen<const C: usize>(sums: &mut [[__m256i; 2]; C], pairs: Pairs<C>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let ones = _mm256_set1_epi16(1);
+        for c in 0..C {
+            for half in 0..2 {
+                sums[c][half] = _mm256_add_epi32(sums[c][half], _mm256_madd_epi16(pairs[c][half], ones));
+            }
+        }
+    }
+}
+
 /// [`Lanes::dot_steps`] with `N` steps accumulated in 16 bits.
 #[inline(always)]
 fn dot_steps<const N: usize, const C: usize>(
@@ -402,27 +470,14 @@ fn dot_steps<const N: usize, const C: usize>(
     x: &[[i8; 4]],
 ) {
     for (weights, x) in weights.chunks(N).zip(x.chunks(N * C)) {
+        let x = x.as_chunks::<C>().0;
         // SAFETY: `lanes` proves the features.
         unsafe {
-            let mut pairs = [[_mm256_setzero_si256(); 2]; C];
-            for (weights, x) in weights.iter().zip(x.as_chunks::<C>().0) {
-                let weights = lanes.load_u8(&weights.0[0]);
-                for c in 0..C {
-                    let x = _mm256_set1_epi32(i32::from_le_bytes([
-                        x[c][0] as u8,
-                        x[c][1] as u8,
-                        x[c][2] as u8,
-                        x[c][3] as u8,
-                    ]));
-                    pairs[c][0] = _mm256_add_epi16(pairs[c][0], _mm256_maddubs_epi16(weights[0], x));
-                    pairs[c][1] = _mm256_add_epi16(pairs[c][1], _mm256_maddubs_epi16(weights[1], x));
-                }
+            let mut pairs = products(lanes.load_u8(&weights[0].0[0]), &x[0]);
+            for k in 1..weights.len() {
+                add_products(&mut pairs, lanes.load_u8(&weights[k].0[0]), &x[k]);
             }
-            let ones = _mm256_set1_epi16(1);
-            for c in 0..C {
-                sums[c][0] = _mm256_add_epi32(sums[c][0], _mm256_madd_epi16(pairs[c][0], ones));
-                sums[c][1] = _mm256_add_epi32(sums[c][1], _mm256_madd_epi16(pairs[c][1], ones));
-            }
+            widen(sums, pairs);
         }
     }
 }

@@ -35,6 +35,7 @@ impl Lanes for Avx512 {
     type Floats = __m512;
 
     const TILE: usize = 6;
+    const CHAINS: usize = 4;
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
@@ -160,15 +161,25 @@ impl Lanes for Avx512 {
 
     /// High nibbles stay in place, so their dot product is 16 times as large.
     #[inline(always)]
-    fn dot_nibbles(self, [low, high]: [__m512i; 2], weights: __m512i, x: [[i8; 4]; 2]) -> [__m512i; 2] {
-        let low = self.dot::<false>(low, self.bits(weights, 0, 0x0F), x[0]);
-        [low, self.dot::<false>(high, self.bits(weights, 0, 0xF0), x[1])]
-    }
-
-    #[inline(always)]
-    fn acc_merge(self, [low, high]: [__m512i; 2]) -> __m512i {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_add_epi32(low, _mm512_srai_epi32::<4>(high)) }
+    fn dot_nibbles<const C: usize>(
+        self,
+        mut sums: [__m512i; C],
+        vectors: &[[u8; BYTES]],
+        x: &[[i8; 4]],
+    ) -> [__m512i; C] {
+        let mut high = [self.acc_zero(); C];
+        for (vector, x) in vectors.iter().zip(x.chunks_exact(2 * C)) {
+            let vector = self.load_u8(vector);
+            for c in 0..C {
+                sums[c] = self.dot::<false>(sums[c], self.bits(vector, 0, 0x0F), x[c]);
+                high[c] = self.dot::<false>(high[c], self.bits(vector, 0, 0xF0), x[C + c]);
+            }
+        }
+        for c in 0..C {
+            // SAFETY: `self` proves the features.
+            sums[c] = unsafe { _mm512_add_epi32(sums[c], _mm512_srai_epi32::<4>(high[c])) };
+        }
+        sums
     }
 
     /// Assembly for six rows: with intrinsics, LLVM hoists the broadcasts and spills the accumulators.

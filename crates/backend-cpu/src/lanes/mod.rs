@@ -26,13 +26,14 @@ pub(crate) const BYTES: usize = 4 * LANES;
 #[repr(C, align(64))]
 pub(crate) struct Pair<T>(pub(crate) [T; 2]);
 
-/// Whether the hardware prefetchers reach the memory bandwidth on one sequential stream. AMD's do, and prefetches by the
-/// program only cost there. Intel's reach two thirds.
+/// Whether the hardware prefetchers reach the memory bandwidth on one sequential stream. AMD's do from Zen 4 on, the first with
+/// AVX-512, and prefetches by the program only cost there. Zen 3's reach four fifths, Intel's two thirds.
 pub(crate) static HARDWARE_PREFETCH_SUFFICES: LazyLock<bool> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
         let vendor = std::arch::x86_64::__cpuid(0);
-        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
+        let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        vendor.as_flattened() == b"AuthenticAMD" && is_x86_feature_detected!("avx512f")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
@@ -54,8 +55,10 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// One `f32` per lane.
     type Floats: Copy;
 
-    /// Activation rows per GEMM register tile: 6 with two strips, 3 with one, or 1.
+    /// Activation rows per GEMM register tile: 6 with two strips, 4 with one, or 1.
     const TILE: usize;
+    /// Sums of a GEMV row that hide the latency of [`Self::dot`] from each other.
+    const CHAINS: usize;
 
     /// Prefetches a cache line into L2. The address need not be valid.
     #[inline(always)]
@@ -89,22 +92,36 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn add_i32(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Adds the 4-way dot product of each lane's `weights` and `x` to an accumulator from [`Self::acc_init`].
     fn dot<const SIGNED: bool>(self, sum: Self::Ints, weights: Self::Bytes, x: [i8; 4]) -> Self::Ints;
-    /// [`Self::dot`] of the low nibbles with `x[0]` and of the high nibbles with `x[1]`. [`Self::acc_merge`] combines the two
-    /// accumulators at the end.
+    /// [`Self::dot`] over two steps with `C` activation rows. No weight exceeds `max_weight`.
     #[inline(always)]
-    fn dot_nibbles(
+    fn dot_two<const SIGNED: bool, const C: usize>(
         self,
-        [low, high]: [Self::Ints; 2],
-        weights: Self::Bytes,
-        x: [[i8; 4]; 2],
-    ) -> [Self::Ints; 2] {
-        let low = self.dot::<false>(low, self.bits(weights, 0, 15), x[0]);
-        [self.dot::<false>(low, self.bits(weights, 4, 15), x[1]), high]
+        sums: &mut [Self::Ints; C],
+        weights: [Self::Bytes; 2],
+        x: &[[[i8; 4]; C]; 2],
+        _max_weight: u8,
+    ) {
+        dot_two::<Self, SIGNED, C>(self, sums, weights, x);
     }
-    /// Combines the two accumulators of [`Self::dot_nibbles`].
+    /// [`Self::dot`] with `C` activation rows, `x[2 * vectors][C]`. The low nibbles of each vector are a step, the high ones
+    /// the next.
     #[inline(always)]
-    fn acc_merge(self, [low, _]: [Self::Ints; 2]) -> Self::Ints {
-        low
+    fn dot_nibbles<const C: usize>(
+        self,
+        mut sums: [Self::Ints; C],
+        vectors: &[[u8; BYTES]],
+        x: &[[i8; 4]],
+    ) -> [Self::Ints; C] {
+        for (k, vector) in vectors.iter().enumerate() {
+            let vector = self.load_u8(vector);
+            for (step, shift) in [(2 * k, 0), (2 * k + 1, 4)] {
+                let weights = self.bits(vector, shift, 15);
+                for c in 0..C {
+                    sums[c] = self.dot::<false>(sums[c], weights, x[step * C + c]);
+                }
+            }
+        }
+        sums
     }
     /// [`Self::dot`] over several steps of the first strip of each pair with `C` activation rows, `x[steps][C]`. No weight
     /// exceeds `max_weight`.
@@ -196,6 +213,21 @@ pub(crate) fn softcap<L: Lanes>(lanes: L, x: L::Floats, cap: f32) -> L::Floats {
 pub(crate) trait WithSimd {
     /// Must be `#[inline(always)]`, as must everything it calls with `lanes`.
     fn with_simd<L: Lanes>(self, lanes: L);
+}
+
+/// [`Lanes::dot_two`] step by step.
+#[inline(always)]
+fn dot_two<L: Lanes, const SIGNED: bool, const C: usize>(
+    lanes: L,
+    sums: &mut [L::Ints; C],
+    weights: [L::Bytes; 2],
+    x: &[[[i8; 4]; C]; 2],
+) {
+    for k in 0..2 {
+        for c in 0..C {
+            sums[c] = lanes.dot::<SIGNED>(sums[c], weights[k], x[k][c]);
+        }
+    }
 }
 
 /// [`Lanes::dot_steps`] step by step.
@@ -345,7 +377,10 @@ mod tests {
                     let steps = signed
                         .map(|step| step.map(|w| if round < 3 { w.min(max_weight) } else { w & max_weight }));
                     many::<L>(lanes, &steps, &x, max_weight);
+                    two::<L, false>(lanes, &steps, &x, max_weight);
                 }
+                two::<L, true>(lanes, &signed, &x, 255);
+                nibbles(lanes, &signed, &x);
             }
         }
     }
@@ -397,6 +432,44 @@ mod tests {
                     let products = (0..len * 4).map(|i| {
                         let w = i32::from(eight[i / 4].0[0][lane * 4 + i % 4]);
                         w * i32::from(x[i / 4 * 3 + c][i % 4])
+                    });
+                    (products.sum::<i32>() - 3) as f32
+                });
+                assert_eq!(floats_of(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
+            }
+        }
+    }
+
+    /// Minus `zero` times the activations, plus the dot product of two steps.
+    fn two<L: Lanes, const SIGNED: bool>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]], max_weight: u8) {
+        let zero = if SIGNED { 128 } else { 32 };
+        for at in 0..3 {
+            let (weights, x) = ([steps[at], steps[at + 1]], [x[at], x[at + 1]]);
+            let start = -zero * x.as_flattened().iter().map(|&x| i32::from(x)).sum::<i32>();
+            let loaded = [lanes.load_u8(&weights[0]), lanes.load_u8(&weights[1])];
+            let mut sums = [lanes.acc_init::<SIGNED>(start)];
+            lanes.dot_two::<SIGNED, 1>(&mut sums, loaded, &[[x[0]], [x[1]]], max_weight);
+            let expected: [f32; LANES] = std::array::from_fn(|lane| {
+                let products = (0..8).map(|i| {
+                    (i32::from(weights[i / 4][lane * 4 + i % 4]) - zero) * i32::from(x[i / 4][i % 4])
+                });
+                products.sum::<i32>() as f32
+            });
+            assert_eq!(floats_of(lanes, lanes.to_f32(sums[0])), expected.map(f32::to_bits));
+        }
+    }
+
+    /// Dot products over one to four vectors of nibbles with three rows.
+    fn nibbles<L: Lanes>(lanes: L, vectors: &[[u8; BYTES]; 4], x: &[[i8; 4]]) {
+        for len in 1..=4 {
+            let starts = [lanes.acc_init::<false>(-3); 3];
+            let sums = lanes.dot_nibbles::<3>(starts, &vectors[..len], &x[..6 * len]);
+            for c in 0..3 {
+                let expected: [f32; LANES] = std::array::from_fn(|lane| {
+                    let products = (0..len * 8).map(|i| {
+                        let (step, at) = (i / 4, i % 4);
+                        let w = vectors[step / 2][lane * 4 + at] >> (step % 2 * 4) & 15;
+                        i32::from(w) * i32::from(x[step * 3 + c][at])
                     });
                     (products.sum::<i32>() - 3) as f32
                 });

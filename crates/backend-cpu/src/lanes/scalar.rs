@@ -23,6 +23,7 @@ impl Lanes for Scalar {
     type Floats = [f32; LANES];
 
     const TILE: usize = 1;
+    const CHAINS: usize = 1;
 
     #[inline(always)]
     fn load_u8(self, from: &[u8; BYTES]) -> [u8; BYTES] {

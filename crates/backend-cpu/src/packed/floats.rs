@@ -295,7 +295,7 @@ fn sums<L: Lanes, const R: usize>(
             1 => panel::<L, R, 1>(lanes, source, x, (first, is_first), tile, out),
             2 if L::TILE > 1 => panel::<L, R, 2>(lanes, source, x, (first, is_first), tile, out),
             3 if L::TILE > 1 => panel::<L, R, 3>(lanes, source, x, (first, is_first), tile, out),
-            4 if L::TILE == 6 => panel::<L, R, 4>(lanes, source, x, (first, is_first), tile, out),
+            4 if L::TILE > 1 => panel::<L, R, 4>(lanes, source, x, (first, is_first), tile, out),
             5 if L::TILE == 6 => panel::<L, R, 5>(lanes, source, x, (first, is_first), tile, out),
             6 if L::TILE == 6 => panel::<L, R, 6>(lanes, source, x, (first, is_first), tile, out),
             width => unreachable!("a panel of {width} rows"),

@@ -161,8 +161,9 @@ impl<K: Kind> WithSimd for Panels<'_, '_, K> {
                     3 if L::TILE == 6 => self.panel::<L, 2, 3>(lanes, slab, rows),
                     2 if L::TILE == 6 => self.panel::<L, 2, 2>(lanes, slab, rows),
                     1 if L::TILE == 6 => self.panel::<L, 2, 1>(lanes, slab, rows),
-                    3 if L::TILE == 3 => self.panel::<L, 1, 3>(lanes, slab, rows),
-                    2 if L::TILE == 3 => self.panel::<L, 1, 2>(lanes, slab, rows),
+                    4 if L::TILE == 4 => self.panel::<L, 1, 4>(lanes, slab, rows),
+                    3 if L::TILE == 4 => self.panel::<L, 1, 3>(lanes, slab, rows),
+                    2 if L::TILE == 4 => self.panel::<L, 1, 2>(lanes, slab, rows),
                     1 if L::TILE < 6 => self.panel::<L, 1, 1>(lanes, slab, rows),
                     width => unreachable!("a panel of {width} rows"),
                 }

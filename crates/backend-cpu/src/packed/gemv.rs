@@ -1,12 +1,13 @@
 //! GEMV with quantised weights.
 //!
-//! The activation rows of one panel use the GEMV path, which multiplies packed weights directly. Larger batches use the GEMM
-//! path (`gemm.rs`), which first unpacks a slab of weights to int8. Both sum in the same order (`sums.rs`).
+//! The activation rows of a few panels use the GEMV path, which multiplies packed weights directly, a strip by panel after
+//! panel. Larger batches use the GEMM path (`gemm.rs`), which first unpacks a slab of weights to int8. Both sum in the same
+//! order (`sums.rs`).
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::activations::Activations;
+use super::activations::{Activations, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, store, strips};
 use super::{Packed, Scratch, gemm, parts, runs, scaled};
@@ -16,6 +17,13 @@ use crate::pool::Tile;
 /// Prefetch distances in cache lines: into L2, because Intel's hardware prefetchers alone reach only two thirds of the
 /// memory bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
 const PREFETCH_LINES: [usize; 2] = [128, 48];
+
+/// Maximum activation rows of the GEMV path. With AVX2, unpacking a strip's bits again for each of four panels costs less than
+/// writing them to a slab and reading it.
+#[inline(always)]
+const fn max_rows<L: Lanes>() -> usize {
+    if L::TILE == 4 { 16 } else { L::TILE }
+}
 
 /// Prefetches what follows `lines` at these distances.
 #[inline(always)]
@@ -34,22 +42,23 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    if x.rows > L::TILE {
+    if x.rows > max_rows::<L>() {
         return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
     }
     let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
     for s in strips(tile) {
         let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
         let out = weight.outputs_of(s);
-        match x.rows {
-            0 => {}
-            1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, tile),
-            2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, tile),
-            3 if L::TILE > 1 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, tile),
-            4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, tile),
-            5 if L::TILE == 6 => gemv::<L, B, G, 5>(lanes, strip, &mut factors, &out, x, tile),
-            6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, tile),
-            rows => unreachable!("a panel of {rows} rows"),
+        for rows in panels(0..x.rows, x.tile) {
+            match rows.len() {
+                1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                3 if L::TILE > 1 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                4 if L::TILE > 1 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                5 if L::TILE == 6 => gemv::<L, B, G, 5>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                rows => unreachable!("a panel of {rows} rows"),
+            }
         }
     }
 }
@@ -84,41 +93,29 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
         let (steps, group) = (B::Kind::GROUP / 4, self.first + group);
         let mut joined = [[lanes.acc_zero(); 1]; C];
         if B::LOW == 4 && B::HIGH == 0 && B::TABLE.is_none() {
-            let mut sums = [[lanes.acc_zero(); 2]; C];
+            let vectors = &self.planes[group * steps / 2..][..steps / 2];
+            let sums = lanes.dot_nibbles(starts, vectors, x);
             for c in 0..C {
-                sums[c][0] = starts[c];
-            }
-            let halves = &self.planes[group * steps / 2..][..steps / 2];
-            for k in 0..steps / 2 {
-                let halves = lanes.load_u8(&halves[k]);
-                for c in 0..C {
-                    sums[c] = lanes.dot_nibbles(sums[c], halves, [x[2 * k * C + c], x[(2 * k + 1) * C + c]]);
-                }
-            }
-            for c in 0..C {
-                joined[c] = [lanes.acc_merge(sums[c])];
+                joined[c] = [sums[c]];
             }
         } else {
             // Enough sums that the latency of a product hides behind others, and no more than registers hold.
             let (unit, most) = if steps > 8 { (8, 4) } else { (steps, 2) };
-            let chains = if C > 4 { 1 } else { most };
-            let mut sums = [[lanes.acc_zero(); 4]; C];
-            for c in 0..C {
-                sums[c][0] = starts[c];
-            }
+            let chains = if C > 4 { 1 } else { most.min(L::CHAINS) };
+            let mut sums = [[lanes.acc_zero(); C]; 4];
+            sums[0] = starts;
+            let x = x.as_chunks::<C>().0;
             // Loops of at most 8 steps are unrolled, so that the shifts are constants.
             for first in (0..steps).step_by(unit) {
-                for k in 0..unit {
-                    let step = first + k;
-                    let weights = B::step(lanes, self.planes, group * steps + step);
-                    for c in 0..C {
-                        let sum = &mut sums[c][k % chains];
-                        *sum = lanes.dot::<SIGNED>(*sum, weights, x[step * C + c]);
-                    }
+                for k in (0..unit).step_by(2) {
+                    let at = group * steps + first + k;
+                    let weights = [B::step(lanes, self.planes, at), B::step(lanes, self.planes, at + 1)];
+                    let x = x[first + k..][..2].as_array().expect("two steps");
+                    lanes.dot_two::<SIGNED, C>(&mut sums[k / 2 % chains], weights, x, B::MAX_WEIGHT);
                 }
             }
             for c in 0..C {
-                let [s0, s1, s2, s3] = sums[c];
+                let [s0, s1, s2, s3] = [sums[0][c], sums[1][c], sums[2][c], sums[3][c]];
                 joined[c] = [lanes.add_i32(lanes.add_i32(s0, s1), lanes.add_i32(s2, s3))];
             }
         }
@@ -138,7 +135,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
     }
 }
 
-/// Multiplies all columns of a strip by the `C` activation rows and writes the result columns `out`.
+/// Multiplies all columns of a strip by the `C` activation rows `rows` and writes the result columns `out`.
 #[inline(always)]
 fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     lanes: L,
@@ -146,12 +143,14 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     factors: &mut Factors,
     out: &Range<usize>,
     x: Activations<'_>,
+    rows: &Range<usize>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let x = x.panel(&(0..C), 0..x.cols, scaled::<B, G>());
+    let x = x.panel(rows, 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
     let mut b = 0;
-    let prefetch = !*HARDWARE_PREFETCH_SUFFICES;
+    // Other panels find the strip in the cache.
+    let prefetch = !*HARDWARE_PREFETCH_SUFFICES && rows.start == 0;
     for run in runs::<B, G>(strip) {
         let (header, planes) = parts::<B, G>(run);
         if prefetch {
@@ -167,5 +166,5 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
             }
         }
     }
-    store(lanes, sums, 0, tile, std::array::from_ref(out));
+    store(lanes, sums, rows.start, tile, std::array::from_ref(out));
 }

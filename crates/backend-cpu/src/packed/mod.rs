@@ -313,7 +313,7 @@ mod tests {
             let weights = testkit::random_matrix(format, N * COLS, 0.1, 5);
             let mut exact = vec![0.0; N * COLS];
             format.dequantize(&weights, &mut exact);
-            for rows in [1, 3, 5, 8, 23, 53, 65] {
+            for rows in [1, 2, 3, 5, 8, 14, 22, 23, 53, 65] {
                 let x: Vec<f32> =
                     (0..rows * COLS).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
                 let dot = |i: usize| {
