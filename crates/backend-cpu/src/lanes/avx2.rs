@@ -473,9 +473,29 @@ fn dot_steps<const N: usize, const C: usize>(
         let x = x.as_chunks::<C>().0;
         // SAFETY: `lanes` proves the features.
         unsafe {
-            let mut pairs = products(lanes.load_u8(&weights[0].0[0]), &x[0]);
-            for k in 1..weights.len() {
-                add_products(&mut pairs, lanes.load_u8(&weights[k].0[0]), &x[k]);
+            let mut pairs = [[_mm256_setzero_si256(); 2]; C];
+            if N > 2 {
+                pairs = products(lanes.load_u8(&weights[0].0[0]), &x[0]);
+                for k in 1..weights.len() {
+                    add_products(&mut pairs, lanes.load_u8(&weights[k].0[0]), &x[k]);
+                }
+            } else {
+                // So few that LLVM keeps all in registers: 1.6 times as fast.
+                for (weights, x) in weights.iter().zip(x) {
+                    let weights = lanes.load_u8(&weights.0[0]);
+                    for c in 0..C {
+                        let x = _mm256_set1_epi32(i32::from_le_bytes([
+                            x[c][0] as u8,
+                            x[c][1] as u8,
+                            x[c][2] as u8,
+                            x[c][3] as u8,
+                        ]));
+                        for half in 0..2 {
+                            let product = _mm256_maddubs_epi16(weights[half], x);
+                            pairs[c][half] = _mm256_add_epi16(pairs[c][half], product);
+                        }
+                    }
+                }
             }
             widen(sums, pairs);
         }
