@@ -18,11 +18,21 @@ use crate::pool::Tile;
 /// memory bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
 const PREFETCH_LINES: [usize; 2] = [128, 48];
 
-/// Maximum activation rows of the GEMV path. With AVX2, unpacking a strip's bits again for each of four panels costs less than
-/// writing them to a slab and reading it.
+/// Maximum activation rows of the GEMV path. With AVX2, unpacking a strip's bits again for each panel costs less than writing
+/// them to a slab and reading it: for four panels of nibbles, or two in other formats.
 #[inline(always)]
-const fn max_rows<L: Lanes>() -> usize {
-    if L::TILE == 4 { 16 } else { L::TILE }
+const fn max_rows<L: Lanes, B: Layout<G>, const G: usize>() -> usize {
+    match L::TILE {
+        4 if is_nibbles::<B, G>() => 16,
+        4 => 8,
+        panel => panel,
+    }
+}
+
+/// Whether quants are the nibbles of one plane.
+#[inline(always)]
+const fn is_nibbles<B: Layout<G>, const G: usize>() -> bool {
+    B::LOW == 4 && B::HIGH == 0 && B::TABLE.is_none()
 }
 
 /// Prefetches what follows `lines` at these distances.
@@ -42,7 +52,7 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    if x.rows > max_rows::<L>() {
+    if x.rows > max_rows::<L, B, G>() {
         return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
     }
     let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
@@ -92,7 +102,7 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B,
     ) -> [[L::Ints; 1]; C] {
         let (steps, group) = (B::Kind::GROUP / 4, self.first + group);
         let mut joined = [[lanes.acc_zero(); 1]; C];
-        if B::LOW == 4 && B::HIGH == 0 && B::TABLE.is_none() {
+        if is_nibbles::<B, G>() {
             let vectors = &self.planes[group * steps / 2..][..steps / 2];
             let sums = lanes.dot_nibbles(starts, vectors, x);
             for c in 0..C {
