@@ -37,6 +37,11 @@ pub(super) unsafe fn add_products<const C: usize>(
     unsafe { each::<C, true>(pairs, weights, x) }
 }
 
+/// Sets or adds; `C` alone decides which branch is left.
+///
+/// # Safety
+///
+/// The CPU supports AVX2.
 #[inline(always)]
 unsafe fn each<const C: usize, const ADD: bool>(
     pairs: &mut Pairs<C>,
@@ -59,55 +64,46 @@ unsafe fn each<const C: usize, const ADD: bool>(
     }
 }
 
-/// Defines the functions for `$n` rows, which are `$c`.
-macro_rules! rows {
-    ($set:ident, $add:ident, $n:literal: $($c:literal $low:ident $high:ident)*) => {
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        fn $set(pairs: &mut Pairs<$n>, weights: [__m256i; 2], x: &[[i8; 4]; $n]) {
-            // SAFETY: reads the whole of `x`; the function enables the feature.
-            unsafe {
-                asm!(
-                    $(
-                        concat!("vpbroadcastd {of_row}, dword ptr [{x} + 4 * ", $c, "]"),
-                        concat!("vpmaddubsw {", stringify!($low), "}, {w0}, {of_row}"),
-                        concat!("vpmaddubsw {", stringify!($high), "}, {w1}, {of_row}"),
-                    )*
-                    x = in(reg) x.as_ptr(),
-                    w0 = in(ymm_reg) weights[0],
-                    w1 = in(ymm_reg) weights[1],
-                    of_row = out(ymm_reg) _,
-                    $(
-                        $low = out(ymm_reg) pairs[$c][0],
-                        $high = out(ymm_reg) pairs[$c][1],
-                    )*
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-        }
+/// The products of row `$c` in place of what the sums `$low` and `$high` are.
+macro_rules! set {
+    ($c:literal $low:ident $high:ident) => {
+        concat!(
+            concat!("vpbroadcastd ymm15, dword ptr [{x} + 4 * ", $c, "]\n"),
+            concat!("vpmaddubsw {", stringify!($low), "}, {w0}, ymm15\n"),
+            concat!("vpmaddubsw {", stringify!($high), "}, {w1}, ymm15"),
+        )
+    };
+}
 
+/// The products of row `$c`, added to the sums `$low` and `$high`.
+macro_rules! add {
+    ($c:literal $low:ident $high:ident) => {
+        concat!(
+            concat!("vpbroadcastd ymm15, dword ptr [{x} + 4 * ", $c, "]\n"),
+            "vpmaddubsw ymm14, {w0}, ymm15\n",
+            concat!("vpaddw {", stringify!($low), "}, {", stringify!($low), "}, ymm14\n"),
+            "vpmaddubsw ymm14, {w1}, ymm15\n",
+            concat!("vpaddw {", stringify!($high), "}, {", stringify!($high), "}, ymm14"),
+        )
+    };
+}
+
+/// Defines a function for `$n` rows, which are `$c`.
+macro_rules! rows {
+    ($name:ident, $row:ident $sums:tt, $n:literal: $($c:literal $low:ident $high:ident)*) => {
         #[inline]
         #[target_feature(enable = "avx2")]
-        fn $add(pairs: &mut Pairs<$n>, weights: [__m256i; 2], x: &[[i8; 4]; $n]) {
+        fn $name(pairs: &mut Pairs<$n>, weights: [__m256i; 2], x: &[[i8; 4]; $n]) {
             // SAFETY: reads the whole of `x`; the function enables the feature.
             unsafe {
                 asm!(
-                    $(
-                        concat!("vpbroadcastd {of_row}, dword ptr [{x} + 4 * ", $c, "]"),
-                        "vpmaddubsw {product}, {w0}, {of_row}",
-                        concat!("vpaddw {", stringify!($low), "}, {", stringify!($low), "}, {product}"),
-                        "vpmaddubsw {product}, {w1}, {of_row}",
-                        concat!("vpaddw {", stringify!($high), "}, {", stringify!($high), "}, {product}"),
-                    )*
+                    $($row!($c $low $high),)*
                     x = in(reg) x.as_ptr(),
                     w0 = in(ymm_reg) weights[0],
                     w1 = in(ymm_reg) weights[1],
-                    of_row = out(ymm_reg) _,
-                    product = out(ymm_reg) _,
-                    $(
-                        $low = inout(ymm_reg) pairs[$c][0],
-                        $high = inout(ymm_reg) pairs[$c][1],
-                    )*
+                    out("ymm14") _,
+                    out("ymm15") _,
+                    $($low = $sums(ymm_reg) pairs[$c][0], $high = $sums(ymm_reg) pairs[$c][1],)*
                     options(readonly, nostack, preserves_flags),
                 );
             }
@@ -115,7 +111,11 @@ macro_rules! rows {
     };
 }
 
-rows!(set_1, add_1, 1: 0 l0 h0);
-rows!(set_2, add_2, 2: 0 l0 h0 1 l1 h1);
-rows!(set_3, add_3, 3: 0 l0 h0 1 l1 h1 2 l2 h2);
-rows!(set_4, add_4, 4: 0 l0 h0 1 l1 h1 2 l2 h2 3 l3 h3);
+rows!(set_1, set out, 1: 0 l0 h0);
+rows!(set_2, set out, 2: 0 l0 h0 1 l1 h1);
+rows!(set_3, set out, 3: 0 l0 h0 1 l1 h1 2 l2 h2);
+rows!(set_4, set out, 4: 0 l0 h0 1 l1 h1 2 l2 h2 3 l3 h3);
+rows!(add_1, add inout, 1: 0 l0 h0);
+rows!(add_2, add inout, 2: 0 l0 h0 1 l1 h1);
+rows!(add_3, add inout, 3: 0 l0 h0 1 l1 h1 2 l2 h2);
+rows!(add_4, add inout, 4: 0 l0 h0 1 l1 h1 2 l2 h2 3 l3 h3);
