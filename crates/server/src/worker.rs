@@ -151,14 +151,14 @@ impl Loop {
                 }
             }
             self.cancel_unread();
-            match self.engine.step() {
-                Ok(events) => {
-                    self.report(&events);
-                    events.into_iter().for_each(|event| self.deliver(event));
-                }
+            let events = match self.engine.step() {
+                Ok(events) => events,
                 Err(error) => return self.fail(&error),
-            }
+            };
+            // Whoever reads the figures after an answer finds its last step counted.
             self.stats.measure(&self.engine);
+            self.report(&events);
+            events.into_iter().for_each(|event| self.deliver(event));
         }
     }
 
