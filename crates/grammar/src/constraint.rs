@@ -321,13 +321,13 @@ fn rule_out(logits: &mut [f32], mask: &SimpleVob) {
     for (bits, logits) in mask.as_slice().iter().zip(logits.chunks_mut(32)) {
         match *bits {
             0 => logits.fill(f32::NEG_INFINITY),
-            u32::MAX => {}
-            bits => {
-                for (bit, logit) in logits.iter_mut().enumerate() {
-                    // Without a branch, which the processor could not predict.
-                    *logit = [f32::NEG_INFINITY, *logit][(bits >> bit & 1) as usize];
+            // Without a branch, which the processor could not predict, and all of them at a time.
+            bits if bits != u32::MAX => {
+                for (bit, logit) in BITS.iter().zip(logits) {
+                    *logit = if bits & bit == 0 { f32::NEG_INFINITY } else { *logit };
                 }
             }
+            _ => {}
         }
     }
     // Logits without a token, which pad some models' output.
@@ -335,6 +335,17 @@ fn rule_out(logits: &mut [f32], mask: &SimpleVob) {
         rest.fill(f32::NEG_INFINITY);
     }
 }
+
+/// The bits of a word, the lowest first.
+const BITS: [u32; 32] = {
+    let mut bits = [0; 32];
+    let mut at = 0;
+    while at < bits.len() {
+        bits[at] = 1 << at;
+        at += 1;
+    }
+    bits
+};
 
 impl fmt::Debug for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
