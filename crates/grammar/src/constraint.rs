@@ -317,26 +317,7 @@ fn remove<'a>(logits: &mut [f32], ids: impl Iterator<Item = &'a u32>) {
     }
 }
 
-fn rule_out(logits: &mut [f32], mask: &SimpleVob) {
-    for (bits, logits) in mask.as_slice().iter().zip(logits.chunks_mut(32)) {
-        match *bits {
-            0 => logits.fill(f32::NEG_INFINITY),
-            // Without a branch, which the processor could not predict, and all of them at a time.
-            bits if bits != u32::MAX => {
-                for (bit, logit) in BITS.iter().zip(logits) {
-                    *logit = if bits & bit == 0 { f32::NEG_INFINITY } else { *logit };
-                }
-            }
-            _ => {}
-        }
-    }
-    // Logits without a token, which pad some models' output.
-    if let Some(rest) = logits.get_mut(mask.len()..) {
-        rest.fill(f32::NEG_INFINITY);
-    }
-}
-
-/// The bits of a word, the lowest first.
+/// The bits of a word, the lowest first: from a table, because SSE2 cannot shift each lane by a number of its own.
 const BITS: [u32; 32] = {
     let mut bits = [0; 32];
     let mut at = 0;
@@ -346,6 +327,25 @@ const BITS: [u32; 32] = {
     }
     bits
 };
+
+fn rule_out(logits: &mut [f32], mask: &SimpleVob) {
+    for (bits, logits) in mask.as_slice().iter().zip(logits.chunks_mut(32)) {
+        match *bits {
+            0 => logits.fill(f32::NEG_INFINITY),
+            u32::MAX => {}
+            bits => {
+                // Without a branch, which the processor could not predict, and several at a time.
+                for (bit, logit) in BITS.iter().zip(logits) {
+                    *logit = if bits & bit == 0 { f32::NEG_INFINITY } else { *logit };
+                }
+            }
+        }
+    }
+    // Logits without a token, which pad some models' output.
+    if let Some(rest) = logits.get_mut(mask.len()..) {
+        rest.fill(f32::NEG_INFINITY);
+    }
+}
 
 impl fmt::Debug for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
