@@ -2,14 +2,13 @@
 
 use backend::{Error, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
+use passes::{Attend, Cost, max_tiles, partials_bytes};
 
 use crate::compile::Compiler;
 use crate::device::{Purpose, out_of_memory};
-use crate::inputs::partials_bytes;
 use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
 use crate::model::is_kv_f32;
-use crate::plan::Attend;
 use crate::policy::{self, Attention};
 
 /// Parameters of kernels for heads without RoPE.
@@ -214,10 +213,7 @@ impl Compiler<'_> {
         let kv_f32 = is_kv_f32(&layout);
         let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
         // Flash kernels have no ALiBi.
-        if kind == Attention::Rows
-            || score.alibi.is_some()
-            || policy::max_tiles(self.bound.bucket().rows) == 0
-        {
+        if kind == Attention::Rows || score.alibi.is_some() || max_tiles(self.bound.bucket().rows) == 0 {
             return Ok(None);
         }
         let coop = kind == Attention::FlashCoop;

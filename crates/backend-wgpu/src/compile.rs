@@ -7,14 +7,12 @@ use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps};
 use graph::{Index, Rows, ValueId, WeightId};
+use passes::{Addend, CHUNK, Cost, Inputs, LinearOutput, Location, Norm, Part, Pass, Plan};
 
 use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
-use crate::formats::CHUNK;
-use crate::inputs::Inputs;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
+use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Variant, Work};
 use crate::model::ModelPlan;
-use crate::plan::{Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 

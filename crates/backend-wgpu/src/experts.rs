@@ -2,13 +2,12 @@
 
 use backend::{Error, Remedy};
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
+use passes::{CHUNK, Cost, Experts};
 
 use crate::compile::Compiler;
 use crate::device::{Purpose, STORAGE, out_of_memory};
-use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
-use crate::plan::Experts;
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 

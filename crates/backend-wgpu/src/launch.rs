@@ -1,7 +1,7 @@
 //! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
-use backend::{Bucket, Sequence, Step};
-use graph::{Mask, Rows, StoreId, ValueId, WeightId};
+use graph::{Rows, StoreId, ValueId, WeightId};
+use passes::{Cost, StepShape};
 
 use crate::device::{Buffer, Purpose};
 use crate::kernels::Kernel;
@@ -100,70 +100,10 @@ pub(crate) enum Each {
     Group { experts: usize, used: usize },
 }
 
-/// Label and minimum cost of a launch.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cost {
-    pub(crate) what: String,
-    pub(crate) bytes: u64,
-    /// Per row.
-    pub(crate) row_bytes: u64,
-    pub(crate) row_multiply_adds: u64,
-    /// Per position of each sequence.
-    pub(crate) position_bytes: u64,
-    /// Per row and visible position.
-    pub(crate) pair_multiply_adds: u64,
-    pub(crate) mask: Mask,
-}
-
-/// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StepShape {
-    pub(crate) rows: usize,
-    pub(crate) outputs: usize,
-    pub(crate) sequences: usize,
-    /// Number of splits, by group of stores.
-    pub(crate) splits: Vec<usize>,
-    /// Attention tiles; 0 if sequences have too few rows each.
-    pub(crate) tiles: usize,
-    /// Whether every sequence has one row.
-    pub(crate) is_decode: bool,
-    /// Whether the output rows request only tokens, not logits.
-    pub(crate) is_tokens_only: bool,
-}
-
-impl StepShape {
-    pub(crate) fn rows(&self, rows: Rows) -> usize {
-        Bucket { rows: self.rows, outputs: self.outputs }.count(rows)
-    }
-}
-
 impl Grid {
     /// One unit per row.
     pub(crate) fn rows(groups: usize) -> Grid {
         Grid { groups, each: Each::Rows(1) }
-    }
-}
-
-impl Cost {
-    /// A cost of `bytes` per row.
-    pub(crate) fn row(what: &str, bytes: usize) -> Cost {
-        Cost { what: what.to_owned(), row_bytes: bytes as u64, ..Cost::default() }
-    }
-
-    /// Bytes and multiply-adds for `rows` rows of `step`.
-    pub(crate) fn of(&self, step: &Step, rows: usize) -> (u64, u64) {
-        let visible = |sequence: &Sequence, position| self.mask.visible(position, sequence.positions().end);
-        let positions = step.sequences().iter().map(|sequence| {
-            let end = sequence.positions().end;
-            (end - visible(sequence, sequence.n_past).start) as u64
-        });
-        let positions: u64 = positions.sum();
-        let pairs: u64 = match self.pair_multiply_adds {
-            0 => 0,
-            _ => step.rows().map(|(sequence, position)| visible(sequence, position).len() as u64).sum(),
-        };
-        let bytes = self.bytes + self.row_bytes * rows as u64 + self.position_bytes * positions;
-        (bytes, self.row_multiply_adds * rows as u64 + self.pair_multiply_adds * pairs)
     }
 }
 

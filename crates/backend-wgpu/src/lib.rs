@@ -1,6 +1,6 @@
 //! The GPU backend: Vulkan and Metal through wgpu.
 //!
-//! `plan.rs` lowers a graph to a list of fused passes. `compile.rs` lowers each pass to WGSL kernel launches with
+//! [`passes`] lowers a graph to a list of fused passes. `compile.rs` lowers each pass to WGSL kernel launches with
 //! parameters and buffer indices; that is enough to report memory requirements. `program.rs` allocates and binds the
 //! buffers. A step then uploads its inputs, records or reuses a command buffer, and reads back the outputs.
 //! Activations are f32, except that kernels with cooperative matrices (tensor cores, simdgroup matrices) round them
@@ -11,14 +11,11 @@ mod compile;
 mod device;
 mod devices;
 mod experts;
-mod formats;
 mod heads;
-mod inputs;
 mod kernels;
 mod launch;
 mod memory;
 mod model;
-mod plan;
 mod policy;
 mod program;
 mod recurrent;
@@ -35,13 +32,14 @@ use backend::{
     OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
+use passes::Formats;
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
 use device::{Device, Settings, lock};
 pub use devices::GpuDriver;
 use memory::formats;
-use model::{Formats, Model, ModelPlan};
+use model::{Model, ModelPlan};
 use program::GpuProgram;
 
 /// The GPU backend on an opened device.

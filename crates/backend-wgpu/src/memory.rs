@@ -1,13 +1,13 @@
 //! Total and free device memory, as reported by the driver.
 
 use backend::DeviceMemory;
+use passes::DeviceFormat;
 
 use crate::device::Adapter;
-use crate::formats::TABLE;
 
 /// Names of the formats that kernels read directly. Other weights become F16, or F32 where F16 would overflow.
 pub(crate) fn formats() -> Vec<&'static str> {
-    TABLE.map(|(_, format, ..)| format.name()).to_vec()
+    DeviceFormat::all().map(|device_format| device_format.format().name()).collect()
 }
 
 impl Adapter {

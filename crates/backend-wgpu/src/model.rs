@@ -1,34 +1,14 @@
 //! A model on a device: weights and KV cache, as a plan and as allocated buffers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
-use bytes::Bytes;
 use graph::{Op, Role, Value};
+use passes::Formats;
 
 use crate::device::{Buffer, Device, Purpose, STORAGE, allocated_size};
-use crate::formats::DeviceFormat;
 use crate::weights::{Matrix, MatrixLayout};
-
-/// Device formats that depend on the values of a weight, by address of its bytes. Holding the bytes keeps the addresses
-/// unique.
-#[derive(Debug, Default)]
-pub(crate) struct Formats(HashMap<(usize, usize), (Bytes, DeviceFormat)>);
-
-impl Formats {
-    /// The device format of `weight`.
-    fn get(&mut self, weight: &Weight) -> DeviceFormat {
-        match DeviceFormat::of(weight.format) {
-            DeviceFormat::F16 if weight.format != quant::Format::F16 => {
-                let address = (weight.bytes.as_ptr().addr(), weight.bytes.len());
-                let scan = || (weight.bytes.clone(), DeviceFormat::of_weight(weight));
-                self.0.entry(address).or_insert_with(scan).1
-            }
-            format => format,
-        }
-    }
-}
 
 /// How the weights and the KV cache of a model are stored on a device.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Chooses kernels for matmuls and attention from shapes and device capabilities.
 
+use passes::FLASH_ROWS;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,12 +164,6 @@ pub(crate) fn fits_attention(k_dim: usize, v_dim: usize) -> bool {
     of_head + fixed <= WORKGROUP_WORDS && v_dim <= MAX_V_DIM
 }
 
-/// Maximum rows of a flash attention tile.
-pub(crate) const FLASH_ROWS: usize = 64;
-
-/// Average rows per tile from which tiles pay off: with fewer, most threads idle.
-const MIN_ROWS_PER_TILE: usize = 16;
-
 /// The kernel for heads of these dimensions, with an f32 or an f16 KV cache.
 pub(crate) fn attention(k_dim: usize, v_dim: usize, kv_f32: bool, caps: Caps) -> Attention {
     let all = |most: usize, multiple: usize| {
@@ -179,18 +174,6 @@ pub(crate) fn attention(k_dim: usize, v_dim: usize, kv_f32: bool, caps: Caps) ->
         return Attention::FlashCoop;
     }
     if all(256, 4) { Attention::Flash } else { Attention::Rows }
-}
-
-/// Number of tiles for sequences of these lengths; 0 if the tiles would be too empty.
-pub(crate) fn tiles(rows: impl Iterator<Item = usize>) -> usize {
-    let (rows, tiles) =
-        rows.fold((0, 0), |(all, tiles), rows| (all + rows, tiles + rows.div_ceil(FLASH_ROWS)));
-    if rows >= MIN_ROWS_PER_TILE * tiles { tiles } else { 0 }
-}
-
-/// Maximum number of tiles in a step of up to `rows` rows.
-pub(crate) fn max_tiles(rows: usize) -> usize {
-    rows / MIN_ROWS_PER_TILE
 }
 
 /// Workgroup memory of `flash_coop.wgsl` in bytes, for a store with a window, which needs more than one without.
@@ -323,17 +306,5 @@ mod tests {
             assert!(tiles <= most, "{rows} rows, {used} of {experts} experts: {tiles} tiles in {most}");
         }
         assert_eq!((min_grouped_rows(8, 2), min_grouped_rows(128, 8), min_grouped_rows(2, 2)), (16, 64, 9));
-    }
-
-    #[test]
-    fn only_well_filled_tiles_are_used() {
-        let tiles_of = |rows: &[usize]| tiles(rows.iter().copied());
-        assert_eq!(tiles_of(&[512]), 8);
-        assert_eq!(tiles_of(&[65, 64]), 3);
-        assert_eq!(tiles_of(&[16]), 1);
-        assert_eq!(tiles_of(&[15]), 0);
-        assert_eq!(tiles_of(&[1; 200]), 0);
-        assert_eq!(tiles_of(&[512, 1, 1]), 10);
-        assert!((1..2000).all(|rows| tiles_of(&[rows]) <= max_tiles(rows)));
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
 use bytemuck::Pod;
+use passes::{StepShape, tiles};
 
 use crate::compile::{Blueprint, Readback};
 use crate::device::{Buffer, Device, lock};
-use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, StepShape, Variant, Work};
+use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, Variant, Work};
 use crate::model::Model;
 use crate::policy;
 use crate::timer::Timer;
@@ -127,7 +128,7 @@ impl Program for GpuProgram {
         self.shape.rows = step.tokens().len();
         self.shape.outputs = step.outputs().len();
         self.shape.sequences = step.sequences().len();
-        self.shape.tiles = policy::tiles(step.sequences().iter().map(|sequence| sequence.len));
+        self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
         self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
         let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;

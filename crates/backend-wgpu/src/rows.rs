@@ -2,10 +2,11 @@
 
 use backend::{Error, Weight};
 use graph::{Glu, Map, NormKind, Op, Pool, ValueId};
+use passes::Cost;
 
 use crate::compile::{Compiler, Operand};
 use crate::kernels::{Kernel, Rows};
-use crate::launch::{Cost, F32, Grid, Variant};
+use crate::launch::{F32, Grid, Variant};
 
 /// Columns per workgroup of element-wise operations.
 const COLS: usize = 1024;

@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use backend::{Error, Remedy, Weight};
+use passes::{DeviceFormat, Layout};
 
 use crate::device::{Buffer, Device, Purpose, allocated_size, out_of_memory};
-use crate::formats::{DeviceFormat, Layout};
+
+/// Kernels read rows without padding.
+const ROW_ALIGN: usize = 1;
 
 /// Bytes in flight per upload.
 const UPLOAD: usize = 64 << 20;
@@ -49,7 +52,7 @@ impl MatrixLayout {
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
         // Sized as F32, so that weights with equal rows are split alike in every format.
-        let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols).bytes();
+        let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols, ROW_ALIGN).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;
         if max_rows == 0 {
             let what = "rows of a weight, which must fit in one binding";
@@ -58,7 +61,7 @@ impl MatrixLayout {
         let total = weight.count * weight.rows;
         let shard = |first: usize| {
             let rows = first..total.min(first + max_rows);
-            Shard { layout: Layout::new(format, rows.len(), weight.cols), rows }
+            Shard { layout: Layout::new(format, rows.len(), weight.cols, ROW_ALIGN), rows }
         };
         let shards = (0..total).step_by(max_rows).map(shard).collect();
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, shards })

@@ -8,7 +8,7 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 25] = [
+const MAY_USE: [(&str, &str); 26] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
@@ -23,7 +23,8 @@ const MAY_USE: [(&str, &str); 25] = [
     ("backend", "graph quant"),
     ("backend-reference", "backend graph quant"),
     ("backend-cpu", "backend graph quant"),
-    ("backend-wgpu", "backend graph quant"),
+    ("passes", "backend graph quant"),
+    ("backend-wgpu", "backend graph passes"),
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
     ("grammar", "tokenizer chat engine"),

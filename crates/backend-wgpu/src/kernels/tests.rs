@@ -2,9 +2,9 @@
 
 use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
+use passes::DeviceFormat;
 
 use super::*;
-use crate::formats;
 use crate::policy::{self, Caps, Subgroups};
 
 /// WebGPU's default limits, which every device supports. Apple's are no lower (Metal feature set tables: 31 buffers,
@@ -16,7 +16,7 @@ const THREADS: u32 = 256;
 /// All kinds of kernels in all formats, including combinations that no model needs.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    let mut formats = formats::TABLE.map(|(_, _, name, _)| name).to_vec();
+    let mut formats: Vec<&str> = DeviceFormat::all().map(DeviceFormat::name).collect();
     formats.dedup();
     for &format in &formats {
         kernels.push(Kernel::Embed { format });

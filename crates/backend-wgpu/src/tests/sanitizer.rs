@@ -6,12 +6,11 @@
 //! indices are recorded by instrumented kernels (`guard.rs`).
 
 use backend::{BoundProgram, PAGE, Step, StoreLayout};
+use passes::{Attend, Experts, Pass, Plan, StepShape};
 
 use crate::compile::{Blueprint, CANARY, Scratch};
 use crate::device::{Buffer, Device};
-use crate::launch::StepShape;
 use crate::model::{Model, is_kv_f32};
-use crate::plan::{Attend, Experts, Pass, Plan};
 use crate::tests::guard::Guard;
 
 /// The pattern of unwritten words in `buffer`. The low bits differ by buffer, since a NaN that is computed from

@@ -10,74 +10,103 @@ use graph::{
     assign_buffers,
 };
 
-/// A pass: reads values of earlier passes, and writes one or more.
-///
-/// `Input` uploads the rows of a step, in pipeline stages after the first. `Linear` multiplies the rows of `x` with the
-/// weight of each part. `Rows` is a row-wise operation as it is in the graph. `Attend` first writes keys and values to the
-/// KV cache. `Route` also writes each row's list of experts.
+/// A pass: reads values of earlier passes, and writes one or more, such as `y`.
 #[derive(Clone, Debug)]
-pub(crate) enum Pass {
+#[expect(missing_docs, reason = "the fields are those of the operations")]
+pub enum Pass {
+    /// Uploads the rows of a step, in pipeline stages after the first.
     Input { y: ValueId },
+    /// Looks up rows of a table.
     Embed { table: WeightId, index: Index, y: ValueId },
+    /// Multiplies the rows of `x`, after a norm if fused, with the weight of each part.
     Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
+    /// Multiplies each head of `x` with its own matrix.
     HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
+    /// A row-wise operation as it is in the graph.
     Rows { op: Op, y: ValueId },
+    /// RoPE that is not fused.
     Rope { x: ValueId, rope: Rope, y: ValueId },
+    /// A convolution or linear attention, as it is in the graph.
     Recurrent { op: Op, y: ValueId },
+    /// First writes keys and values to the KV cache.
     Attend(Attend),
+    /// Also writes each row's list of experts, by index in [`Plan::lists`].
     Route { logits: ValueId, bias: Option<WeightId>, router: Router, list: usize, y: ValueId },
+    /// A mixture-of-experts layer.
     Experts(Experts),
 }
 
 /// Attention, with the RoPE of its queries and keys.
 #[derive(Clone, Debug)]
-pub(crate) struct Attend {
-    pub(crate) q: ValueId,
-    pub(crate) kv: Option<[ValueId; 2]>,
-    /// RoPE parameters if fused.
-    pub(crate) q_rope: Option<Rope>,
-    pub(crate) k_rope: Option<Rope>,
-    pub(crate) y: ValueId,
-    pub(crate) store: StoreId,
-    pub(crate) heads: usize,
-    pub(crate) score: Score,
+pub struct Attend {
+    /// Queries, before a fused RoPE.
+    pub q: ValueId,
+    /// Keys, before a fused RoPE, and values; `None` if an earlier pass wrote the store.
+    pub kv: Option<[ValueId; 2]>,
+    /// RoPE of the queries if fused.
+    pub q_rope: Option<Rope>,
+    /// RoPE of the keys if fused.
+    pub k_rope: Option<Rope>,
+    /// The result.
+    pub y: ValueId,
+    /// Where keys and values are.
+    pub store: StoreId,
+    /// Query heads.
+    pub heads: usize,
+    /// How scores follow from queries and keys.
+    pub score: Score,
 }
 
 /// A mixture-of-experts layer, with a norm before and a residual after it if fused.
 #[derive(Clone, Debug)]
-pub(crate) struct Experts {
-    pub(crate) x: ValueId,
-    pub(crate) norm: Option<Norm>,
-    pub(crate) routes: ValueId,
-    /// The list of experts per row. The pass builds it itself if the routing weights do not come from a `Route`.
-    pub(crate) list: usize,
-    pub(crate) makes_list: bool,
-    pub(crate) hidden: Hidden,
-    pub(crate) down: WeightId,
-    pub(crate) scale: Option<WeightId>,
-    pub(crate) bias: Option<WeightId>,
-    pub(crate) weighs_inputs: bool,
-    pub(crate) residual: Option<ValueId>,
-    pub(crate) y: ValueId,
+pub struct Experts {
+    /// The input, before a fused norm.
+    pub x: ValueId,
+    /// The norm before it if fused.
+    pub norm: Option<Norm>,
+    /// Routing weights.
+    pub routes: ValueId,
+    /// The list of experts per row, by index in [`Plan::lists`].
+    pub list: usize,
+    /// Whether the pass builds the list itself, because the routing weights do not come from a [`Pass::Route`].
+    pub makes_list: bool,
+    /// The weights before `down`.
+    pub hidden: Hidden,
+    /// One matrix per expert.
+    pub down: WeightId,
+    /// Factors of the products of `down`, one per expert.
+    pub scale: Option<WeightId>,
+    /// One row per expert.
+    pub bias: Option<WeightId>,
+    /// Whether routing weights multiply the experts' inputs, not their outputs.
+    pub weighs_inputs: bool,
+    /// What is added to the result if fused.
+    pub residual: Option<ValueId>,
+    /// The result.
+    pub y: ValueId,
 }
 
-/// A norm that is fused into the matmuls after it.
+/// An RMS norm of whole rows that is fused into the matmuls after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Norm {
-    pub(crate) weight: WeightId,
-    pub(crate) eps: f32,
+pub struct Norm {
+    /// The weight.
+    pub weight: WeightId,
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
 /// A weight of a matmul pass, and its output value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub(crate) weight: WeightId,
-    pub(crate) y: ValueId,
+pub struct Part {
+    /// The weight.
+    pub weight: WeightId,
+    /// The output.
+    pub y: ValueId,
 }
 
 /// What a matmul pass writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum LinearOutput {
+pub enum LinearOutput {
     /// One value per part.
     Separate,
     /// A gated linear unit of the first part's output and the second part's, as one value.
@@ -86,71 +115,83 @@ pub(crate) enum LinearOutput {
 
 /// What is added to the output of a matmul pass.
 #[derive(Clone, Debug)]
-pub(crate) enum Addend {
+pub enum Addend {
+    /// Nothing.
     None,
+    /// A value.
     Residual(ValueId),
-    /// One per part.
+    /// A bias per part, or none for some.
     Biases(Vec<Option<WeightId>>),
 }
 
 /// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub(crate) slot: usize,
-    pub(crate) col: usize,
+pub struct Location {
+    /// Index in [`Plan::slots`].
+    pub slot: usize,
+    /// First column in the slot, a multiple of 4 if the margin is one.
+    pub col: usize,
 }
 
 /// A buffer that values share, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// Row stride in values, a multiple of 4.
-    pub(crate) cols: usize,
-    pub(crate) rows: Rows,
+pub struct Slot {
+    /// Row stride in values, a multiple of 4 if the margin is one.
+    pub cols: usize,
+    /// Which rows it has.
+    pub rows: Rows,
 }
 
 /// A buffer for the lists of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct List {
+pub struct List {
     /// Maximum experts per row.
-    pub(crate) used: usize,
-    pub(crate) rows: Rows,
+    pub used: usize,
+    /// Which rows it has.
+    pub rows: Rows,
 }
 
 impl List {
-    /// Words per row: a count, then an expert and its weight each (`kernels/route.wgsl`).
-    pub(crate) fn words(self) -> usize {
+    /// Words per row: a count, then for each expert its index and the bits of its weight as f32.
+    pub fn words(self) -> usize {
         1 + 2 * self.used
     }
 }
 
 /// The passes of a graph, and the buffers for its values.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) passes: Vec<Pass>,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) lists: Vec<List>,
+pub struct Plan {
+    /// The passes, in order.
+    pub passes: Vec<Pass>,
+    /// Buffers of values.
+    pub slots: Vec<Slot>,
+    /// Buffers of lists of experts.
+    pub lists: Vec<List>,
     /// By value; `None` for fused values.
     locations: Vec<Option<Location>>,
 }
 
 impl Plan {
     /// Plans `bound`, with `margin` guard columns on both sides of each value.
-    pub(crate) fn new(bound: &BoundProgram, margin: usize) -> Plan {
+    pub fn new(bound: &BoundProgram, margin: usize) -> Plan {
         let mut passes = Fusion::new(bound).passes();
         let (slots, locations) = assign_slots(bound, &passes, margin);
         let lists = lists(bound, &mut passes);
         Plan { passes, slots, lists, locations }
     }
 
-    /// Where a value is stored; fused values are not.
-    pub(crate) fn location(&self, id: ValueId) -> Location {
+    /// Where a value is stored.
+    ///
+    /// # Panics
+    /// When the value is fused and thus not stored.
+    pub fn location(&self, id: ValueId) -> Location {
         self.locations[id.index()].expect("only stored values are read")
     }
 }
 
 impl Pass {
     /// The values it writes. They are adjacent columns of one slot.
-    pub(crate) fn makes(&self) -> Vec<ValueId> {
+    pub fn makes(&self) -> Vec<ValueId> {
         match self {
             Pass::Linear { parts, output: LinearOutput::Separate, .. } => {
                 parts.iter().map(|part| part.y).collect()

@@ -5,8 +5,8 @@
 use backend::{BoundProgram, Error, PAGE, Slots, Step, StoreLayout};
 use graph::{Group, Op, Rope};
 
-use crate::launch::{F32, StepShape};
-use crate::policy::{self, FLASH_ROWS};
+use crate::step::StepShape;
+use crate::tiles::{FLASH_ROWS, max_tiles};
 
 /// Header words before those of the store groups: rows and output rows. Each group then has two: number of splits and
 /// positions per split.
@@ -30,42 +30,53 @@ const SPLIT_POSITIONS: usize = 128;
 /// Positions that the attention kernel processes per iteration.
 const BLOCK: usize = 128;
 
-/// The words of the step inputs, and the offset of each section.
-pub(crate) struct Inputs {
-    pub(crate) words: Vec<u32>,
-    pub(crate) rope_tables: Vec<RopeTable>,
+/// The words of the step inputs, and the offset of each section in words.
+#[derive(Debug)]
+pub struct Inputs {
+    /// The words.
+    pub words: Vec<u32>,
+    /// The cos/sin tables.
+    pub rope_tables: Vec<RopeTable>,
     /// The operations that scale rows by their positions, and the offset of their factors.
     position_factors: Vec<(Op, usize)>,
     groups: Vec<Group>,
     /// Rows of the bucket.
     rows: usize,
-    pub(crate) tokens: usize,
-    pub(crate) positions: usize,
+    /// Token of each row.
+    pub tokens: usize,
+    /// Position of each row.
+    pub positions: usize,
     tables: usize,
     /// First visible position and end of the visible ones, per group and row.
     visible: usize,
-    pub(crate) outputs: usize,
+    /// Row of each output row.
+    pub outputs: usize,
     /// First row and number of rows of the sequence of each output row.
-    pub(crate) pools: usize,
-    pub(crate) tiles: usize,
-    /// Eight words per sequence, if there are recurrent operations: `conv.wgsl` documents them.
-    pub(crate) sequences: usize,
+    pub pools: usize,
+    /// First row and number of rows of each attention tile.
+    pub tiles: usize,
+    /// Eight words per sequence, if there are recurrent operations: first row, number of rows, whether there is a state,
+    /// slots to read and to write, rows before the checkpoint (0 for none) and its slot, 0.
+    pub sequences: usize,
     is_recurrent: bool,
-    pub(crate) pages: usize,
+    /// The block tables of all sequences and groups.
+    pub pages: usize,
 }
 
-/// The cos/sin table of one set of RoPE parameters.
-pub(crate) struct RopeTable {
-    pub(crate) rope: Rope,
+/// The cos/sin table of one set of RoPE parameters: per row and pair, the bits of a cosine and a sine as f32.
+#[derive(Debug)]
+pub struct RopeTable {
+    /// The parameters.
+    pub rope: Rope,
     /// Radians per position, for each pair.
     frequencies: Vec<f64>,
     /// Offset in the step inputs.
-    pub(crate) at: usize,
+    pub at: usize,
 }
 
 impl Inputs {
     /// Lays out the sections for the bucket of `bound`.
-    pub(crate) fn new(bound: &BoundProgram) -> Inputs {
+    pub fn new(bound: &BoundProgram) -> Inputs {
         let bucket = bound.bucket();
         let groups = bound.graph().groups().to_vec();
         let tokens = HEAD + 2 * groups.len();
@@ -75,7 +86,7 @@ impl Inputs {
         let outputs = visible + 2 * bucket.rows * groups.len();
         let pools = outputs + bucket.outputs;
         let tiles = pools + 2 * bucket.outputs;
-        let sequences = tiles + 2 * policy::max_tiles(bucket.rows);
+        let sequences = tiles + 2 * max_tiles(bucket.rows);
         let is_recurrent = bound.graph().values().any(|(_, value)| value.op.is_recurrent());
         let mut end = sequences + if is_recurrent { SEQUENCE * bucket.rows } else { 0 };
         let mut rope_tables = Vec::<RopeTable>::new();
@@ -118,28 +129,32 @@ impl Inputs {
     }
 
     /// Offsets of positions, of a group's block table offsets, and of pages.
-    pub(crate) fn table_offsets(&self, group: usize) -> [u32; 3] {
+    pub fn table_offsets(&self, group: usize) -> [u32; 3] {
         [self.positions, self.tables + group * self.rows, self.pages].map(|at| at as u32)
     }
 
     /// Offset of the factors of an operation that scales rows by their positions.
-    pub(crate) fn factors(&self, op: &Op) -> usize {
+    pub fn factors(&self, op: &Op) -> usize {
         let of_op = self.position_factors.iter().find(|(scaled, _)| scaled == op);
         of_op.expect("every such operation has factors").1
     }
 
-    /// Offset of a group's split words in the header.
-    pub(crate) fn split(&self, group: usize) -> u32 {
+    /// Offset of a group's words in the header: number of splits, and positions per split.
+    pub fn split(&self, group: usize) -> u32 {
         (HEAD + 2 * group) as u32
     }
 
-    /// Offset of a group's visible positions.
-    pub(crate) fn visible(&self, group: usize) -> u32 {
+    /// Offset of a group's visible positions: first and end, per row.
+    pub fn visible(&self, group: usize) -> u32 {
         (self.visible + 2 * group * self.rows) as u32
     }
 
-    /// Writes the inputs of `step` and completes `shape`. Returns the number of words to upload.
-    pub(crate) fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
+    /// Writes the inputs of `step` and sets the splits of `shape`, whose tiles are set already. Returns the number of
+    /// words to upload.
+    ///
+    /// # Errors
+    /// When the block tables have more pages than the bucket has room for.
+    pub fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.tokens().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
@@ -238,8 +253,8 @@ fn splits(positions: usize) -> usize {
     positions.div_ceil(SPLIT_POSITIONS).clamp(1, MAX_SPLITS)
 }
 
-/// Size in bytes of the partial results of split attention.
-pub(crate) fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
+/// Size in bytes of the partial results of split attention: `v_dim + 2` f32 values per row, head and split.
+pub fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
     let capacity = layout.pages.saturating_mul(PAGE);
     // The visible positions can start in the middle of a page.
     let visible = layout
@@ -247,5 +262,5 @@ pub(crate) fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) ->
         .mask
         .span()
         .map_or(capacity, |span| (capacity + PAGE).min(span.saturating_add(PAGE - 1)));
-    (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * F32) as u64
+    (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * size_of::<f32>()) as u64
 }

@@ -2,17 +2,19 @@
 //!
 //! The blocks of a quantised format are split into planes: low bits, high bits, scales. A plane holds the elements of
 //! all rows, row by row, and starts at a multiple of 16 bytes. Kernels can thus load whole vectors, where the file
-//! has blocks of 18 or 210 bytes. The planes take as many bytes as the blocks. Kernels see every format as chunks of
-//! 32 values (`kernels/formats.wgsl`).
+//! has blocks of 18 or 210 bytes. Without padding between rows the planes take as many bytes as the blocks. Kernels see
+//! every format as chunks of 32 values.
 
+use std::collections::HashMap;
 use std::num::NonZero;
 
 use backend::Weight;
+use bytes::Bytes;
 use half::f16;
 use quant::*;
 
 /// Values per chunk.
-pub(crate) const CHUNK: usize = 32;
+pub const CHUNK: usize = 32;
 
 /// Vector load size in bytes; planes start at a multiple of it.
 const VECTOR: usize = 16;
@@ -20,7 +22,8 @@ const VECTOR: usize = 16;
 /// Formats that kernels can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(non_camel_case_types, reason = "standard format names")]
-pub(crate) enum DeviceFormat {
+#[expect(missing_docs, reason = "the variants are the file formats of the same names")]
+pub enum DeviceFormat {
     F32,
     F16,
     BF16,
@@ -54,7 +57,7 @@ const THREE_BITS_OF_GRID: &[Plane] = &[(8, 32), (4, 32), (1, 32), (2, 256)];
 const TERNARY: &[Plane] = &[(8, 32), (2, 256)];
 
 /// Per device format: the equivalent file format, the name in kernel templates, and the planes.
-pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 18] = [
+const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 18] = [
     (DeviceFormat::F32, Format::F32, "f32", &[(4, 1)]),
     (DeviceFormat::F16, Format::F16, "f16", &[(2, 1)]),
     (DeviceFormat::BF16, Format::BF16, "bf16", &[(2, 1)]),
@@ -76,8 +79,13 @@ pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 18] = [
 ];
 
 impl DeviceFormat {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = DeviceFormat> {
+        TABLE.into_iter().map(|row| row.0)
+    }
+
     /// The device format of `weight`: that of its file format, or F32 where F16 would overflow.
-    pub(crate) fn of_weight(weight: &Weight) -> DeviceFormat {
+    pub fn of_weight(weight: &Weight) -> DeviceFormat {
         match DeviceFormat::of(weight.format) {
             DeviceFormat::F16 if weight.format != Format::F16 && !fits_f16(weight) => DeviceFormat::F32,
             format => format,
@@ -85,21 +93,22 @@ impl DeviceFormat {
     }
 
     /// The default device format of a file format: the same one, or F16 if there are no kernels for it.
-    pub(crate) fn of(format: Format) -> DeviceFormat {
+    pub fn of(format: Format) -> DeviceFormat {
         TABLE.iter().find(|row| row.1 == format).map_or(DeviceFormat::F16, |row| row.0)
     }
 
-    pub(crate) fn format(self) -> Format {
+    /// The equivalent file format.
+    pub fn format(self) -> Format {
         TABLE[self as usize].1
     }
 
     /// The name in kernel templates.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         TABLE[self as usize].2
     }
 
     /// Whether all values may be finite in f16. For quantised formats [`Layout::pack`] finds out from the scales.
-    pub(crate) fn may_fit_f16(self) -> bool {
+    pub fn may_fit_f16(self) -> bool {
         !matches!(self, DeviceFormat::F32 | DeviceFormat::BF16)
     }
 
@@ -108,28 +117,69 @@ impl DeviceFormat {
     }
 }
 
+/// Device formats that depend on the values of a weight, by address of its bytes. Holding the bytes keeps the addresses
+/// unique.
+#[derive(Debug, Default)]
+pub struct Formats(HashMap<(usize, usize), (Bytes, DeviceFormat)>);
+
+impl Formats {
+    /// The device format of `weight`. The values of each weight are read once.
+    pub fn get(&mut self, weight: &Weight) -> DeviceFormat {
+        match DeviceFormat::of(weight.format) {
+            DeviceFormat::F16 if weight.format != Format::F16 => {
+                let address = (weight.bytes.as_ptr().addr(), weight.bytes.len());
+                let scan = || (weight.bytes.clone(), DeviceFormat::of_weight(weight));
+                self.0.entry(address).or_insert_with(scan).1
+            }
+            format => format,
+        }
+    }
+}
+
 /// The layout of a weight, or of a shard of one, in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) format: DeviceFormat,
-    pub(crate) rows: usize,
+pub struct Layout {
+    /// The format.
+    pub format: DeviceFormat,
+    /// Rows of all matrices.
+    pub rows: usize,
     /// Chunks per row; unquantised formats pad the last one with zeros.
-    pub(crate) chunks: usize,
+    pub chunks: usize,
+    /// The rows of each plane are padded with zeros to a multiple of this many bytes, a power of two.
+    pub row_align: usize,
 }
 
 impl Layout {
-    pub(crate) fn new(format: DeviceFormat, rows: usize, cols: usize) -> Layout {
-        Layout { format, rows, chunks: cols.div_ceil(CHUNK) }
+    /// The layout of `rows` rows of `cols` values. A `row_align` of 1 means no padding.
+    ///
+    /// # Panics
+    /// When `row_align` is not a power of two.
+    pub fn new(format: DeviceFormat, rows: usize, cols: usize, row_align: usize) -> Layout {
+        assert!(row_align.is_power_of_two(), "rows are aligned to a power of two, not {row_align}");
+        Layout { format, rows, chunks: cols.div_ceil(CHUNK), row_align }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Size of the buffer, a multiple of 16.
+    pub fn bytes(&self) -> usize {
         self.ends().last().expect("every format has a plane")
     }
 
-    /// Size of each plane in bytes, unpadded.
+    /// Bytes between the rows of each plane.
+    pub fn pitches(&self) -> impl Iterator<Item = usize> {
+        let (values, row_align) = (self.chunks * CHUNK, self.row_align);
+        let planes = self.format.planes().iter();
+        planes.map(move |(bytes, shared_by)| (values / shared_by * bytes).next_multiple_of(row_align))
+    }
+
+    /// Offset of each plane in bytes, a multiple of 16 and of the rows' alignment.
+    pub fn offsets(&self) -> impl Iterator<Item = usize> {
+        [0].into_iter().chain(self.ends()).take(self.format.planes().len())
+    }
+
+    /// Size of each plane in bytes, without padding after its last row.
     fn sizes(&self) -> impl Iterator<Item = usize> {
-        let values = self.rows * self.chunks * CHUNK;
-        self.format.planes().iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
+        let rows = self.rows;
+        self.pitches().map(move |pitch| rows * pitch)
     }
 
     /// End of each plane in bytes, padded.
@@ -140,8 +190,9 @@ impl Layout {
         })
     }
 
-    /// Parameters for kernels: chunks per row, then the offsets of planes 1 to 3 in vectors.
-    pub(crate) fn params(&self) -> [u32; 4] {
+    /// Parameters for kernels that read rows without padding: chunks per row, then the offsets of planes 1 to 3 in
+    /// vectors of 16 bytes.
+    pub fn params(&self) -> [u32; 4] {
         let mut params = [self.chunks as u32, 0, 0, 0];
         for (param, end) in params[1..].iter_mut().zip(self.ends()) {
             *param = (end / VECTOR) as u32;
@@ -151,7 +202,7 @@ impl Layout {
 
     /// Packs `bytes`, all rows in the file's format, into the zeroed `to`, with one thread per core. Returns an upper
     /// bound of the magnitude of quantised values, derived from the scales.
-    pub(crate) fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
+    pub fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
         let mut planes: Vec<&mut [u8]> = Vec::new();
         let (mut rest, mut at) = (to, 0);
         for end in self.ends() {
@@ -178,7 +229,22 @@ impl Layout {
     }
 
     /// Packs a range of rows into its parts of the planes.
-    fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, mut planes: Vec<&mut [u8]>) -> f32 {
+    fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, planes: Vec<&mut [u8]>) -> f32 {
+        let parts = planes.into_iter().zip(self.pitches());
+        let mut parts: Vec<_> = parts.map(|(plane, pitch)| plane.chunks_exact_mut(pitch)).collect();
+        let mut planes = Vec::new();
+        let mut values = vec![0.0; cols];
+        let mut bound = 0.0_f32;
+        for row in bytes.chunks_exact(bytes.len() / self.rows) {
+            planes.clear();
+            planes.extend(parts.iter_mut().filter_map(Iterator::next));
+            bound = bound.max(self.pack_row(format, row, &mut values, &mut planes));
+        }
+        bound
+    }
+
+    /// Packs a row into its part of each plane. `values` has room for its values.
+    fn pack_row(&self, format: Format, bytes: &[u8], values: &mut [f32], planes: &mut [&mut [u8]]) -> f32 {
         let mut bound = 0.0_f32;
         let mut bound_by_f32 = |scale: f32, max: f32| {
             let max = scale.abs() * max;
@@ -187,12 +253,12 @@ impl Layout {
         let mut bound_by = |scale: [u8; 2], max| bound_by_f32(f16::from_le_bytes(scale).to_f32(), max);
         match self.format {
             DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => {
-                self.copy(bytes, planes[0])
+                planes[0][..bytes.len()].copy_from_slice(bytes);
             }
-            DeviceFormat::F32 => self.convert(format, bytes, cols, planes[0], f32::to_le_bytes),
+            DeviceFormat::F32 => convert(format, bytes, values, planes[0], f32::to_le_bytes),
             // `of_weight` checked that every value fits.
             DeviceFormat::F16 => {
-                self.convert(format, bytes, cols, planes[0], |value| f16::from_f32(value).to_le_bytes())
+                convert(format, bytes, values, planes[0], |value| f16::from_f32(value).to_le_bytes())
             }
             DeviceFormat::BF16 => unreachable!("only BF16 becomes BF16"),
             DeviceFormat::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, quants| {
@@ -237,51 +303,37 @@ impl Layout {
                     bound_by_f32(BlockMXFP4::scale(block.e), 12.0);
                 }
             }
-            DeviceFormat::IQ3_XXS => pack_grid::<BlockIQ3_XXS>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ3_S => pack_grid::<BlockIQ3_S>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ2_XXS => pack_grid::<BlockIQ2_XXS>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ2_XS => pack_grid::<BlockIQ2_XS>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ2_S => pack_grid::<BlockIQ2_S>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ1_S => pack_grid::<BlockIQ1_S>(bytes, &mut planes, bound_by),
-            DeviceFormat::IQ1_M => pack_grid::<BlockIQ1_M>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ3_XXS => pack_grid::<BlockIQ3_XXS>(bytes, planes, bound_by),
+            DeviceFormat::IQ3_S => pack_grid::<BlockIQ3_S>(bytes, planes, bound_by),
+            DeviceFormat::IQ2_XXS => pack_grid::<BlockIQ2_XXS>(bytes, planes, bound_by),
+            DeviceFormat::IQ2_XS => pack_grid::<BlockIQ2_XS>(bytes, planes, bound_by),
+            DeviceFormat::IQ2_S => pack_grid::<BlockIQ2_S>(bytes, planes, bound_by),
+            DeviceFormat::IQ1_S => pack_grid::<BlockIQ1_S>(bytes, planes, bound_by),
+            DeviceFormat::IQ1_M => pack_grid::<BlockIQ1_M>(bytes, planes, bound_by),
             DeviceFormat::TQ1_0 => pack_blocks::<BlockTQ1_0, 8, 256>(bytes, 1, |at, block, quants| {
-                pack_ternary(&mut planes, at, block.d, &quants);
+                pack_ternary(planes, at, block.d, &quants);
                 bound_by(block.d.0, 2.0);
             }),
             DeviceFormat::TQ2_0 => pack_blocks::<BlockTQ2_0, 8, 256>(bytes, 1, |at, block, quants| {
-                pack_ternary(&mut planes, at, block.d, &quants);
+                pack_ternary(planes, at, block.d, &quants);
                 bound_by(block.d.0, 2.0);
             }),
         }
         bound
     }
+}
 
-    /// Copies unquantised rows, each padded to whole chunks.
-    fn copy(&self, bytes: &[u8], plane: &mut [u8]) {
-        let row = plane.len() / self.rows;
-        let from = bytes.len() / self.rows;
-        for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(from)) {
-            to[..from.len()].copy_from_slice(from);
-        }
-    }
-
-    /// Dequantises rows and converts the values.
-    fn convert<const N: usize>(
-        &self,
-        format: Format,
-        bytes: &[u8],
-        cols: usize,
-        plane: &mut [u8],
-        as_bytes: impl Fn(f32) -> [u8; N],
-    ) {
-        let mut values = vec![0.0; cols];
-        let row = self.chunks * CHUNK * N;
-        for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(bytes.len() / self.rows)) {
-            format.dequantize(from, &mut values);
-            for (to, &value) in to.as_chunks_mut::<N>().0.iter_mut().zip(&values) {
-                *to = as_bytes(value);
-            }
-        }
+/// Dequantises a row into `values` and converts them.
+fn convert<const N: usize>(
+    format: Format,
+    bytes: &[u8],
+    values: &mut [f32],
+    plane: &mut [u8],
+    as_bytes: impl Fn(f32) -> [u8; N],
+) {
+    format.dequantize(bytes, values);
+    for (to, &value) in plane.as_chunks_mut::<N>().0.iter_mut().zip(&*values) {
+        *to = as_bytes(value);
     }
 }
 
@@ -394,4 +446,53 @@ fn pack_header(d: [u8; 2], dmin: [u8; 2], scales: [u8; 12]) -> [u8; 16] {
     head[2..4].copy_from_slice(&dmin);
     head[4..].copy_from_slice(&scales);
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: usize = 5;
+
+    /// Packs `cols` columns of [`ROWS`] rows of `format`; returns the buffer and the bound of the values.
+    fn packed(layout: &Layout, format: Format, cols: usize) -> (Vec<u8>, f32) {
+        let size = ROWS * format.bytes_for(cols as u64).expect("whole blocks") as usize;
+        let bytes: Vec<u8> = (0..size).map(|i| (i * 151 + i / 256 * 7) as u8).collect();
+        let mut to = vec![0; layout.bytes()];
+        let bound = layout.pack(format, &bytes, cols, &mut to);
+        (to, bound)
+    }
+
+    /// The rows of each plane, `pitches` bytes of each.
+    fn rows<'a>(layout: &Layout, buffer: &'a [u8], pitches: &[usize]) -> Vec<&'a [u8]> {
+        let planes = layout.offsets().zip(layout.pitches()).zip(pitches);
+        planes
+            .flat_map(|((at, pitch), &len)| (0..ROWS).map(move |row| &buffer[at + row * pitch..][..len]))
+            .collect()
+    }
+
+    /// Unquantised formats have a partial chunk, quantised ones an odd number of blocks per row.
+    #[test]
+    fn alignment_only_adds_padding_between_rows() {
+        let own = DeviceFormat::all().map(|format| (format, format.format()));
+        let converted = [(DeviceFormat::F16, Format::Q4_1), (DeviceFormat::F32, Format::BF16)];
+        for (device_format, format) in own.chain(converted) {
+            let block = (1..=256).find(|&cols| format.bytes_for(cols).is_some()).expect("a block");
+            let cols = [100, 288, 768][[1, 32, 256].iter().position(|&size| size == block).expect("a size")];
+            let [dense, aligned] = [1, 16].map(|row_align| Layout::new(device_format, ROWS, cols, row_align));
+            let (of_dense, bound) = packed(&dense, format, cols);
+            let (of_aligned, same_bound) = packed(&aligned, format, cols);
+            let what = format!("{format:?} as {device_format:?}");
+            assert_eq!(bound.to_bits(), same_bound.to_bits(), "{what}");
+            let pitches: Vec<usize> = dense.pitches().collect();
+            assert_eq!(rows(&dense, &of_dense, &pitches), rows(&aligned, &of_aligned, &pitches), "{what}");
+            for (pitch, aligned) in pitches.iter().zip(aligned.pitches()) {
+                assert_eq!(aligned, pitch.next_multiple_of(16), "{what}");
+            }
+            // Padding stays zero.
+            let sum = |buffer: &[u8]| buffer.iter().map(|&byte| usize::from(byte)).sum::<usize>();
+            assert_eq!(sum(&of_dense), sum(&of_aligned), "{what}");
+            assert!(sum(&of_dense) > 0 && aligned.offsets().all(|at| at.is_multiple_of(16)), "{what}");
+        }
+    }
 }

@@ -1,0 +1,72 @@
+//! What the commands of a step depend on, and what a launch costs.
+
+use backend::{Bucket, Sequence, Step};
+use graph::{Mask, Rows};
+
+/// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepShape {
+    /// Rows of the step.
+    pub rows: usize,
+    /// Output rows.
+    pub outputs: usize,
+    /// Sequences.
+    pub sequences: usize,
+    /// Number of splits, by group of stores.
+    pub splits: Vec<usize>,
+    /// Attention tiles; 0 if sequences have too few rows each.
+    pub tiles: usize,
+    /// Whether every sequence has one row.
+    pub is_decode: bool,
+    /// Whether the output rows request only tokens, not logits.
+    pub is_tokens_only: bool,
+}
+
+impl StepShape {
+    /// Number of these rows.
+    pub fn rows(&self, rows: Rows) -> usize {
+        Bucket { rows: self.rows, outputs: self.outputs }.count(rows)
+    }
+}
+
+/// Label and minimum cost of a launch.
+#[derive(Clone, Debug, Default)]
+pub struct Cost {
+    /// The label.
+    pub what: String,
+    /// Bytes that every step moves, such as those of weights.
+    pub bytes: u64,
+    /// Per row.
+    pub row_bytes: u64,
+    /// Per row.
+    pub row_multiply_adds: u64,
+    /// Per position of each sequence.
+    pub position_bytes: u64,
+    /// Per row and visible position.
+    pub pair_multiply_adds: u64,
+    /// The positions that a row sees.
+    pub mask: Mask,
+}
+
+impl Cost {
+    /// A cost of `bytes` per row.
+    pub fn row(what: &str, bytes: usize) -> Cost {
+        Cost { what: what.to_owned(), row_bytes: bytes as u64, ..Cost::default() }
+    }
+
+    /// Bytes and multiply-adds for `rows` rows of `step`.
+    pub fn of(&self, step: &Step, rows: usize) -> (u64, u64) {
+        let visible = |sequence: &Sequence, position| self.mask.visible(position, sequence.positions().end);
+        let positions = step.sequences().iter().map(|sequence| {
+            let end = sequence.positions().end;
+            (end - visible(sequence, sequence.n_past).start) as u64
+        });
+        let positions: u64 = positions.sum();
+        let pairs: u64 = match self.pair_multiply_adds {
+            0 => 0,
+            _ => step.rows().map(|(sequence, position)| visible(sequence, position).len() as u64).sum(),
+        };
+        let bytes = self.bytes + self.row_bytes * rows as u64 + self.position_bytes * positions;
+        (bytes, self.row_multiply_adds * rows as u64 + self.pair_multiply_adds * pairs)
+    }
+}
