@@ -3,7 +3,7 @@
     python gpu.py --llama-bench PATH 1b-q4_k_m.gguf 8b-q4_k_m.gguf     # --help lists the options
 
 A round runs both programs once on each model, in a process of its own: RusTorch first, then the other way round.
-llama.cpp's is a `llama-bench` built with Vulkan (or Metal); it has to report a device, since without one it
+llama.cpp's is a `llama-bench` built with Vulkan, Metal or CUDA; it has to report a device, since without one it
 computes on the CPU and says nothing in its table. Times are those that the programs report: each warms up before, and
 repeats a test as often as `--repetitions` says. Numbers are medians over rounds of the medians of a run. Afterwards
 RusTorch runs alone with `--kernels`, whose table follows. Needs Python alone.
@@ -51,7 +51,7 @@ def of_llama(args: argparse.Namespace, model: Path) -> dict[str, float]:
     command = [str(args.llama_bench), "-m", str(model), "-ngl", "99", "-o", "json"]
     command += ["-p", str(args.prompt), "-n", str(args.new), "-r", str(args.repetitions)]
     rows, said = output(command)
-    if not re.search(r"Found [1-9]\d* (Vulkan|Metal) device", said):
+    if not re.search(r"[Ff]ound [1-9]\d* (Vulkan|Metal|CUDA) device", said):
         sys.exit(f"llama-bench found no device:\n{said}")
     tests = {}
     for row in json.loads(rows):

@@ -123,6 +123,11 @@ impl DeviceFormat {
 pub struct Formats(HashMap<(usize, usize), (Bytes, DeviceFormat)>);
 
 impl Formats {
+    /// An unquantised format for `weight`: F16, or F32 where F16 would overflow.
+    pub fn unquantised(&mut self, weight: &Weight) -> DeviceFormat {
+        if fits_f16(weight) { DeviceFormat::F16 } else { DeviceFormat::F32 }
+    }
+
     /// The device format of `weight`. The values of each weight are read once.
     pub fn get(&mut self, weight: &Weight) -> DeviceFormat {
         match DeviceFormat::of(weight.format) {

@@ -13,6 +13,8 @@ pub fn registry() -> &'static Registry {
         let drivers: Vec<Box<dyn Driver>> = vec![
             Box::new(backend_cpu::CpuDriver),
             #[cfg(feature = "gpu")]
+            Box::new(backend_cuda::CudaDriver),
+            #[cfg(feature = "gpu")]
             Box::new(backend_wgpu::GpuDriver),
             Box::new(backend_reference::ReferenceDriver),
         ];
@@ -22,7 +24,7 @@ pub fn registry() -> &'static Registry {
 }
 
 /// Backends missing from this build: those of the Cargo feature `gpu`.
-const LEFT_OUT: &[&str] = if cfg!(feature = "gpu") { &[] } else { &["vulkan", "metal"] };
+const LEFT_OUT: &[&str] = if cfg!(feature = "gpu") { &[] } else { &["cuda", "vulkan", "metal"] };
 
 /// What computes a model. [`FromStr`] reads names such as `vulkan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

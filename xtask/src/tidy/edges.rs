@@ -8,7 +8,7 @@ use super::Finding;
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &str); 26] = [
+const MAY_USE: [(&str, &str); 27] = [
     ("outfile", ""),
     ("hub", ""),
     ("quant", ""),
@@ -24,6 +24,7 @@ const MAY_USE: [(&str, &str); 26] = [
     ("backend-reference", "backend graph quant"),
     ("backend-cpu", "backend graph quant"),
     ("passes", "backend graph quant"),
+    ("backend-cuda", "backend graph passes"),
     ("backend-wgpu", "backend graph passes"),
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
@@ -35,7 +36,7 @@ const MAY_USE: [(&str, &str); 26] = [
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
     (
         "rustorch",
-        "hub gguf backend backend-reference backend-cpu backend-wgpu runner engine grammar demo-model",
+        "hub gguf backend backend-reference backend-cpu backend-cuda backend-wgpu runner engine grammar demo-model",
     ),
     (
         "cli",

@@ -12,12 +12,13 @@ use crate::workspace::Workspace;
 /// Maximum length of a file in lines.
 const MAX_LINES: usize = 600;
 
-/// Files that may use `unsafe`: kernels, thread pool, file mappings, guard pages of tests, GPU shader compilation, and
-/// driver queries beyond wgpu.
-const UNSAFE: [&str; 6] = [
+/// Files that may use `unsafe`: kernels, thread pool, file mappings, guard pages of tests, GPU shader compilation,
+/// the CUDA driver, and driver queries beyond wgpu.
+const UNSAFE: [&str; 7] = [
     "crates/backend-cpu/src/lanes/",
     "crates/backend-cpu/src/pool.rs",
     "crates/backend-cpu/src/tests/guard.rs",
+    "crates/backend-cuda/src/driver/",
     "crates/backend-wgpu/src/device.rs",
     "crates/backend-wgpu/src/memory.rs",
     "crates/gguf/src/map",

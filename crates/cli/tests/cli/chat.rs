@@ -178,7 +178,7 @@ fn faults_end_a_piped_chat() {
     assert!(
         home.pipe("chat -m MODEL", "/backend gpu\n")
             .failed(1)
-            .contains("there are auto, cpu, vulkan, metal, reference, hybrid-f32")
+            .contains("there are auto, cpu, cuda, vulkan, metal, reference, hybrid-f32")
     );
     let long = "word ".repeat(200) + "\n";
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);

@@ -98,8 +98,8 @@ pub fn a_too_large_store_is_refused(make: Make<'_>) {
         let net = |pages| {
             let mut net = Net::with_kv(pages, KvFormat::F32);
             // Sizes that no device pads.
-            let x = net.input("x", 1, &[1.0, 0.0]);
-            let y = net.attention("y", [x, x, x], store(1, 2, 2), 1, 1.0);
+            let x = net.input("x", 1, &[1.0; 8]);
+            let y = net.attention("y", [x, x, x], store(1, 8, 8), 1, 1.0);
             (net, y)
         };
         let (large, y) = net(pages);

@@ -1,0 +1,116 @@
+// What the attention kernels share: arguments, masks and elements of the K/V cache.
+//
+// The cache has `[page][K/V head][32 positions][columns, padded to a multiple of 8]` for keys and for values.
+#pragma once
+#include "common.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+struct AttentionArgs {
+    const u32* step;
+    // Queries, and the row's own keys and values where the kernel writes them to the cache, or null.
+    const float* q;
+    const float* k;
+    const float* v;
+    float* y;
+    u8* keys;
+    u8* values;
+    // A logit per head that only enters the denominator of the softmax, or null.
+    const float* sinks;
+    // Partial results of split attention, and a counter per row and block of heads, zero between launches.
+    float* parts;
+    u32* counters;
+    // Offsets and strides.
+    u32 q_at, q_stride, k_at, k_stride, v_at, v_stride, y_at, y_stride;
+    // Query heads, K/V heads; columns of a head.
+    u32 heads, kv_heads, k_dim, v_dim;
+    float scale;
+    // Roped columns, 0 for none, and the offset of the cos/sin table in `step`; columns i and i + dims / 2 pair.
+    u32 dims, cos_sin, halves;
+    // The same for keys.
+    u32 k_dims, k_cos_sin, k_halves;
+    // Offsets in `step`: positions, block table offsets, pages; number of splits and positions per split; first visible
+    // position and end of these per row; tiles.
+    u32 positions, tables, pages, split, visible, tiles;
+    // Whether `visible` differs from all positions up to the row's own.
+    u32 masked;
+    // Cap of scores, or 0; largest bias of ALiBi, or 0.
+    float cap, alibi;
+};
+
+// As `attention_words` writes them.
+static_assert(sizeof(AttentionArgs) == 10 * 8 + 28 * 4, "the host passes 10 pointers and 28 words");
+
+// Positions per page.
+constexpr u32 PAGE = 32;
+constexpr float LOWEST = -3.402823466e38f;
+
+__host__ __device__ constexpr u32 padded(u32 dim) { return (dim + 7) / 8 * 8; }
+
+// Eight elements of the cache.
+__device__ __forceinline__ void load_eight(const __half* at, float (&to)[8]) {
+    uint4 v = *reinterpret_cast<const uint4*>(at);
+    const __half2* h = reinterpret_cast<const __half2*>(&v);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 f = __half22float2(h[i]);
+        to[2 * i] = f.x, to[2 * i + 1] = f.y;
+    }
+}
+
+__device__ __forceinline__ void load_eight(const __nv_bfloat16* at, float (&to)[8]) {
+    uint4 v = *reinterpret_cast<const uint4*>(at);
+    u32 w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = __uint_as_float(w[i] << 16), to[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    }
+}
+
+__device__ __forceinline__ void load_eight(const float* at, float (&to)[8]) {
+    float4 a = *reinterpret_cast<const float4*>(at), b = *reinterpret_cast<const float4*>(at + 4);
+    to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
+}
+
+__device__ __forceinline__ void store_one(__half* at, float x) { *at = __float2half_rn(x); }
+__device__ __forceinline__ void store_one(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
+__device__ __forceinline__ void store_one(float* at, float x) { *at = x; }
+
+// The ALiBi slope of a head.
+__device__ __forceinline__ float slope(float alibi, u32 heads, u32 head) {
+    u32 m = 1u << (31 - __clz(heads));
+    float power = head < m ? float(head + 1) / float(m) : float(2 * (head - m) + 1) / float(2 * m);
+    return exp2f(-alibi * power);
+}
+
+// Merges the results of all splits, if this block is the last of the row and its heads to write its own.
+__device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads,
+                                             u32 v_dim, u32 threads, u32& is_last) {
+    u32 thread = threadIdx.x;
+    __threadfence();
+    __syncthreads();
+    u32* counter = a.counters + row * gridDim.x + blockIdx.x;
+    if (thread == 0) is_last = atomicAdd(counter, 1) == splits - 1;
+    __syncthreads();
+    if (!is_last) return;
+    if (thread == 0) *counter = 0;
+    __threadfence();
+    for (u32 i = thread; i < heads * v_dim; i += threads) {
+        u32 head = first_head + i / v_dim, col = i % v_dim;
+        const float* from = a.parts + (size_t(row) * a.heads + head) * splits * (v_dim + 2);
+        float largest = LOWEST;
+        for (u32 s = 0; s < splits; s++) {
+            const float* of_split = from + s * (v_dim + 2);
+            if (__ldcg(of_split + v_dim + 1) != 0.0f) largest = fmaxf(largest, __ldcg(of_split + v_dim));
+        }
+        float total = 0.0f, weights = 0.0f;
+        for (u32 s = 0; s < splits; s++) {
+            const float* of_split = from + s * (v_dim + 2);
+            float weight = expf(__ldcg(of_split + v_dim) - largest);
+            total += weight * __ldcg(of_split + col);
+            weights += weight * __ldcg(of_split + v_dim + 1);
+        }
+        if (a.sinks) weights += sink_weight(a.sinks[head], largest);
+        a.y[a.y_at + size_t(row) * a.y_stride + head * v_dim + col] = total / weights;
+    }
+}

@@ -1,0 +1,56 @@
+// The kernels of one device format, whose type is FORMAT.
+#include "gemm.cuh"
+#include "gemv.cuh"
+
+GEMV(gemv_f32_1, FORMAT, 1, false, true)
+GEMV(gemv_f32_4, FORMAT, 4, false, true)
+GEMV(gemv_f32_experts, FORMAT, 1, false, false)
+GEMV(gemv_f32_heads, FORMAT, 4, false, false)
+GEMM_F32(gemm_f32, FORMAT)
+#if !defined(IS_FLOAT)
+GEMV_Q8(gemv_q8_1, FORMAT, 1)
+GEMV_Q8(gemv_q8_2, FORMAT, 2)
+GEMV_Q8(gemv_q8_4, FORMAT, 4)
+GEMV_Q8(gemv_q8_8, FORMAT, 8)
+GEMV(gemv_q8_experts, FORMAT, 1, true, false)
+#endif
+#if !defined(IS_FLOAT) || defined(FITS_F16)
+GEMM(gemm_32, FORMAT, 128, 32, 2)
+GEMM(gemm_64, FORMAT, 128, 64, 2)
+GEMM(gemm_128, FORMAT, 128, 128, 4)
+GEMM(gemm_256, FORMAT, 128, 256, 4)
+#endif
+
+struct EmbedArgs {
+    const u32* step;
+    const u8* table;
+    float* y;
+    // Offset of the rows' indices in `step`, and of the number of rows.
+    u32 indices, rows;
+    u32 y_at, y_stride, cols, table_rows;
+    Planes planes;
+};
+
+// Looks up rows of a table: a thread has 4 values.
+extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ EmbedArgs a) {
+    pdl_launch();
+    pdl_wait();
+    u32 col = 4 * (blockIdx.x * 256 + threadIdx.x), row = blockIdx.y;
+    if (col >= a.cols || row >= a.step[a.rows]) return;
+    u32 index = min(a.step[a.indices + row], a.table_rows - 1);
+    const u8* p[4];
+    row_planes<FORMAT>(a.table, a.planes, index, p);
+    float4 v;
+#if defined(IS_FLOAT)
+    v = FORMAT::four(p[0] + col * FORMAT::SIZE);
+#else
+    Chunk c = load<FORMAT>(p, col / 32);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        if (col / 4 % 8 == j) v = dequantize<FORMAT>(c, j);
+    }
+#endif
+    float* y = a.y + a.y_at + size_t(row) * a.y_stride + col;
+    float values[4] = {v.x, v.y, v.z, v.w};
+    for (int i = 0; i < 4 && col + i < a.cols; i++) y[i] = values[i];
+}

@@ -1,0 +1,342 @@
+// Device formats: weights as chunks of 32 values, in the planes that `passes::formats` packs.
+//
+// A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m`. `s` and `m` are f32. `fetch`
+// loads the chunk with index `chunk` of a row, and `unpack` unpacks it; `p[i]` points to the row's part of plane i, in
+// global or shared memory.
+#pragma once
+#include "common.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+struct Chunk {
+    u32 q[8];
+    float s[2];
+    float m;
+};
+
+template <class T> __device__ __forceinline__ T read(const u8* at) {
+    return *reinterpret_cast<const T*>(at);
+}
+
+// Quants of 4 bits: a word has four in the low nibbles of its bytes, and the next four in the high ones.
+__device__ __forceinline__ void unpack_nibbles(uint4 v, u32 (&q)[8]) {
+    u32 words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int j = 0; j < 8; j++) q[j] = (words[j / 2] >> (4 * (j % 2))) & 0x0f0f0f0fu;
+}
+
+// Scale and minimum of group `g` of a block, from its header: d, dmin, and 12 bytes that pack 6 bits each. Without
+// branches: lanes differ in `g`.
+__device__ __forceinline__ void scale_min(uint4 head, int g, float& s, float& m) {
+    u32 byte = g & 3;
+    // Scale in the low half, minimum in the high one.
+    u32 pair = __byte_perm(head.y, head.z, byte | (4 + byte) << 8) & 0x00ff00ffu;
+    u32 low = __byte_perm(head.w, 0, 0x4440 + byte) * 0x1001u & 0x000f000fu;
+    u32 late = (pair >> 2 & 0x00300030u) | low;
+    pair = g >= 4 ? late : pair & 0x003f003fu;
+    __half2 d = *reinterpret_cast<__half2*>(&head.x);
+    s = __low2float(d) * float(pair & 0xffffu);
+    m = __high2float(d) * float(pair >> 16);
+}
+
+// The packed chunk as loaded: its quants, then scales.
+struct Raw {
+    uint4 a, b, c, e;
+    uint2 pairs;
+    u32 bits, scale, d;
+};
+
+// `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale.
+struct Quantised {
+    static constexpr bool FLOAT = false;
+    static constexpr int ZERO = 0;
+    static constexpr bool HALVES = false;
+    static constexpr bool MINS = false;
+};
+
+__device__ __forceinline__ float f16_bits(u32 bits) {
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+
+struct Q4_0 : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr int ZERO = 8;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 64; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.scale = read<unsigned short>(p[1] + 2 * chunk);
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+        c.s[0] = f16_bits(r.scale);
+    }
+};
+
+struct Q8_0 : Quantised {
+    static constexpr int PLANES = 2;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 1024 : 64; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 32 * chunk);
+        r.b = read<uint4>(p[0] + 32 * chunk + 16);
+        r.scale = read<unsigned short>(p[1] + 2 * chunk);
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        c.q[0] = r.a.x, c.q[1] = r.a.y, c.q[2] = r.a.z, c.q[3] = r.a.w;
+        c.q[4] = r.b.x, c.q[5] = r.b.y, c.q[6] = r.b.z, c.q[7] = r.b.w;
+        c.s[0] = f16_bits(r.scale);
+    }
+};
+
+struct Q4_K : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr bool MINS = true;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 64; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.b = read<uint4>(p[1] + 16 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+        scale_min(r.b, chunk % 8, c.s[0], c.m);
+    }
+};
+
+struct Q5_K : Quantised {
+    static constexpr int PLANES = 3;
+    static constexpr bool MINS = true;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 64 : 128; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        Q4_K::fetch(p, chunk, r);
+        r.bits = read<u32>(p[2] + 4 * chunk);
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        Q4_K::unpack(r, chunk, c);
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] |= ((r.bits >> j) & 0x01010101u) << 4;
+    }
+};
+
+// Quants of 2 bits: byte i of a word has bits of the quants i, i + 4, i + 8 and i + 12.
+__device__ __forceinline__ u32 pair_bits(uint2 high, int j) {
+    return ((j < 4 ? high.x : high.y) >> (2 * (j % 4))) & 0x03030303u;
+}
+
+struct Q6_K : Quantised {
+    static constexpr int PLANES = 4;
+    static constexpr int ZERO = 32;
+    static constexpr bool HALVES = true;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 256 : p == 2 ? 64 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.pairs = read<uint2>(p[1] + 8 * chunk);
+        r.scale = read<unsigned short>(p[2] + 2 * chunk);
+        r.d = read<unsigned short>(p[3] + 2 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] |= pair_bits(r.pairs, j) << 4;
+        float d = f16_bits(r.d);
+        c.s[0] = d * float(static_cast<signed char>(r.scale));
+        c.s[1] = d * float(static_cast<signed char>(r.scale >> 8));
+    }
+};
+
+// Codes become 16 plus twice the value: magnitudes 0, 1, 2, 3, 4, 6, 8 and 12, and a sign.
+struct MXFP4 : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr int ZERO = 16;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 32; }
+    static __device__ __forceinline__ u32 integers(u32 codes) {
+        u32 m = codes & 0x07070707u;
+        u32 large = ((m >> 2) & 0x01010101u) * 0xffu;
+        u32 seven = ((m + 0x01010101u) >> 3) & 0x01010101u;
+        u32 magnitude = m + (m & 0x03030303u & large) + 2 * seven;
+        u32 minus = ((codes >> 3) & 0x01010101u) * 0xffu;
+        return 0x10101010u + magnitude - 2 * (magnitude & minus);
+    }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.scale = p[1][chunk];
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] = integers(c.q[j]);
+        c.s[0] = __uint_as_float(r.scale < 2 ? 0x00200000u << r.scale : (r.scale - 1) << 23);
+    }
+};
+
+// Formats of a grid: two scales of 4 bits per chunk in plane AT, and a factor per block in the next one.
+template <int AT> struct Grid : Quantised {
+    static constexpr bool HALVES = true;
+    template <class P> static __device__ __forceinline__ void fetch_scales(const P& p, int chunk, Raw& r) {
+        r.scale = p[AT][chunk];
+        r.d = read<unsigned short>(p[AT + 1] + 2 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack_scales(const Raw& r, float unit, Chunk& c) {
+        float d = unit * f16_bits(r.d);
+        c.s[0] = d * float(2 * (r.scale & 15) + 1);
+        c.s[1] = d * float(2 * (r.scale >> 4) + 1);
+    }
+};
+
+struct GridOfNibbles : Grid<1> {
+    static constexpr int PLANES = 3;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 32 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        fetch_scales(p, chunk, r);
+    }
+};
+
+// Codes become 62 plus the value: `8 code - 60`, and 2 more or less at both ends.
+struct IQ3_XXS : GridOfNibbles {
+    static constexpr int ZERO = 62;
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            u32 last = ((c.q[j] + 0x01010101u) >> 4) & 0x01010101u;
+            u32 first = ((0x10101010u - c.q[j]) >> 4) & 0x01010101u;
+            c.q[j] = (c.q[j] << 3) + 0x02020202u + 2 * last - 2 * first;
+        }
+        unpack_scales(r, 0.25f, c);
+    }
+};
+
+struct IQ3_S : GridOfNibbles {
+    static constexpr int ZERO = 15;
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] <<= 1;
+        unpack_scales(r, 1.0f, c);
+    }
+};
+
+// Formats of a grid whose codes have 2 bits and a sign.
+struct GridOfPairs : Grid<2> {
+    static constexpr int PLANES = 4;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 256 : p == 1 ? 128 : p == 2 ? 32 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.pairs = read<uint2>(p[0] + 8 * chunk);
+        r.bits = read<u32>(p[1] + 4 * chunk);
+        fetch_scales(p, chunk, r);
+    }
+};
+
+// Codes become 64 plus the value: magnitudes 8, 25 and 43, and a sign.
+struct IQ2 : GridOfPairs {
+    static constexpr int ZERO = 64;
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            u32 m = pair_bits(r.pairs, j);
+            u32 magnitude = 0x08080808u + m * 17 + ((m >> 1) & 0x01010101u);
+            c.q[j] = 0x40404040u + magnitude - 2 * (magnitude & (((r.bits >> j) & 0x01010101u) * 0xffu));
+        }
+        unpack_scales(r, 0.125f, c);
+    }
+};
+
+struct IQ1 : GridOfPairs {
+    static constexpr int ZERO = 9;
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            c.q[j] = (pair_bits(r.pairs, j) << 3) + 0x02020202u - (((r.bits >> j) & 0x01010101u) << 1);
+        }
+        unpack_scales(r, 0.125f, c);
+    }
+};
+
+struct Ternary : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr int ZERO = 1;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 256 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.pairs = read<uint2>(p[0] + 8 * chunk);
+        r.d = read<unsigned short>(p[1] + 2 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] = pair_bits(r.pairs, j);
+        c.s[0] = f16_bits(r.d);
+    }
+};
+
+template <class F, class P> __device__ __forceinline__ Chunk load(const P& p, int chunk) {
+    Raw r;
+    Chunk c;
+    F::fetch(p, chunk, r);
+    F::unpack(r, chunk, c);
+    return c;
+}
+
+// Unquantised formats have one plane of values.
+struct Float {
+    static constexpr bool FLOAT = true;
+    static constexpr int PLANES = 1;
+};
+
+struct F32 : Float {
+    __host__ __device__ static constexpr int bytes(int) { return 4096; }
+    static __device__ __forceinline__ float4 four(const u8* at) { return read<float4>(at); }
+    static constexpr int SIZE = 4;
+};
+
+struct F16 : Float {
+    __host__ __device__ static constexpr int bytes(int) { return 2048; }
+    static __device__ __forceinline__ float4 four(const u8* at) {
+        uint2 v = read<uint2>(at);
+        float2 a = __half22float2(*reinterpret_cast<__half2*>(&v.x));
+        float2 b = __half22float2(*reinterpret_cast<__half2*>(&v.y));
+        return make_float4(a.x, a.y, b.x, b.y);
+    }
+    static constexpr int SIZE = 2;
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        const u8* at = p[0] + 64 * chunk;
+        r.a = read<uint4>(at), r.b = read<uint4>(at + 16), r.c = read<uint4>(at + 32), r.e = read<uint4>(at + 48);
+    }
+};
+
+struct BF16 : Float {
+    __host__ __device__ static constexpr int bytes(int) { return 2048; }
+    static __device__ __forceinline__ float4 four(const u8* at) {
+        uint2 v = read<uint2>(at);
+        return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
+                           __uint_as_float(v.y & 0xffff0000u));
+    }
+    static constexpr int SIZE = 2;
+};
+
+// The 4 bytes of a word as f32, less `zero`. A byte placed in the mantissa of 2^23 needs no conversion.
+__device__ __forceinline__ float byte_f32(u32 word, int i, float zero) {
+    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)) - (8388608.0f + zero);
+}
+
+// Values 4 j to 4 j + 3 of a chunk. Signed quants have been offset by 128.
+template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, int j) {
+    constexpr bool is_signed = F::ZERO == 0 && !F::MINS;
+    u32 word = is_signed ? c.q[j] ^ 0x80808080u : c.q[j];
+    float zero = is_signed ? 128.0f : float(F::ZERO);
+    float s = c.s[F::HALVES ? j / 4 : 0];
+    float m = F::MINS ? c.m : 0.0f;
+    return make_float4(s * byte_f32(word, 0, zero) - m, s * byte_f32(word, 1, zero) - m,
+                       s * byte_f32(word, 2, zero) - m, s * byte_f32(word, 3, zero) - m);
+}
+
+// A weight: rows of planes. `offsets` of planes 1 to 3 count 16 bytes; `pitches` are the bytes from row to row.
+struct Planes {
+    u32 offsets[3];
+    u32 pitches[4];
+};
+
+template <class F>
+__device__ __forceinline__ void row_planes(const u8* weight, const Planes& planes, size_t row, const u8* (&p)[4]) {
+#pragma unroll
+    for (int i = 0; i < F::PLANES; i++) {
+        p[i] = weight + (i == 0 ? 0 : size_t(planes.offsets[i - 1]) * 16) + row * planes.pitches[i];
+    }
+}

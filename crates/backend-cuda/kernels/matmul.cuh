@@ -1,0 +1,188 @@
+// What all matmul kernels share: their arguments, asynchronous copies, and how outputs are written.
+#pragma once
+#include "formats.cuh"
+
+struct MatmulArgs {
+    const u32* step;
+    const float* x;
+    float* y;
+    const u8* w[3];
+    // Weights of a fused norm, or null.
+    const float* g;
+    // Residual or biases, or null.
+    const float* r;
+    // Lists of experts, or null.
+    const u32* chosen;
+    // Biases and factors of experts, or null.
+    const float* biases;
+    // GEMM: activations as f16 with a factor per row (`f16_rows.cu`); rows grouped by experts, or null.
+    const __half* x16;
+    const float* x16_scales;
+    const u32* groups;
+    // Activations: offset, stride, columns. A row can have `x_segments` segments of `cols` columns, `x_segment` apart.
+    u32 x_at, x_stride, cols, chunks, x_segments, x_segment;
+    // Index of the row count in `step`.
+    u32 rows;
+    // Outputs of each weight, and their column offset in `y`; stride of `y`.
+    u32 outputs[3];
+    u32 y_at[3];
+    u32 y_stride;
+    u32 r_at, r_stride;
+    float eps;
+    // A gated linear unit of the first weight's outputs and the second's.
+    u32 glu, act, limited;
+    float limit;
+    Planes planes[3];
+    // Experts: 0 none, 1 into hidden values, 2 out of them, summed; 3: a matrix per head.
+    u32 mode;
+    // Maximum experts per row; matrices per expert, and which is the up projection; number of experts.
+    u32 used, per_expert, up, experts;
+    u32 weighs_inputs;
+    // Biases: whether there are any, and the offset of those of the up projection. Offset of the factors, or ~0.
+    u32 has_biases, up_biases, factors;
+    // GEMM: columns of a row of `x16`; offset of the entries in `groups`.
+    u32 x16_stride, entries;
+};
+
+// As `Matmul::words` writes them.
+static_assert(sizeof(MatmulArgs) == 13 * 8 + 53 * 4 + 4, "the host passes 13 pointers and 53 words");
+
+constexpr u32 INTO_HIDDEN = 1, OUT_OF_HIDDEN = 2, PER_HEAD = 3;
+
+__device__ __forceinline__ u32 shared_address(const void* at) {
+    return static_cast<u32>(__cvta_generic_to_shared(at));
+}
+
+template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const void* from) {
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES));
+    }
+}
+
+__device__ __forceinline__ void copy_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int PENDING> __device__ __forceinline__ void copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// The index of expert `slot` of a row's list.
+__device__ __forceinline__ u32 expert_of(const u32* list, u32 slot) {
+    return list[1 + 2 * slot];
+}
+
+// What an output belongs to: a row of activations and, with experts, an entry of its list.
+struct Target {
+    u32 row, slot, expert;
+    float weight;
+};
+
+// Splits the index of an output into a weight and one of its outputs.
+__device__ __forceinline__ u32 part_of(const MatmulArgs& a, u32& output) {
+    u32 part = 0;
+    if (a.glu || a.mode != 0) return 0;
+    if (output >= a.outputs[0]) output -= a.outputs[0], part = 1;
+    if (part == 1 && output >= a.outputs[1]) output -= a.outputs[1], part = 2;
+    return part;
+}
+
+template <class T> __device__ __forceinline__ T select3(u32 i, T a, T b, T c) {
+    return i == 0 ? a : i == 1 ? b : c;
+}
+
+// The weight and the planes of a part. Parts have equal columns, and thus equal pitches.
+__device__ __forceinline__ const u8* part_planes(const MatmulArgs& a, u32 part, Planes& planes) {
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        planes.offsets[i] =
+            select3(part, a.planes[0].offsets[i], a.planes[1].offsets[i], a.planes[2].offsets[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) planes.pitches[i] = a.planes[0].pitches[i];
+    return select3(part, a.w[0], a.w[1], a.w[2]);
+}
+
+// The activation of an output, or the gated linear unit of `value` and `up`.
+__device__ __forceinline__ float activate(const MatmulArgs& a, float value, float up) {
+    if (a.glu) return glu(a.act, value, up, a.limit, a.limited);
+    return a.act == IDENTITY ? value : activation(a.act, value);
+}
+
+// Writes an output without experts: `value`, and with a GLU also `up`.
+__device__ __forceinline__ void write_plain(const MatmulArgs& a, u32 row, u32 part, u32 output, float value, float up) {
+    u32 col = select3(part, a.y_at[0], a.y_at[1], a.y_at[2]) + output;
+    value = activate(a, value, up);
+    if (a.r) value += a.r[a.r_at + size_t(row) * a.r_stride + (col - a.y_at[0])];
+    a.y[size_t(row) * a.y_stride + col] = value;
+}
+
+// Writes an output: `value`, and with a GLU also `up`.
+__device__ __forceinline__ void write_output(const MatmulArgs& a, const Target& to, u32 part, u32 output, float value,
+                                             float up) {
+    if (a.mode == INTO_HIDDEN) {
+        if (a.weighs_inputs) value *= to.weight, up *= to.weight;
+        if (a.factors != ~0u) {
+            value *= a.biases[a.factors + to.expert];
+            if (a.glu) up *= a.biases[a.factors + a.experts + to.expert];
+        }
+        if (a.has_biases) {
+            value += a.biases[to.expert * a.outputs[0] + output];
+            if (a.glu) up += a.biases[a.up_biases + to.expert * a.outputs[0] + output];
+        }
+    }
+    if (a.mode != INTO_HIDDEN && a.mode != OUT_OF_HIDDEN) return write_plain(a, to.row, part, output, value, up);
+    value = activate(a, value, up);
+    if (a.mode == INTO_HIDDEN) {
+        if (a.factors != ~0u) value *= a.biases[a.factors + (a.glu ? 2 : 1) * a.experts + to.expert];
+        a.y[(size_t(to.row) * a.used + to.slot) * a.y_stride + output] = a.weighs_inputs ? value : to.weight * value;
+        return;
+    }
+    u32 col = a.y_at[0] + output;
+    if (a.groups) {
+        if (a.has_biases) value += (a.weighs_inputs ? 1.0f : to.weight) * a.biases[to.expert * a.outputs[0] + output];
+        a.y[(size_t(to.row) * a.used + to.slot) * a.y_stride + col] = value;
+        return;
+    }
+    if (a.r) value += a.r[a.r_at + size_t(to.row) * a.r_stride + output];
+    if (a.has_biases) {
+        const u32* list = a.chosen + size_t(to.row) * (1 + 2 * a.used);
+        for (u32 s = 0; s < list[0]; s++) {
+            float bias = a.biases[expert_of(list, s) * a.outputs[0] + output];
+            value += a.weighs_inputs ? bias : __uint_as_float(list[2 + 2 * s]) * bias;
+        }
+    }
+    a.y[size_t(to.row) * a.y_stride + col] = value;
+}
+
+__device__ __forceinline__ float4 x_four(const MatmulArgs& a, u32 row, u32 segment, u32 col) {
+    size_t at = a.x_at + size_t(row) * a.x_stride + size_t(segment) * a.x_segment;
+    if (((at | a.cols) & 3) == 0) {
+        return col < a.cols ? *reinterpret_cast<const float4*>(a.x + at + col) : make_float4(0, 0, 0, 0);
+    }
+    float v[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = col + i < a.cols ? a.x[at + col + i] : 0.0f;
+    return make_float4(v[0], v[1], v[2], v[3]);
+}
+
+__device__ __forceinline__ float4 g_four(const MatmulArgs& a, u32 col) {
+    float v[4];
+    if ((a.cols & 3) == 0) {
+        return col < a.cols ? *reinterpret_cast<const float4*>(a.g + col) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = col + i < a.cols ? a.g[col + i] : 0.0f;
+    return make_float4(v[0], v[1], v[2], v[3]);
+}
+
+__device__ __forceinline__ float square(float4 v) {
+    return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
+__device__ __forceinline__ float4 times(float4 a, float4 b) {
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+

@@ -1,0 +1,88 @@
+// RoPE, and writing keys and values to the K/V cache.
+#include "common.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+// Types of the cache.
+enum KvType : u32 { KV_F16, KV_F32, KV_BF16 };
+
+struct RopeArgs {
+    const u32* step;
+    // Heads that are roped into `q_out`; both null if there are none.
+    const float* q;
+    float* q_out;
+    // Heads that are written to the cache; null if there are none.
+    const float* k;
+    const float* v;
+    // The cache: `[page][K/V head][32 positions][dim]`, with dim padded to a multiple of 8. The padding is 0.
+    u8* keys;
+    u8* values;
+    // Offset, stride, heads, head dimension.
+    u32 q_at, q_stride, q_heads, q_dim;
+    u32 k_at, k_stride, k_heads, k_dim;
+    u32 v_at, v_stride, v_heads, v_dim;
+    // Offset and stride of `q_out`.
+    u32 y_at, y_stride;
+    // Roped columns; offset of the cos/sin table in `step`.
+    u32 dims, cos_sin;
+    // Offsets in `step`: positions, block table offsets, pages.
+    u32 positions, tables, pages;
+    // Whether keys are roped; whether column i pairs with i + dims / 2, otherwise with the one beside it.
+    u32 ropes_keys, halves;
+    u32 k_type, v_type;
+};
+
+// Two columns of the cache, from element `at` on, which is even.
+__device__ __forceinline__ void store_pair(u8* cache, u32 type, size_t at, float value, float next) {
+    switch (type) {
+    case KV_F32:
+        reinterpret_cast<float2*>(cache)[at / 2] = make_float2(value, next);
+        break;
+    case KV_BF16:
+        reinterpret_cast<__nv_bfloat162*>(cache)[at / 2] = __floats2bfloat162_rn(value, next);
+        break;
+    default:
+        reinterpret_cast<__half2*>(cache)[at / 2] = __floats2half2_rn(value, next);
+    }
+}
+
+// A thread has two adjacent columns of a head of queries, keys or values, of row `blockIdx.y`. Blocks of 256 threads;
+// `blockIdx.x` counts them over `q_heads * ceil(q_dim / 2) + 4 * (k_heads * ceil(k_dim / 8) + v_heads * ceil(v_dim / 8))`
+// pairs, without those of null pointers.
+extern "C" __global__ void __launch_bounds__(256) rope_store(const __grid_constant__ RopeArgs args) {
+    pdl_launch();
+    pdl_wait();
+    u32 row = blockIdx.y, item = 256 * blockIdx.x + threadIdx.x;
+    const float* cos_sin = reinterpret_cast<const float*>(args.step + args.cos_sin) + size_t(row) * args.dims;
+    if (args.q != nullptr) {
+        u32 pairs = (args.q_dim + 1) / 2;
+        if (item < args.q_heads * pairs) {
+            u32 at = item / pairs * args.q_dim, col = 2 * (item % pairs);
+            const float* q = args.q + args.q_at + size_t(row) * args.q_stride;
+            float* y = args.q_out + args.y_at + size_t(row) * args.y_stride + at;
+            y[col] = roped(q, at, col, args.dims, cos_sin, args.halves != 0);
+            if (col + 1 < args.q_dim) y[col + 1] = roped(q, at, col + 1, args.dims, cos_sin, args.halves != 0);
+            return;
+        }
+        item -= args.q_heads * pairs;
+    }
+    if (args.k == nullptr) return;
+    u32 k_pairs = 4 * ((args.k_dim + 7) / 8), v_pairs = 4 * ((args.v_dim + 7) / 8);
+    bool is_key = item < args.k_heads * k_pairs;
+    if (!is_key) item -= args.k_heads * k_pairs;
+    u32 heads = is_key ? args.k_heads : args.v_heads, dim = is_key ? args.k_dim : args.v_dim;
+    u32 pairs = is_key ? k_pairs : v_pairs;
+    if (item >= heads * pairs) return;
+    u32 head = item / pairs, at = head * dim, col = 2 * (item % pairs);
+    const float* x = is_key ? args.k + args.k_at + size_t(row) * args.k_stride
+                            : args.v + args.v_at + size_t(row) * args.v_stride;
+    u32 dims = is_key && args.ropes_keys ? args.dims : 0;
+    float value = 0.0f, next = 0.0f;
+    if (col < dim) value = roped(x, at, col, dims, cos_sin, args.halves != 0);
+    if (col + 1 < dim) next = roped(x, at, col + 1, dims, cos_sin, args.halves != 0);
+    u32 position = args.step[args.positions + row];
+    // A block table may start at a later page: its offset wraps around.
+    u32 page = args.step[args.pages + args.step[args.tables + row] + position / 32];
+    size_t to = ((size_t(page) * heads + head) * 32 + position % 32) * (2 * pairs) + col;
+    store_pair(is_key ? args.keys : args.values, is_key ? args.k_type : args.v_type, to, value, next);
+}

@@ -1,0 +1,292 @@
+// Row-wise operations and argmax. Row `blockIdx.y`.
+#include "common.cuh"
+
+// Norms of groups of `cols` columns, with `b` times its columns, which repeat:
+// - `RMS_NORM`: `y = a / sqrt(mean(a^2) + eps)`.
+// - `LAYER_NORM`: the same of `a - mean(a)`.
+// - `L2_NORM`: `y = a / sqrt(sum(a^2) + eps)`.
+//
+// Element-wise operations:
+// - `ADD`: `y = a + b`; a stride of 0 adds one row to all.
+// - `MUL`: `y = a * b`; the columns of `b` repeat.
+// - `GATE`: `y = glu(a, b)`.
+// - `GATE_OF_ROW`: the same with `a` of one column.
+// - `ACT`: `y = act(a)`.
+// - `SCALE`: `y = factor * a`.
+// - `SCALE_ROWS`: `y = factor * a` with a factor per row; `b_at` is their offset in `step`.
+// - `SOFTCAP`: `y = cap * tanh(a / cap)`.
+// - `SLICE`: some columns of each head of `a`.
+// - `JOIN`: each head of `a` followed by a head of `b`; the columns of `b` repeat.
+// - `OUTPUT_ROWS`: gathers the output rows of `a`; `b_at` is the offset of their indices in `step`.
+// - `FIRST_OF_SEQUENCE`, `MEAN_OF_SEQUENCE`: the first row of the output row's sequence, or the mean of its rows; `b_at`
+//   is the offset in `step` of their first row and number.
+enum Operation : u32 {
+    RMS_NORM,
+    LAYER_NORM,
+    L2_NORM,
+    ADD,
+    MUL,
+    GATE,
+    GATE_OF_ROW,
+    ACT,
+    SCALE,
+    SCALE_ROWS,
+    SOFTCAP,
+    SLICE,
+    JOIN,
+    OUTPUT_ROWS,
+    FIRST_OF_SEQUENCE,
+    MEAN_OF_SEQUENCE,
+};
+
+struct RowsArgs {
+    const u32* step;
+    const float* a;
+    // Or null.
+    const float* b;
+    float* y;
+    // Offsets and strides.
+    u32 a_at, a_stride;
+    u32 b_at, b_stride;
+    u32 y_at, y_stride;
+    u32 operation;
+    // Of `ACT` and `GATE`; whether a gate is limited.
+    u32 act, limited;
+    // Columns of a norm's group, and of `y`.
+    u32 cols, y_cols;
+    // Epsilon, factor, cap or limit.
+    float scalar;
+    // Columns of `b`; a norm's groups divide them.
+    u32 b_cols;
+    // `SLICE`: columns of a head of `a` and of `y`, first column. `JOIN`: columns of a head of `a` and of `b`.
+    u32 head[3];
+};
+
+// Whether columns that start at a multiple of 4 can be accessed as vectors.
+__device__ __forceinline__ bool is_vector(const RowsArgs& args) {
+    u32 all = args.a_at | args.a_stride | args.y_at | args.y_stride | args.y_cols;
+    all |= args.head[0] | args.head[1] | args.head[2];
+    if (args.b != nullptr) all |= args.b_at | args.b_stride | args.b_cols;
+    return all % 4 == 0;
+}
+
+// The norm of the group that starts at column `first`, by `THREADS` threads; `sum` sums over them.
+template <u32 N, u32 THREADS, class Sum>
+__device__ __forceinline__ void norm(const RowsArgs& args, u32 first, u32 thread, Sum sum) {
+    u32 cols = args.cols;
+    const float* a = args.a + args.a_at + size_t(blockIdx.y) * args.a_stride + first;
+    float* y = args.y + args.y_at + size_t(blockIdx.y) * args.y_stride + first;
+    float v[N], w[N];
+    float center = 0.0f;
+    if (args.operation == LAYER_NORM) {
+        float own = 0.0f;
+        for (u32 i = N * thread; i < cols; i += N * THREADS) {
+            load_columns(v, a + i);
+#pragma unroll
+            for (u32 j = 0; j < N; j++) own += v[j];
+        }
+        center = sum(own) / float(cols);
+    }
+    float own = 0.0f;
+    for (u32 i = N * thread; i < cols; i += N * THREADS) {
+        load_columns(v, a + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) own += (v[j] - center) * (v[j] - center);
+    }
+    float squares = sum(own);
+    if (args.operation != L2_NORM) squares /= float(cols);
+    float scale = 1.0f / sqrtf(squares + args.scalar);
+    const float* b = nullptr;
+    if (args.b != nullptr) b = args.b + args.b_at + size_t(blockIdx.y) * args.b_stride + first % args.b_cols;
+    for (u32 i = N * thread; i < cols; i += N * THREADS) {
+        load_columns(v, a + i);
+        if (b != nullptr) load_columns(w, b + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] = (v[j] - center) * scale * (b != nullptr ? w[j] : 1.0f);
+        store_columns(y + i, v);
+    }
+}
+
+// Groups of up to 1024 columns, a warp each: 8 groups a block of 256 threads.
+extern "C" __global__ void __launch_bounds__(256) norm_warp(const __grid_constant__ RowsArgs args) {
+    pdl_launch();
+    pdl_wait();
+    u32 first = (8 * blockIdx.x + threadIdx.x / 32) * args.cols;
+    if (first >= args.y_cols) return;
+    auto sum = [](float x) { return warp_sum(x); };
+    if (is_vector(args) && args.cols % 4 == 0) {
+        norm<4, 32>(args, first, threadIdx.x % 32, sum);
+    } else {
+        norm<1, 32>(args, first, threadIdx.x % 32, sum);
+    }
+}
+
+// A group per block of 512 threads.
+extern "C" __global__ void __launch_bounds__(512) norm_block(const __grid_constant__ RowsArgs args) {
+    pdl_launch();
+    pdl_wait();
+    auto sum = [](float x) { return block_sum<512>(x); };
+    if (is_vector(args) && args.cols % 4 == 0) {
+        norm<4, 512>(args, blockIdx.x * args.cols, threadIdx.x, sum);
+    } else {
+        norm<1, 512>(args, blockIdx.x * args.cols, threadIdx.x, sum);
+    }
+}
+
+// `N` columns of an element-wise operation, from `i` on.
+template <u32 N> __device__ __forceinline__ void map(const RowsArgs& args, u32 i) {
+    u32 row = blockIdx.y, from = row, operation = args.operation;
+    if (operation == OUTPUT_ROWS) from = args.step[args.b_at + row];
+    if (operation == FIRST_OF_SEQUENCE || operation == MEAN_OF_SEQUENCE) from = args.step[args.b_at + 2 * row];
+    const float* a = args.a + args.a_at + size_t(from) * args.a_stride;
+    const float* b = args.b + args.b_at + size_t(row) * args.b_stride;
+    float v[N], w[N];
+    switch (operation) {
+    case ADD:
+        load_columns(v, a + i);
+        load_columns(w, b + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] += w[j];
+        break;
+    case MUL:
+        load_columns(v, a + i);
+        load_columns(w, b + i % args.b_cols);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] *= w[j];
+        break;
+    case GATE:
+    case GATE_OF_ROW:
+        load_columns(w, b + i);
+        if (operation == GATE) load_columns(v, a + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) {
+            float gate = operation == GATE ? v[j] : a[0];
+            v[j] = glu(args.act, gate, w[j], args.scalar, args.limited != 0);
+        }
+        break;
+    case ACT:
+        load_columns(v, a + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] = activation(args.act, v[j]);
+        break;
+    case SCALE:
+    case SCALE_ROWS: {
+        float factor = operation == SCALE ? args.scalar : __uint_as_float(args.step[args.b_at + row]);
+        load_columns(v, a + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] *= factor;
+        break;
+    }
+    case SOFTCAP:
+        load_columns(v, a + i);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] = softcap(v[j], args.scalar);
+        break;
+    case SLICE:
+        load_columns(v, a + i / args.head[1] * args.head[0] + args.head[2] + i % args.head[1]);
+        break;
+    case JOIN: {
+        u32 width = args.head[0] + args.head[1], head = i / width, col = i % width;
+        bool is_a = col < args.head[0];
+        load_columns(v, is_a ? a + head * args.head[0] + col : b + head * args.head[1] % args.b_cols + col - args.head[0]);
+        break;
+    }
+    case MEAN_OF_SEQUENCE: {
+        u32 count = args.step[args.b_at + 2 * row + 1];
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] = 0.0f;
+#pragma unroll 8
+        for (u32 r = 0; r < count; r++) {
+            load_columns(w, a + size_t(r) * args.a_stride + i);
+#pragma unroll
+            for (u32 j = 0; j < N; j++) v[j] += w[j];
+        }
+#pragma unroll
+        for (u32 j = 0; j < N; j++) v[j] /= float(count);
+        break;
+    }
+    default:
+        load_columns(v, a + i);
+    }
+    store_columns(args.y + args.y_at + size_t(row) * args.y_stride + i, v);
+}
+
+// 1024 columns per block of 256 threads.
+extern "C" __global__ void __launch_bounds__(256) rows_map(const __grid_constant__ RowsArgs args) {
+    pdl_launch();
+    pdl_wait();
+    u32 first = 1024 * blockIdx.x;
+    if (is_vector(args)) {
+        u32 i = first + 4 * threadIdx.x;
+        if (i < args.y_cols) map<4>(args, i);
+        return;
+    }
+    u32 end = min(first + 1024, args.y_cols);
+#pragma unroll 1
+    for (u32 i = first + threadIdx.x; i < end; i += 256) map<1>(args, i);
+}
+
+struct ArgMaxArgs {
+    const u32* step;
+    u32* tokens;
+    const float* x;
+    // Offset and stride, multiples of 4; columns.
+    u32 x_at, x_stride, cols;
+};
+
+constexpr u32 NOTHING = 0;
+constexpr u32 BROKEN = 0xffffffffu;
+
+// NOTHING for negative infinity, BROKEN for NaN and infinity, otherwise an integer in the order of the values.
+__device__ __forceinline__ u32 key(u32 bits) {
+    u32 size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u || bits == 0x7f800000u) return BROKEN;
+    if (bits == 0xff800000u) return NOTHING;
+    // -0 equals +0.
+    return bits > 0x80000000u ? 0x80000000u - size : 0x80000000u | size;
+}
+
+// Argmax of each row, the lowest index among equals; a block of 1024 threads per row. NaN and infinity rank above
+// everything and negative infinity never wins; a row whose maximum is one of these yields no token
+// (`backend::greedy_token`).
+extern "C" __global__ void __launch_bounds__(1024) arg_max(const __grid_constant__ ArgMaxArgs args) {
+    constexpr u32 THREADS = 1024, AHEAD = 4;
+    __shared__ u64 partial[THREADS / 32];
+    pdl_launch();
+    pdl_wait();
+    u32 thread = threadIdx.x;
+    const float* x = args.x + args.x_at + size_t(blockIdx.y) * args.x_stride;
+    u32 best = NOTHING, column = 0;
+    auto consider = [&](float value, u32 own) {
+        u32 found = key(__float_as_uint(value));
+        if (found > best) best = found, column = own;
+    };
+    u32 vectors = args.cols / 4;
+    for (u32 first = thread; first < vectors; first += AHEAD * THREADS) {
+        float v[AHEAD][4];
+        // Past the end, the last vector is read again.
+#pragma unroll
+        for (u32 u = 0; u < AHEAD; u++) load_columns(v[u], x + 4 * min(first + u * THREADS, vectors - 1));
+#pragma unroll
+        for (u32 u = 0; u < AHEAD; u++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) consider(v[u][j], 4 * min(first + u * THREADS, vectors - 1) + j);
+        }
+    }
+    u32 last = 4 * vectors + thread;
+    if (last < args.cols) consider(x[last], last);
+    // The largest key, then the lowest column.
+    u64 own = u64(best) << 32 | ~column;
+#pragma unroll
+    for (u32 d = 16; d > 0; d /= 2) own = max(own, __shfl_xor_sync(ALL_LANES, own, d));
+    if (thread % 32 == 0) partial[thread / 32] = own;
+    __syncthreads();
+    if (thread >= 32) return;
+    own = partial[thread];
+#pragma unroll
+    for (u32 d = 16; d > 0; d /= 2) own = max(own, __shfl_xor_sync(ALL_LANES, own, d));
+    if (thread == 0) {
+        best = u32(own >> 32);
+        args.tokens[blockIdx.y] = best == NOTHING || best == BROKEN ? 0xffffffffu : ~u32(own);
+    }
+}

@@ -1,0 +1,275 @@
+//! Passes of attention: RoPE, KV cache writes, and the attention kernels.
+
+use backend::{Error, KvType, PAGE, Remedy, StoreLayout};
+use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
+use passes::{Attend, Cost, max_tiles, partials_bytes};
+
+use crate::compile::{Compiler, Operand, THREADS};
+use crate::driver::{Purpose, out_of_memory};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
+
+/// Steps of more rows do not split attention.
+const MAX_SPLIT_ROWS: usize = 8;
+
+/// Columns of values that a block of `attention.cu` has threads for.
+const MAX_V_DIM: usize = 2048;
+
+/// Columns of keys, so that a query fits in shared memory.
+const MAX_K_DIM: usize = 8192;
+
+/// Columns of the heads of `decode.cu`.
+const DECODE_DIMS: [usize; 3] = [64, 128, 256];
+
+/// Offset, stride, heads and head dimension; the heads that a kernel takes, or none.
+type Heads = [u32; 4];
+
+fn kv_number(kind: KvType) -> u32 {
+    match kind {
+        KvType::F16 => 0,
+        KvType::F32 => 1,
+        KvType::BF16 => 2,
+        KvType::Q8_0 | KvType::Q4_0 => unreachable!("refused when the model is planned"),
+    }
+}
+
+fn is_halves(rope: Option<&Rope>) -> u32 {
+    u32::from(rope.is_some_and(|rope| match rope.pairing {
+        Pairing::Halves => true,
+        Pairing::Interleaved => false,
+    }))
+}
+
+/// Query heads per block of `attention.cu`, all of one K/V head, that share `share` query heads.
+fn heads_per_block(share: usize, k_dim: usize) -> usize {
+    let most = match k_dim {
+        0..=1024 => 8,
+        1025..=2048 => 4,
+        _ => 1,
+    };
+    let enough = match share {
+        1 => 1,
+        2..=4 => 4,
+        _ => 8,
+    };
+    enough.min(most)
+}
+
+impl Compiler<'_> {
+    /// Offset, stride, number of heads and head dimension of a value.
+    fn heads(&self, id: ValueId, heads: usize) -> Heads {
+        let [at, stride] = self.at(id);
+        [at, stride, heads as u32, (self.cols(id) / heads) as u32]
+    }
+
+    /// Roped columns per head, and the offset of the cos/sin table in the step inputs.
+    fn rope_table(&self, rope: Option<&Rope>) -> [u32; 2] {
+        let table = rope.and_then(|rope| self.inputs.rope_tables.iter().find(|table| table.rope == *rope));
+        [rope.map_or(0, |rope| rope.dims as u32), table.map_or(0, |table| table.at as u32)]
+    }
+
+    /// RoPE as a separate pass, if another operation also reads the heads before or after RoPE.
+    pub(crate) fn rope(&self, x: ValueId, rope: &Rope, y: BufferId, at: [u32; 2]) -> LaunchPlan {
+        let heads = self.heads(x, self.cols(x) / rope.head_dim);
+        self.rope_store(Some(((self.slot(x), heads), (y, at))), None, Some(rope))
+    }
+
+    /// Ropes queries, and writes keys and values to the KV cache: keys are roped if `attend` says so, by the same rope.
+    fn rope_store(
+        &self,
+        queries: Option<((BufferId, Heads), Operand)>,
+        stored: Option<(&Attend, [ValueId; 2])>,
+        rope: Option<&Rope>,
+    ) -> LaunchPlan {
+        let ((q, q_heads), (q_out, q_at)) = match queries {
+            Some(((q, heads), (out, at))) => ((Some(q), heads), (Some(out), at)),
+            None => ((None, [0; 4]), (None, [0; 2])),
+        };
+        let mut buffers = vec![q, q_out];
+        let mut words = q_heads.to_vec();
+        let elements = q_heads[2] * q_heads[3].div_ceil(2);
+        let (of_k, of_v, tables, flags) = match stored {
+            Some((attend, [k, v])) => {
+                let layout = self.layout(attend);
+                let kv_heads = layout.store.heads;
+                buffers.extend([Some(self.slot(k)), Some(self.slot(v))]);
+                buffers.extend([0, 1].map(|which| Some(BufferId::Store(attend.store, which))));
+                let flags = [
+                    u32::from(attend.k_rope.is_some()),
+                    is_halves(rope),
+                    kv_number(layout.format.k),
+                    kv_number(layout.format.v),
+                ];
+                (self.heads(k, kv_heads), self.heads(v, kv_heads), self.table_offsets(attend), flags)
+            }
+            None => {
+                buffers.extend([None; 4]);
+                ([0; 4], [0; 4], [0; 3], [0, is_halves(rope), 0, 0])
+            }
+        };
+        words.extend(of_k);
+        words.extend(of_v);
+        words.extend(q_at);
+        words.extend(self.rope_table(rope));
+        words.extend(tables);
+        words.extend(flags);
+        let of_cache = |heads: Heads| 4 * heads[2] * heads[3].div_ceil(8);
+        let pairs = elements + of_cache(of_k) + of_cache(of_v);
+        let cost = Cost::row("rope", 4 * pairs as usize * F32);
+        self.launch("rope/rope_store", buffers, words, Grid::rows(pairs.div_ceil(THREADS) as usize), cost)
+    }
+
+    fn layout(&self, attend: &Attend) -> StoreLayout {
+        self.model.bound.stores()[attend.store.index()]
+    }
+
+    fn group(&self, attend: &Attend) -> usize {
+        self.bound.graph().group_of(attend.store)
+    }
+
+    /// Offsets of positions, block tables and pages in the step inputs.
+    fn table_offsets(&self, attend: &Attend) -> [u32; 3] {
+        self.inputs.table_offsets(self.group(attend))
+    }
+
+    /// The words of the attention kernels. `q` is where queries are and how they are roped on load; `kv`, the rows' own
+    /// keys and values if the kernel writes them to the cache.
+    fn attention_words(
+        &self,
+        attend: &Attend,
+        (q_at, q_rope): ([u32; 2], Option<&Rope>),
+        kv: Option<[ValueId; 2]>,
+    ) -> Vec<u32> {
+        let Attend { y, heads, score, .. } = *attend;
+        let Store { heads: kv_heads, k_dim, v_dim, mask } = self.layout(attend).store;
+        let group = self.group(attend);
+        let Score { scale, cap, alibi, sinks: _ } = score;
+        let mut words = q_at.to_vec();
+        words.extend(kv.map_or([[0; 2]; 2], |kv| kv.map(|id| self.at(id))).as_flattened());
+        words.extend(self.at(y));
+        words.extend([heads, kv_heads, k_dim, v_dim].map(|n| n as u32));
+        words.push(scale.to_bits());
+        for rope in [q_rope, attend.k_rope.as_ref()] {
+            words.extend(self.rope_table(rope));
+            words.push(is_halves(rope));
+        }
+        words.extend(self.table_offsets(attend));
+        words.extend([self.inputs.split(group), self.inputs.visible(group), self.inputs.tiles as u32]);
+        words.push(u32::from(mask != Mask::Causal));
+        words.extend([cap, alibi].map(|bits| bits.unwrap_or_default().to_bits()));
+        assert_eq!(words.len(), 28, "words of `AttentionArgs`");
+        words
+    }
+
+    pub(crate) fn attend(&mut self, attend: &Attend) -> Result<(), Error> {
+        let Attend { q, kv, ref q_rope, y, store, heads, score, .. } = *attend;
+        let (layout, group) = (self.layout(attend), self.group(attend));
+        let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
+        if v_dim > MAX_V_DIM || k_dim > MAX_K_DIM {
+            let what = "a head of attention, which must fit in shared memory";
+            let bytes = k_dim.saturating_add(v_dim).saturating_mul(F32);
+            return Err(out_of_memory(what, bytes as u64, Remedy::UseCpu));
+        }
+        let sinks = score.sinks.map(|sinks| self.vector(sinks));
+        let share = heads / kv_heads;
+        let together = heads_per_block(share, k_dim);
+        let groups = kv_heads * share.div_ceil(together);
+        let values_of_row = heads * (k_dim + v_dim);
+        let cost = |what: &str| Cost {
+            what: format!("{what} {heads} heads of {k_dim}, {kv_heads} of K/V"),
+            row_bytes: (values_of_row * F32) as u64,
+            position_bytes: (kv_heads * layout.format.row_bytes(&layout.store)) as u64,
+            pair_multiply_adds: values_of_row as u64,
+            mask,
+            ..Cost::default()
+        };
+        let bytes = partials_bytes(&layout, self.bound.bucket().rows, heads) as usize;
+        let parts = self.scratch_buffer(|own| &mut own.parts, Purpose::AttentionParts, bytes);
+        let rows = self.bound.bucket().rows.min(MAX_SPLIT_ROWS);
+        let bytes = rows * groups * F32;
+        let counters = self.scratch_buffer(|own| &mut own.counters, Purpose::AttentionParts, bytes);
+        let cache = [0, 1].map(|which| Some(BufferId::Store(store, which)));
+        let by_row = |compiler: &Self, kv: Option<[ValueId; 2]>| {
+            let own = kv.map(|kv| kv.map(|id| compiler.slot(id)));
+            let mut buffers = vec![Some(compiler.slot(q)), own.map(|kv| kv[0]), own.map(|kv| kv[1])];
+            buffers.push(Some(compiler.slot(y)));
+            buffers.extend(cache);
+            buffers.extend([sinks, Some(parts), Some(counters)]);
+            let words = compiler.attention_words(attend, (compiler.at(q), q_rope.as_ref()), kv);
+            let kernel = format!("attention/attention_{}_{together}", layout.format.k.name());
+            let grid = Grid { groups, each: Each::Part(group) };
+            let mut launch = compiler.launch(kernel, buffers, words, grid, cost("attention"));
+            // The queries, and the columns that all threads have summed.
+            launch.shared = (together * k_dim.next_multiple_of(8) + 8 * THREADS as usize) * F32;
+            launch
+        };
+        let mut variants = Vec::new();
+        let is_f16 = [KvType::F16, KvType::BF16].contains(&layout.format.k);
+        if is_f16 && k_dim == v_dim && DECODE_DIMS.contains(&k_dim) {
+            let mut launch = by_row(self, kv);
+            launch.kernel = format!("decode/decode_{}_{k_dim}_{together}", layout.format.k.name());
+            // Two stages of 64 keys and values.
+            launch.shared = 2 * 2 * 64 * k_dim * 2;
+            let launches = vec![launch];
+            variants.push(Variant { is_decode: true, launches, ..Variant::default() });
+        } else if kv.is_some() {
+            let launches = vec![by_row(self, kv)];
+            variants.push(Variant { is_decode: true, launches, ..Variant::default() });
+        }
+        let flash = self.flash(attend, cost("flash attention"));
+        variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
+        let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
+        variants.push(Variant::always(stored.into_iter().chain([by_row(self, None)]).collect()));
+        self.dispatch(y, variants);
+        Ok(())
+    }
+
+    /// Flash attention, where a kernel supports the heads.
+    fn flash(&mut self, attend: &Attend, cost: Cost) -> Option<Vec<LaunchPlan>> {
+        let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, score, .. } = *attend;
+        let layout = self.layout(attend);
+        let Store { k_dim, v_dim, .. } = layout.store;
+        let dim = [64, 128, 256].into_iter().find(|&dim| k_dim.max(v_dim) <= dim)?;
+        // Queries, and two stages of keys and values, in f16.
+        let shared = (64 + 4 * 64) * dim * 2;
+        if layout.format != backend::KvFormat::F16
+            || score.alibi.is_some()
+            || max_tiles(self.bound.bucket().rows) == 0
+            || shared + 4096 > self.device.shared_memory
+        {
+            return None;
+        }
+        let bytes = self.bound.bucket().rows * self.cols(q) * F32;
+        let of_roped = [0, self.cols(q) as u32];
+        let mut launches = Vec::new();
+        let (queries, at) = match q_rope {
+            Some(rope) => {
+                let roped = self.scratch_buffer(|own| &mut own.roped, Purpose::Activations, bytes);
+                let of_q = Some(((self.slot(q), self.heads(q, heads)), (roped, of_roped)));
+                let is_shared = kv.is_some() && (k_rope.is_none() || k_rope == q_rope);
+                let stored = kv.filter(|_| is_shared).map(|kv| (attend, kv));
+                launches.push(self.rope_store(of_q, stored, Some(rope)));
+                if let Some(kv) = kv.filter(|_| !is_shared) {
+                    launches.push(self.rope_store(None, Some((attend, kv)), k_rope.as_ref()));
+                }
+                (roped, of_roped)
+            }
+            None => {
+                launches.extend(kv.map(|kv| self.rope_store(None, Some((attend, kv)), k_rope.as_ref())));
+                (self.slot(q), self.at(q))
+            }
+        };
+        let sinks = score.sinks.map(|sinks| self.vector(sinks));
+        let mut buffers = vec![Some(queries), None, None, Some(self.slot(y))];
+        buffers.extend([0, 1].map(|which| Some(BufferId::Store(store, which))));
+        buffers.extend([sinks, None, None]);
+        let words = self.attention_words(attend, (at, None), None);
+        let grid = Grid { groups: heads, each: Each::Tile };
+        let mut launch = self.launch(format!("flash/flash_{dim}"), buffers, words, grid, cost);
+        launch.threads = 128;
+        launch.shared = shared;
+        launches.push(launch);
+        Some(launches)
+    }
+}
+
+const _: () = assert!(PAGE == 32, "the kernels' pages have 32 positions");

@@ -1,0 +1,531 @@
+//! The CUDA driver: cards, an opened card with its kernels, memory, launches and graphs.
+//!
+//! The driver's library is opened at run time; without it there are no cards. Every function here makes the context
+//! current first, so that objects may move between threads.
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+mod cards;
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend::{Description, Error, MemoryKind, Remedy};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+
+use cards::PrimaryContext;
+pub use cards::{Card, cards};
+
+/// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or device format.
+macro_rules! modules {
+    ($($name:literal)*) => {
+        static MODULES: &[(&str, &[u8])] =
+            &[$(($name, include_bytes!(concat!("../../kernels/compiled/", $name, ".fatbin")))),*];
+    };
+}
+modules! {
+    "attention" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
+    "f32" "f16" "bf16" "q4_0" "q8_0" "q4_k" "q5_k" "q6_k" "mxfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
+}
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Weights,
+    Store,
+    Activations,
+    AttentionParts,
+    Inputs,
+    Constants,
+}
+
+impl Purpose {
+    /// The name in error messages, and what the user can do when allocation fails.
+    fn name_and_remedy(self) -> (&'static str, Remedy) {
+        match self {
+            Purpose::Weights => ("weights", Remedy::FewerLayers),
+            Purpose::Store => ("the KV cache", Remedy::SmallerContext),
+            Purpose::Activations => ("activations", Remedy::SmallerBatch),
+            Purpose::AttentionParts => ("partial results of attention", Remedy::SmallerBatch),
+            Purpose::Inputs => ("step inputs", Remedy::SmallerBatch),
+            Purpose::Constants => ("constants", Remedy::FewerLayers),
+        }
+    }
+}
+
+/// The error of a failed allocation of device memory.
+pub(crate) fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
+    Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
+}
+
+/// Locks `mutex`. No critical section leaves its data inconsistent on panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Size in bytes of the memory that is allocated for `bytes`.
+pub(crate) fn allocated_size(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX).max(256)
+}
+
+/// A kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    function: sys::CUfunction,
+}
+
+/// An opened card: context, stream and kernels.
+pub(crate) struct Device {
+    pub(crate) card: Card,
+    pub(crate) is_timed: bool,
+    /// Whether activations stay f32.
+    pub(crate) f32_activations: bool,
+    /// Streaming multiprocessors.
+    pub(crate) multiprocessors: usize,
+    /// Shared memory in bytes that a block may use, its static part included.
+    pub(crate) shared_memory: usize,
+    stream: sys::CUstream,
+    loaded: Mutex<Loaded>,
+    /// Memory budget and current use of all buffers, in bytes.
+    budget: Option<u64>,
+    used: AtomicU64,
+    context: PrimaryContext,
+}
+
+/// The modules and kernels used so far.
+#[derive(Default)]
+struct Loaded {
+    modules: HashMap<String, sys::CUmodule>,
+    kernels: HashMap<String, Kernel>,
+}
+
+// SAFETY: handles of the driver may be used from any thread with the context current; every function makes it so.
+unsafe impl Send for Device {}
+// SAFETY: the driver's functions are thread-safe; what is mutable here has locks.
+unsafe impl Sync for Device {}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.card.name).finish_non_exhaustive()
+    }
+}
+
+fn why(error: DriverError) -> String {
+    let text = |text: Result<&std::ffi::CStr, DriverError>| {
+        text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
+    };
+    format!("{} ({})", text(error.error_string()), text(error.error_name()))
+}
+
+impl Device {
+    /// Opens `card`.
+    pub(crate) fn open(
+        card: &Card,
+        is_timed: bool,
+        f32_activations: bool,
+        budget: Option<u64>,
+    ) -> Result<Device, Error> {
+        let failed = |error| Error::Device { device: card.name.clone(), why: why(error) };
+        let opened = || {
+            let context = PrimaryContext::of(card.ordinal)?;
+            context.make_current()?;
+            use sys::CUdevice_attribute::{
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT,
+            };
+            // SAFETY: the device is valid.
+            unsafe {
+                let multiprocessors = result::device::get_attribute(context.device, COUNT)? as usize;
+                let shared_memory = result::device::get_attribute(context.device, SHARED)? as usize;
+                let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+                Ok((context, multiprocessors, shared_memory, stream))
+            }
+        };
+        let (context, multiprocessors, shared_memory, stream) = opened().map_err(failed)?;
+        Ok(Device {
+            card: card.clone(),
+            is_timed,
+            f32_activations,
+            multiprocessors,
+            shared_memory,
+            stream,
+            loaded: Mutex::default(),
+            budget,
+            used: AtomicU64::new(0),
+            context,
+        })
+    }
+
+    pub(crate) fn describe(&self) -> Description {
+        let Card { capability: (major, minor), api, .. } = self.card;
+        Description {
+            name: "cuda",
+            device: self.card.name.clone(),
+            facts: vec![
+                ("driver", format!("CUDA {}.{}", api / 1000, api % 1000 / 10)),
+                ("compute capability", format!("{major}.{minor}")),
+            ],
+        }
+    }
+
+    /// Whether GEMV kernels have large stages: those compiled for an architecture with much shared memory. Later ones run PTX
+    /// of one with less.
+    pub(crate) fn has_large_stages(&self) -> bool {
+        matches!(self.card.capability.0, 9 | 10)
+    }
+
+    fn failed(&self, error: DriverError) -> Error {
+        Error::Device { device: self.card.name.clone(), why: why(error) }
+    }
+
+    fn make_current(&self) -> Result<(), Error> {
+        self.context.make_current().map_err(|error| self.failed(error))
+    }
+
+    /// The kernel `name`, such as `rows/arg_max`, allowed all of the shared memory.
+    pub(crate) fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(&kernel) = loaded.kernels.get(name) {
+            return Ok(kernel);
+        }
+        self.make_current()?;
+        let (module, function) = name.split_once('/').expect("a module and a function");
+        let mut find = || {
+            use sys::CUfunction_attribute::{
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
+                CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
+                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
+            };
+            // SAFETY: images are whole fat binaries, and attributes are within the limits of the device.
+            unsafe {
+                let module = match loaded.modules.get(module) {
+                    Some(&known) => known,
+                    None => {
+                        let image = MODULES.iter().find(|(known, _)| *known == module);
+                        let (_, image) = image.expect("every module is compiled");
+                        let handle = result::module::load_data(image.as_ptr().cast())?;
+                        loaded.modules.insert(module.to_owned(), handle);
+                        handle
+                    }
+                };
+                let function = CString::new(function).expect("names have no zeros");
+                let function = result::module::get_function(module, function)?;
+                let fixed = result::function::get_function_attribute(function, STATIC)?;
+                let dynamic = self.shared_memory as i32 - fixed;
+                result::function::set_function_attribute(function, DYNAMIC, dynamic)?;
+                // Kernels that prefer different carve-outs would not run side by side.
+                result::function::set_function_attribute(function, CARVEOUT, 100)?;
+                Ok(Kernel { function })
+            }
+        };
+        let kernel = find().map_err(|error| self.cannot_load(name, error))?;
+        loaded.kernels.insert(name.to_owned(), kernel);
+        Ok(kernel)
+    }
+
+    fn cannot_load(&self, name: &str, error: DriverError) -> Error {
+        use sys::CUresult::{
+            CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        };
+        let advice = match error.0 {
+            CUDA_ERROR_INVALID_IMAGE | CUDA_ERROR_NO_BINARY_FOR_GPU | CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+                "; update the driver"
+            }
+            _ => "",
+        };
+        let why = format!("kernel {name} cannot be loaded: {}{advice}", why(error));
+        Error::Device { device: self.card.name.clone(), why }
+    }
+
+    /// Allocates zeroed memory.
+    pub(crate) fn buffer(self: &Arc<Device>, purpose: Purpose, bytes: u64) -> Result<Buffer, Error> {
+        let (what, remedy) = purpose.name_and_remedy();
+        let bytes = allocated_size(bytes);
+        let used = self.used.load(Ordering::Relaxed);
+        if self.budget.is_some_and(|budget| used.saturating_add(bytes) > budget) {
+            return Err(out_of_memory(what, bytes, Remedy::RaiseLimit));
+        }
+        self.make_current()?;
+        // SAFETY: the context is current; the memory is freed when the buffer is dropped.
+        let allocated = unsafe { result::malloc_sync(bytes as usize) };
+        let address = allocated.map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => out_of_memory(what, bytes, remedy),
+            _ => self.failed(error),
+        })?;
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        let buffer = Buffer { address, bytes, device: self.clone() };
+        // SAFETY: the memory has this size.
+        unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream) }
+            .map_err(|error| self.failed(error))?;
+        Ok(buffer)
+    }
+
+    /// Allocates zeroed host memory that the device copies from and to without a detour.
+    pub(crate) fn pinned(self: &Arc<Device>, words: usize) -> Result<Pinned, Error> {
+        self.make_current()?;
+        let bytes = words.max(1) * size_of::<u32>();
+        // SAFETY: the context is current; the memory is freed on drop, and zeroed before use.
+        unsafe {
+            let address = result::malloc_host(bytes, 0).map_err(|error| self.failed(error))?;
+            address.cast::<u8>().write_bytes(0, bytes);
+            Ok(Pinned { address: address.cast(), words, device: self.clone() })
+        }
+    }
+
+    /// Copies `bytes` to `offset` of a buffer, before it returns.
+    pub(crate) fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        assert!(offset + bytes.len() as u64 <= buffer.bytes, "writes stay inside");
+        self.make_current()?;
+        // SAFETY: both ranges are valid; the stream is waited for.
+        unsafe {
+            result::memcpy_htod_async(buffer.address + offset, bytes, self.stream)
+                .and_then(|()| result::stream::synchronize(self.stream))
+        }
+        .map_err(|error| self.failed(error))
+    }
+
+    /// Queues a copy of the first `words` words of `from`.
+    pub(crate) fn upload(&self, to: &Buffer, from: &Pinned, words: usize) -> Result<(), Error> {
+        assert!(words <= from.words && (words * 4) as u64 <= to.bytes, "copies stay inside");
+        self.make_current()?;
+        // SAFETY: both ranges are valid. The caller does not change `from` before the stream is waited for.
+        unsafe {
+            let words = std::slice::from_raw_parts(from.address, words);
+            result::memcpy_htod_async(to.address, words, self.stream)
+        }
+        .map_err(|error| self.failed(error))
+    }
+
+    /// Queues a copy of `words` words from the start of `from` to word `at` of `to`.
+    pub(crate) fn download(&self, to: &Pinned, at: usize, from: &Buffer, words: usize) -> Result<(), Error> {
+        assert!(at + words <= to.words && (words * 4) as u64 <= from.bytes, "copies stay inside");
+        self.make_current()?;
+        // SAFETY: both ranges are valid; `to` is read only after the stream is waited for.
+        unsafe {
+            let to = to.address.add(at).cast::<c_void>();
+            sys::cuMemcpyDtoHAsync_v2(to, from.address, words * 4, self.stream).result()
+        }
+        .map_err(|error| self.failed(error))
+    }
+
+    /// Waits for everything queued.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        self.make_current()?;
+        // SAFETY: the stream is valid.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
+    }
+
+    /// Queues a launch. With `is_dependent`, it may start before the launch before it has ended, and waits for it
+    /// itself.
+    pub(crate) fn launch(&self, launch: &Launch, grid: [u32; 3], is_dependent: bool) -> Result<(), Error> {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        self.make_current()?;
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: u32::from(is_dependent && self.card.capability >= (9, 0)),
+        };
+        let mut args = launch.args.as_ptr().cast_mut().cast::<c_void>();
+        // SAFETY: `args` is the struct that the kernel takes, whose pointers are of live buffers.
+        unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) }
+            .result()
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Records what `queue` queues as a graph, without running it.
+    pub(crate) fn record(
+        self: &Arc<Device>,
+        queue: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Recording, Error> {
+        self.make_current()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is valid and not capturing.
+        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(|error| self.failed(error))?;
+        let queued = queue();
+        // SAFETY: the stream is capturing; the graph is destroyed once instantiated.
+        unsafe {
+            let graph = result::stream::end_capture(self.stream);
+            queued?;
+            let graph = graph.map_err(|error| self.failed(error))?;
+            let executable = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            let _ = result::graph::destroy(graph);
+            let executable = executable.map_err(|error| self.failed(error))?;
+            Ok(Recording { executable, device: self.clone() })
+        }
+    }
+
+    /// Queues a recorded graph.
+    pub(crate) fn replay(&self, recording: &Recording) -> Result<(), Error> {
+        self.make_current()?;
+        // SAFETY: graph and stream are valid, and the buffers that the graph names are live.
+        unsafe { result::graph::launch(recording.executable, self.stream) }
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Creates an event that takes the time.
+    pub(crate) fn event(self: &Arc<Device>) -> Result<Event, Error> {
+        self.make_current()?;
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        Ok(Event { event: event.map_err(|error| self.failed(error))?, device: self.clone() })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = self.context.make_current();
+        // SAFETY: nothing queued is left: buffers, recordings and events hold the device.
+        unsafe {
+            let _ = result::stream::synchronize(self.stream);
+            let _ = result::stream::destroy(self.stream);
+            for &module in lock(&self.loaded).modules.values() {
+                let _ = result::module::unload(module);
+            }
+        }
+    }
+}
+
+/// Device memory. It counts as used until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    address: sys::CUdeviceptr,
+    pub(crate) bytes: u64,
+    device: Arc<Device>,
+}
+
+impl Buffer {
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let _ = self.device.context.make_current();
+        // SAFETY: it was allocated once. Freeing waits for what is queued.
+        let _ = unsafe { result::free_sync(self.address) };
+        self.device.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Host memory that the device copies from and to.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    address: *mut u32,
+    words: usize,
+    device: Arc<Device>,
+}
+
+// SAFETY: it owns its memory, which the device writes only between a queued copy and the wait for it.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// The words. No copy from or to them may be queued.
+    pub(crate) fn words(&self) -> &[u32] {
+        // SAFETY: the memory is allocated and initialised.
+        unsafe { std::slice::from_raw_parts(self.address, self.words) }
+    }
+
+    /// The words, to be written. No copy from or to them may be queued.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        // SAFETY: the memory is allocated, initialised, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.words) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.device.context.make_current();
+        // SAFETY: it was allocated once, and copies have ended or end with the context.
+        unsafe {
+            let _ = result::stream::synchronize(self.device.stream);
+            let _ = result::free_host(self.address.cast());
+        }
+    }
+}
+
+/// A kernel with its arguments.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) kernel: Kernel,
+    /// The bytes of the struct that the kernel takes.
+    pub(crate) args: Vec<u64>,
+    pub(crate) threads: u32,
+    /// Dynamic shared memory in bytes.
+    pub(crate) shared: u32,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+/// A recorded step.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    executable: sys::CUgraphExec,
+    device: Arc<Device>,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Recording {}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = self.device.context.make_current();
+        // SAFETY: it was instantiated once; the driver keeps it until it has run.
+        let _ = unsafe { result::graph::exec_destroy(self.executable) };
+    }
+}
+
+/// A point in time of the stream.
+#[derive(Debug)]
+pub(crate) struct Event {
+    event: sys::CUevent,
+    device: Arc<Device>,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// Queues the event.
+    pub(crate) fn record(&self) -> Result<(), Error> {
+        self.device.make_current()?;
+        // SAFETY: event and stream are valid.
+        unsafe { result::event::record(self.event, self.device.stream) }
+            .map_err(|error| self.device.failed(error))
+    }
+
+    /// Seconds from this event to `end`; both have passed.
+    pub(crate) fn seconds_to(&self, end: &Event) -> Result<f64, Error> {
+        self.device.make_current()?;
+        // SAFETY: both events are valid.
+        let milliseconds = unsafe { result::event::elapsed(self.event, end.event) };
+        milliseconds.map(|ms| f64::from(ms) * 1e-3).map_err(|error| self.device.failed(error))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = self.device.context.make_current();
+        // SAFETY: it was created once.
+        let _ = unsafe { result::event::destroy(self.event) };
+    }
+}

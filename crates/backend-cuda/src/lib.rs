@@ -1,0 +1,136 @@
+//! The CUDA backend: NVIDIA cards from compute capability 8.0 on.
+//!
+//! `passes` lowers a graph to fused passes. `compile.rs` lowers each pass to kernel launches with words and buffer
+//! indices; that is enough to report memory requirements. `program.rs` allocates the buffers and builds the launches. A
+//! step then uploads its inputs, replays a recorded graph of its shape, and reads back the outputs. Kernels are CUDA C++
+//! in `kernels`, compiled ahead by `kernels/build` and part of the library; the driver is opened at run time.
+//!
+//! Activations are f32. GEMV kernels quantise them to 8 bits per 32 values, tensor cores round them to f16.
+
+mod attend;
+mod compile;
+mod devices;
+mod driver;
+mod experts;
+mod launch;
+mod matmul;
+mod model;
+mod program;
+mod recurrent;
+mod route;
+mod rows;
+
+use std::sync::{Arc, Mutex};
+
+use backend::{
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
+    Memory, OpenOptions, Program, Taps, Timing, Weights,
+};
+use graph::Graph;
+use passes::Formats;
+
+use compile::Blueprint;
+pub use devices::CudaDriver;
+pub use driver::{Card, cards};
+use driver::{Device, lock};
+use model::{Model, ModelPlan};
+use program::CudaProgram;
+
+/// The CUDA backend on an opened card.
+#[derive(Debug)]
+pub struct Cuda {
+    device: Arc<Device>,
+    formats: Mutex<Formats>,
+}
+
+impl Cuda {
+    /// Opens `card` with default options.
+    ///
+    /// # Errors
+    /// When the card cannot be opened.
+    pub fn new(card: &Card) -> Result<Cuda, Error> {
+        Cuda::with(card, &OpenOptions::default())
+    }
+
+    /// Opens `card`. `f32_activations` disables kernels that quantise activations or round them to f16. Loading or
+    /// compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported regardless of `memory`.
+    ///
+    /// # Errors
+    /// When the card cannot be opened.
+    pub fn with(card: &Card, options: &OpenOptions) -> Result<Cuda, Error> {
+        let &OpenOptions { timed, f32_activations, memory, .. } = options;
+        let device = Device::open(card, timed, f32_activations, memory)?;
+        Ok(Cuda { device: Arc::new(device), formats: Mutex::default() })
+    }
+
+    fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
+        let KvFormat { k, v } = kv_layout.format;
+        if k != v || ![KvType::F16, KvType::BF16, KvType::F32].contains(&k) {
+            let device = self.device.describe().device;
+            let format = kv_layout.format.to_string();
+            return Err(Error::KvFormat { device, format, supported: "f16, bf16 or f32 for both K and V" });
+        }
+        let bound = BoundModel::new(graph, weights, kv_layout)?;
+        ModelPlan::new(bound, &mut lock(&self.formats))
+    }
+}
+
+impl Backend for Cuda {
+    fn describe(&self) -> Description {
+        self.device.describe()
+    }
+
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        kv_layout: &KvLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        let plan = self.plan(graph, weights, kv_layout)?;
+        let bytes = buckets.iter().map(|&bucket| {
+            let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
+            Ok(Blueprint::new(&self.device, &plan, bound, taps)?.bytes())
+        });
+        let bytes = bytes.sum::<Result<u64, Error>>()?;
+        Ok(plan.memory(bytes))
+    }
+
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        kv_layout: &KvLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        let plan = self.plan(graph, weights, kv_layout)?;
+        Ok(Box::new(Loaded(Arc::new(Model::new(self.device, plan)?))))
+    }
+}
+
+struct Loaded(Arc<Model>);
+
+impl LoadedModel for Loaded {
+    fn describe(&self) -> Description {
+        self.0.device.describe()
+    }
+
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let Model { device, plan, .. } = &*self.0;
+        let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
+        let blueprint = Blueprint::new(device, plan, bound, taps)?;
+        Ok(Box::new(CudaProgram::new(self.0.clone(), blueprint)?))
+    }
+
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.0.upload(copied)
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.plan.memory(lock(&self.0.state).activations)
+    }
+
+    fn timings(&self) -> Vec<Timing> {
+        std::mem::take(&mut lock(&self.0.state).timings)
+    }
+}

@@ -1,0 +1,268 @@
+//! A model on a card: weights and KV cache, as a plan and as allocated buffers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use backend::{
+    BoundModel, ConvertedWeights, Error, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight,
+};
+use graph::{Op, Role, Value, WeightId};
+use passes::{DeviceFormat, Formats, Layout};
+
+use crate::driver::{Buffer, Device, Purpose, allocated_size, lock, out_of_memory};
+
+/// Rows of planes start at multiples of this many bytes, the size of an asynchronous copy.
+const ROW_ALIGN: usize = 16;
+
+/// Bytes per upload.
+const UPLOAD: usize = 256 << 20;
+
+/// How a table or matrix, or all matrices of the experts, is stored: row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MatrixLayout {
+    pub(crate) format: DeviceFormat,
+    pub(crate) cols: usize,
+    /// Rows per matrix.
+    pub(crate) rows: usize,
+    pub(crate) layout: Layout,
+}
+
+impl MatrixLayout {
+    fn new(weight: &Weight, format: DeviceFormat) -> Result<MatrixLayout, Error> {
+        let layout = Layout::new(format, weight.count * weight.rows, weight.cols, ROW_ALIGN);
+        // Kernels count the bytes of a row in 32 bits, and the offsets of planes in 16 bytes.
+        if layout.pitches().any(|pitch| pitch > i32::MAX as usize) || layout.bytes() / 16 > u32::MAX as usize
+        {
+            return Err(out_of_memory("a weight with rows of 2 GiB", layout.bytes() as u64, Remedy::UseCpu));
+        }
+        Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, layout })
+    }
+
+    /// Size in device memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        allocated_size(self.layout.bytes() as u64)
+    }
+
+    /// Offsets of planes 1 to 3 in 16 bytes, and the bytes between rows of each plane.
+    pub(crate) fn planes(&self) -> [u32; 7] {
+        let mut planes = [0; 7];
+        for (to, offset) in planes[..3].iter_mut().zip(self.layout.offsets().skip(1)) {
+            *to = (offset / 16) as u32;
+        }
+        for (to, pitch) in planes[3..].iter_mut().zip(self.layout.pitches()) {
+            *to = pitch as u32;
+        }
+        planes
+    }
+}
+
+/// How the weights and the KV cache of a model are stored on a card.
+#[derive(Debug)]
+pub(crate) struct ModelPlan {
+    pub(crate) bound: Arc<BoundModel>,
+    /// By weight; `None` for single-row weights, which programs hold as f32 constants.
+    matrices: Vec<Option<MatrixLayout>>,
+    /// By store: sizes of keys and values in bytes.
+    stores: Vec<[u64; 2]>,
+    /// By value: the size of the slots of a recurrent operation in bytes.
+    states: Vec<Option<u64>>,
+}
+
+impl ModelPlan {
+    pub(crate) fn new(bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
+        let roles = bound.graph().roles();
+        let is_unquantised = differing_formats(&bound, formats);
+        let matrix = |((weight, roles), &is_unquantised): ((&Weight, &Vec<Role>), &bool)| {
+            let is_matrix = roles.iter().any(|role| match role {
+                Role::Table | Role::Matrix | Role::Experts => true,
+                Role::Vector => false,
+            });
+            let mut format =
+                || if is_unquantised { formats.unquantised(weight) } else { formats.get(weight) };
+            is_matrix.then(|| MatrixLayout::new(weight, format())).transpose()
+        };
+        let weights = bound.weights().iter().zip(&roles).zip(&is_unquantised);
+        let matrices = weights.map(matrix).collect::<Result<_, Error>>()?;
+        let store = |layout: &StoreLayout| {
+            [(layout.format.k, layout.store.k_dim), (layout.format.v, layout.store.v_dim)]
+                .map(|(kind, dim)| store_bytes(layout, kind, dim))
+        };
+        let stores = bound.stores().iter().map(store).collect();
+        let state = |(id, value): (_, &Value)| {
+            value.op.is_recurrent().then(|| {
+                let values = bound.slots().saturating_mul(bound.graph().state_of(id));
+                (values as u64).saturating_mul(size_of::<f32>() as u64)
+            })
+        };
+        let states = bound.graph().values().map(state).collect();
+        Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
+    }
+
+    /// The layout of a weight that is not a vector.
+    pub(crate) fn matrix(&self, id: WeightId) -> &MatrixLayout {
+        self.matrices[id.index()].as_ref().expect("weights of matmuls are matrices")
+    }
+
+    /// Memory use, with `activations` bytes for all programs.
+    pub(crate) fn memory(&self, activations: u64) -> Memory {
+        let weights = || self.bound.weights().iter().zip(&self.matrices);
+        let vectors = weights().filter(|(_, matrix)| matrix.is_none());
+        let matrices = weights().filter_map(|(weight, matrix)| Some((weight, matrix.as_ref()?)));
+        let on_device = matrices.clone().map(|(_, matrix)| matrix.bytes()).sum();
+        let mut converted = BTreeMap::new();
+        for (weight, matrix) in matrices {
+            let (from, to) = (weight.format, matrix.format.format());
+            if from != to {
+                *converted.entry((from, to)).or_insert(0) += matrix.bytes();
+            }
+        }
+        let converted_weights =
+            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
+        let kv = self.stores.iter().flatten().chain(self.states.iter().flatten());
+        Memory {
+            weights_mapped: vectors.map(|(weight, _)| weight.bytes.len() as u64).sum(),
+            weights_owned: on_device,
+            weights_on_device: on_device,
+            weights_converted: converted.into_iter().map(converted_weights).collect(),
+            kv: kv.fold(0, |all, &bytes| all.saturating_add(bytes)),
+            activations,
+        }
+    }
+}
+
+/// By weight: whether it is one of the experts' gates and up projections that differ in format. A kernel multiplies both.
+fn differing_formats(bound: &BoundModel, formats: &mut Formats) -> Vec<bool> {
+    let mut differ = vec![false; bound.weights().len()];
+    for (_, value) in bound.graph().values() {
+        let Op::Experts { hidden, .. } = value.op else { continue };
+        let mut names = hidden.weights().iter().map(|&id| formats.get(bound.weight(id)).name());
+        let first = names.next();
+        if names.any(|name| Some(name) != first) {
+            hidden.weights().iter().for_each(|id| differ[id.index()] = true);
+        }
+    }
+    differ
+}
+
+/// Size in bytes of a store's keys (`dim` = `k_dim`) or values (`v_dim`), in the layout of `kernels/attention.cuh`.
+fn store_bytes(layout: &StoreLayout, kind: KvType, dim: usize) -> u64 {
+    let row = kind.row_bytes(dim.next_multiple_of(8));
+    [layout.pages, PAGE, layout.store.heads].iter().fold(row as u64, |all, &n| all.saturating_mul(n as u64))
+}
+
+/// A model whose buffers are allocated.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) device: Arc<Device>,
+    pub(crate) plan: ModelPlan,
+    pub(crate) matrices: Vec<Option<Matrix>>,
+    /// By store: keys and values.
+    pub(crate) stores: Vec<[Buffer; 2]>,
+    /// By value: the slots of recurrent operations.
+    pub(crate) states: Vec<Option<Buffer>>,
+    pub(crate) state: Mutex<State>,
+    /// Set once all weights are uploaded.
+    is_uploaded: OnceLock<()>,
+}
+
+/// A weight in device memory.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    pub(crate) buffer: Buffer,
+    /// Set after the upload: whether all values are finite in f16.
+    fits_f16: OnceLock<bool>,
+}
+
+/// State shared by the programs of a model.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Bytes of all programs.
+    pub(crate) activations: u64,
+    pub(crate) timings: Vec<Timing>,
+}
+
+impl Model {
+    pub(crate) fn new(device: Arc<Device>, plan: ModelPlan) -> Result<Model, Error> {
+        let matrix = |layout: &Option<MatrixLayout>| {
+            let matrix = |layout: &MatrixLayout| {
+                let buffer = device.buffer(Purpose::Weights, layout.layout.bytes() as u64)?;
+                Ok(Matrix { buffer, fits_f16: OnceLock::new() })
+            };
+            layout.as_ref().map(matrix).transpose()
+        };
+        let matrices = plan.matrices.iter().map(matrix).collect::<Result<_, Error>>()?;
+        let store = |bytes: u64| device.buffer(Purpose::Store, bytes);
+        let stores = plan.stores.iter().map(|&[k, v]| Ok([store(k)?, store(v)?]));
+        let stores = stores.collect::<Result<_, Error>>()?;
+        let states = plan.states.iter().map(|bytes| bytes.map(store).transpose());
+        let states = states.collect::<Result<_, Error>>()?;
+        let state = Mutex::default();
+        Ok(Model { device, plan, matrices, stores, states, state, is_uploaded: OnceLock::new() })
+    }
+
+    /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each
+    /// uploaded tensor.
+    pub(crate) fn upload(&self, mut copied: impl FnMut(&str)) -> Result<(), Error> {
+        if self.is_uploaded.get().is_some() {
+            return Ok(());
+        }
+        let graph = self.plan.bound.graph();
+        let mut weights: Vec<_> = graph.weights().collect();
+        weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
+        // Weights that are parts of one tensor are adjacent.
+        for parts in weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor) {
+            let mut on_device = true;
+            for (id, _) in parts {
+                match &self.matrices[id.index()] {
+                    Some(matrix) => self.upload_matrix(*id, matrix)?,
+                    None => on_device = false,
+                }
+            }
+            if on_device {
+                copied(&parts[0].1.tensor);
+            }
+        }
+        self.is_uploaded.get_or_init(|| ());
+        Ok(())
+    }
+
+    /// Packs and uploads a weight, once.
+    fn upload_matrix(&self, id: WeightId, matrix: &Matrix) -> Result<(), Error> {
+        if matrix.fits_f16.get().is_some() {
+            return Ok(());
+        }
+        let (weight, layout) = (self.plan.bound.weight(id), self.plan.matrix(id));
+        let mut packed = vec![0; layout.layout.bytes()];
+        let bound = layout.layout.pack(weight.format, &weight.bytes, weight.cols, &mut packed);
+        for (i, part) in packed.chunks(UPLOAD).enumerate() {
+            self.device.write(&matrix.buffer, (i * UPLOAD) as u64, part)?;
+        }
+        matrix.fits_f16.get_or_init(|| layout.format.may_fit_f16() && bound <= f32::from(half::f16::MAX));
+        Ok(())
+    }
+
+    /// Whether a weight is uploaded and all its values are finite in f16.
+    pub(crate) fn fits_f16(&self, id: WeightId) -> bool {
+        self.matrices[id.index()].as_ref().is_some_and(|matrix| matrix.fits_f16.get() == Some(&true))
+    }
+
+    /// Adds to the times of a kernel.
+    pub(crate) fn add_timing(&self, what: &str, seconds: f64, (bytes, multiply_adds): (u64, u64)) {
+        let timings = &mut lock(&self.state).timings;
+        let index = timings.iter().position(|timing| timing.what == what).unwrap_or_else(|| {
+            timings.push(Timing {
+                what: what.to_owned(),
+                calls: 0,
+                seconds: 0.0,
+                bytes: 0,
+                multiply_adds: 0,
+            });
+            timings.len() - 1
+        });
+        let timing = &mut timings[index];
+        timing.calls += 1;
+        timing.seconds += seconds;
+        timing.bytes += bytes;
+        timing.multiply_adds += multiply_adds;
+    }
+}

@@ -1,0 +1,325 @@
+//! A program on a card: launches are built once; a step uploads its inputs and replays a recorded graph.
+
+use std::sync::Arc;
+
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
+use passes::{Cost, StepShape, tiles};
+
+use crate::compile::{Blueprint, Readback};
+use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, lock};
+use crate::launch::{BufferId, Grid, LaunchPlan, Variant, Work};
+use crate::model::Model;
+
+/// Recorded graphs that a program holds: steps alternate between few shapes.
+const MAX_RECORDINGS: usize = 8;
+
+/// Steps of more rows do not launch kernels before the one before has ended: early blocks would crowd the multiprocessors
+/// that are free first.
+const MAX_DEPENDENT_ROWS: usize = 8;
+
+pub(crate) struct CudaProgram {
+    model: Arc<Model>,
+    /// Its launch plans have moved to `work`.
+    blueprint: Blueprint,
+    work: Vec<Work<Built>>,
+    buffers: Vec<Buffer>,
+    /// Step inputs, and input rows, that the device reads.
+    inputs: Pinned,
+    rows: Vec<Pinned>,
+    staging: Pinned,
+    chosen: Vec<u32>,
+    bytes: u64,
+    pending: Pending,
+    /// Shape of the last submitted step.
+    shape: StepShape,
+    timer: Option<(Timer, Step)>,
+    /// Graphs by shape, the last used at the end, and the shape of the step before.
+    recordings: Vec<(StepShape, Recording)>,
+    last_shape: StepShape,
+}
+
+struct Built {
+    launch: Launch,
+    grid: Grid,
+    cost: Cost,
+}
+
+/// Events around each launch, with its cost and rows.
+struct Timer {
+    start: Event,
+    launches: Vec<(Event, Cost, usize)>,
+}
+
+impl CudaProgram {
+    /// Allocates the buffers of `blueprint`, and builds its launches.
+    pub(crate) fn new(model: Arc<Model>, mut blueprint: Blueprint) -> Result<CudaProgram, Error> {
+        let device = &model.device;
+        let bytes = blueprint.bytes();
+        let mut buffers = Vec::new();
+        for plan in &blueprint.buffers {
+            let buffer = device.buffer(plan.purpose, plan.bytes)?;
+            if !plan.words.is_empty() {
+                device.write(&buffer, 0, bytemuck::cast_slice(&plan.words))?;
+            }
+            buffers.push(buffer);
+        }
+        let build = |plan| build(&model, &buffers, buffers[blueprint.uploaded].address(), plan);
+        let (mut work, mut rows) = (Vec::new(), Vec::new());
+        for next in std::mem::take(&mut blueprint.work) {
+            work.push(match next {
+                Work::Dispatch { rows, variants } => {
+                    let variants = variants.into_iter().map(|variant| build_variant(variant, build));
+                    Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
+                }
+                Work::Input { buffer, col, cols, stride } => {
+                    rows.push(device.pinned(blueprint.buffers[buffer].bytes as usize / 4)?);
+                    Work::Input { buffer, col, cols, stride }
+                }
+                Work::Readback(index) => Work::Readback(index),
+            });
+        }
+        let inputs = device.pinned(blueprint.inputs.words.len())?;
+        let staging = device.pinned(blueprint.staged)?;
+        device.wait()?;
+        lock(&model.state).activations += bytes;
+        Ok(CudaProgram {
+            model,
+            blueprint,
+            work,
+            buffers,
+            inputs,
+            rows,
+            staging,
+            chosen: Vec::new(),
+            bytes,
+            pending: Pending::default(),
+            shape: StepShape::default(),
+            timer: None,
+            recordings: Vec::new(),
+            last_shape: StepShape::default(),
+        })
+    }
+}
+
+fn build_variant(
+    variant: Variant<LaunchPlan>,
+    build: impl Fn(LaunchPlan) -> Result<Built, Error>,
+) -> Result<Variant<Built>, Error> {
+    let Variant { max_rows, is_decode, is_tiled, is_tokens_only, f16_weights, launches } = variant;
+    let launches = launches.into_iter().map(build).collect::<Result<_, Error>>()?;
+    Ok(Variant { max_rows, is_decode, is_tiled, is_tokens_only, f16_weights, launches })
+}
+
+/// Finds the kernel of a launch, and writes its arguments.
+fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result<Built, Error> {
+    let LaunchPlan { kernel, buffers, words, grid, threads, shared, cost } = plan;
+    let address = |id: BufferId| match id {
+        BufferId::Own(index) => own[index].address(),
+        BufferId::Weight(weight) => {
+            let matrix = model.matrices[weight.index()].as_ref();
+            matrix.expect("weights of matmuls are matrices").buffer.address()
+        }
+        BufferId::Store(store, which) => model.stores[store.index()][which].address(),
+        BufferId::State(id) => {
+            model.states[id.index()].as_ref().expect("recurrent operations have states").address()
+        }
+    };
+    let mut args = vec![inputs];
+    args.extend(buffers.into_iter().map(|id| id.map_or(0, address)));
+    args.extend(
+        words
+            .chunks(2)
+            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32),
+    );
+    let kernel = model.device.kernel(&kernel)?;
+    Ok(Built { launch: Launch { kernel, args, threads, shared: shared as u32 }, grid, cost })
+}
+
+impl Program for CudaProgram {
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        self.blueprint.bound.check(step)?;
+        let model = self.model.clone();
+        model.upload(|_| {})?;
+        self.last_shape.clone_from(&self.shape);
+        self.shape.rows = step.tokens().len();
+        self.shape.outputs = step.outputs().len();
+        self.shape.sequences = step.sequences().len();
+        self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
+        self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
+        self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
+        let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
+        let words = inputs.fill(step, &mut self.shape)?;
+        self.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
+        model.device.upload(&self.buffers[*uploaded], &self.inputs, words)?;
+        self.upload_input(step)?;
+        if model.device.is_timed {
+            let mut timer = Timer { start: model.device.event()?, launches: Vec::new() };
+            timer.start.record()?;
+            self.queue(Some(&mut timer))?;
+            self.timer = Some((timer, step.clone()));
+        } else if let Some(index) = self.recordings.iter().position(|(shape, _)| *shape == self.shape) {
+            let last = self.recordings.remove(index);
+            model.device.replay(&last.1)?;
+            self.recordings.push(last);
+        } else if self.shape == self.last_shape {
+            // The second step of a shape in a row: more will follow.
+            let recording = model.device.record(|| self.queue(None))?;
+            model.device.replay(&recording)?;
+            if self.recordings.len() == MAX_RECORDINGS {
+                self.recordings.remove(0);
+            }
+            self.recordings.push((self.shape.clone(), recording));
+        } else {
+            self.queue(None)?;
+        }
+        Ok(self.pending.begin(step))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        let CudaProgram { model, blueprint, chosen, pending, shape, timer, staging, .. } = self;
+        let Blueprint { bound, readbacks, .. } = blueprint;
+        let output_rows = pending.end(ticket)?;
+        model.device.wait()?;
+        fetch(staging.words(), bound, shape, readbacks, chosen);
+        if let Some((timer, step)) = timer.take() {
+            timer.add(model, &step)?;
+        }
+        if shape.is_tokens_only {
+            return Ok(Outputs::from_tokens(chosen));
+        }
+        let output = bound.output();
+        let values = readbacks.iter().find(|readback| readback.id == output);
+        let values = &values.expect("the output is read back").values;
+        Ok(Outputs::new(output_rows, values, bound.value(output).cols))
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        let id = self.blueprint.bound.readable(name)?;
+        let readback = self.blueprint.readbacks.iter().find(|readback| readback.id == id);
+        let readback = readback.expect("tapped values are read back");
+        if readback.is_logits && self.shape.is_tokens_only {
+            let why = "was not read back in a step that asked for tokens only; tap it";
+            return Err(Error::Value { name: name.to_owned(), why });
+        }
+        Ok(&readback.values)
+    }
+}
+
+impl CudaProgram {
+    /// Uploads the input rows of a step.
+    fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
+        let inputs = self.work.iter().filter_map(|work| match *work {
+            Work::Input { buffer, col, cols, stride } => Some((buffer, col, cols, stride)),
+            Work::Dispatch { .. } | Work::Readback(_) => None,
+        });
+        for ((buffer, col, cols, stride), rows) in inputs.zip(&mut self.rows) {
+            let words: &mut [f32] = bytemuck::cast_slice_mut(rows.words_mut());
+            for (row, given) in words.chunks_mut(stride).zip(step.input().chunks_exact(cols)) {
+                row[col..][..cols].copy_from_slice(given);
+            }
+            let used = words.len().min(step.tokens().len() * stride);
+            self.model.device.upload(&self.buffers[buffer], rows, used)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a step of the current shape. What is queued does not depend on tokens or positions.
+    fn queue(&self, mut timer: Option<&mut Timer>) -> Result<(), Error> {
+        let Blueprint { bound, readbacks, tokens, .. } = &self.blueprint;
+        let (device, shape): (&Arc<Device>, _) = (&self.model.device, &self.shape);
+        // A launch after a copy or an event waits for it.
+        let mut is_dependent = false;
+        for work in &self.work {
+            match work {
+                Work::Input { .. } => {}
+                Work::Readback(index) => {
+                    let readback = &readbacks[*index];
+                    let words = readback.rows(bound, shape) * readback.stride;
+                    if words > 0 {
+                        device.download(&self.staging, readback.at, &self.buffers[readback.buffer], words)?;
+                        is_dependent = false;
+                    }
+                }
+                Work::Dispatch { rows, variants } => {
+                    let rows = shape.rows(*rows);
+                    if rows == 0 {
+                        continue;
+                    }
+                    for built in &self.variant(variants, rows).launches {
+                        device.launch(&built.launch, built.grid.blocks(rows, shape), is_dependent)?;
+                        is_dependent = timer.is_none() && shape.rows <= MAX_DEPENDENT_ROWS;
+                        if let Some(timer) = &mut timer {
+                            let end = device.event()?;
+                            end.record()?;
+                            timer.launches.push((end, built.cost.clone(), rows));
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(tokens) = tokens.filter(|_| shape.is_tokens_only) {
+            device.download(&self.staging, 0, &self.buffers[tokens], shape.outputs)?;
+        }
+        Ok(())
+    }
+
+    /// The first variant that applies to the current step.
+    fn variant<'a>(&self, variants: &'a [Variant<Built>], rows: usize) -> &'a Variant<Built> {
+        let is_for = |variant: &&Variant<Built>| {
+            variant.is_for(rows, &self.shape, |weight| self.model.fits_f16(weight))
+        };
+        variants.iter().find(is_for).expect("the last variant applies to all steps")
+    }
+}
+
+impl Timer {
+    /// Adds the times of a finished step.
+    fn add(self, model: &Model, step: &Step) -> Result<(), Error> {
+        let mut start = &self.start;
+        for (end, cost, rows) in &self.launches {
+            model.add_timing(&cost.what, start.seconds_to(end)?, cost.of(step, *rows));
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+impl Readback {
+    /// Rows to read back after a step of this shape.
+    fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
+        if self.is_logits && shape.is_tokens_only {
+            return 0;
+        }
+        shape.rows(bound.value(self.id).rows)
+    }
+}
+
+/// Copies values and chosen tokens out of the staging memory.
+fn fetch(
+    staged: &[u32],
+    bound: &BoundProgram,
+    shape: &StepShape,
+    readbacks: &mut [Readback],
+    chosen: &mut Vec<u32>,
+) {
+    chosen.clear();
+    let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
+    chosen.extend(&staged[..tokens]);
+    let all: &[f32] = bytemuck::cast_slice(staged);
+    for readback in readbacks {
+        let rows = readback.rows(bound, shape);
+        readback.values.clear();
+        if rows == 0 {
+            continue;
+        }
+        let (cols, col) = (bound.value(readback.id).cols, readback.location.col);
+        let rows = all[readback.at..].chunks_exact(readback.stride).take(rows);
+        rows.for_each(|row| readback.values.extend_from_slice(&row[col..][..cols]));
+    }
+}
+
+impl Drop for CudaProgram {
+    fn drop(&mut self) {
+        lock(&self.model.state).activations -= self.bytes;
+    }
+}

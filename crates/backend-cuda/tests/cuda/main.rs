@@ -1,0 +1,51 @@
+//! The conformance suite and whole models on this machine's card.
+//!
+//! Without a card the tests are skipped, unless `RUSTORCH_REQUIRE_CUDA` is set.
+
+mod exact;
+mod whole_model;
+
+use backend::{Backend, OpenOptions};
+use backend_cuda::{Card, Cuda, cards};
+use backend_reference::Reference;
+
+/// The card to test on.
+fn card() -> Option<Card> {
+    let found = cards().into_iter().next();
+    if found.is_none() {
+        assert!(std::env::var_os("RUSTORCH_REQUIRE_CUDA").is_none(), "no card with a CUDA driver");
+        eprintln!("skipped: no card with a CUDA driver");
+    }
+    found
+}
+
+fn cuda(card: &Card) -> Box<dyn Backend> {
+    Box::new(Cuda::new(card).expect("a card that opens"))
+}
+
+fn reference() -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
+/// The backend under test. Without a card it is the reference, so that tests pass.
+fn candidate() -> Box<dyn Backend> {
+    card().map_or_else(reference, |card| cuda(&card))
+}
+
+/// The same without 8-bit and f16 activations.
+fn exact_candidate() -> Box<dyn Backend> {
+    let options = OpenOptions { f32_activations: true, ..OpenOptions::default() };
+    let open = |card: Card| -> Box<dyn Backend> {
+        Box::new(Cuda::with(&card, &options).expect("a card that opens"))
+    };
+    card().map_or_else(reference, open)
+}
+
+testkit::conformance!(candidate(), reference());
+
+/// Kernels for f32 activations.
+mod f32_activations {
+    use super::{exact_candidate, reference};
+
+    testkit::conformance!(exact_candidate(), reference());
+}

@@ -1,0 +1,54 @@
+//! The compiled kernels belong to the sources beside them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels")
+}
+
+/// As `kernels/build` computes it.
+#[test]
+fn kernels_are_compiled_from_these_sources() {
+    let files = |extension: &str| {
+        let entries = fs::read_dir(folder()).expect("the kernels").flatten().map(|entry| entry.path());
+        let mut found: Vec<PathBuf> =
+            entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+        found.sort();
+        found
+    };
+    let mut hash = Sha256::new();
+    for path in [folder().join("build")].into_iter().chain(files("cu")).chain(files("cuh")) {
+        hash.update(fs::read(path).expect("a source"));
+    }
+    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let compiled = fs::read_to_string(folder().join("compiled/SOURCES")).expect("compiled kernels");
+    assert_eq!(found, compiled.trim(), "sources have changed: run crates/backend-cuda/kernels/build");
+}
+
+/// Architectures that have code of their own, as the fat binary's headers list them.
+#[test]
+fn kernels_have_code_for_each_architecture() {
+    for entry in fs::read_dir(folder().join("compiled")).expect("compiled kernels").flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "fatbin") {
+            continue;
+        }
+        let bytes = fs::read(&path).expect("a fat binary");
+        let word = |at: usize| u32::from_le_bytes(bytes[at..][..4].try_into().expect("four bytes"));
+        let half = |at: usize| u16::from_le_bytes(bytes[at..][..2].try_into().expect("two bytes"));
+        assert_eq!(word(0), 0xba55_ed50, "{}", path.display());
+        let (mut at, mut found) = (usize::from(half(6)), Vec::new());
+        while at < bytes.len() {
+            // Kind (1: PTX, 2: code), size of this header, size of the code, architecture.
+            let is_code = half(at) == 2;
+            found.push((is_code, word(at + 28)));
+            at += word(at + 4) as usize + word(at + 8) as usize;
+        }
+        found.sort_unstable();
+        let expected = [(false, 80), (true, 80), (true, 90), (true, 100)];
+        assert_eq!(found, expected, "{}", path.display());
+    }
+}
