@@ -45,6 +45,10 @@ fn open(options: &OpenOptions) -> Result<Cpu, Error> {
 }
 
 impl Device for Processor {
+    fn quantizes_activations(&self, options: &OpenOptions) -> bool {
+        !options.f32_activations
+    }
+
     fn info(&self) -> DeviceInfo {
         let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available());
         DeviceInfo {

@@ -60,6 +60,10 @@ impl backend::Device for Card {
         facts
     }
 
+    fn quantizes_activations(&self, options: &OpenOptions) -> bool {
+        !options.f32_activations
+    }
+
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
         Ok(Box::new(Cuda::with(self, options)?))
     }

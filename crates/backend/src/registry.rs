@@ -75,6 +75,12 @@ pub trait Device: Send + Sync {
     /// Properties to print about the device with these options, even if it cannot be opened.
     fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)>;
 
+    /// Whether, opened with these options, it rounds activations to 8 bits.
+    fn quantizes_activations(&self, options: &OpenOptions) -> bool {
+        let _ = options;
+        false
+    }
+
     /// Opens the device.
     ///
     /// # Errors

@@ -76,8 +76,9 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
     let cpu = CpuArgs { threads: args.threads, isa: None, weights: args.weights };
     let options = OpenOptions::from(cpu);
     let candidate = |name: String, config: DeviceConfig| {
-        let kind = config.device.info().kind;
-        Candidate { name, kind, open: Box::new(move || config.open()) }
+        let DeviceConfig { device, options } = &config;
+        let (kind, quantizes_activations) = (device.info().kind, device.quantizes_activations(options));
+        Candidate { name, kind, quantizes_activations, open: Box::new(move || config.open()) }
     };
     let reference =
         || vec![candidate("reference".to_owned(), backends::host(BackendName::REFERENCE, options))];

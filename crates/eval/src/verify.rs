@@ -22,6 +22,8 @@ pub struct Candidate {
     pub name: String,
     /// The kind of its device.
     pub kind: DeviceKind,
+    /// Whether it rounds activations to 8 bits.
+    pub quantizes_activations: bool,
     /// Opens the device.
     pub open: Box<dyn Fn() -> Result<Box<dyn Backend>, backend::Error>>,
 }

@@ -137,7 +137,8 @@ fn cpu(fault: Fault) -> Candidate {
     let open = move || -> Result<Box<dyn Backend>, Error> {
         Ok(Box::new(Faulty(Box::new(backend_cpu::Cpu::new(NonZero::new(1))), fault)))
     };
-    Candidate { name: format!("{fault:?}"), kind: DeviceKind::Cpu, open: Box::new(open) }
+    let (name, kind) = (format!("{fault:?}"), DeviceKind::Cpu);
+    Candidate { name, kind, quantizes_activations: true, open: Box::new(open) }
 }
 
 /// A stand-in for a GPU: it does not quantise activations.
@@ -146,7 +147,8 @@ fn gpu(fault: Fault) -> Candidate {
         let cpu = backend_cpu::Cpu::new(NonZero::new(1)).with_f32_activations();
         Ok(Box::new(Faulty(Box::new(cpu), fault)))
     };
-    Candidate { name: "gpu".to_owned(), kind: DeviceKind::SoftwareGpu, open: Box::new(open) }
+    let (name, kind) = ("gpu".to_owned(), DeviceKind::SoftwareGpu);
+    Candidate { name, kind, quantizes_activations: false, open: Box::new(open) }
 }
 
 /// The checks that fail, and what they say.
@@ -154,6 +156,7 @@ fn failures(file: &[u8], candidates: &[Candidate]) -> HashMap<String, String> {
     let reference = Candidate {
         name: "reference".to_owned(),
         kind: DeviceKind::Reference,
+        quantizes_activations: false,
         open: Box::new(|| Ok(Box::new(backend_reference::Reference::new()))),
     };
     let mut failures = HashMap::new();
