@@ -197,14 +197,14 @@ impl Matmul {
         ]
     }
 
-    /// Dynamic shared memory of a GEMV kernel for `columns` rows of 8-bit activations.
+    /// Dynamic shared memory of a GEMV kernel for `columns` activation rows, quantised to 8 bits, in bytes.
     fn q8_bytes(&self, ring: &Ring, columns: usize) -> usize {
         let chunks = self.x_segments[0] * self.cols.div_ceil(CHUNK);
         // A chunk has 32 integers, a scale and two sums.
         ring.bytes + columns * chunks * (32 + 8)
     }
 
-    /// Whether this many rows of 8-bit activations fit in shared memory.
+    /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
     pub(crate) fn fits_q8(&self, device: &Device, format: DeviceFormat, columns: usize) -> bool {
         let ring = Ring::new(format, self.mode == Mode::Plain && device.has_large_stages());
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
@@ -215,7 +215,7 @@ impl Matmul {
 /// The kernel of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// `gemv_q8`: up to this many rows of 8-bit activations at a time.
+    /// `gemv_q8`: up to this many activation rows at a time, quantised to 8 bits.
     Q8(usize),
     /// `gemv_f32`.
     F32(usize),
@@ -225,8 +225,8 @@ pub(crate) enum Algorithm {
     GemmF32,
 }
 
-/// The kernels for up to `max_rows` rows, each with its maximum number of rows. `fits_q8`: whether this many rows of 8-bit
-/// activations fit in shared memory; `f16_tile`: the largest tile of f16 activation rows, or 0. The last kernel is the
+/// The kernels for up to `max_rows` rows, each with its maximum number of rows. `fits_q8`: whether this many activation rows,
+/// quantised to 8 bits, fit in shared memory; `f16_tile`: the largest tile of f16 activation rows, or 0. The last kernel is the
 /// fallback for weights with values that packing finds not to be finite in f16.
 pub(crate) fn algorithms(
     format: DeviceFormat,

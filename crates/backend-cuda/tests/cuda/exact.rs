@@ -40,19 +40,16 @@ fn one_format_of_each_kind() {
 }
 
 #[test]
-#[ignore = "takes minutes on the reference"]
 fn formats_that_kernels_read() {
     as_close_as_llama_cpp(|name| has_kernels(name) && !ALWAYS.contains(&name));
 }
 
 #[test]
-#[ignore = "takes minutes on the reference"]
 fn formats_that_become_f16() {
     as_close_as_llama_cpp(|name| !has_kernels(name) && !name.contains('-') && !ALWAYS.contains(&name));
 }
 
 #[test]
-#[ignore = "takes minutes on the reference"]
 fn biases_and_the_demo_model() {
     as_close_as_llama_cpp(|name| name.contains('-') && !ALWAYS.contains(&name));
 }

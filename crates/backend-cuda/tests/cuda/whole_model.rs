@@ -46,7 +46,6 @@ fn floats_are_within_the_limit() {
 
 /// All golden positions of every model.
 #[test]
-#[ignore = "takes minutes on the reference"]
 fn floats_are_within_the_limit_at_every_golden_position() {
     let Some(card) = card() else { return };
     for case in float_cases() {
