@@ -1,5 +1,6 @@
 //! GGUF files for tests, expected values for them, a server that has them, and access to shared material.
 
+pub mod accelerators;
 pub mod any_model;
 mod cases;
 pub mod conformance;

@@ -2,7 +2,6 @@
 //!
 //! Without a card the tests are skipped, unless `RUSTORCH_REQUIRE_CUDA` is set.
 
-mod exact;
 mod whole_model;
 
 use backend::{Backend, OpenOptions};

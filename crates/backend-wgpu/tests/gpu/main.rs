@@ -3,7 +3,6 @@
 //!
 //! Without a device the tests are skipped, unless `RUSTORCH_REQUIRE_GPU` is set.
 
-mod exact;
 mod whole_model;
 
 use backend::Backend;

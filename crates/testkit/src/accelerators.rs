@@ -1,0 +1,238 @@
+//! Tests of whole models that backends of accelerators share: unquantised ones alone, split over two backends, and with many
+//! sequences per batch, and quantised ones, which must be as close to the exact logits as llama.cpp is.
+//!
+//! `make` opens the backend under test, `reference` the reference backend.
+
+use crate::conformance::Make;
+use crate::conformance::random::nmse;
+use crate::whole::{Whole, top1};
+use crate::{Case, families, goldens, judge};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Sequence, Step};
+use gguf::Gguf;
+use graph::Graph;
+use models::Model;
+use runner::ModelRunner;
+
+/// Allowed error of logits, as NMSE.
+const LIMIT: f64 = 1e-5;
+
+/// A margin between the top two logits that no rounding error closes.
+const CLEAR: f32 = 0.05;
+
+/// Several pages, and more rows than an attention tile.
+const POSITIONS: usize = 100;
+
+fn float_cases() -> impl Iterator<Item = Case> {
+    crate::cases().into_iter().filter(|case| case.is_float)
+}
+
+/// One sequence per model.
+pub fn floats_are_within_the_limit(make: Make<'_>, reference: Make<'_>) {
+    for case in float_cases() {
+        let tokens = &case.tokens()[0][..POSITIONS];
+        let logits = |backend| {
+            let mut model = Whole::new(case.file(), backend, KvFormat::F16, tokens.len(), tokens.len());
+            model.logits(tokens, tokens.len())
+        };
+        let error = nmse(&logits(reference()), &logits(make()));
+        assert!(error <= LIMIT, "{}: NMSE {error:e}", case.name);
+    }
+}
+
+/// All golden positions of every model.
+pub fn floats_are_within_the_limit_at_every_golden_position(make: Make<'_>, reference: Make<'_>) {
+    for case in float_cases() {
+        let truth = judge::logits(&case, reference(), goldens::POSITIONS);
+        let found = judge::logits(&case, make(), goldens::POSITIONS);
+        assert!(judge::is_close(&case.name, &case, &truth, &found), "{}", case.name);
+    }
+}
+
+fn model(case: &Case) -> (Gguf, Graph) {
+    let file = Gguf::from_bytes(case.file().into()).expect("a good file");
+    let Model { graph, .. } = Model::new(&file).expect("a good model");
+    (file, graph)
+}
+
+/// Loads `graph` with a cache of `pages` pages and a bucket of `rows` rows.
+fn load(file: &Gguf, graph: &Graph, backend: Box<dyn Backend>, pages: usize, rows: usize) -> ModelRunner {
+    let kv_layout = KvLayout::uniform(graph, pages, KvFormat::F16);
+    let buckets = [Bucket { rows, outputs: rows }];
+    ModelRunner::new(file, graph, backend, &kv_layout, &buckets).expect("a good graph")
+}
+
+/// Cut after the first layer and in the middle, with the GPU first and last, in steps of one row, a few, and many.
+pub fn a_model_split_over_two_backends_equals_the_whole(make: Make<'_>, reference: Make<'_>) {
+    for case in float_cases().filter(|case| ["F32", "F32-qwen2"].contains(&case.name.as_str())) {
+        let (file, graph) = model(&case);
+        let tokens = &case.tokens()[0][..70];
+        let truth = Whole::new(case.file(), reference(), KvFormat::F16, 70, 70).logits(tokens, 70);
+        for (layers, gpu_is_first, rows) in
+            [(1, true, 1), (1, false, 7), (graph.layers() / 2, true, 70), (graph.layers() / 2, false, 70)]
+        {
+            let (first, second) = graph.cut(layers).expect("a model of two layers or more");
+            let [first_on, second_on] =
+                if gpu_is_first { [make(), reference()] } else { [reference(), make()] };
+            let mut first = load(&file, &first, first_on, 3, rows);
+            let mut second = load(&file, &second, second_on, 3, rows);
+            let mut found = Vec::new();
+            for (i, tokens) in tokens.chunks(rows).enumerate() {
+                let sequence = Sequence::uniform(i * rows, tokens.len(), 1, 0..3);
+                let outputs = (0..tokens.len() as u32).map(OutputRow::greedy).collect();
+                let step = Step::new(tokens.to_vec(), vec![sequence.clone()], outputs);
+                // Between stages all rows are passed on, whatever output is requested.
+                let between = first.run(&step.expect("a good step")).expect("a good step").values().to_vec();
+                let outputs = OutputRow::all(0..tokens.len() as u32);
+                let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
+                let step = step.with_input(between);
+                found.extend_from_slice(second.run(&step).expect("a good step").values());
+            }
+            let error = nmse(&truth, &found);
+            assert!(error <= LIMIT, "{}, cut at {layers}, {rows} rows: NMSE {error:e}", case.name);
+        }
+    }
+}
+
+/// Pages of a sequence of up to 64 positions.
+fn pages(sequence: usize) -> Vec<u32> {
+    (0..2).map(|page| (8 * page + sequence) as u32).collect()
+}
+
+/// A step of `rows` positions per sequence; all rows are output rows.
+fn step(sequences: &[(usize, &[u32])], n_past: usize, rows: usize) -> Step {
+    let slices = sequences.iter().map(|&(i, _)| Sequence::uniform(n_past, rows, 1, pages(i))).collect();
+    let tokens: Vec<u32> =
+        sequences.iter().flat_map(|(_, tokens)| tokens[n_past..n_past + rows].to_vec()).collect();
+    let outputs = OutputRow::all(0..tokens.len() as u32);
+    Step::new(tokens, slices, outputs).expect("a good step")
+}
+
+/// Eight sequences, up to eight rows each per step, across page boundaries: the same logits as one by one.
+pub fn batched_sequences_equal_single_ones(make: Make<'_>, reference: Make<'_>) {
+    let steps = [(0, 8), (8, 8), (16, 8), (24, 7), (31, 1), (32, 1), (33, 6), (39, 8)];
+    for case in float_cases().filter(|case| ["F32", "F32-qwen2"].contains(&case.name.as_str())) {
+        let (file, graph) = model(&case);
+        let load = |backend| load(&file, &graph, backend, 8 * 2, 64);
+        let (mut batch, mut alone, mut exact) = (load(make()), load(make()), load(reference()));
+        let n_vocab = graph.value(graph.output()).cols;
+        let tokens = case.tokens();
+        let sequences: Vec<(usize, &[u32])> = (0..8).map(|i| (i, &tokens[i][..])).collect();
+        for (n_past, rows) in steps {
+            let all = step(&sequences, n_past, rows);
+            let found = batch.run(&all).expect("a good step");
+            let expected = exact.run(&all).expect("a good step");
+            let error = nmse(expected.values(), found.values());
+            assert!(error <= LIMIT, "{}, position {n_past}: NMSE {error:e}", case.name);
+            let together = found.values().chunks_exact(rows * n_vocab);
+            for (&sequence, together) in sequences.iter().zip(together) {
+                let found = alone.run(&step(&[sequence], n_past, rows)).expect("a good step");
+                let error = nmse(found.values(), together);
+                let name = format!("{}, sequence {}", case.name, sequence.0);
+                assert!(error <= LIMIT, "{name}, position {n_past}: NMSE {error:e}");
+            }
+        }
+    }
+}
+
+/// Greedy text, chosen on the device, equals the reference's until its top two logits are nearly equal.
+pub fn greedy_text_equals_the_reference(make: Make<'_>, reference: Make<'_>) {
+    let mut all = 0;
+    for case in float_cases().filter(|case| ["F32", "F32-tied"].contains(&case.name.as_str())) {
+        let (file, graph) = model(&case);
+        let mut exact = load(&file, &graph, reference(), 4, 64);
+        let mut found = load(&file, &graph, make(), 4, 64);
+        let mut same = 0;
+        for beginning in &case.tokens()[..4] {
+            same += greedy(&mut exact, &mut found, &beginning[..5], &case.name);
+        }
+        assert!(same > 0, "{}: no step is clear", case.name);
+        all += same;
+    }
+    assert!(all >= 60, "{all} clear tokens are too few");
+}
+
+/// Extends `text` with both; returns the number of equal tokens.
+fn greedy(exact: &mut ModelRunner, found: &mut ModelRunner, text: &[u32], name: &str) -> usize {
+    const TOKENS: usize = 40;
+    let mut text = text.to_vec();
+    let (mut n_past, mut same) = (0, 0);
+    while text.len() < TOKENS {
+        let sequence = Sequence::uniform(n_past, text.len() - n_past, 1, 0..4);
+        let last = (text.len() - n_past - 1) as u32;
+        let step = |output| {
+            Step::new(text[n_past..].to_vec(), vec![sequence.clone()], vec![output]).expect("a good step")
+        };
+        let expected = exact.run(&step(OutputRow::logits(last))).expect("a good step");
+        let found = found.run(&step(OutputRow::greedy(last))).expect("a good step");
+        let mut logits = expected.values().to_vec();
+        logits.sort_by(|a, b| b.total_cmp(a));
+        if logits[0] - logits[1] <= CLEAR {
+            break;
+        }
+        let token = found.token(0).expect("it was asked for");
+        assert_eq!(top1(expected.values()), token, "{name}: token {} of the text", text.len());
+        assert!(found.values().is_empty(), "{name}: logits stay on the device");
+        n_past = text.len();
+        text.push(token);
+        same += 1;
+    }
+    same
+}
+
+/// Formats of every test run: one with 256-value blocks, one that is converted, one with biases.
+const ALWAYS: [&str; 3] = ["Q4_K", "Q4_1", "Q8_0-qwen2"];
+
+/// 4,096 positions of every quantised model that `is_among` selects.
+fn as_close_as_llama_cpp(make: Make<'_>, reference: Make<'_>, is_among: impl Fn(&str) -> bool) {
+    let mut wrong = Vec::new();
+    let cases: Vec<Case> =
+        crate::cases().into_iter().filter(|case| !case.is_float && is_among(&case.name)).collect();
+    assert!(!cases.is_empty());
+    for case in cases {
+        let truth = judge::logits(&case, reference(), goldens::POSITIONS);
+        let found = judge::logits(&case, make(), goldens::POSITIONS);
+        if !judge::is_close(&case.name, &case, &truth, &found) {
+            wrong.push(case.name);
+        }
+    }
+    assert!(wrong.is_empty(), "beyond the limit: {wrong:?}");
+}
+
+/// Whether kernels read the quantised format directly.
+fn has_kernels(name: &str) -> bool {
+    const OTHERS: [&str; 5] = ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"];
+    let prefixes = ["MXFP4", "IQ1_", "IQ2_", "IQ3_", "TQ"];
+    OTHERS.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Quantised models in a format of each kind.
+pub fn one_format_of_each_kind(make: Make<'_>, reference: Make<'_>) {
+    as_close_as_llama_cpp(make, reference, |name| ALWAYS.contains(&name));
+}
+
+/// The other formats that kernels read.
+pub fn formats_that_kernels_read(make: Make<'_>, reference: Make<'_>) {
+    as_close_as_llama_cpp(make, reference, |name| has_kernels(name) && !ALWAYS.contains(&name));
+}
+
+/// Formats that are converted.
+pub fn formats_that_become_f16(make: Make<'_>, reference: Make<'_>) {
+    let is_converted = |name: &str| !has_kernels(name) && !name.contains('-') && !ALWAYS.contains(&name);
+    as_close_as_llama_cpp(make, reference, is_converted);
+}
+
+/// Models with biases, and the demo model.
+pub fn biases_and_the_demo_model(make: Make<'_>, reference: Make<'_>) {
+    as_close_as_llama_cpp(make, reference, |name| name.contains('-') && !ALWAYS.contains(&name));
+}
+
+/// F32 models of every family beside exact logits: 300 tokens in one step, and in steps of 37, which end inside pages and
+/// windows.
+pub fn families_are_exact_over_300_tokens(make: Make<'_>, limit: f64) {
+    for rows in [300, 37] {
+        for (name, error) in families::errors(make, KvFormat::F32, rows) {
+            println!("{name}, {rows} rows: NMSE {error:.2e}");
+            assert!(error <= limit, "{name}, {rows} rows: NMSE {error:e}");
+        }
+    }
+}
