@@ -2,11 +2,10 @@
 
 use backend::{Error, KvType, PAGE, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, max_tiles, partials_bytes};
+use passes::{Attend, Cost, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
 
 use crate::compile::{Compiler, Operand, THREADS};
-use crate::driver::{Purpose, out_of_memory};
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 
 /// Steps of more rows do not split attention.
 const MAX_SPLIT_ROWS: usize = 8;

@@ -1,20 +1,11 @@
 //! Passes of mixture-of-experts layers: a GEMV per row and expert, or a GEMM over the rows of each expert.
 
 use graph::{Activation, Hidden, WeightId};
-use passes::Experts;
+use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows};
 
 use crate::compile::Compiler;
-use crate::driver::Purpose;
-use crate::launch::{BufferId, Each, F32, GROUP_ROWS, LaunchPlan, Variant, max_groups};
+use crate::launch::{BufferId, Each, F32, LaunchPlan};
 use crate::matmul::{Algorithm, ExpertArgs, Matmul, Mode, algorithms};
-
-/// Average rows per expert from which a GEMM over each expert's rows pays off.
-const MIN_ROWS_PER_EXPERT: usize = 4;
-
-/// Minimum rows of a step whose experts are computed by a GEMM over each expert's rows, not by a GEMV per row.
-fn min_grouped_rows(experts: usize, used: usize) -> usize {
-    (MIN_ROWS_PER_EXPERT * experts).div_ceil(used).max(9)
-}
 
 /// The matmuls of an experts pass.
 struct Projections {

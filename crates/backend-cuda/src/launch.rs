@@ -1,9 +1,7 @@
 //! Building blocks of a program: buffers and launches by index, before anything is allocated.
 
 use graph::{Rows, StoreId, ValueId, WeightId};
-use passes::{Cost, StepShape};
-
-use crate::driver::Purpose;
+use passes::{Cost, Purpose, StepShape, Variant, max_groups};
 
 pub(crate) const F32: usize = size_of::<f32>();
 
@@ -47,23 +45,8 @@ pub(crate) enum Work<L> {
     Dispatch { rows: Rows, variants: Vec<Variant<L>> },
     /// Uploads the input rows of a step, before everything else.
     Input { buffer: usize, col: usize, cols: usize, stride: usize },
-    /// Copies a value to the staging memory, by the index of its [`Readback`](crate::compile::Readback).
+    /// Copies a value to the staging memory, by the index of its [`Readback`](passes::Readback).
     Readback(usize),
-}
-
-/// One way to compute a pass, with the steps it applies to.
-pub(crate) struct Variant<L> {
-    /// Maximum number of rows.
-    pub(crate) max_rows: usize,
-    /// Only for steps with one row per sequence.
-    pub(crate) is_decode: bool,
-    /// Only for steps whose attention runs in tiles.
-    pub(crate) is_tiled: bool,
-    /// Only for steps that request only tokens.
-    pub(crate) is_tokens_only: bool,
-    /// Weights whose values must all be finite in f16.
-    pub(crate) f16_weights: Vec<WeightId>,
-    pub(crate) launches: Vec<L>,
 }
 
 /// Blocks of a launch: `groups` for each unit.
@@ -113,62 +96,9 @@ impl Grid {
     }
 }
 
-/// Rows per tile of one expert.
-pub(crate) const GROUP_ROWS: usize = 32;
-
-/// Maximum number of tiles for the experts of `rows` rows.
-pub(crate) fn max_groups(rows: usize, experts: usize, used: usize) -> usize {
-    let entries = rows * used;
-    entries / GROUP_ROWS + entries.min(experts)
-}
-
-impl<L> Default for Variant<L> {
-    fn default() -> Variant<L> {
-        Variant {
-            max_rows: usize::MAX,
-            is_decode: false,
-            is_tiled: false,
-            is_tokens_only: false,
-            f16_weights: Vec::new(),
-            launches: Vec::new(),
-        }
-    }
-}
-
-impl<L> Variant<L> {
-    /// A variant for all steps.
-    pub(crate) fn always(launches: Vec<L>) -> Variant<L> {
-        Variant { launches, ..Variant::default() }
-    }
-
-    /// Whether it applies to a pass of `rows` rows in a step of this shape.
-    pub(crate) fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
-        rows <= self.max_rows
-            && (!self.is_decode || shape.is_decode)
-            && (!self.is_tiled || shape.tiles > 0)
-            && (!self.is_tokens_only || shape.is_tokens_only)
-            && self.f16_weights.iter().all(|&weight| fits_f16(weight))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Rows per expert that need as many tiles as possible: one more than whole tiles for all but one expert.
-    #[test]
-    fn groups_of_rows_fit_the_grid() {
-        for (rows, experts, used) in [(1, 8, 2), (16, 5, 2), (64, 128, 8), (300, 8, 2), (512, 3, 3)] {
-            let (mut left, mut tiles) = (rows * used, 0usize);
-            for _ in 1..experts {
-                let own = left.min(1);
-                (left, tiles) = (left - own, tiles + own);
-            }
-            tiles += left.div_ceil(GROUP_ROWS);
-            let most = max_groups(rows, experts, used);
-            assert!(tiles <= most, "{rows} rows, {used} of {experts} experts: {tiles} tiles in {most}");
-        }
-    }
 
     #[test]
     fn grids_follow_the_step() {

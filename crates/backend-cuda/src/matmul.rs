@@ -2,11 +2,13 @@
 
 use backend::Error;
 use graph::{Activation, Glu, ValueId, WeightId};
-use passes::{Addend, CHUNK, Cost, DeviceFormat, Layout, LinearOutput, Norm, Part};
+use passes::{
+    Addend, CHUNK, Cost, DeviceFormat, GROUP_ROWS, Layout, LinearOutput, Norm, Part, Purpose, Variant,
+};
 
 use crate::compile::{Compiler, Operand};
-use crate::driver::{Device, Purpose};
-use crate::launch::{BufferId, Each, F32, GROUP_ROWS, Grid, LaunchPlan, Variant};
+use crate::driver::Device;
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

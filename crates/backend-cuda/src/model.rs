@@ -1,15 +1,12 @@
 //! A model on a card: weights and KV cache, as a plan and as allocated buffers.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{
-    BoundModel, ConvertedWeights, Error, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight,
-};
+use backend::{BoundModel, Error, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight};
 use graph::{Op, Role, Value, WeightId};
-use passes::{DeviceFormat, Formats, Layout};
+use passes::{DeviceFormat, Formats, Layout, Purpose, model_memory, out_of_memory};
 
-use crate::driver::{Buffer, Device, Purpose, allocated_size, lock, out_of_memory};
+use crate::driver::{Buffer, Device, allocated_size, lock};
 
 /// Rows of planes start at multiples of this many bytes, the size of an asynchronous copy.
 const ROW_ALIGN: usize = 16;
@@ -105,28 +102,11 @@ impl ModelPlan {
 
     /// Memory use, with `activations` bytes for all programs.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
-        let weights = || self.bound.weights().iter().zip(&self.matrices);
-        let vectors = weights().filter(|(_, matrix)| matrix.is_none());
-        let matrices = weights().filter_map(|(weight, matrix)| Some((weight, matrix.as_ref()?)));
-        let on_device = matrices.clone().map(|(_, matrix)| matrix.bytes()).sum();
-        let mut converted = BTreeMap::new();
-        for (weight, matrix) in matrices {
-            let (from, to) = (weight.format, matrix.format.format());
-            if from != to {
-                *converted.entry((from, to)).or_insert(0) += matrix.bytes();
-            }
-        }
-        let converted_weights =
-            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
-        let kv = self.stores.iter().flatten().chain(self.states.iter().flatten());
-        Memory {
-            weights_mapped: vectors.map(|(weight, _)| weight.bytes.len() as u64).sum(),
-            weights_owned: on_device,
-            weights_on_device: on_device,
-            weights_converted: converted.into_iter().map(converted_weights).collect(),
-            kv: kv.fold(0, |all, &bytes| all.saturating_add(bytes)),
-            activations,
-        }
+        let on_device =
+            |matrix: &Option<MatrixLayout>| matrix.as_ref().map(|matrix| (matrix.format, matrix.bytes()));
+        let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
+        let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
+        model_memory(weights, kv, activations)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
-use passes::{Cost, StepShape, tiles};
+use backend::{Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
+use passes::{Cost, StepShape, Variant, tiles};
 
-use crate::compile::{Blueprint, Readback};
+use crate::compile::Blueprint;
 use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, lock};
-use crate::launch::{BufferId, Grid, LaunchPlan, Variant, Work};
+use crate::launch::{BufferId, Grid, LaunchPlan, Work};
 use crate::model::Model;
 
 /// Recorded graphs that a program holds: steps alternate between few shapes.
@@ -68,7 +68,7 @@ impl CudaProgram {
         for next in std::mem::take(&mut blueprint.work) {
             work.push(match next {
                 Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| build_variant(variant, build));
+                    let variants = variants.into_iter().map(|variant| variant.build(build));
                     Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
                 }
                 Work::Input { buffer, col, cols, stride } => {
@@ -99,15 +99,6 @@ impl CudaProgram {
             last_shape: StepShape::default(),
         })
     }
-}
-
-fn build_variant(
-    variant: Variant<LaunchPlan>,
-    build: impl Fn(LaunchPlan) -> Result<Built, Error>,
-) -> Result<Variant<Built>, Error> {
-    let Variant { max_rows, is_decode, is_tiled, is_tokens_only, f16_weights, launches } = variant;
-    let launches = launches.into_iter().map(build).collect::<Result<_, Error>>()?;
-    Ok(Variant { max_rows, is_decode, is_tiled, is_tokens_only, f16_weights, launches })
 }
 
 /// Finds the kernel of a launch, and writes its arguments.
@@ -180,28 +171,20 @@ impl Program for CudaProgram {
         let Blueprint { bound, readbacks, .. } = blueprint;
         let output_rows = pending.end(ticket)?;
         model.device.wait()?;
-        fetch(staging.words(), bound, shape, readbacks, chosen);
+        let staged = staging.words();
+        let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
+        chosen.clear();
+        chosen.extend(&staged[..tokens]);
+        readbacks.iter_mut().for_each(|readback| readback.take(bound, shape, bytemuck::cast_slice(staged)));
         if let Some((timer, step)) = timer.take() {
             timer.add(model, &step)?;
         }
-        if shape.is_tokens_only {
-            return Ok(Outputs::from_tokens(chosen));
-        }
-        let output = bound.output();
-        let values = readbacks.iter().find(|readback| readback.id == output);
-        let values = &values.expect("the output is read back").values;
-        Ok(Outputs::new(output_rows, values, bound.value(output).cols))
+        Ok(passes::outputs(readbacks, bound, shape, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let id = self.blueprint.bound.readable(name)?;
-        let readback = self.blueprint.readbacks.iter().find(|readback| readback.id == id);
-        let readback = readback.expect("tapped values are read back");
-        if readback.is_logits && self.shape.is_tokens_only {
-            let why = "was not read back in a step that asked for tokens only; tap it";
-            return Err(Error::Value { name: name.to_owned(), why });
-        }
-        Ok(&readback.values)
+        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        passes::read(readbacks, bound, &self.shape, name)
     }
 }
 
@@ -236,7 +219,7 @@ impl CudaProgram {
                     let readback = &readbacks[*index];
                     let words = readback.rows(bound, shape) * readback.stride;
                     if words > 0 {
-                        device.download(&self.staging, readback.at, &self.buffers[readback.buffer], words)?;
+                        device.download(&self.staging, readback.at, &self.buffers[readback.slot], words)?;
                         is_dependent = false;
                     }
                 }
@@ -245,7 +228,8 @@ impl CudaProgram {
                     if rows == 0 {
                         continue;
                     }
-                    for built in &self.variant(variants, rows).launches {
+                    let fits_f16 = |weight| self.model.fits_f16(weight);
+                    for built in &Variant::choose(variants, rows, shape, fits_f16).launches {
                         device.launch(&built.launch, built.grid.blocks(rows, shape), is_dependent)?;
                         is_dependent = timer.is_none() && shape.rows <= MAX_DEPENDENT_ROWS;
                         if let Some(timer) = &mut timer {
@@ -262,14 +246,6 @@ impl CudaProgram {
         }
         Ok(())
     }
-
-    /// The first variant that applies to the current step.
-    fn variant<'a>(&self, variants: &'a [Variant<Built>], rows: usize) -> &'a Variant<Built> {
-        let is_for = |variant: &&Variant<Built>| {
-            variant.is_for(rows, &self.shape, |weight| self.model.fits_f16(weight))
-        };
-        variants.iter().find(is_for).expect("the last variant applies to all steps")
-    }
 }
 
 impl Timer {
@@ -281,40 +257,6 @@ impl Timer {
             start = end;
         }
         Ok(())
-    }
-}
-
-impl Readback {
-    /// Rows to read back after a step of this shape.
-    fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
-        if self.is_logits && shape.is_tokens_only {
-            return 0;
-        }
-        shape.rows(bound.value(self.id).rows)
-    }
-}
-
-/// Copies values and chosen tokens out of the staging memory.
-fn fetch(
-    staged: &[u32],
-    bound: &BoundProgram,
-    shape: &StepShape,
-    readbacks: &mut [Readback],
-    chosen: &mut Vec<u32>,
-) {
-    chosen.clear();
-    let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
-    chosen.extend(&staged[..tokens]);
-    let all: &[f32] = bytemuck::cast_slice(staged);
-    for readback in readbacks {
-        let rows = readback.rows(bound, shape);
-        readback.values.clear();
-        if rows == 0 {
-            continue;
-        }
-        let (cols, col) = (bound.value(readback.id).cols, readback.location.col);
-        let rows = all[readback.at..].chunks_exact(readback.stride).take(rows);
-        rows.for_each(|row| readback.values.extend_from_slice(&row[col..][..cols]));
     }
 }
 

@@ -2,11 +2,10 @@
 
 use backend::{Error, Remedy};
 use graph::{LinearHeads, Op, ValueId, WeightId};
-use passes::Cost;
+use passes::{Cost, Variant, out_of_memory};
 
 use crate::compile::Compiler;
-use crate::driver::out_of_memory;
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 
 /// Columns of a block of `conv`, and of `linear_attention`.
 const CONV_COLS: usize = 32;

@@ -2,11 +2,10 @@
 
 use backend::{Error, Remedy};
 use graph::{Gating, Router, ValueId, WeightId};
-use passes::Cost;
+use passes::{Cost, GROUP_ROWS, Variant, out_of_memory};
 
 use crate::compile::{Compiler, ONE_BLOCK};
-use crate::driver::out_of_memory;
-use crate::launch::{BufferId, F32, GROUP_ROWS, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, F32, Grid, LaunchPlan};
 
 /// Threads of `groups` and of `route_list` in `kernels/route.cu`.
 const GROUPS_THREADS: u32 = 1024;

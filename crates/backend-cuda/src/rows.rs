@@ -2,10 +2,10 @@
 
 use backend::{Error, Weight};
 use graph::{Activation, Glu, Map, NormKind, Op, Pool, ValueId, WeightId};
-use passes::Cost;
+use passes::{Cost, Variant};
 
 use crate::compile::{Compiler, Operand};
-use crate::launch::{BufferId, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, F32, Grid, LaunchPlan};
 use crate::matmul::act_number;
 
 /// Columns per block of element-wise operations.

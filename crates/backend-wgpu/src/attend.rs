@@ -2,12 +2,12 @@
 
 use backend::{Error, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, max_tiles, partials_bytes};
+use passes::{Attend, Cost, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
 
 use crate::compile::Compiler;
-use crate::device::{Purpose, out_of_memory};
+
 use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 use crate::model::is_kv_f32;
 use crate::policy::{self, Attention};
 

@@ -7,11 +7,14 @@ use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps};
 use graph::{Index, Rows, ValueId, WeightId};
-use passes::{Addend, CHUNK, Cost, Inputs, LinearOutput, Location, Norm, Part, Pass, Plan};
+use passes::{
+    Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Variant,
+    out_of_memory,
+};
 
-use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
+use crate::device::{Device, STORAGE, allocated_size};
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Variant, Work};
+use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Work};
 use crate::model::ModelPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
@@ -41,20 +44,6 @@ pub(crate) struct Blueprint {
     pub(crate) readbacks: Vec<Readback>,
     /// Index of the buffer with the argmax of each output row; `None` unless the graph's output is logits.
     pub(crate) tokens: Option<usize>,
-}
-
-/// A value that is copied to the host after a step.
-pub(crate) struct Readback {
-    pub(crate) id: ValueId,
-    /// The buffer that holds it once computed.
-    pub(crate) buffer: usize,
-    pub(crate) location: Location,
-    pub(crate) stride: usize,
-    /// Offset in the staging buffer, in values.
-    pub(crate) at: usize,
-    /// Whether it is the output and not tapped, so that steps that request only tokens skip it.
-    pub(crate) is_logits: bool,
-    pub(crate) values: Vec<f32>,
 }
 
 /// Buffers shared by all passes, each as large as the most demanding pass needs.
@@ -134,20 +123,11 @@ impl Blueprint {
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
             for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
-                let location = compiler.plan.location(id);
-                let slot = compiler.plan.slots[location.slot];
+                let readback = Readback::new(&bound, &compiler.plan, id, staged, is_tapped);
+                let values = bound.bucket().count(compiler.plan.slots[readback.slot].rows) * readback.stride;
                 compiler.work.push(Work::Readback(readbacks.len()));
-                let is_logits = id == output && slot.rows == Rows::Output && !is_tapped;
-                readbacks.push(Readback {
-                    id,
-                    buffer: location.slot,
-                    location,
-                    stride: slot.cols,
-                    at: staged,
-                    is_logits,
-                    values: Vec::new(),
-                });
-                staged += bound.bucket().count(slot.rows) * slot.cols;
+                readbacks.push(readback);
+                staged += values;
             }
         }
         compiler.choose_tokens(output)?;

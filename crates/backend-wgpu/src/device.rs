@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use backend::{Description, Error, MemoryKind, Remedy};
+use backend::{Description, Error, Remedy};
+
+use passes::{Purpose, out_of_memory};
 
 use crate::kernels::{Access, Kernel};
 use crate::policy::{Caps, Subgroups};
@@ -117,39 +119,6 @@ impl Default for Settings {
             sanitize: None,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Weights,
-    Store,
-    Activations,
-    AttentionParts,
-    Inputs,
-    Results,
-    Constants,
-    Times,
-}
-
-impl Purpose {
-    /// The name in error messages, and what the user can do when allocation fails.
-    fn name_and_remedy(self) -> (&'static str, Remedy) {
-        match self {
-            Purpose::Weights => ("weights", Remedy::FewerLayers),
-            Purpose::Store => ("the KV cache", Remedy::SmallerContext),
-            Purpose::Activations => ("activations", Remedy::SmallerBatch),
-            Purpose::AttentionParts => ("partial results of attention", Remedy::SmallerBatch),
-            Purpose::Inputs => ("step inputs", Remedy::SmallerBatch),
-            Purpose::Results => ("results", Remedy::SmallerBatch),
-            Purpose::Constants => ("constants", Remedy::FewerLayers),
-            Purpose::Times => ("timestamps", Remedy::SmallerBatch),
-        }
-    }
-}
-
-/// The error of a failed allocation of device memory.
-pub(crate) fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
-    Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
 }
 
 /// Locks `mutex`. No critical section leaves its data inconsistent on panic.

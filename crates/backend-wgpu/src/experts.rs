@@ -2,12 +2,14 @@
 
 use backend::{Error, Remedy};
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
-use passes::{CHUNK, Cost, Experts};
+use passes::{
+    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows, out_of_memory,
+};
 
 use crate::compile::Compiler;
-use crate::device::{Purpose, STORAGE, out_of_memory};
+use crate::device::STORAGE;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan, Variant};
+use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
@@ -128,7 +130,7 @@ impl Compiler<'_> {
             self.dispatch(y, vec![Variant::always(launches)]);
             return Ok(());
         };
-        let max_rows = policy::min_grouped_rows(experts, used) - 1;
+        let max_rows = min_grouped_rows(experts, used) - 1;
         let rows = Variant { max_rows, launches, ..Variant::default() };
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
         launches.extend(self.hidden(shared, method));
@@ -142,9 +144,9 @@ impl Compiler<'_> {
     fn groups(&mut self, shared: &Shared<'_>) -> Result<Option<(LaunchPlan, Method)>, Error> {
         let &Shared { pass: &Experts { down, y, .. }, used, chosen, .. } = shared;
         let (experts, rows) = (self.bound.weight(down).count, self.max_rows_of(y));
-        let tiles = policy::max_groups(rows, experts, used);
+        let tiles = max_groups(rows, experts, used);
         let downs = rows * used * self.cols(y) * F32;
-        if rows < policy::min_grouped_rows(experts, used)
+        if rows < min_grouped_rows(experts, used)
             || !policy::fits_route(experts, used, 0)
             || tiles > self.device.limits.max_compute_workgroups_per_dimension as usize
             || self.device.check_size(Purpose::Activations, downs as u64, STORAGE).is_err()
@@ -156,7 +158,7 @@ impl Compiler<'_> {
         let groups = self.scratch_buffer(|own| &mut own.groups, Purpose::Activations, words * F32)?;
         let downs = self.scratch_buffer(|own| &mut own.downs, Purpose::Activations, downs)?;
         let entries = entries as u32;
-        let kernel = Kernel::Groups { experts, used, tile: policy::GEMM_ROWS };
+        let kernel = Kernel::Groups { experts, used, tile: GROUP_ROWS };
         let params = vec![self.row_count_word(y), entries, 0, 0];
         let cost = Cost::row("groups", 4 * used * size_of::<u32>());
         let grid = Grid { groups: 1, each: Each::Rows(usize::MAX) };

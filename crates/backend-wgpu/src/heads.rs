@@ -2,12 +2,12 @@
 
 use backend::Error;
 use graph::{ValueId, WeightId};
-use passes::{CHUNK, Cost};
+use passes::{CHUNK, Cost, Variant};
 
 use crate::compile::Compiler;
 use crate::experts::matrices_of;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, Each, F32, Grid, Variant};
+use crate::launch::{BufferId, Each, F32, Grid};
 use crate::policy::{self, Algorithm, MatmulShape};
 
 impl Compiler<'_> {

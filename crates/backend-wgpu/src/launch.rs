@@ -1,9 +1,9 @@
 //! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
 use graph::{Rows, StoreId, ValueId, WeightId};
-use passes::{Cost, StepShape};
+use passes::{Cost, Purpose, Variant};
 
-use crate::device::{Buffer, Purpose};
+use crate::device::Buffer;
 use crate::kernels::Kernel;
 
 pub(crate) const F32: usize = size_of::<f32>();
@@ -57,25 +57,8 @@ pub(crate) enum Work<L> {
     /// Uploads the input rows of a step, before everything else. `rows` is a host buffer of full size, so that steps
     /// do not allocate.
     Input { buffer: usize, col: usize, cols: usize, stride: usize, rows: Vec<f32> },
-    /// Copies a value to the staging buffer, by the index of its [`Readback`].
+    /// Copies a value to the staging buffer, by the index of its [`Readback`](passes::Readback).
     Readback(usize),
-}
-
-/// One way to compute a pass, with the steps it applies to.
-pub(crate) struct Variant<L> {
-    /// Maximum number of rows.
-    pub(crate) max_rows: usize,
-    /// Only for steps that split attention over this group of stores.
-    pub(crate) split: Option<usize>,
-    /// Only for steps with one row per sequence.
-    pub(crate) is_decode: bool,
-    /// Only for steps whose attention runs in tiles.
-    pub(crate) is_tiled: bool,
-    /// Only for steps that request only tokens.
-    pub(crate) is_tokens_only: bool,
-    /// Weights whose values must all be finite in f16.
-    pub(crate) f16_weights: Vec<WeightId>,
-    pub(crate) launches: Vec<L>,
 }
 
 /// Workgroups of a dispatch: `groups` for each unit.
@@ -104,36 +87,5 @@ impl Grid {
     /// One unit per row.
     pub(crate) fn rows(groups: usize) -> Grid {
         Grid { groups, each: Each::Rows(1) }
-    }
-}
-
-impl<L> Default for Variant<L> {
-    fn default() -> Variant<L> {
-        Variant {
-            max_rows: usize::MAX,
-            split: None,
-            is_decode: false,
-            is_tiled: false,
-            is_tokens_only: false,
-            f16_weights: Vec::new(),
-            launches: Vec::new(),
-        }
-    }
-}
-
-impl<L> Variant<L> {
-    /// A variant for all steps.
-    pub(crate) fn always(launches: Vec<L>) -> Variant<L> {
-        Variant { launches, ..Variant::default() }
-    }
-
-    /// Whether it applies to a pass of `rows` rows in a step of this shape.
-    pub(crate) fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
-        rows <= self.max_rows
-            && self.split.is_none_or(|group| shape.splits[group] > 1)
-            && (!self.is_decode || shape.is_decode)
-            && (!self.is_tiled || shape.tiles > 0)
-            && (!self.is_tokens_only || shape.is_tokens_only)
-            && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }

@@ -1,13 +1,12 @@
 //! A model on a device: weights and KV cache, as a plan and as allocated buffers.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
+use backend::{BoundModel, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
 use graph::{Op, Role, Value};
-use passes::Formats;
+use passes::{Formats, Purpose, model_memory};
 
-use crate::device::{Buffer, Device, Purpose, STORAGE, allocated_size};
+use crate::device::{Buffer, Device, STORAGE, allocated_size};
 use crate::weights::{Matrix, MatrixLayout};
 
 /// How the weights and the KV cache of a model are stored on a device.
@@ -72,32 +71,11 @@ impl ModelPlan {
 
     /// Memory use, with `activations` bytes for all programs.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
-        let weights = || self.bound.weights().iter().zip(&self.matrices);
-        let vectors = weights().filter(|(_, matrix)| matrix.is_none());
-        let matrices = weights().filter_map(|(weight, matrix)| Some((weight, matrix.as_ref()?)));
-        let on_device = matrices.clone().map(|(_, matrix)| matrix.bytes()).sum();
-        let mut converted = BTreeMap::new();
-        for (weight, matrix) in matrices {
-            let (from, to) = (weight.format, matrix.format.format());
-            if from != to {
-                *converted.entry((from, to)).or_insert(0) += matrix.bytes();
-            }
-        }
-        let converted_weights =
-            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
-        Memory {
-            weights_mapped: vectors.map(|(weight, _)| weight.bytes.len() as u64).sum(),
-            weights_owned: on_device,
-            weights_on_device: on_device,
-            weights_converted: converted.into_iter().map(converted_weights).collect(),
-            kv: self
-                .stores
-                .iter()
-                .flatten()
-                .chain(self.states.iter().flatten())
-                .fold(0, |all, bytes| all.saturating_add(*bytes)),
-            activations,
-        }
+        let on_device =
+            |matrix: &Option<MatrixLayout>| matrix.as_ref().map(|matrix| (matrix.format, matrix.bytes()));
+        let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
+        let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
+        model_memory(weights, kv, activations)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Chooses kernels for matmuls and attention from shapes and device capabilities.
 
-use passes::FLASH_ROWS;
+use passes::{FLASH_ROWS, GROUP_ROWS};
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,23 +77,6 @@ const MIN_WORKGROUPS: usize = 100;
 pub(crate) fn fits_route(experts: usize, used: usize, groups: usize) -> bool {
     // Besides: one per thread, and the largest logit.
     experts + 2 * used + groups + 65 <= WORKGROUP_WORDS
-}
-
-/// Average rows per expert from which a GEMM over each expert's rows pays off.
-const MIN_ROWS_PER_EXPERT: usize = 4;
-
-/// Minimum rows of a step whose experts are computed by a GEMM over each expert's rows, not by a GEMV per row.
-pub(crate) fn min_grouped_rows(experts: usize, used: usize) -> usize {
-    (MIN_ROWS_PER_EXPERT * experts).div_ceil(used).max(GEMM_MIN_ROWS)
-}
-
-/// Rows per tile of `gemm.wgsl`.
-pub(crate) const GEMM_ROWS: usize = 32;
-
-/// Maximum number of tiles of `groups.wgsl` for `rows` rows.
-pub(crate) fn max_groups(rows: usize, experts: usize, used: usize) -> usize {
-    let entries = rows * used;
-    entries / GEMM_ROWS + entries.min(experts)
 }
 
 /// The kernel for a matmul pass.
@@ -209,7 +192,7 @@ impl Algorithm {
     pub(crate) fn tile(self, gates: usize) -> (usize, usize) {
         match self {
             Algorithm::Gemv(tiles) => (tiles.outputs * (tiles.threads / tiles.lanes), tiles.columns),
-            Algorithm::Gemm => (64 / gates, GEMM_ROWS),
+            Algorithm::Gemm => (64 / gates, GROUP_ROWS),
             Algorithm::GemmCoop { tile, .. } => (tile / gates, tile),
         }
     }
@@ -290,21 +273,5 @@ mod tests {
             let found = attention(k_dim, v_dim, kv_f32, caps);
             assert_eq!(found, expected, "{k_dim} and {v_dim} columns, kv_f32: {kv_f32}, {caps:?}");
         }
-    }
-
-    /// Rows per expert that need as many tiles as possible: one more than whole tiles for all but one expert.
-    #[test]
-    fn groups_of_rows_fit_the_grid() {
-        for (rows, experts, used) in [(1, 8, 2), (16, 5, 2), (64, 128, 8), (300, 8, 2), (512, 3, 3)] {
-            let (mut left, mut tiles) = (rows * used, 0usize);
-            for _ in 1..experts {
-                let own = left.min(1);
-                (left, tiles) = (left - own, tiles + own);
-            }
-            tiles += left.div_ceil(GEMM_ROWS);
-            let most = max_groups(rows, experts, used);
-            assert!(tiles <= most, "{rows} rows, {used} of {experts} experts: {tiles} tiles in {most}");
-        }
-        assert_eq!((min_grouped_rows(8, 2), min_grouped_rows(128, 8), min_grouped_rows(2, 2)), (16, 64, 9));
     }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
 use bytemuck::Pod;
-use passes::{StepShape, tiles};
+use passes::{Readback, StepShape, Variant, max_groups, tiles};
 
-use crate::compile::{Blueprint, Readback};
+use crate::compile::Blueprint;
 use crate::device::{Buffer, Device, lock};
-use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, Variant, Work};
+use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, Work};
 use crate::model::Model;
-use crate::policy;
 use crate::timer::Timer;
 
 pub(crate) struct GpuProgram {
@@ -52,7 +51,7 @@ impl GpuProgram {
         for work in std::mem::take(&mut blueprint.work) {
             built.push(match work {
                 Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| build_variant(variant, build));
+                    let variants = variants.into_iter().map(|variant| variant.build(build));
                     Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
                 }
                 Work::Input { buffer, col, cols, stride, rows } => {
@@ -79,15 +78,6 @@ impl GpuProgram {
             sanitizer,
         })
     }
-}
-
-fn build_variant(
-    variant: Variant<LaunchPlan>,
-    build: impl Fn(LaunchPlan) -> Result<Launch, Error>,
-) -> Result<Variant<Launch>, Error> {
-    let Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches } = variant;
-    let launches = launches.into_iter().map(build).collect::<Result<_, Error>>()?;
-    Ok(Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches })
 }
 
 /// Builds the pipeline and the bind group of a launch.
@@ -165,24 +155,12 @@ impl Program for GpuProgram {
         if let Some((timer, step)) = timer.take() {
             timer.add(&model.device, &step, &mut lock(&model.state).timings)?;
         }
-        if shape.is_tokens_only {
-            return Ok(Outputs::from_tokens(chosen));
-        }
-        let output = bound.output();
-        let values = readbacks.iter().find(|readback| readback.id == output);
-        let values = &values.expect("the output is read back").values;
-        Ok(Outputs::new(output_rows, values, bound.value(output).cols))
+        Ok(passes::outputs(readbacks, bound, shape, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let id = self.blueprint.bound.readable(name)?;
-        let readback = self.blueprint.readbacks.iter().find(|readback| readback.id == id);
-        let readback = readback.expect("tapped values are read back");
-        if readback.is_logits && self.shape.is_tokens_only {
-            let why = "was not read back in a step that asked for tokens only; tap it";
-            return Err(Error::Value { name: name.to_owned(), why });
-        }
-        Ok(&readback.values)
+        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        passes::read(readbacks, bound, &self.shape, name)
     }
 }
 
@@ -209,7 +187,7 @@ impl GpuProgram {
         while let Some(next) = work.peek() {
             if let Work::Readback(index) = next {
                 let readback = &readbacks[*index];
-                let buffer = &self.buffers[readback.buffer];
+                let buffer = &self.buffers[readback.slot];
                 let values = readback.rows(bound, shape) * readback.stride;
                 let bytes = ((values * F32) as u64).min(buffer.size());
                 if bytes > 0 {
@@ -251,10 +229,7 @@ impl GpuProgram {
 
     /// The first variant that applies to the current step.
     fn variant<'a>(&self, variants: &'a [Variant<Launch>], rows: usize) -> &'a Variant<Launch> {
-        let is_for = |variant: &&Variant<Launch>| {
-            variant.is_for(rows, &self.shape, |weight| self.model.fits_f16(weight))
-        };
-        variants.iter().find(is_for).expect("the last variant applies to all steps")
+        Variant::choose(variants, rows, &self.shape, |weight| self.model.fits_f16(weight))
     }
 
     /// Rows that the last step converted to f16, and the size of its largest conversion in values.
@@ -297,19 +272,9 @@ fn dispatch(
         Each::Part(group) => ([groups, shape.splits[group]], rows),
         Each::Tile => ([groups, 1], shape.tiles),
         Each::Sequence => (across, shape.sequences),
-        Each::Group { experts, used } => (across, policy::max_groups(rows, experts, used)),
+        Each::Group { experts, used } => (across, max_groups(rows, experts, used)),
     };
     pass.dispatch_workgroups(x as u32, y as u32, z as u32);
-}
-
-impl Readback {
-    /// Rows to read back after a step of this shape.
-    fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
-        if self.is_logits && shape.is_tokens_only {
-            return 0;
-        }
-        shape.rows(bound.value(self.id).rows)
-    }
 }
 
 /// Waits for the step, then copies values and chosen tokens out of the staging buffer.
@@ -329,22 +294,13 @@ fn fetch(
     };
     let last = readbacks.iter().map(end).fold(tokens, usize::max);
     if last == 0 {
-        readbacks.iter_mut().for_each(|readback| readback.values.clear());
+        readbacks.iter_mut().for_each(|readback| readback.take(bound, shape, &[]));
         return device.wait();
     }
     device.read(staging, (last * F32) as u64, |bytes| {
         let all: &[f32] = bytemuck::cast_slice(bytes);
         chosen.extend(all[..tokens].iter().map(|token| token.to_bits()));
-        for readback in readbacks {
-            let rows = readback.rows(bound, shape);
-            readback.values.clear();
-            if rows == 0 {
-                continue;
-            }
-            let (cols, col) = (bound.value(readback.id).cols, readback.location.col);
-            let rows = all[readback.at..].chunks_exact(readback.stride).take(rows);
-            rows.for_each(|row| readback.values.extend_from_slice(&row[col..][..cols]));
-        }
+        readbacks.iter_mut().for_each(|readback| readback.take(bound, shape, all));
     })
 }
 

@@ -2,12 +2,11 @@
 
 use backend::{Error, Remedy};
 use graph::{LinearHeads, Op, ValueId, WeightId};
-use passes::Cost;
+use passes::{Cost, Variant, out_of_memory};
 
 use crate::compile::Compiler;
-use crate::device::out_of_memory;
 use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Each, F32, Grid, Variant};
+use crate::launch::{BufferId, Each, F32, Grid};
 
 /// Columns of a workgroup of `conv.wgsl` and of `linear_attention.wgsl`.
 const CONV_COLS: usize = 64;

@@ -2,11 +2,11 @@
 
 use backend::{Error, Weight};
 use graph::{Glu, Map, NormKind, Op, Pool, ValueId};
-use passes::Cost;
+use passes::{Cost, Variant};
 
 use crate::compile::{Compiler, Operand};
 use crate::kernels::{Kernel, Rows};
-use crate::launch::{F32, Grid, Variant};
+use crate::launch::{F32, Grid};
 
 /// Columns per workgroup of element-wise operations.
 const COLS: usize = 1024;

@@ -1,9 +1,9 @@
 //! Times each launch of a step with device timestamps.
 
 use backend::{Error, Step, Timing};
-use passes::Cost;
+use passes::{Cost, Purpose};
 
-use crate::device::{Buffer, Device, Purpose};
+use crate::device::{Buffer, Device};
 
 /// Timestamps per step: the size limit of a query set.
 const MAX_TIMESTAMPS: u32 = wgpu::QUERY_SET_MAX_QUERIES;

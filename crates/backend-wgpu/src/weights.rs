@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use backend::{Error, Remedy, Weight};
-use passes::{DeviceFormat, Layout};
+use passes::{DeviceFormat, Layout, Purpose, out_of_memory};
 
-use crate::device::{Buffer, Device, Purpose, allocated_size, out_of_memory};
+use crate::device::{Buffer, Device, allocated_size};
 
 /// Kernels read rows without padding.
 const ROW_ALIGN: usize = 1;

@@ -1,18 +1,25 @@
 //! Passes of GPU backends: graphs lowered to fused passes, step inputs, packed weights.
 //!
 //! `plan.rs` lowers a graph to a list of passes over buffers. `inputs.rs` lays out what changes from step to step,
-//! `step.rs` says what the commands of a step depend on and what they cost, and `tiles.rs` cuts sequences into tiles of
-//! attention. `formats.rs` packs weights for kernels. Backends add kernels and buffers of a device; nothing here knows
+//! `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and
+//! `tiles.rs` how rows are cut into tiles. `formats.rs` packs weights for kernels, `memory.rs` counts what they take, and
+//! `readback.rs` makes outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here knows
 //! any.
 
 mod formats;
 mod inputs;
+mod memory;
 mod plan;
+mod readback;
 mod step;
 mod tiles;
+mod variant;
 
 pub use formats::{CHUNK, DeviceFormat, Formats, Layout};
 pub use inputs::{Inputs, RopeTable, partials_bytes};
+pub use memory::{Purpose, model_memory, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
+pub use readback::{Readback, outputs, read};
 pub use step::{Cost, StepShape};
-pub use tiles::{FLASH_ROWS, max_tiles, tiles};
+pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
+pub use variant::Variant;

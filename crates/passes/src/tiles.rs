@@ -1,4 +1,4 @@
-//! Tiles of flash attention: up to 64 rows of one sequence.
+//! Tiles of rows: of one sequence for flash attention, and of one expert for a GEMM.
 
 /// Maximum rows of a flash attention tile.
 pub const FLASH_ROWS: usize = 64;
@@ -18,9 +18,43 @@ pub fn max_tiles(rows: usize) -> usize {
     rows / MIN_ROWS_PER_TILE
 }
 
+/// Rows per tile of one expert.
+pub const GROUP_ROWS: usize = 32;
+
+/// Average rows per expert from which a GEMM over each expert's rows pays off, and rows from which a GEMM does.
+const MIN_ROWS_PER_EXPERT: usize = 4;
+const GEMM_MIN_ROWS: usize = 9;
+
+/// Minimum rows of a step whose experts are computed by a GEMM over each expert's rows, not by a GEMV per row.
+pub fn min_grouped_rows(experts: usize, used: usize) -> usize {
+    (MIN_ROWS_PER_EXPERT * experts).div_ceil(used).max(GEMM_MIN_ROWS)
+}
+
+/// Maximum number of tiles for the experts of `rows` rows, each with `used` of `experts`.
+pub fn max_groups(rows: usize, experts: usize, used: usize) -> usize {
+    let entries = rows * used;
+    entries / GROUP_ROWS + entries.min(experts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows per expert that need as many tiles as possible: one more than whole tiles for all but one expert.
+    #[test]
+    fn groups_of_rows_fit_the_grid() {
+        for (rows, experts, used) in [(1, 8, 2), (16, 5, 2), (64, 128, 8), (300, 8, 2), (512, 3, 3)] {
+            let (mut left, mut tiles) = (rows * used, 0usize);
+            for _ in 1..experts {
+                let own = left.min(1);
+                (left, tiles) = (left - own, tiles + own);
+            }
+            tiles += left.div_ceil(GROUP_ROWS);
+            let most = max_groups(rows, experts, used);
+            assert!(tiles <= most, "{rows} rows, {used} of {experts} experts: {tiles} tiles in {most}");
+        }
+        assert_eq!((min_grouped_rows(8, 2), min_grouped_rows(128, 8), min_grouped_rows(2, 2)), (16, 64, 9));
+    }
 
     #[test]
     fn only_well_filled_tiles_are_used() {

@@ -12,9 +12,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backend::{Description, Error, MemoryKind, Remedy};
+use backend::{Description, Error, Remedy};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use passes::{Purpose, out_of_memory};
 
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
@@ -29,36 +30,6 @@ macro_rules! modules {
 modules! {
     "attention" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
     "f32" "f16" "bf16" "q4_0" "q8_0" "q4_k" "q5_k" "q6_k" "mxfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
-}
-
-/// What memory is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Weights,
-    Store,
-    Activations,
-    AttentionParts,
-    Inputs,
-    Constants,
-}
-
-impl Purpose {
-    /// The name in error messages, and what the user can do when allocation fails.
-    fn name_and_remedy(self) -> (&'static str, Remedy) {
-        match self {
-            Purpose::Weights => ("weights", Remedy::FewerLayers),
-            Purpose::Store => ("the KV cache", Remedy::SmallerContext),
-            Purpose::Activations => ("activations", Remedy::SmallerBatch),
-            Purpose::AttentionParts => ("partial results of attention", Remedy::SmallerBatch),
-            Purpose::Inputs => ("step inputs", Remedy::SmallerBatch),
-            Purpose::Constants => ("constants", Remedy::FewerLayers),
-        }
-    }
-}
-
-/// The error of a failed allocation of device memory.
-pub(crate) fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
-    Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
 }
 
 /// Locks `mutex`. No critical section leaves its data inconsistent on panic.

@@ -15,8 +15,10 @@ use testkit::conformance::random::nmse;
 use testkit::llama;
 
 use super::adapter;
+use passes::Purpose;
+
 use crate::Gpu;
-use crate::device::{Device, Purpose, Settings};
+use crate::device::{Device, Settings};
 
 const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
 

@@ -1,0 +1,98 @@
+//! Values that are copied to the host after a step, and the outputs made of them.
+
+use backend::{BoundProgram, Error, OutputRow, Outputs};
+use graph::{Rows, ValueId};
+
+use crate::{Plan, StepShape};
+
+/// A value that is copied to the host after a step.
+#[derive(Clone, Debug)]
+pub struct Readback {
+    /// The value.
+    pub id: ValueId,
+    /// The slot that holds it once computed.
+    pub slot: usize,
+    /// Values per row of the slot.
+    pub stride: usize,
+    /// Column of the value in the slot.
+    col: usize,
+    /// Offset in the staging memory, in values.
+    pub at: usize,
+    /// Whether it is the output and not tapped, so that steps that request only tokens skip it.
+    is_logits: bool,
+    values: Vec<f32>,
+}
+
+impl Readback {
+    /// The readback of value `id` to offset `at` of the staging memory.
+    pub fn new(bound: &BoundProgram, plan: &Plan, id: ValueId, at: usize, is_tapped: bool) -> Readback {
+        let location = plan.location(id);
+        let slot = plan.slots[location.slot];
+        Readback {
+            id,
+            slot: location.slot,
+            stride: slot.cols,
+            col: location.col,
+            at,
+            is_logits: id == bound.output() && slot.rows == Rows::Output && !is_tapped,
+            values: Vec::new(),
+        }
+    }
+
+    /// Rows to read back after a step of this shape.
+    pub fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
+        if self.is_logits && shape.is_tokens_only {
+            return 0;
+        }
+        shape.rows(bound.value(self.id).rows)
+    }
+
+    /// Takes its rows after a step of this shape out of the staging memory.
+    pub fn take(&mut self, bound: &BoundProgram, shape: &StepShape, staged: &[f32]) {
+        let rows = self.rows(bound, shape);
+        self.values.clear();
+        if rows == 0 {
+            return;
+        }
+        let cols = bound.value(self.id).cols;
+        let rows = staged[self.at..].chunks_exact(self.stride).take(rows);
+        rows.for_each(|row| self.values.extend_from_slice(&row[self.col..][..cols]));
+    }
+}
+
+/// The outputs of a step of this shape: the chosen tokens, or the rows that have been taken.
+pub fn outputs<'a>(
+    readbacks: &'a [Readback],
+    bound: &BoundProgram,
+    shape: &StepShape,
+    output_rows: &'a [OutputRow],
+    tokens: &'a [u32],
+) -> Outputs<'a> {
+    if shape.is_tokens_only {
+        return Outputs::from_tokens(tokens);
+    }
+    let output = bound.output();
+    let values = readbacks.iter().find(|readback| readback.id == output);
+    let values = &values.expect("the output is read back").values;
+    Outputs::new(output_rows, values, bound.value(output).cols)
+}
+
+/// Value `name` after a step of this shape.
+///
+/// # Errors
+/// As [`backend::Program::read`].
+pub fn read<'a>(
+    readbacks: &'a [Readback],
+    bound: &BoundProgram,
+    shape: &StepShape,
+    name: &str,
+) -> Result<&'a [f32], Error> {
+    let id = bound.readable(name)?;
+    let readback = readbacks.iter().find(|readback| readback.id == id);
+    let readback = readback.expect("tapped values are read back");
+    if readback.is_logits && shape.is_tokens_only {
+        let why = "was not read back in a step that asked for tokens only; tap it";
+        return Err(Error::Value { name: name.to_owned(), why });
+    }
+    Ok(&readback.values)
+}
