@@ -6,7 +6,7 @@
 // cache. A group of lanes has a position, each lane 8 columns. An online softmax (Milakov and Gimelshein 2018) runs over
 // the tiles. If rows are split, the last block of a row to finish merges the results of all.
 #include "attention.cuh"
-#include "matmul.cuh"
+#include "instructions.cuh"
 
 constexpr u32 THREADS = 256, TILE = 64, WARPS = THREADS / 32, STAGES = 2;
 

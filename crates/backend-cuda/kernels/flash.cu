@@ -6,39 +6,10 @@
 // A non-finite value must not reach rows that do not see its position, not even with a weight of 0. If a result is not
 // finite, the tile is computed again, with non-finite values replaced by 0 and noted for the rows that see them.
 #include "attention.cuh"
-#include "matmul.cuh"
+#include "instructions.cuh"
 
 constexpr u32 ROWS = 64, POSITIONS = 64, FLASH_THREADS = 128;
 constexpr float LOG2_E = 1.4426950408889634f;
-
-__device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
-
-__device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
-
-__device__ __forceinline__ void multiply_matrices(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-                 "%1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ u32 pack_halves(float a, float b) {
-    __half2 h = __floats2half2_rn(a, b);
-    return *reinterpret_cast<u32*>(&h);
-}
-
-// Copies 16 bytes, or writes zeros.
-__device__ __forceinline__ void copy_or_zero(u32 to, const void* from, bool is_copied) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_copied ? 16 : 0));
-}
 
 // Byte offset of a unit of 16 bytes in a tile with rows of DIM halves, permuted by the row, against bank conflicts.
 template <u32 DIM> __device__ __forceinline__ u32 unit_at(u32 row, u32 unit) {

@@ -110,10 +110,9 @@ template <class F, int CHUNKS, bool PLAIN> struct Source {
                 const int bytes = CHUNKS / 32 * F::bytes(i);
 #pragma unroll
                 for (int k = 0; k < (bytes + 511) / 512; k++) {
-                    constexpr int SMALL = 8;
                     if (in >> (4 * i + k) & 1) {
                         u32 at_stage = to + CHUNKS / 32 * stage_at<F>(i) + 512 * k;
-                        if (bytes == SMALL) {
+                        if (bytes == 8) {
                             copy_async<8>(at_stage, at[i]);
                         } else {
                             copy_async<16>(at_stage, at[i] + 512 * k);

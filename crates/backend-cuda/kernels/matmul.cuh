@@ -1,6 +1,7 @@
-// What all matmul kernels share: their arguments, asynchronous copies, and how outputs are written.
+// What all matmul kernels share: their arguments, and how outputs are written.
 #pragma once
 #include "formats.cuh"
+#include "instructions.cuh"
 
 struct MatmulArgs {
     const u32* step;
@@ -48,26 +49,6 @@ struct MatmulArgs {
 static_assert(sizeof(MatmulArgs) == 13 * 8 + 53 * 4 + 4, "the host passes 13 pointers and 53 words");
 
 constexpr u32 INTO_HIDDEN = 1, OUT_OF_HIDDEN = 2, PER_HEAD = 3;
-
-__device__ __forceinline__ u32 shared_address(const void* at) {
-    return static_cast<u32>(__cvta_generic_to_shared(at));
-}
-
-template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const void* from) {
-    if constexpr (BYTES == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
-    } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES));
-    }
-}
-
-__device__ __forceinline__ void copy_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int PENDING> __device__ __forceinline__ void copy_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
 
 // The index of expert `slot` of a row's list.
 __device__ __forceinline__ u32 expert_of(const u32* list, u32 slot) {

@@ -1,0 +1,57 @@
+// Instructions that CUDA C++ has no functions for: asynchronous copies to shared memory, matrices of f16, and their products on
+// tensor cores (PTX ISA: cp.async, ldmatrix, mma).
+#pragma once
+#include "common.cuh"
+#include <cuda_fp16.h>
+
+__device__ __forceinline__ u32 shared_address(const void* at) {
+    return static_cast<u32>(__cvta_generic_to_shared(at));
+}
+
+template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const void* from) {
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES));
+    }
+}
+
+// Copies 16 bytes, or writes zeros.
+__device__ __forceinline__ void copy_or_zero(u32 to, const void* from, bool is_copied) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_copied ? 16 : 0));
+}
+
+__device__ __forceinline__ void copy_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int PENDING> __device__ __forceinline__ void copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Four matrices of 8 rows of 8 values; a lane gives the address of one row.
+__device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+
+// The same, transposed.
+__device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+
+// Adds the product of 16 x 16 and 16 x 8 values to `c`.
+__device__ __forceinline__ void multiply_matrices(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+                 "%1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ u32 pack_halves(float a, float b) {
+    __half2 h = __floats2half2_rn(a, b);
+    return *reinterpret_cast<u32*>(&h);
+}
