@@ -17,6 +17,10 @@ impl backend::Driver for CudaDriver {
         &["cuda"]
     }
 
+    fn needs(&self) -> Option<&'static str> {
+        Some("an NVIDIA card of compute capability 8.0 or later, and NVIDIA's driver 580 or later")
+    }
+
     fn is_likely(&self) -> bool {
         // Initialising the driver is slow. On Linux it creates device files; those under `dxg` are WSL's.
         !cfg!(target_os = "linux")

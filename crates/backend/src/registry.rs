@@ -104,6 +104,11 @@ pub trait Driver: Send + Sync {
         true
     }
 
+    /// What devices need to be found, beyond a driver of any version.
+    fn needs(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Finds the devices, in order of preference.
     fn find(&self) -> Vec<Arc<dyn Device>>;
 }
@@ -129,6 +134,11 @@ impl Registry {
     /// Whether `name` is a backend of the host CPU.
     pub fn is_host(&self, name: &str) -> bool {
         self.drivers.iter().any(|(driver, _)| driver.is_host() && driver.backends().contains(&name))
+    }
+
+    /// What the devices of backend `name` need to be found, beyond a driver of any version.
+    pub fn needs(&self, name: &str) -> Option<&'static str> {
+        self.drivers.iter().find(|(driver, _)| driver.backends().contains(&name))?.0.needs()
     }
 
     /// All devices.

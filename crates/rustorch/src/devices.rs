@@ -110,8 +110,14 @@ pub enum NoGpu {
     #[error("this build of rustorch has no GPU backend: it was built without the Cargo feature `gpu`")]
     InBuild,
     /// No driver reports a device of this backend, or of any.
-    #[error("there is no {} device: no driver reports one", .0.map_or_else(any_graphics, str::to_owned))]
+    #[error("there is no {} device: no driver reports one{}", .0.map_or_else(any_graphics, str::to_owned), needs(.0))]
     Found(Option<&'static str>),
+}
+
+/// Such as `; it needs a newer driver`.
+fn needs(backend: &Option<&'static str>) -> String {
+    let needs = backend.and_then(|name| registry().needs(name));
+    needs.map_or_else(String::new, |needs| format!("; it needs {needs}"))
 }
 
 fn any_graphics() -> String {
