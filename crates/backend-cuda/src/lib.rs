@@ -19,6 +19,7 @@ mod program;
 mod recurrent;
 mod route;
 mod rows;
+mod upload;
 
 use std::sync::{Arc, Mutex};
 

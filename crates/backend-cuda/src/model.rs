@@ -7,12 +7,10 @@ use graph::{Op, Role, Value, WeightId};
 use passes::{DeviceFormat, Formats, Layout, Purpose, model_memory, out_of_memory};
 
 use crate::driver::{Buffer, Device, allocated_size, lock};
+use crate::upload::{Upload, upload};
 
 /// Rows of planes start at multiples of this many bytes, the size of an asynchronous copy.
 const ROW_ALIGN: usize = 16;
-
-/// Bytes per upload.
-const UPLOAD: usize = 256 << 20;
 
 /// How a table or matrix, or all matrices of the experts, is stored: row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +151,12 @@ pub(crate) struct Matrix {
     fits_f16: OnceLock<bool>,
 }
 
+impl Matrix {
+    fn is_uploaded(&self) -> bool {
+        self.fits_f16.get().is_some()
+    }
+}
+
 /// State shared by the programs of a model.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -190,34 +194,31 @@ impl Model {
         let mut weights: Vec<_> = graph.weights().collect();
         weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
         // Weights that are parts of one tensor are adjacent.
-        for parts in weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor) {
-            let mut on_device = true;
-            for (id, _) in parts {
-                match &self.matrices[id.index()] {
-                    Some(matrix) => self.upload_matrix(*id, matrix)?,
-                    None => on_device = false,
-                }
-            }
-            if on_device {
+        let tensors = weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor);
+        let matrix = |id: WeightId| self.matrices[id.index()].as_ref();
+        let mut copied_if_whole = |parts: &[(WeightId, &graph::Weight)]| {
+            if parts.iter().all(|(id, _)| matrix(*id).is_some_and(Matrix::is_uploaded)) {
                 copied(&parts[0].1.tensor);
             }
+        };
+        let (mut left, mut uploads) = (Vec::new(), Vec::new());
+        for parts in tensors {
+            copied_if_whole(parts);
+            for &(id, _) in parts {
+                if let Some(matrix) = matrix(id).filter(|matrix| !matrix.is_uploaded()) {
+                    let (weight, layout) = (self.plan.bound.weight(id), &self.plan.matrix(id).layout);
+                    left.push((parts, matrix));
+                    uploads.push(Upload { weight, layout, to: &matrix.buffer });
+                }
+            }
         }
+        upload(&self.device, &uploads, |i, bound| {
+            let (parts, matrix) = left[i];
+            let may_fit = uploads[i].layout.format.may_fit_f16();
+            matrix.fits_f16.get_or_init(|| may_fit && bound <= f32::from(half::f16::MAX));
+            copied_if_whole(parts);
+        })?;
         self.is_uploaded.get_or_init(|| ());
-        Ok(())
-    }
-
-    /// Packs and uploads a weight, once.
-    fn upload_matrix(&self, id: WeightId, matrix: &Matrix) -> Result<(), Error> {
-        if matrix.fits_f16.get().is_some() {
-            return Ok(());
-        }
-        let (weight, layout) = (self.plan.bound.weight(id), self.plan.matrix(id));
-        let mut packed = vec![0; layout.layout.bytes()];
-        let bound = layout.layout.pack(weight.format, &weight.bytes, weight.cols, &mut packed);
-        for (i, part) in packed.chunks(UPLOAD).enumerate() {
-            self.device.write(&matrix.buffer, (i * UPLOAD) as u64, part)?;
-        }
-        matrix.fits_f16.get_or_init(|| layout.format.may_fit_f16() && bound <= f32::from(half::f16::MAX));
         Ok(())
     }
 

@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
+use std::ops::Range;
 
 use backend::Weight;
 use bytes::Bytes;
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use quant::*;
 
 /// Values per chunk.
@@ -205,22 +207,30 @@ impl Layout {
         params
     }
 
-    /// Packs `bytes`, all rows in the file's format, into the zeroed `to`, with one thread per core. Returns an upper
-    /// bound of the magnitude of quantised values, derived from the scales.
+    /// The layout of `rows` rows of the same length.
+    pub fn with_rows(&self, rows: usize) -> Layout {
+        Layout { rows, ..*self }
+    }
+
+    /// Where `rows` are in the buffer, if they are packed alone: by plane, their bytes in the buffer of these rows, and the
+    /// offset in this one.
+    pub fn places(&self, rows: &Range<usize>) -> Vec<(Range<usize>, usize)> {
+        let alone = self.with_rows(rows.len());
+        let ranges = alone.offsets().zip(alone.sizes()).map(|(at, size)| at..at + size);
+        let offsets = self.offsets().zip(self.pitches()).map(|(at, pitch)| at + rows.start * pitch);
+        ranges.zip(offsets).collect()
+    }
+
+    /// Packs `bytes`, all rows in the file's format, of `cols` values each, into `to`, with one thread per core. Returns an
+    /// upper bound of the magnitude of quantised values, derived from the scales.
     pub fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
-        let mut planes: Vec<&mut [u8]> = Vec::new();
-        let (mut rest, mut at) = (to, 0);
-        for end in self.ends() {
-            let (plane, after) = rest.split_at_mut(end - at);
-            planes.push(plane);
-            (rest, at) = (after, end);
-        }
+        let mut planes = self.split(to);
         let rows = rows_per_thread(self.rows);
         let row = bytes.len() / self.rows;
         std::thread::scope(|scope| {
             let mut parts = Vec::new();
             for bytes in bytes.chunks(rows * row) {
-                let part = Layout { rows: bytes.len() / row, ..*self };
+                let part = self.with_rows(bytes.len() / row);
                 let part_planes: Vec<&mut [u8]> = planes
                     .iter_mut()
                     .zip(part.sizes())
@@ -233,8 +243,27 @@ impl Layout {
         })
     }
 
-    /// Packs a range of rows into its parts of the planes.
+    /// As [`Layout::pack`], on the calling thread.
+    pub fn pack_here(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
+        self.pack_rows(format, bytes, cols, self.split(to))
+    }
+
+    /// The planes of a buffer. Zeroes what is between them.
+    fn split<'a>(&self, mut buffer: &'a mut [u8]) -> Vec<&'a mut [u8]> {
+        let plane = |size: usize| {
+            let end = size.next_multiple_of(VECTOR);
+            let plane = buffer.split_off_mut(..end).expect("the buffer holds all planes");
+            let (plane, padding) = plane.split_at_mut(size);
+            padding.fill(0);
+            plane
+        };
+        self.sizes().map(plane).collect()
+    }
+
+    /// Packs rows into their parts of the planes, which hold no others.
     fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, planes: Vec<&mut [u8]>) -> f32 {
+        let used: Vec<usize> =
+            self.format.planes().iter().map(|(bytes, shared_by)| cols / shared_by * bytes).collect();
         let parts = planes.into_iter().zip(self.pitches());
         let mut parts: Vec<_> = parts.map(|(plane, pitch)| plane.chunks_exact_mut(pitch)).collect();
         let mut planes = Vec::new();
@@ -243,6 +272,7 @@ impl Layout {
         for row in bytes.chunks_exact(bytes.len() / self.rows) {
             planes.clear();
             planes.extend(parts.iter_mut().filter_map(Iterator::next));
+            planes.iter_mut().zip(&used).for_each(|(plane, &used)| plane[used..].fill(0));
             bound = bound.max(self.pack_row(format, row, &mut values, &mut planes));
         }
         bound
@@ -260,24 +290,37 @@ impl Layout {
             DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => {
                 planes[0][..bytes.len()].copy_from_slice(bytes);
             }
-            DeviceFormat::F32 => convert(format, bytes, values, planes[0], f32::to_le_bytes),
+            DeviceFormat::F32 => {
+                format.dequantize(bytes, values);
+                write_all(planes[0], values.iter().map(|value| value.to_le_bytes()));
+            }
             // `of_weight` checked that every value fits.
             DeviceFormat::F16 => {
-                convert(format, bytes, values, planes[0], |value| f16::from_f32(value).to_le_bytes())
+                format.dequantize(bytes, values);
+                let mut halves = [f16::ZERO; CHUNK];
+                for (plane, values) in planes[0].chunks_mut(2 * CHUNK).zip(values.chunks(CHUNK)) {
+                    let halves = &mut halves[..values.len()];
+                    halves.convert_from_f32_slice(values);
+                    write_all(plane, halves.iter().map(|half| half.to_le_bytes()));
+                }
             }
             DeviceFormat::BF16 => unreachable!("only BF16 becomes BF16"),
             DeviceFormat::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, quants| {
-                write(planes[0], at, &pack_low(&quants[0]));
+                write(planes[0], at, &pack_bits::<16, 4>(&quants[0], 0));
                 write(planes[1], at, &block.d.0);
                 bound_by(block.d.0, 8.0);
             }),
-            DeviceFormat::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, quants| {
-                write(planes[0], at, &quants[0]);
-                write(planes[1], at, &block.d.0);
-                bound_by(block.d.0, 128.0);
-            }),
+            DeviceFormat::Q8_0 => {
+                for (at, block) in BlockQ8_0::slice(bytes).iter().enumerate() {
+                    write(planes[0], at, &block.qs.map(|q| q as u8));
+                    write(planes[1], at, &block.d.0);
+                    bound_by(block.d.0, 128.0);
+                }
+            }
             DeviceFormat::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, quants| {
-                quants.iter().enumerate().for_each(|(g, q)| write(planes[0], 8 * at + g, &pack_low(q)));
+                for (g, q) in quants.iter().enumerate() {
+                    write(planes[0], 8 * at + g, &pack_bits::<16, 4>(q, 0));
+                }
                 write(planes[1], at, &pack_header(block.d.0, block.dmin.0, block.scales));
                 // A value is at most d * 63 * 15 + dmin * 63: bounded by twice the larger term.
                 bound_by(block.d.0, 2.0 * 63.0 * 15.0);
@@ -285,8 +328,8 @@ impl Layout {
             }),
             DeviceFormat::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, quants| {
                 for (g, q) in quants.iter().enumerate() {
-                    write(planes[0], 8 * at + g, &pack_low(q));
-                    write(planes[2], 8 * at + g, &pack_high::<4, 1>(q));
+                    write(planes[0], 8 * at + g, &pack_bits::<16, 4>(q, 0));
+                    write(planes[2], 8 * at + g, &pack_bits::<4, 1>(q, 4));
                 }
                 write(planes[1], at, &pack_header(block.d.0, block.dmin.0, block.scales));
                 bound_by(block.d.0, 2.0 * 63.0 * 31.0);
@@ -294,8 +337,8 @@ impl Layout {
             }),
             DeviceFormat::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, quants| {
                 for (g, q) in quants.iter().enumerate() {
-                    write(planes[0], 8 * at + g, &pack_low(q));
-                    write(planes[1], 8 * at + g, &pack_high::<8, 2>(q));
+                    write(planes[0], 8 * at + g, &pack_bits::<16, 4>(q, 0));
+                    write(planes[1], 8 * at + g, &pack_bits::<8, 2>(q, 4));
                 }
                 write(planes[2], at, &block.scales.map(|scale| scale as u8));
                 write(planes[3], at, &block.d.0);
@@ -303,7 +346,7 @@ impl Layout {
             }),
             DeviceFormat::MXFP4 => {
                 for (at, block) in BlockMXFP4::slice(bytes).iter().enumerate() {
-                    write(planes[0], at, &pack_low(&nibbles(&block.qs)));
+                    write(planes[0], at, &pack_bits::<16, 4>(&nibbles(&block.qs), 0));
                     write(planes[1], at, &[block.e]);
                     bound_by_f32(BlockMXFP4::scale(block.e), 12.0);
                 }
@@ -325,20 +368,6 @@ impl Layout {
             }),
         }
         bound
-    }
-}
-
-/// Dequantises a row into `values` and converts them.
-fn convert<const N: usize>(
-    format: Format,
-    bytes: &[u8],
-    values: &mut [f32],
-    plane: &mut [u8],
-    as_bytes: impl Fn(f32) -> [u8; N],
-) {
-    format.dequantize(bytes, values);
-    for (to, &value) in plane.as_chunks_mut::<N>().0.iter_mut().zip(&*values) {
-        *to = as_bytes(value);
     }
 }
 
@@ -371,12 +400,24 @@ fn rows_per_thread(rows: usize) -> usize {
 /// Calls `pack` with the index of each block, the block, and its quants plus `zero`.
 fn pack_blocks<B: Groups<G> + Block<N>, const G: usize, const N: usize>(
     bytes: &[u8],
-    zero: i16,
+    zero: u8,
     mut pack: impl FnMut(usize, &B, [[u8; 32]; G]),
 ) {
     for (at, block) in B::slice(bytes).iter().enumerate() {
-        pack(at, block, block.quants().map(|group| group.map(|q| (i16::from(q) + zero) as u8)));
+        pack(at, block, unsigned(block, zero));
     }
+}
+
+/// The quants of a block plus `zero`. Not inlined, so that the quants are in memory, from where the compiler loads whole
+/// words of them; it would combine words from registers byte by byte.
+#[inline(never)]
+fn unsigned<B: Groups<G>, const G: usize>(block: &B, zero: u8) -> [[u8; 32]; G] {
+    let quants = block.quants();
+    let mut unsigned = [[0; 32]; G];
+    for (to, &q) in unsigned.as_flattened_mut().iter_mut().zip(quants.as_flattened()) {
+        *to = (q as u8).wrapping_add(zero);
+    }
+    unsigned
 }
 
 /// Packs blocks of a grid. Kernels expand the codes by arithmetic, so codes of 4 bits are in the order of their values.
@@ -389,14 +430,14 @@ fn pack_grid<B: GridBlock + Block<256>>(
     let largest = f32::from(B::QUANTS.into_iter().max().unwrap_or(0)) * B::UNIT * 31.0;
     for (at, block) in B::slice(bytes).iter().enumerate() {
         let scales = block.scales();
-        for (g, codes) in block.codes().iter().enumerate() {
+        let codes = if is_nibbles { in_order(block.codes()) } else { block.codes() };
+        for (g, codes) in codes.iter().enumerate() {
             let chunk = 8 * at + g;
             if is_nibbles {
-                let in_order = codes.map(|code| if code < 8 { code + 8 } else { 15 - code });
-                write(planes[0], chunk, &pack_low(&in_order));
+                write(planes[0], chunk, &pack_bits::<16, 4>(codes, 0));
             } else {
-                write(planes[0], chunk, &pack_high::<8, 2>(&codes.map(|code| (code & 3) << 4)));
-                write(planes[1], chunk, &pack_high::<4, 1>(&codes.map(|code| (code >> 2) << 4)));
+                write(planes[0], chunk, &pack_bits::<8, 2>(codes, 0));
+                write(planes[1], chunk, &pack_bits::<4, 1>(codes, 2));
             }
             write(planes[last - 1], chunk, &[scales[2 * g] | scales[2 * g + 1] << 4]);
         }
@@ -405,17 +446,32 @@ fn pack_grid<B: GridBlock + Block<256>>(
     }
 }
 
+/// Codes of 4 bits in the order of their values. Not inlined, as [`unsigned`].
+#[inline(never)]
+fn in_order(mut codes: [[u8; 32]; 8]) -> [[u8; 32]; 8] {
+    for code in codes.as_flattened_mut() {
+        *code = if *code < 8 { *code + 8 } else { 15 - *code };
+    }
+    codes
+}
+
 /// Packs a block of ternary values, given plus 1.
 fn pack_ternary(planes: &mut [&mut [u8]], at: usize, d: F16Le, quants: &[[u8; 32]; 8]) {
     for (g, q) in quants.iter().enumerate() {
-        write(planes[0], 8 * at + g, &pack_high::<8, 2>(&q.map(|q| q << 4)));
+        write(planes[0], 8 * at + g, &pack_bits::<8, 2>(q, 0));
     }
     write(planes[1], at, &d.0);
 }
 
-/// The nibbles of 16 bytes: first all low ones, then all high ones.
+/// The nibbles of 16 bytes: first all low ones, then all high ones. Not inlined, as [`unsigned`].
+#[inline(never)]
 fn nibbles(bytes: &[u8; 16]) -> [u8; 32] {
-    std::array::from_fn(|i| bytes[i % 16] >> (i / 16 * 4) & 15)
+    let mut values = [0; 32];
+    let (low, high) = values.split_at_mut(16);
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
+    values
 }
 
 /// Writes the element at index `at`.
@@ -423,25 +479,26 @@ fn write<const N: usize>(plane: &mut [u8], at: usize, element: &[u8; N]) {
     plane[at * N..][..N].copy_from_slice(element);
 }
 
-/// Packs the low 4 bits of 32 quants. A word holds 8 of them: the first four in the low nibbles of its bytes, the
-/// other four in the high nibbles.
-fn pack_low(quants: &[u8; 32]) -> [u8; 16] {
-    std::array::from_fn(|i| {
-        let first = i / 4 * 8 + i % 4;
-        quants[first] & 15 | (quants[first + 4] & 15) << 4
-    })
+/// Writes elements from the start on.
+fn write_all<const N: usize>(plane: &mut [u8], elements: impl Iterator<Item = [u8; N]>) {
+    plane.as_chunks_mut::<N>().0.iter_mut().zip(elements).for_each(|(to, element)| *to = element);
 }
 
-/// Packs the bits above the low 4 of 32 quants, `BITS` per quant. Byte `j` of a word holds the bits of quants `j`, `j
-/// + 4`, `j + 8` and so on.
-fn pack_high<const N: usize, const BITS: usize>(quants: &[u8; 32]) -> [u8; N] {
-    let mut bytes = [0; N];
-    for (i, q) in quants.iter().enumerate() {
-        let (four, per_word) = (i / 4, 8 / BITS);
-        let word = four / per_word;
-        bytes[4 * word + i % 4] |= (q >> 4) << (four % per_word * BITS);
+/// Packs `BITS` bits of 32 quants each, from bit `shift` on. Byte `j` of a word holds those of quants `j`, `j + 4`, `j + 8`
+/// and so on, the first in the lowest bits.
+fn pack_bits<const N: usize, const BITS: usize>(quants: &[u8; 32], shift: usize) -> [u8; N] {
+    let mask = u64::from_ne_bytes([(1 << BITS) - 1; 8]);
+    let mut packed = [0; N];
+    let eights = quants.as_chunks::<8>().0.chunks(4 / BITS);
+    for (word, eights) in packed.as_chunks_mut::<4>().0.iter_mut().zip(eights) {
+        // Quants `j` and `j + 4` are still 4 bytes apart.
+        let mut apart = 0;
+        for (i, eight) in eights.iter().enumerate() {
+            apart |= (u64::from_le_bytes(*eight) >> shift & mask) << (2 * BITS * i);
+        }
+        *word = ((apart | apart >> (32 - BITS)) as u32).to_le_bytes();
     }
-    bytes
+    packed
 }
 
 /// The scale header of a 256-value block, as one vector: d, dmin, then 12 bytes of packed scales and minimums.
@@ -463,8 +520,26 @@ mod tests {
     fn packed(layout: &Layout, format: Format, cols: usize) -> (Vec<u8>, f32) {
         let size = ROWS * format.bytes_for(cols as u64).expect("whole blocks") as usize;
         let bytes: Vec<u8> = (0..size).map(|i| (i * 151 + i / 256 * 7) as u8).collect();
-        let mut to = vec![0; layout.bytes()];
+        // What the buffer held before does not matter.
+        let mut to = vec![0xaa; layout.bytes()];
         let bound = layout.pack(format, &bytes, cols, &mut to);
+        let in_parts = packed_in_parts(layout, format, &bytes, cols);
+        assert_eq!((&to, bound.to_bits()), (&in_parts.0, in_parts.1.to_bits()), "{layout:?} in parts");
+        (to, bound)
+    }
+
+    /// The same, two rows at a time through one buffer.
+    fn packed_in_parts(layout: &Layout, format: Format, bytes: &[u8], cols: usize) -> (Vec<u8>, f32) {
+        let (mut to, mut bound) = (vec![0; layout.bytes()], 0.0_f32);
+        let mut buffer = vec![0xaa; layout.with_rows(2).bytes()];
+        for (i, bytes) in bytes.chunks(2 * bytes.len() / ROWS).enumerate() {
+            let rows = 2 * i..ROWS.min(2 * i + 2);
+            let part = layout.with_rows(rows.len());
+            bound = bound.max(part.pack_here(format, bytes, cols, &mut buffer[..part.bytes()]));
+            for (range, at) in layout.places(&rows) {
+                to[at..][..range.len()].copy_from_slice(&buffer[range]);
+            }
+        }
         (to, bound)
     }
 

@@ -64,13 +64,24 @@ impl<B: Groups<8>> Block<256> for B {
 }
 
 /// The nibbles of 16 bytes in the order of the values: first all low nibbles, then all high ones.
+#[inline]
 pub(crate) fn unpack_nibbles(bytes: &[u8; 16]) -> [u8; 32] {
-    std::array::from_fn(|i| bytes[i % 16] >> (i / 16 * 4) & 15)
+    let mut values = [0; 32];
+    let (low, high) = values.split_at_mut(16);
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
+    values
 }
 
 /// Shifts the 32 bytes from `at` on right by `shift` and masks them.
+#[inline]
 pub(crate) fn unpack_bits(bytes: &[u8], at: usize, shift: usize, mask: u8) -> [u8; 32] {
-    std::array::from_fn(|i| bytes[at + i] >> shift & mask)
+    let mut values = [0; 32];
+    for (value, byte) in values.iter_mut().zip(&bytes[at..at + 32]) {
+        *value = byte >> shift & mask;
+    }
+    values
 }
 
 /// `d` times one factor for each 16 values.

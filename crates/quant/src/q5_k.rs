@@ -50,11 +50,15 @@ impl Groups<8> for BlockQ5_K {
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
-        std::array::from_fn(|g| {
+        let mut quants = [[0; 32]; 8];
+        for (g, quants) in quants.iter_mut().enumerate() {
             let low = unpack_bits(&self.qs, g / 2 * 32, g % 2 * 4, 15);
             let high = unpack_bits(&self.qh, 0, g, 1);
-            std::array::from_fn(|i| (low[i] | high[i] << 4) as i8)
-        })
+            for ((quant, low), high) in quants.iter_mut().zip(low).zip(high) {
+                *quant = (low | high << 4) as i8;
+            }
+        }
+        quants
     }
 }
 

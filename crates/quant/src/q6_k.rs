@@ -38,12 +38,16 @@ impl Groups<8> for BlockQ6_K {
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
-        std::array::from_fn(|g| {
+        let mut quants = [[0; 32]; 8];
+        for (g, quants) in quants.iter_mut().enumerate() {
             let (half, part) = (g / 4, g % 4);
             let low = unpack_bits(&self.ql, half * 64 + part % 2 * 32, part / 2 * 4, 15);
             let high = unpack_bits(&self.qh, half * 32, part * 2, 3);
-            std::array::from_fn(|i| (low[i] | high[i] << 4) as i8 - 32)
-        })
+            for ((quant, low), high) in quants.iter_mut().zip(low).zip(high) {
+                *quant = (low | high << 4) as i8 - 32;
+            }
+        }
+        quants
     }
 }
 

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod cards;
+mod staging;
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -19,6 +20,7 @@ use passes::{Purpose, out_of_memory};
 
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
+pub(crate) use staging::Staging;
 
 /// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or device format.
 macro_rules! modules {
@@ -352,8 +354,12 @@ impl Device {
 
     /// Creates an event that takes the time.
     pub(crate) fn event(self: &Arc<Device>) -> Result<Event, Error> {
+        self.event_with(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn event_with(self: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Event, Error> {
         self.make_current()?;
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = result::event::create(flags);
         Ok(Event { event: event.map_err(|error| self.failed(error))?, device: self.clone() })
     }
 }

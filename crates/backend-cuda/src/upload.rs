@@ -1,0 +1,147 @@
+//! Uploads of weights.
+//!
+//! Packing takes longer than copying, so that all cores pack. Each thread packs parts of weights by turns into two pieces of
+//! pinned memory; while it fills one, the device copies the other. The memory is small and reused: new pages would cost more than
+//! packing, and pinning them even more.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use backend::{Error, Weight};
+use passes::Layout;
+
+use crate::driver::{Buffer, Device, Staging};
+
+/// Bytes of a part: many times what the start of a copy costs, and few enough to stay in cache until it is copied.
+const PART: usize = 4 << 20;
+
+/// Most threads. So many pack faster than the bus copies.
+const MAX_THREADS: usize = 16;
+
+/// A weight and the buffer that it is packed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Upload<'a> {
+    pub(crate) weight: &'a Weight,
+    pub(crate) layout: &'a Layout,
+    pub(crate) to: &'a Buffer,
+}
+
+/// Rows of a weight that are packed and copied at once.
+#[derive(Clone, Debug)]
+struct Part {
+    upload: usize,
+    rows: Range<usize>,
+}
+
+/// Uploads weights. Calls `uploaded` after each, with its index and the bound of its values ([`Layout::pack`]).
+pub(crate) fn upload(
+    device: &Arc<Device>,
+    uploads: &[Upload<'_>],
+    mut uploaded: impl FnMut(usize, f32),
+) -> Result<(), Error> {
+    let parts: Vec<Part> =
+        uploads.iter().enumerate().flat_map(|(i, upload)| parts(i, upload.layout)).collect();
+    let bytes = |part: &Part| uploads[part.upload].layout.with_rows(part.rows.len()).bytes();
+    let largest = parts.iter().map(bytes).max().unwrap_or(0);
+    let mut left: Vec<(usize, f32)> = vec![(0, 0.0); uploads.len()];
+    parts.iter().for_each(|part| left[part.upload].0 += 1);
+
+    let next = AtomicUsize::new(0);
+    let take = || parts.get(next.fetch_add(1, Ordering::Relaxed));
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(parts.len());
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..threads {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                // Without a receiver, another thread has failed.
+                let copied = |part, bound| sender.send(Ok((part, bound))).is_ok();
+                if let Err(error) = pack_and_copy(device, uploads, largest, take, copied) {
+                    let _ = sender.send(Err(error));
+                }
+            });
+        }
+        drop(sender);
+        // An error drops the receiver, which stops the threads.
+        for part in receiver {
+            let (part, bound): (&Part, f32) = part?;
+            let (parts, largest) = &mut left[part.upload];
+            (*parts, *largest) = (*parts - 1, largest.max(bound));
+            if *parts == 0 {
+                uploaded(part.upload, *largest);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The parts of a weight.
+fn parts(upload: usize, layout: &Layout) -> impl Iterator<Item = Part> + use<> {
+    let rows = (PART / layout.with_rows(1).bytes()).max(1);
+    let all = layout.rows;
+    (0..all).step_by(rows).map(move |first| Part { upload, rows: first..all.min(first + rows) })
+}
+
+/// Packs and copies the parts that `take` gives. Calls `copied` after each copy, until it returns false.
+fn pack_and_copy<'a>(
+    device: &Arc<Device>,
+    uploads: &[Upload<'_>],
+    largest: usize,
+    take: impl Fn() -> Option<&'a Part>,
+    copied: impl Fn(&'a Part, f32) -> bool,
+) -> Result<(), Error> {
+    let mut turns = [(Staging::new(device, largest)?, None), (Staging::new(device, largest)?, None)];
+    for turn in 0.. {
+        let (staging, packed) = &mut turns[turn % 2];
+        let bytes = staging.bytes()?;
+        if let Some((part, bound)) = packed.take()
+            && !copied(part, bound)
+        {
+            break;
+        }
+        let Some(part) = take() else { break };
+        let Upload { weight, layout, to } = uploads[part.upload];
+        let rows = layout.with_rows(part.rows.len());
+        let row = weight.bytes.len() / layout.rows;
+        let source = &weight.bytes[part.rows.start * row..part.rows.end * row];
+        let bound = rows.pack_here(weight.format, source, weight.cols, &mut bytes[..rows.bytes()]);
+        staging.copy(to, &layout.places(&part.rows))?;
+        *packed = Some((part, bound));
+    }
+    for (staging, packed) in &turns {
+        staging.wait()?;
+        if let &Some((part, bound)) = packed {
+            copied(part, bound);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use passes::DeviceFormat;
+
+    #[test]
+    fn parts_cover_all_rows_once() {
+        // Rows of 144 bytes, 3 MiB and 6 MiB.
+        let (small, large, huge) =
+            ((DeviceFormat::Q4_K, 256), (DeviceFormat::F32, 3 << 18), (DeviceFormat::F32, 3 << 19));
+        for ((format, cols), rows, expected) in [(small, 40_000, 2), (large, 5, 5), (huge, 2, 2)] {
+            let layout = Layout::new(format, rows, cols, 16);
+            let parts: Vec<Part> = parts(0, &layout).collect();
+            assert_eq!(parts.len(), expected);
+            let mut next = 0;
+            for Part { rows, .. } in parts {
+                assert_eq!(rows.start, next);
+                next = rows.end;
+                let bytes = layout.with_rows(rows.len()).bytes();
+                assert!(bytes <= PART || rows.len() == 1, "{bytes} bytes");
+            }
+            assert_eq!(next, rows);
+        }
+    }
+}
