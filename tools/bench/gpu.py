@@ -5,8 +5,9 @@
 A round runs both programs once on each model, in a process of its own: RusTorch first, then the other way round.
 llama.cpp's is a `llama-bench` built with Vulkan, Metal or CUDA; it has to report a device, since without one it
 computes on the CPU and says nothing in its table. Times are those that the programs report: each warms up before, and
-repeats a test as often as `--repetitions` says. Numbers are medians over rounds of the medians of a run. Afterwards
-RusTorch runs alone with `--kernels`, whose table follows. Needs Python alone.
+repeats a test as often as `--repetitions` says. Numbers are medians over rounds of the medians of a run. With `--parallel`,
+sequences also generate side by side, in `llama-batched-bench`, which lies beside `llama-bench` and has no repetitions.
+Afterwards RusTorch runs alone with `--kernels`, whose table follows. Needs Python alone.
 """
 
 import argparse
@@ -28,6 +29,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--backend", default="vulkan")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--new", type=int, default=128)
+    parser.add_argument("--depth", type=int, default=0, help="tokens in the KV cache before each test")
+    parser.add_argument("--parallel", default="", help="numbers of sequences that generate side by side, such as 8,16")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repetitions", type=int, default=5)
     return parser.parse_args()
@@ -43,21 +46,43 @@ def output(command: list[str]) -> tuple[str, str]:
 def of_rustorch(args: argparse.Namespace, model: Path) -> dict[str, float]:
     command = [str(args.rustorch), "bench", "-m", str(model), "--backend", args.backend, "--gpu-layers", "all"]
     command += ["-p", str(args.prompt), "-n", str(args.new), "-r", str(args.repetitions)]
+    command += ["-d", str(args.depth)]
+    if args.parallel:
+        command += ["--n-parallel", f"1,{args.parallel}"]
     rows = json.loads(output([*command, "--no-ceilings", "-o", "json"])[0])
     return {row["test"]: row["tokens_per_second"] for row in rows}
 
 
 def of_llama(args: argparse.Namespace, model: Path) -> dict[str, float]:
     command = [str(args.llama_bench), "-m", str(model), "-ngl", "99", "-o", "json"]
-    command += ["-p", str(args.prompt), "-n", str(args.new), "-r", str(args.repetitions)]
+    command += ["-p", str(args.prompt), "-n", str(args.new), "-r", str(args.repetitions), "-d", str(args.depth)]
     rows, said = output(command)
     if not re.search(r"[Ff]ound [1-9]\d* (Vulkan|Metal|CUDA) device", said):
         sys.exit(f"llama-bench found no device:\n{said}")
     tests = {}
     for row in json.loads(rows):
         name = f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}"
-        tests[name] = statistics.median(row["samples_ts"])
+        tests[name + of_depth(args)] = statistics.median(row["samples_ts"])
+    if args.parallel:
+        tests |= of_batches(args, model)
     return tests
+
+
+def of_batches(args: argparse.Namespace, model: Path) -> dict[str, float]:
+    longest = max(map(int, args.parallel.split(",")))
+    # RusTorch's prompts are one token, too, but for the depth, which all share.
+    prompt = max(args.depth, 1)
+    context = longest * (prompt + args.new)
+    command = [str(args.llama_bench.with_name("llama-batched-bench")), "-m", str(model), "-ngl", "99", "-c", str(context)]
+    command += ["-npp", str(prompt), "-ntg", str(args.new), "-npl", args.parallel, "--output-format", "jsonl"]
+    if args.depth:
+        command.append("-pps")
+    rows = [json.loads(line) for line in output(command)[0].splitlines() if line.startswith("{")]
+    return {f"{row['pl']} x tg{row['tg']}{of_depth(args)}": row["speed_tg"] for row in rows}
+
+
+def of_depth(args: argparse.Namespace) -> str:
+    return f" @ d{args.depth}" if args.depth else ""
 
 
 def main() -> None:
@@ -75,7 +100,8 @@ def main() -> None:
     print("| model | test |" + "".join(f" {name} |" for name in programs) + " ratio |")
     print("| --- | --- |" + " ---: |" * (len(programs) + 1))
     for model in args.models:
-        for test in (f"pp{args.prompt}", f"tg{args.new}"):
+        tests = [f"pp{args.prompt}", f"tg{args.new}", *(f"{n} x tg{args.new}" for n in args.parallel.split(",") if n)]
+        for test in (test + of_depth(args) for test in tests):
             speeds = {name: found[model, test, name] for name in programs}
             medians = [statistics.median(speeds[name]) for name in programs]
             ratio = ""

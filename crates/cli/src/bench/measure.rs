@@ -50,7 +50,7 @@ impl<'a> Stopwatch<'a> {
         let mut samples = Vec::new();
         for _ in 0..repetitions {
             let Some(seconds) = self.seconds(test)? else { return Ok(None) };
-            samples.push(test.tokens as f64 / seconds);
+            samples.push((test.tokens * test.parallel) as f64 / seconds);
             self.bar.inc(1);
         }
         Ok(Some(samples))
@@ -62,9 +62,9 @@ impl<'a> Stopwatch<'a> {
     }
 
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
-        let mut prompt = self.before(test.depth);
+        let before = self.before(test.depth);
         // The last page of the depth is not cached if the test before has continued it.
-        if test.depth > 0 && self.request(prompt.clone(), 1)?.is_none() {
+        if test.depth > 0 && self.requests(vec![before.clone()], 1)?.is_none() {
             return Ok(None);
         }
         let (more, new) = match test.kind {
@@ -72,14 +72,19 @@ impl<'a> Stopwatch<'a> {
             // The single token of the prompt is computed like those that follow.
             Kind::Generation => (1, test.tokens),
         };
-        self.turn += 1;
         let n_vocab = self.engine.model().tokenizer().vocab_size();
-        prompt.extend((0..more).map(|i| token(self.turn + 7919 * i, n_vocab)));
+        let prompts = (0..test.parallel).map(|_| {
+            self.turn += 1;
+            let own = (0..more).map(|i| token(self.turn + 7919 * i, n_vocab));
+            before.iter().copied().chain(own).collect()
+        });
+        let prompts = prompts.collect();
         let start = Instant::now();
-        let reused = self.request(prompt, new)?;
+        let reused = self.requests(prompts, new)?;
         let seconds = start.elapsed().as_secs_f64();
         match reused {
-            Some(reused) if reused != test.depth => {
+            // Sequences share whole pages alone.
+            Some(reused) if test.parallel == 1 && reused != test.depth => {
                 bail!("{reused} tokens were in the cache, expected {}", test.depth)
             }
             reused => Ok(reused.map(|_| seconds)),
@@ -92,27 +97,34 @@ impl<'a> Stopwatch<'a> {
         (0..depth).map(|i| token(104_729 * i, n_vocab)).collect()
     }
 
-    /// Generates `new` tokens. Returns how many tokens of the prompt were in the cache; `None` after Ctrl-C.
-    fn request(&mut self, prompt: Vec<u32>, new: usize) -> anyhow::Result<Option<usize>> {
+    /// Generates `new` tokens after each prompt, side by side. Returns how many tokens of the last prompt to end were in the
+    /// cache; `None` after Ctrl-C.
+    fn requests(&mut self, prompts: Vec<Vec<u32>>, new: usize) -> anyhow::Result<Option<usize>> {
         let stop = Stop { ignore_eog: true, ..Stop::default() };
-        let request = Request::new(prompt).sampling(Sampling::greedy()).stop(stop).max_tokens(new);
-        let id = self.engine.submit(request)?;
-        loop {
+        let mut ids = Vec::new();
+        for prompt in prompts {
+            let request = Request::new(prompt).sampling(Sampling::greedy());
+            ids.push(self.engine.submit(request.stop(stop.clone()).max_tokens(new))?);
+        }
+        let (mut left, mut reused) = (ids.len(), Some(0));
+        while left > 0 {
             if self.answering.is_to_stop() {
-                self.engine.cancel(id);
+                ids.drain(..).for_each(|id| self.engine.cancel(id));
             }
             for event in self.engine.step()? {
                 match event {
-                    Event::Token { .. } => {}
+                    Event::Token { .. } => continue,
                     Event::Failed { error, .. } => bail!(error),
-                    Event::Done { reason: StopReason::Cancelled, .. } => return Ok(None),
+                    Event::Done { reason: StopReason::Cancelled, .. } => reused = None,
                     Event::Done { usage, .. } if usage.generated_tokens == new => {
-                        return Ok(Some(usage.reused_tokens));
+                        reused = reused.map(|_| usage.reused_tokens);
                     }
                     Event::Done { reason, .. } => bail!("a request ended too early, by {reason}"),
                 }
+                left -= 1;
             }
         }
+        Ok(reused)
     }
 }
 

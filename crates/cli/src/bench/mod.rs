@@ -69,6 +69,11 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "N,...", default_value = "0", help_heading = "Tests")]
     #[arg(value_parser = up_to::<MAX_TOKENS>, value_delimiter = ',', action = ArgAction::Set)]
     n_depth: Vec<usize>,
+    /// Numbers of sequences that generate side by side, such as 1,8,32; their tokens are counted together [short:
+    /// -npl]
+    #[arg(long, alias = "npl", value_name = "N,...", default_value = "1", help_heading = "Tests")]
+    #[arg(value_parser = from_1_to::<1024>, value_delimiter = ',', action = ArgAction::Set)]
+    n_parallel: Vec<NonZero<usize>>,
     /// Runs of each test, after a warm-up
     #[arg(short, long, value_name = "N", default_value = "5", value_parser = from_1_to::<1000>)]
     #[arg(help_heading = "Tests")]
@@ -122,7 +127,8 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<(), clap::Error> {
 }
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let tests = Test::all(&args.n_prompt, &args.n_gen, &args.n_depth);
+    let parallel: Vec<usize> = args.n_parallel.iter().map(|n| n.get()).collect();
+    let tests = Test::all(&args.n_prompt, &args.n_gen, &args.n_depth, &parallel);
     if tests.is_empty() {
         return Err(Usage("there is nothing to measure: -p and -n are 0".to_owned()).into());
     }
@@ -196,6 +202,7 @@ impl<'a> Run<'a> {
         let options = Options {
             // With the token after a prompt, and the one that a sequence always has room for.
             n_ctx: Some(longest + 2),
+            sequences: tests.iter().map(|test| test.parallel).max().unwrap_or(1),
             n_batch: args.batch_size.get(),
             kv_format: args.cache.format(),
             ..Options::default()

@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn row<'a>(subject: &'a Subject, samples: &[f64], ceiling: Option<f64>) -> Row<'a> {
-        let test = Test { kind: Kind::Prompt, tokens: 512, depth: 4096 };
+        let test = Test { kind: Kind::Prompt, tokens: 512, depth: 4096, parallel: 1 };
         let mut row = Row::new(subject, 2, test, samples.to_vec());
         (row.backend, row.load_seconds) = ("cpu".into(), 0.25);
         row.set_limits(CEILINGS, ceiling);
