@@ -41,6 +41,9 @@ struct AttentionArgs {
 // As `attention_words` writes them.
 static_assert(sizeof(AttentionArgs) == 10 * 8 + 28 * 4, "the host passes 10 pointers and 28 words");
 
+// Query heads of a block, and splits of a row's positions, at most (`passes::inputs`).
+constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;
+
 // Positions per page.
 constexpr u32 PAGE = 32;
 constexpr float LOWEST = -3.402823466e38f;
@@ -95,22 +98,36 @@ __device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u3
     if (!is_last) return;
     if (thread == 0) *counter = 0;
     __threadfence();
+    // Per head, the share of each split in the result.
+    __shared__ float shares[MAX_HEADS][MAX_SPLITS], sums[MAX_HEADS][MAX_SPLITS];
+    const float* parts = a.parts + (size_t(row) * a.heads + first_head) * splits * (v_dim + 2);
+    for (u32 i = thread; i < heads * splits; i += threads) {
+        u32 h = i / splits, s = i - h * splits;
+        const float* of_split = parts + i * (v_dim + 2) + v_dim;
+        float largest = __ldcg(of_split), sum = __ldcg(of_split + 1);
+        shares[h][s] = sum != 0.0f ? largest : LOWEST, sums[h][s] = sum;
+    }
+    __syncthreads();
+    for (u32 h = thread / 32; h < heads; h += threads / 32) {
+        u32 lane = thread % 32;
+        float largest = LOWEST, weights = 0.0f;
+        for (u32 s = lane; s < splits; s += 32) largest = fmaxf(largest, shares[h][s]);
+        largest = warp_max(largest);
+        for (u32 s = lane; s < splits; s += 32) {
+            shares[h][s] = expf(shares[h][s] - largest);
+            weights += shares[h][s] * sums[h][s];
+        }
+        weights = warp_sum(weights);
+        if (a.sinks) weights += sink_weight(a.sinks[first_head + h], largest);
+        for (u32 s = lane; s < splits; s += 32) shares[h][s] /= weights;
+    }
+    __syncthreads();
     for (u32 i = thread; i < heads * v_dim; i += threads) {
-        u32 head = first_head + i / v_dim, col = i % v_dim;
-        const float* from = a.parts + (size_t(row) * a.heads + head) * splits * (v_dim + 2);
-        float largest = LOWEST;
-        for (u32 s = 0; s < splits; s++) {
-            const float* of_split = from + s * (v_dim + 2);
-            if (__ldcg(of_split + v_dim + 1) != 0.0f) largest = fmaxf(largest, __ldcg(of_split + v_dim));
-        }
-        float total = 0.0f, weights = 0.0f;
-        for (u32 s = 0; s < splits; s++) {
-            const float* of_split = from + s * (v_dim + 2);
-            float weight = expf(__ldcg(of_split + v_dim) - largest);
-            total += weight * __ldcg(of_split + col);
-            weights += weight * __ldcg(of_split + v_dim + 1);
-        }
-        if (a.sinks) weights += sink_weight(a.sinks[head], largest);
-        a.y[a.y_at + size_t(row) * a.y_stride + head * v_dim + col] = total / weights;
+        u32 h = i / v_dim, col = i - h * v_dim;
+        const float* from = parts + size_t(h) * splits * (v_dim + 2) + col;
+        float total = 0.0f;
+#pragma unroll 8
+        for (u32 s = 0; s < splits; s++) total += shares[h][s] * __ldcg(from + s * (v_dim + 2));
+        a.y[a.y_at + size_t(row) * a.y_stride + (first_head + h) * v_dim + col] = total;
     }
 }

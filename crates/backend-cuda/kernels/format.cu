@@ -1,5 +1,6 @@
 // The kernels of one device format, whose type is FORMAT.
 #include "gemm.cuh"
+#include "gemm_wide.cuh"
 #include "gemv.cuh"
 
 GEMV(gemv_f32_1, FORMAT, 1, false, true)
@@ -8,10 +9,10 @@ GEMV(gemv_f32_experts, FORMAT, 1, false, false)
 GEMV(gemv_f32_heads, FORMAT, 4, false, false)
 GEMM_F32(gemm_f32, FORMAT)
 #if !defined(IS_FLOAT)
-GEMV_Q8(gemv_q8_1, FORMAT, 1)
-GEMV_Q8(gemv_q8_2, FORMAT, 2)
-GEMV_Q8(gemv_q8_4, FORMAT, 4)
-GEMV_Q8(gemv_q8_8, FORMAT, 8)
+GEMV(gemv_q8_1, FORMAT, 1, true, true)
+GEMV(gemv_q8_2, FORMAT, 2, true, true)
+GEMV(gemv_q8_4, FORMAT, 4, true, true)
+GEMV(gemv_q8_8, FORMAT, 8, true, true)
 GEMV(gemv_q8_experts, FORMAT, 1, true, false)
 #endif
 #if !defined(IS_FLOAT) || defined(FITS_F16)
@@ -19,6 +20,12 @@ GEMM(gemm_32, FORMAT, 128, 32, 2)
 GEMM(gemm_64, FORMAT, 128, 64, 2)
 GEMM(gemm_128, FORMAT, 128, 128, 4)
 GEMM(gemm_256, FORMAT, 128, 256, 4)
+GEMM_WIDE(wide_8, FORMAT, 8, false)
+GEMM_WIDE(wide_16, FORMAT, 16, false)
+GEMM_WIDE(wide_32, FORMAT, 32, false)
+GEMM_WIDE(wide_64, FORMAT, 64, false)
+GEMM_WIDE(wide_128, FORMAT, 128, false)
+GEMM_WIDE(wide_groups, FORMAT, 32, true)
 #endif
 
 struct EmbedArgs {

@@ -46,12 +46,14 @@ struct Raw {
     u32 bits, scale, d;
 };
 
-// `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale.
+// `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale. `NIBBLES`: quants are
+// nibbles as they are stored.
 struct Quantised {
     static constexpr bool FLOAT = false;
     static constexpr int ZERO = 0;
     static constexpr bool HALVES = false;
     static constexpr bool MINS = false;
+    static constexpr bool NIBBLES = false;
 };
 
 __device__ __forceinline__ float f16_bits(u32 bits) {
@@ -61,14 +63,16 @@ __device__ __forceinline__ float f16_bits(u32 bits) {
 struct Q4_0 : Quantised {
     static constexpr int PLANES = 2;
     static constexpr int ZERO = 8;
+    static constexpr bool NIBBLES = true;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 64; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
         r.a = read<uint4>(p[0] + 16 * chunk);
         r.scale = read<unsigned short>(p[1] + 2 * chunk);
     }
+    static __device__ __forceinline__ void unpack_scales(const Raw& r, int, Chunk& c) { c.s[0] = f16_bits(r.scale); }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         unpack_nibbles(r.a, c.q);
-        c.s[0] = f16_bits(r.scale);
+        unpack_scales(r, chunk, c);
     }
 };
 
@@ -89,15 +93,19 @@ struct Q8_0 : Quantised {
 
 struct Q4_K : Quantised {
     static constexpr int PLANES = 2;
+    static constexpr bool NIBBLES = true;
     static constexpr bool MINS = true;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 64; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
         r.a = read<uint4>(p[0] + 16 * chunk);
         r.b = read<uint4>(p[1] + 16 * (chunk / 8));
     }
+    static __device__ __forceinline__ void unpack_scales(const Raw& r, int chunk, Chunk& c) {
+        scale_min(r.b, chunk % 8, c.s[0], c.m);
+    }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         unpack_nibbles(r.a, c.q);
-        scale_min(r.b, chunk % 8, c.s[0], c.m);
+        unpack_scales(r, chunk, c);
     }
 };
 
@@ -112,13 +120,15 @@ struct Q5_K : Quantised {
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         Q4_K::unpack(r, chunk, c);
 #pragma unroll
-        for (int j = 0; j < 8; j++) c.q[j] |= ((r.bits >> j) & 0x01010101u) << 4;
+        for (int j = 0; j < 8; j++) c.q[j] |= (j < 4 ? r.bits << (4 - j) : r.bits >> (j - 4)) & 0x10101010u;
     }
 };
 
-// Quants of 2 bits: byte i of a word has bits of the quants i, i + 4, i + 8 and i + 12.
-__device__ __forceinline__ u32 pair_bits(uint2 high, int j) {
-    return ((j < 4 ? high.x : high.y) >> (2 * (j % 4))) & 0x03030303u;
+// Quants of 2 bits: byte i of a word has bits of the quants i, i + 4, i + 8 and i + 12. They end at bit `at` of their byte.
+__device__ __forceinline__ u32 pair_bits(uint2 high, int j, int at = 0) {
+    u32 word = j < 4 ? high.x : high.y;
+    int left = at - 2 * (j % 4);
+    return (left > 0 ? word << left : word >> -left) & 0x03030303u << at;
 }
 
 struct Q6_K : Quantised {
@@ -135,7 +145,7 @@ struct Q6_K : Quantised {
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         unpack_nibbles(r.a, c.q);
 #pragma unroll
-        for (int j = 0; j < 8; j++) c.q[j] |= pair_bits(r.pairs, j) << 4;
+        for (int j = 0; j < 8; j++) c.q[j] |= pair_bits(r.pairs, j, 4);
         float d = f16_bits(r.d);
         c.s[0] = d * float(static_cast<signed char>(r.scale));
         c.s[1] = d * float(static_cast<signed char>(r.scale >> 8));

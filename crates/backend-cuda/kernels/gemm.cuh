@@ -14,15 +14,15 @@ struct RowTile {
 };
 
 // `false` if there are fewer tiles.
-__device__ __forceinline__ bool row_tile(const MatmulArgs& a, u32 size, RowTile& tile) {
+__device__ __forceinline__ bool row_tile(const MatmulArgs& a, u32 size, u32 index, RowTile& tile) {
     if (a.groups) {
-        if (blockIdx.y >= a.groups[0]) return false;
-        const u32* at = a.groups + 1 + 3 * blockIdx.y;
+        if (index >= a.groups[0]) return false;
+        const u32* at = a.groups + 1 + 3 * index;
         tile = {at[1], at[2], at[0]};
         return true;
     }
     u32 rows = a.step[a.rows];
-    tile.first = blockIdx.y * size;
+    tile.first = index * size;
     if (tile.first >= rows) return false;
     tile.count = min(size, rows - tile.first);
     tile.expert = 0;
@@ -47,8 +47,7 @@ struct WeightTile {
     u32 part, first, count, head;
 };
 
-__device__ __forceinline__ WeightTile weight_tile(const MatmulArgs& a, u32 size) {
-    u32 tile = blockIdx.x;
+__device__ __forceinline__ WeightTile weight_tile(const MatmulArgs& a, u32 size, u32 tile) {
     if (a.glu) {
         u32 first = tile * (size / 2);
         return {0, first, min(size / 2, a.outputs[0] - first), 0};
@@ -154,8 +153,8 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     pdl_wait();
     RowTile rows;
-    if (!row_tile(a, N, rows)) return;
-    WeightTile tile = weight_tile(a, M);
+    if (!row_tile(a, N, blockIdx.y, rows)) return;
+    WeightTile tile = weight_tile(a, M, blockIdx.x);
     for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
     __syncthreads();
 
@@ -282,8 +281,8 @@ template <class F> __device__ __forceinline__ void gemm_f32(const MatmulArgs& a)
     pdl_wait();
     u32 thread = threadIdx.x;
     RowTile rows;
-    if (!row_tile(a, F32_ROWS, rows)) return;
-    WeightTile tile = weight_tile(a, F32_OUTPUTS);
+    if (!row_tile(a, F32_ROWS, blockIdx.y, rows)) return;
+    WeightTile tile = weight_tile(a, F32_OUTPUTS, blockIdx.x);
     if (thread < F32_ROWS) {
         target_of(a, rows, min(thread, rows.count - 1), x_rows[thread]);
         factors[thread] = 1.0f;

@@ -1,10 +1,11 @@
 // GEMV: multiplies up to COLS rows of activations with the rows of one to three weights of one format.
 //
-// A warp computes one output at a time. It streams the weight's row through a ring of stages in shared memory, filled
-// by asynchronous copies that run several stages ahead, beyond the end of a row, and that start before the previous
-// kernel has ended. A stage holds 32 chunks, one per lane. With Q8, the block quantises the activations to 8 bits per
-// chunk once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN kernels have neither
-// experts nor heads.
+// A warp computes two outputs at a time: neighbours, or a gate and its up projection. It streams both weight rows through
+// a ring of stages in shared memory, filled by asynchronous copies that run several stages ahead, beyond the end of the
+// rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
+// of a block's outputs are divided equally among its warps; where a warp begins inside of rows, the warp that has their
+// beginning adds its sums. With Q8, the block quantises the activations to 8 bits per chunk once, and multiplies integers;
+// otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts nor heads.
 //
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
 #pragma once
@@ -16,150 +17,201 @@ __device__ __forceinline__ const u8* shared_bytes(u32 at) {
     return reinterpret_cast<const u8*>(shared) + at;
 }
 
-// Where plane p begins in a stage, and where the stage ends.
+// Where plane p of a row begins in a stage of one row, and where that stage ends.
 template <class F> __host__ __device__ constexpr int stage_at(int plane) {
     int bytes = 0;
     for (int p = 0; p < plane; p++) bytes += F::bytes(p);
     return bytes;
 }
 
-// Warps per block and stages per warp: as much in flight as fits beside a second block.
-template <class F, int CHUNKS> struct Ring {
-    static constexpr int STAGE = (CHUNKS / 32 * stage_at<F>(F::PLANES) + 15) / 16 * 16;
-    static constexpr int WARPS = CHUNKS == 32 && STAGE > 1200 ? 8 : 16;
-    static constexpr int STAGES = CHUNKS == 64 ? 4 : STAGE > 2048 ? 3 : STAGE > 1200 ? 4 : 5;
-    static constexpr int THREADS = 32 * WARPS;
-    static constexpr int OF_WARP = STAGES * STAGE;
-    static constexpr int BYTES = WARPS * OF_WARP;
+// Bytes of a stage, and the stages of a warp.
+template <class F> struct Ring {
+    static constexpr int STAGE = (2 * stage_at<F>(F::PLANES) + 15) / 16 * 16;
+    static constexpr int STAGES = STAGE > 4096 ? 2 : STAGE > 1200 ? 3 : 4;
+    static constexpr int BYTES = STAGES * STAGE;
+    // Stages that are filled before the previous kernel has ended. More would delay the loads of a kernel's activations: on the
+    // same multiprocessor, they queue behind the copies for the kernel after it.
+    static constexpr int EARLY = STAGES > 2 ? 2 : 1;
 };
 
-// A stage of 32 or 64 chunks in shared memory, from byte `at` on.
-template <class F, int CHUNKS> struct Stage {
+// A row of a stage in shared memory, whose planes begin at byte `at`.
+template <class F> struct Stage {
     u32 at;
+    int row;
     __device__ __forceinline__ const u8* operator[](int plane) const {
-        return shared_bytes(at + CHUNKS / 32 * stage_at<F>(plane));
+        return shared_bytes(at + 2 * stage_at<F>(plane) + row * F::bytes(plane));
     }
 };
 
-// Outputs, weight rows per output, and stages per weight row; with experts, the row's list.
+// Pairs of outputs in all, and per expert or head; weight rows per output, and stages per weight row; with experts, the
+// row's list.
 struct Shape {
-    u32 units, segments, stages;
+    u32 units, per_group, segments, stages;
     const u32* list;
 };
 
-// The weight rows of a warp as a stream of stages. A lane copies 16 bytes at a time.
-template <class F, int CHUNKS, bool PLAIN> struct Source {
-    // The lane's next bytes in each plane of the weight row.
-    const u8* at[F::PLANES];
-    u32 unit, segment, left;
-    // First output past the part.
-    u32 part_end;
-    // Bit 4 i + k: whether the lane has a piece k of plane i, in a whole stage and in the last one of a row.
-    u32 in_stage, in_last;
+// A stage of the block's outputs: their pair, the weight row, and the stage of that row.
+struct Position {
+    u32 unit, segment, stage;
 
-    __device__ __forceinline__ void find_row(const MatmulArgs& a, const Shape& shape, int lane) {
-        u32 output = unit, part = 0;
-        if (a.glu) {
-            part = segment;
-        } else if (PLAIN) {
-            part = part_of(a, output);
-            part_end = unit - output + select3(part, a.outputs[0], a.outputs[1], a.outputs[2]);
+    // The stage with this index, counted from pair `first` on.
+    static __device__ __forceinline__ Position at(const Shape& shape, u32 first, u32 index) {
+        u32 row = index / shape.stages, unit = row / shape.segments;
+        return {first + unit, row - unit * shape.segments, index - row * shape.stages};
+    }
+    // Whether the next stage is of another row.
+    __device__ __forceinline__ bool advance(const Shape& shape) {
+        if (++stage < shape.stages) return false;
+        stage = 0;
+        if (++segment == shape.segments) segment = 0, unit++;
+        return true;
+    }
+};
+
+// The two outputs of a pair: their part, expert's slot or head, the first one's index there, and the distance of the
+// second, which is 0 if there is none.
+struct Pair {
+    u32 group, output, next;
+};
+
+template <bool PLAIN> __device__ __forceinline__ Pair pair_of(const MatmulArgs& a, const Shape& shape, u32 unit) {
+    if (PLAIN && a.glu) return {0, unit, 0};
+    Pair pair = {0, unit, 0};
+    u32 outputs = a.outputs[0];
+    if (PLAIN) {
+        u32 pairs = (a.outputs[0] + 1) / 2;
+        if (pair.output >= pairs) pair.output -= pairs, pair.group = 1, outputs = a.outputs[1], pairs = (outputs + 1) / 2;
+        if (pair.group == 1 && pair.output >= pairs) pair.output -= pairs, pair.group = 2, outputs = a.outputs[2];
+    } else {
+        if (a.mode != OUT_OF_HIDDEN) {
+            pair.group = unit / shape.per_group;
+            pair.output = unit - pair.group * shape.per_group;
         }
-        size_t row = output;
-        if (!PLAIN) {
-            if (a.mode == INTO_HIDDEN) {
-                u32 slot = unit / a.outputs[0];
-                u32 matrix = expert_of(shape.list, slot) * a.per_expert + (segment ? a.up : 0);
-                row = size_t(matrix) * a.outputs[0] + (unit - slot * a.outputs[0]);
-            } else if (a.mode == OUT_OF_HIDDEN) {
-                row += size_t(expert_of(shape.list, segment)) * a.outputs[0];
-            }
-        }
-        Planes planes;
-        const u8* weight = part_planes(a, part, planes);
-        const u8* p[4];
-        row_planes<F>(weight, planes, row, p);
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) at[i] = p[i] + 16 * lane;
+        if (a.glu) return pair;
+        if (a.mode == PER_HEAD) outputs = a.outputs[1];
+    }
+    pair.output *= 2;
+    pair.next = pair.output + 1 < outputs;
+    return pair;
+}
+
+// The weight rows of a warp as a stream of stages. A lane copies 16 bytes at a time.
+template <class F, bool PLAIN> struct Source {
+    // The lane's first bytes in each plane of the two weight rows, or in one of them if a row has at most 256 bytes per
+    // stage.
+    const u8* at[F::PLANES][2];
+    Position position;
+    // Stages to copy.
+    u32 left;
+
+    static __device__ __forceinline__ int row_of(int plane, int lane) {
+        int bytes = F::bytes(plane);
+        return bytes >= 512 ? 0 : bytes < 16 ? lane & 1 : lane / (bytes / 16) & 1;
     }
 
-    __device__ __forceinline__ void start(const MatmulArgs& a, const Shape& shape, u32 first, int lane) {
-        unit = first, segment = 0, left = shape.stages;
-        in_stage = in_last = 0;
+    // The first chunk of a stage in the lane's piece `k` of a plane; past all chunks if the lane has no such piece.
+    static __device__ __forceinline__ u32 chunk_of(int plane, int k, int lane) {
+        int bytes = F::bytes(plane);
+        if (bytes >= 512) return (32 * k + lane) * 512 / bytes;
+        if (bytes < 16) return lane < 2 ? 0 : 32;
+        return lane < bytes / 8 ? lane % (bytes / 16) * 512 / bytes : 32;
+    }
+
+    __device__ __forceinline__ void find_rows(const MatmulArgs& a, const Shape& shape, int lane) {
+        Pair pair = pair_of<PLAIN>(a, shape, position.unit);
+        u32 part = PLAIN ? pair.group : 0, parts[2] = {part, a.glu ? 1 : part};
+        size_t rows[2] = {pair.output, pair.output + pair.next};
+        if (!PLAIN && a.mode == INTO_HIDDEN) {
+            size_t matrix = size_t(expert_of(shape.list, pair.group)) * a.per_expert;
+            rows[0] += matrix * a.outputs[0];
+            rows[1] += (matrix + (a.glu ? a.up : 0)) * a.outputs[0];
+        } else if (!PLAIN) {
+            size_t before = a.mode == PER_HEAD ? size_t(pair.group) * a.outputs[1]
+                                               : size_t(expert_of(shape.list, position.segment)) * a.outputs[0];
+            rows[0] += before, rows[1] += before;
+        }
+        Planes planes[2];
+        const u8* weights[2] = {part_planes(a, parts[0], planes[0]), part_planes(a, parts[1], planes[1])};
 #pragma unroll
         for (int i = 0; i < F::PLANES; i++) {
-            const int bytes = CHUNKS / 32 * F::bytes(i);
-            u32 end = a.planes[0].pitches[i] - (shape.stages - 1) * bytes;
 #pragma unroll
-            for (int k = 0; k < (bytes + 511) / 512; k++) {
-                // Stages of 8 bytes are copied by lane 0.
-                u32 from = 512 * k + 16 * lane;
-                if (from < bytes) in_stage |= 1u << (4 * i + k);
-                if (from < bytes && from < end) in_last |= 1u << (4 * i + k);
+            for (int r = 0; r < 2; r++) {
+                int row = F::bytes(i) >= 512 ? r : row_of(i, lane);
+                u32 offset = i == 0 ? 0 : row == 0 ? planes[0].offsets[i - 1] : planes[1].offsets[i - 1];
+                u32 piece = F::bytes(i) >= 512 ? lane : F::bytes(i) < 16 ? 0 : lane % (F::bytes(i) / 16);
+                at[i][r] = (row == 0 ? weights[0] : weights[1]) + size_t(offset) * 16 +
+                           (row == 0 ? rows[0] : rows[1]) * planes[0].pitches[i] + 16 * piece;
             }
         }
-        if (unit < shape.units) find_row(a, shape, lane);
     }
 
     // Copies the next stage to `to`, where the lane's bytes go, if there is one.
-    __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 to, u32 warps, int lane) {
-        if (unit < shape.units) {
-            u32 in = left == 1 ? in_last : in_stage;
+    __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 to, int lane) {
+        if (left > 0) {
+            left--;
+            u32 chunks = a.chunks - 32 * position.stage;
 #pragma unroll
             for (int i = 0; i < F::PLANES; i++) {
-                const int bytes = CHUNKS / 32 * F::bytes(i);
-#pragma unroll
-                for (int k = 0; k < (bytes + 511) / 512; k++) {
-                    if (in >> (4 * i + k) & 1) {
-                        u32 at_stage = to + CHUNKS / 32 * stage_at<F>(i) + 512 * k;
+                const int bytes = F::bytes(i);
+                u32 at_plane = to + 2 * stage_at<F>(i);
+                if (bytes < 512) {
+                    if (chunk_of(i, 0, lane) < chunks && chunk_of(i, 0, lane) < 32) {
                         if (bytes == 8) {
-                            copy_async<8>(at_stage, at[i]);
+                            copy_async<8>(at_plane - 8 * lane, at[i][0] + size_t(position.stage) * bytes);
                         } else {
-                            copy_async<16>(at_stage, at[i] + 512 * k);
+                            copy_async<16>(at_plane, at[i][0] + size_t(position.stage) * bytes);
+                        }
+                    }
+                } else {
+#pragma unroll
+                    for (int k = 0; k < bytes / 512; k++) {
+                        if (chunk_of(i, k, lane) < chunks) {
+                            copy_async<16>(at_plane + 512 * k, at[i][0] + size_t(position.stage) * bytes + 512 * k);
+                            copy_async<16>(at_plane + bytes + 512 * k, at[i][1] + size_t(position.stage) * bytes + 512 * k);
                         }
                     }
                 }
-                at[i] += bytes;
             }
-            if (--left == 0) {
-                left = shape.stages;
-                bool is_next_unit = ++segment == shape.segments;
-                if (is_next_unit) segment = 0, unit += warps;
-                if (PLAIN && !a.glu && unit < part_end) {
-                    // The row `warps` rows on.
-#pragma unroll
-                    for (int i = 0; i < F::PLANES; i++) {
-                        at[i] += size_t(warps) * a.planes[0].pitches[i] - shape.stages * (CHUNKS / 32 * F::bytes(i));
-                    }
-                } else if (PLAIN && a.glu && unit < shape.units) {
-                    // From a gate's row to the up projection's, or from there to the next gate's.
-#pragma unroll
-                    for (int i = 0; i < F::PLANES; i++) {
-                        u32 gate = i == 0 ? 0 : a.planes[0].offsets[i - 1], up = i == 0 ? 0 : a.planes[1].offsets[i - 1];
-                        ptrdiff_t to_up = (a.w[1] + size_t(up) * 16) - (a.w[0] + size_t(gate) * 16);
-                        ptrdiff_t step = is_next_unit ? ptrdiff_t(warps) * a.planes[0].pitches[i] - to_up : to_up;
-                        at[i] += step - ptrdiff_t(shape.stages * (CHUNKS / 32 * F::bytes(i)));
-                    }
-                } else if (unit < shape.units) {
-                    find_row(a, shape, lane);
-                }
-            }
+            if (position.advance(shape) && left > 0) find_rows(a, shape, lane);
         }
         copy_commit();
     }
 };
 
-// Where the 8-bit activations are: by half of a chunk, column and chunk 16 integers; then by column and chunk a scale,
-// and sums of the integers as the format needs them.
-template <class F, int COLS, u32 AT> struct Q8Rows {
+// Two rows' weights against a chunk of activations. NIBBLES: words of low nibbles and of high ones, the latter in place.
+template <class F, class P> __device__ __forceinline__ Chunk load_integers(const P& p, int chunk) {
+    if constexpr (F::NIBBLES) {
+        Raw r;
+        Chunk c;
+        F::fetch(p, chunk, r);
+        u32 words[4] = {r.a.x, r.a.y, r.a.z, r.a.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) c.q[2 * j] = words[j] & 0x0f0f0f0fu, c.q[2 * j + 1] = words[j] & 0xf0f0f0f0u;
+        F::unpack_scales(r, chunk, c);
+        return c;
+    } else {
+        return load<F>(p, chunk);
+    }
+}
+
+// Adds the products of four unsigned bytes and four signed ones.
+__device__ __forceinline__ int dot_unsigned(u32 a, u32 b, int sum) {
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+// Where the 8-bit activations are in shared memory: by half of a chunk, column and chunk 16 integers; then by column and
+// chunk a scale, and sums of the integers as the format needs them.
+template <class F, int COLS> struct Q8Rows {
     u32 chunks;
 
     __device__ __forceinline__ u32 half_at(u32 half, u32 col, u32 chunk) const {
-        return AT + ((half * COLS + col) * chunks + chunk) * 16;
+        return ((half * COLS + col) * chunks + chunk) * 16;
     }
     __device__ __forceinline__ u32 scale_at(u32 col, u32 chunk) const {
-        return AT + 2 * COLS * chunks * 16 + (col * chunks + chunk) * 8;
+        return 2 * COLS * chunks * 16 + (col * chunks + chunk) * 8;
     }
+    __device__ __forceinline__ u32 bytes() const { return (COLS * chunks * 40 + 15) / 16 * 16; }
 
     // The second word beside a scale.
     static __device__ __forceinline__ u32 sums(float scale, int low, int high) {
@@ -167,32 +219,46 @@ template <class F, int COLS, u32 AT> struct Q8Rows {
         return F::HALVES ? (low & 0xffff) | high << 16 : low + high;
     }
 
-    // Multiplies a chunk of weights with chunk `chunk` of each row.
-    __device__ __forceinline__ void dot(const Chunk& c, u32 chunk, float (&sum)[COLS]) const {
+    static __device__ __forceinline__ float product(const Chunk& c, const u32 (&x)[8], u32 sums) {
+        // Two sums, for shorter chains of dependent instructions.
+        int a = 0, b = 0;
+        if constexpr (F::NIBBLES) {
+            if (F::ZERO) a = -F::ZERO * int(sums);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                a = __dp4a(int(c.q[2 * j]), int(x[2 * j]), a);
+                b = dot_unsigned(c.q[2 * j + 1], x[2 * j + 1], b);
+            }
+            return c.s[0] * float(a + (b >> 4));
+        } else {
+            if (F::HALVES) {
+                a = -F::ZERO * int(short(sums & 0xffff)), b = -F::ZERO * (int(sums) >> 16);
+            } else if (F::ZERO) {
+                a = -F::ZERO * int(sums);
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                a = __dp4a(int(c.q[j]), int(x[j]), a);
+                b = __dp4a(int(c.q[4 + j]), int(x[4 + j]), b);
+            }
+            return F::HALVES ? c.s[0] * float(a) + c.s[1] * float(b) : c.s[0] * float(a + b);
+        }
+    }
+
+    // Multiplies chunks of two rows of weights with chunk `chunk` of each row of activations.
+    __device__ __forceinline__ void dot(const Chunk (&c)[2], u32 chunk, float (&sum)[2][COLS]) const {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
-            u32 half = AT + (col * chunks + chunk) * 16;
+            u32 half = half_at(0, col, chunk);
             uint4 low = read<uint4>(shared_bytes(half));
             uint4 high = read<uint4>(shared_bytes(half + COLS * chunks * 16));
             uint2 scale = read<uint2>(shared_bytes(scale_at(col, chunk)));
-            // Two sums, for shorter chains of dependent instructions.
-            int a = 0, b = 0;
-            if (F::HALVES) {
-                a = -F::ZERO * int(short(scale.y & 0xffff)), b = -F::ZERO * (int(scale.y) >> 16);
-            } else if (F::ZERO) {
-                a = -F::ZERO * int(scale.y);
+            u32 x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                sum[r][col] += __uint_as_float(scale.x) * product(c[r], x, scale.y);
+                if (F::MINS) sum[r][col] -= c[r].m * __uint_as_float(scale.y);
             }
-            a = __dp4a(int(c.q[0]), int(low.x), a);
-            b = __dp4a(int(c.q[4]), int(high.x), b);
-            a = __dp4a(int(c.q[1]), int(low.y), a);
-            b = __dp4a(int(c.q[5]), int(high.y), b);
-            a = __dp4a(int(c.q[2]), int(low.z), a);
-            b = __dp4a(int(c.q[6]), int(high.z), b);
-            a = __dp4a(int(c.q[3]), int(low.w), a);
-            b = __dp4a(int(c.q[7]), int(high.w), b);
-            float product = F::HALVES ? c.s[0] * float(a) + c.s[1] * float(b) : c.s[0] * float(a + b);
-            sum[col] += __uint_as_float(scale.x) * product;
-            if (F::MINS) sum[col] -= c.m * __uint_as_float(scale.y);
         }
     }
 };
@@ -212,27 +278,52 @@ __device__ __forceinline__ u32 quantize(float4 v, float inverse, int& sum) {
     return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
 }
 
+// Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before.
+__device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[2]) {
+    if (a.g && 8 * threadIdx.x < a.cols) {
+        early[0] = g_four(a, 8 * threadIdx.x), early[1] = g_four(a, 8 * threadIdx.x + 4);
+    }
+}
+
 // Quantises rows of activations to 8 bits in shared memory. Four lanes have a chunk, 8 values each. Returns the sum of
-// squares of the thread's part of each row.
-template <u32 THREADS, int COLS, class Rows>
+// squares of the thread's part of each row. `early` are the norm's weights of the thread's first piece.
+template <int COLS, class Rows>
 __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row, u32 last_row, const Rows& rows,
-                                              float (&squares)[COLS]) {
+                                              const float4 (&early)[2], float (&squares)[COLS]) {
+    // Pieces that are loaded at once.
+    constexpr int BATCH = 2;
     u8* bytes = reinterpret_cast<u8*>(shared);
-    u32 chunks = rows.chunks, pieces = chunks * 4;
+    u32 pieces = rows.chunks * 4, threads = blockDim.x;
 #pragma unroll
-    for (int col = 0; col < COLS; col++) {
-        u32 row = min(first_row + col, last_row);
-        squares[col] = 0.0f;
-        for (u32 base = 0; base < pieces; base += THREADS) {
-            u32 piece = base + threadIdx.x;
-            u32 chunk = min(piece / 4, chunks - 1), quarter = piece % 4;
+    for (int col = 0; col < COLS; col++) squares[col] = 0.0f;
+#pragma unroll 1
+    for (u32 base = threadIdx.x & ~31u; base < COLS * pieces; base += BATCH * threads) {
+        float4 x[BATCH][2];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            u32 piece = base + i * threads + threadIdx.x % 32, col = COLS == 1 ? 0 : piece / pieces;
+            if (piece >= COLS * pieces) break;
+            u32 chunk = (piece - col * pieces) / 4;
             u32 segment = a.x_segments == 1 ? 0 : chunk / a.chunks;
-            u32 at = 32 * (chunk - segment * a.chunks) + 8 * quarter;
-            float4 u = x_four(a, row, segment, at), v = x_four(a, row, segment, at + 4);
+            u32 at = 32 * (chunk - segment * a.chunks) + 8 * (piece % 4), row = min(first_row + col, last_row);
+            x[i][0] = x_four(a, row, segment, at), x[i][1] = x_four(a, row, segment, at + 4);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            u32 piece = base + i * threads + threadIdx.x % 32, col = COLS == 1 ? 0 : piece / pieces;
+            // Whole warps, unless it is the last one: a chunk's four lanes are always together.
+            if (piece - threadIdx.x % 32 >= COLS * pieces) break;
+            bool is_piece = piece < COLS * pieces;
+            u32 chunk = (piece - col * pieces) / 4, quarter = piece % 4;
+            float4 u = is_piece ? x[i][0] : make_float4(0, 0, 0, 0), v = is_piece ? x[i][1] : make_float4(0, 0, 0, 0);
             if (a.g) {
-                if (piece < pieces) squares[col] += square(u) + square(v);
-                u = times(u, g_four(a, at));
-                v = times(v, g_four(a, at + 4));
+                float sum = square(u) + square(v);
+#pragma unroll
+                for (int c = 0; c < COLS; c++) squares[c] += c == col ? sum : 0.0f;
+                // Of one segment.
+                bool is_early = COLS == 1 && piece == threadIdx.x;
+                u = times(u, is_early ? early[0] : g_four(a, 32 * chunk + 8 * quarter));
+                v = times(v, is_early ? early[1] : g_four(a, 32 * chunk + 8 * quarter + 4));
             }
             u32 bits = max(magnitude_bits(u), magnitude_bits(v));
             bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 1));
@@ -245,7 +336,7 @@ __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row
             u32 low = quantize(u, inverse, sum), high = quantize(v, inverse, sum);
             sum += __shfl_xor_sync(ALL_LANES, sum, 1);
             int other = __shfl_xor_sync(ALL_LANES, sum, 2);
-            if (piece < pieces) {
+            if (is_piece) {
                 u32 to = rows.half_at(quarter / 2, col, chunk) + quarter % 2 * 8;
                 *reinterpret_cast<uint2*>(bytes + to) = make_uint2(low, high);
                 if (quarter == 0) {
@@ -258,74 +349,110 @@ __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row
     }
 }
 
-// The norm's factor of each row, in shared memory.
-template <int COLS, int WARPS, class Sync>
-__device__ __forceinline__ void norm_factors(const MatmulArgs& a, float (&squares)[COLS], float* partial, float* factors, Sync sync) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int col = 0; col < COLS; col++) {
-        float sum = warp_sum(squares[col]);
-        if (lane == 0) partial[col * WARPS + warp] = sum;
-    }
-    sync();
-    if (threadIdx.x < COLS) {
-        float sum = 0.0f;
-        for (int w = 0; w < WARPS; w++) sum += partial[threadIdx.x * WARPS + w];
-        factors[threadIdx.x] = rsqrtf(sum / float(a.cols) + a.eps);
-    }
+// The norm's factor of a row, the same in all lanes.
+__device__ __forceinline__ float norm_factor(const MatmulArgs& a, const float* partial, u32 lane) {
+    return rsqrtf(warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f) / float(a.cols) + a.eps);
 }
 
-// Multiplies four weights of a row, from column `col` on, with f32 activations.
+// Multiplies four weights of two rows, from column `col` on, with f32 activations.
 template <int COLS>
-__device__ __forceinline__ void multiply(const MatmulArgs& a, float4 w, u32 first_row, u32 rows, u32 segment, u32 col,
-                                         float (&sum)[COLS]) {
-    if (a.g) w = times(w, g_four(a, col));
+__device__ __forceinline__ void multiply(const MatmulArgs& a, float4 (&w)[2], u32 first_row, u32 rows, u32 segment, u32 col,
+                                         float (&sum)[2][COLS]) {
+    if (a.g) {
+        float4 g = g_four(a, col);
+        w[0] = times(w[0], g), w[1] = times(w[1], g);
+    }
 #pragma unroll
     for (int i = 0; i < COLS; i++) {
         float4 x = x_four(a, min(first_row + i, rows - 1), segment, col);
-        sum[i] += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+#pragma unroll
+        for (int r = 0; r < 2; r++) sum[r][i] += w[r].x * x.x + w[r].y * x.y + w[r].z * x.z + w[r].w * x.w;
     }
 }
 
-template <class F, int COLS, int CHUNKS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
-    using R = Ring<F, CHUNKS>;
-    __shared__ float partial[COLS * R::WARPS], factors[COLS];
+// Sums over a warp: of `a` in its first half, of `b` in its second.
+__device__ __forceinline__ float warp_sums(float a, float b, int lane) {
+    float x = (lane < 16 ? a : b) + __shfl_xor_sync(ALL_LANES, lane < 16 ? b : a, 16);
+#pragma unroll
+    for (u32 d = 8; d > 0; d /= 2) x += __shfl_xor_sync(ALL_LANES, x, d);
+    return x;
+}
+
+// Writes the outputs of a pair: lane `col` has the first one of column `col`, and 16 lanes on is the second.
+template <int COLS, bool PLAIN>
+__device__ __forceinline__ void write_pair(const MatmulArgs& a, const Shape& shape, u32 unit, u32 first_row, u32 rows,
+                                           float value, int lane) {
+    float up = a.glu ? __shfl_down_sync(ALL_LANES, value, 16) : 0.0f;
+    Pair pair = pair_of<PLAIN>(a, shape, unit);
+    u32 row = first_row + lane % 16;
+    if (lane % 16 >= COLS || row >= rows || (lane >= 16 && !pair.next)) return;
+    u32 output = pair.output + lane / 16;
+    if (PLAIN) return write_plain(a, row, pair.group, output, value, up);
+    Target to = {row, 0, 0, 1.0f};
+    if (a.mode == INTO_HIDDEN) {
+        to.slot = pair.group;
+        to.expert = expert_of(shape.list, to.slot);
+        to.weight = __uint_as_float(shape.list[2 + 2 * to.slot]);
+    } else if (a.mode == PER_HEAD) {
+        output += pair.group * a.outputs[1];
+    }
+    write_output(a, to, 0, output, value, up);
+}
+
+template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
+    using R = Ring<F>;
+    static_assert(COLS <= 16, "half a warp writes the columns");
+    __shared__ float partial[COLS][32];
+    // Sums of the rows that a warp begins inside of.
+    __shared__ float heads[32][32];
     pdl_launch();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u32 ring = warp * R::OF_WARP, ring_address = shared_address(shared) + ring + 16 * lane;
-    u32 warps = gridDim.x * R::WARPS;
+    u32 warps = blockDim.x / 32;
+    Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
+    u32 ring = (Q8 ? q8.bytes() : 0) + warp * R::BYTES, ring_address = shared_address(shared) + ring + 16 * lane;
     Shape shape;
-    shape.stages = (a.chunks + CHUNKS - 1) / CHUNKS;
-    shape.segments = a.glu ? 2 : 1;
-    shape.units = !PLAIN || a.glu ? a.outputs[0] : a.outputs[0] + a.outputs[1] + a.outputs[2];
+    shape.stages = (a.chunks + 31) / 32;
+    shape.segments = 1;
     shape.list = nullptr;
+    auto pairs = [](u32 outputs) { return (outputs + 1) / 2; };
+    shape.per_group = a.glu ? a.outputs[0] : pairs(!PLAIN && a.mode == PER_HEAD ? a.outputs[1] : a.outputs[0]);
+    shape.units = shape.per_group;
+    if (PLAIN && !a.glu) shape.units += pairs(a.outputs[1]) + pairs(a.outputs[2]);
+    if (!PLAIN && a.mode == PER_HEAD) shape.units *= a.outputs[0] / a.outputs[1];
     u32 first_row = blockIdx.y * COLS;
-    // Neighbouring outputs are computed by neighbouring blocks, so that all have equally many.
-    u32 first_unit = warp * gridDim.x + blockIdx.x;
-    Source<F, CHUNKS, PLAIN> source;
+    // The block's pairs; their stages, and where those of each warp begin.
+    u32 first_unit, of_unit, stages;
+    auto begin_of = [&](u32 warp) { return stages * warp / warps; };
+    Source<F, PLAIN> source;
     auto fill_ring = [&] {
-        source.start(a, shape, first_unit, lane);
-        for (int i = 0; i < R::STAGES - 1; i++) source.copy(a, shape, ring_address + i * R::STAGE, warps, lane);
+        first_unit = u64(shape.units) * blockIdx.x / gridDim.x;
+        of_unit = shape.segments * shape.stages;
+        stages = (u32(u64(shape.units) * (blockIdx.x + 1) / gridDim.x) - first_unit) * of_unit;
+        source.left = begin_of(warp + 1) - begin_of(warp);
+        source.position = Position::at(shape, first_unit, begin_of(warp));
+        if (source.left > 0) source.find_rows(a, shape, lane);
+        for (int i = 0; i < R::EARLY; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
     };
     bool has_list = !PLAIN && a.mode != PER_HEAD;
     if (!has_list) fill_ring();
-    pdl_wait();
+    // The step inputs do not change while kernels of the step run.
     u32 rows = a.step[a.rows];
-    if (first_row >= rows) {
-        copy_wait<0>();
-        return;
-    }
+    float4 early[2];
+    if (Q8 && COLS == 1) load_early(a, early);
+    pdl_wait();
+    if (first_row >= rows) return copy_wait<0>();
     if (has_list) {
         shape.list = a.chosen + size_t(first_row) * (1 + 2 * a.used);
         u32 used = shape.list[0];
         if (a.mode == INTO_HIDDEN) {
-            shape.units = used * a.outputs[0];
+            shape.units *= used;
         } else {
             shape.segments = used;
             // Without experts there are no weights, only residual and biases.
             if (used == 0) {
-                for (u32 unit = first_unit; unit < shape.units; unit += warps) {
-                    if (lane == 0) write_output(a, {first_row, 0, 0, 1.0f}, 0, unit, 0.0f, 0.0f);
+                u32 threads = gridDim.x * blockDim.x;
+                for (u32 output = blockIdx.x * blockDim.x + threadIdx.x; output < a.outputs[0]; output += threads) {
+                    write_output(a, {first_row, 0, 0, 1.0f}, 0, output, 0.0f, 0.0f);
                 }
                 return;
             }
@@ -333,123 +460,105 @@ template <class F, int COLS, int CHUNKS, bool Q8, bool PLAIN> __device__ __force
         fill_ring();
     }
     float squares[COLS];
-    Q8Rows<F, COLS, R::BYTES> q8 = {a.x_segments * a.chunks};
     if constexpr (Q8) {
-        quantize_rows<R::THREADS, COLS>(a, first_row, rows - 1, q8, squares);
+        quantize_rows<COLS>(a, first_row, rows - 1, q8, early, squares);
     } else if (a.g) {
         for (int col = 0; col < COLS; col++) {
             squares[col] = 0.0f;
             u32 row = min(first_row + col, rows - 1);
-            for (u32 i = 4 * threadIdx.x; i < a.cols; i += 4 * R::THREADS) squares[col] += square(x_four(a, row, 0, i));
+            for (u32 i = 4 * threadIdx.x; i < a.cols; i += 4 * blockDim.x) squares[col] += square(x_four(a, row, 0, i));
         }
     }
-    if (a.g) norm_factors<COLS, R::WARPS>(a, squares, partial, factors, [] { __syncthreads(); });
-    __syncthreads();
-
-    u32 slot = 0;
-    for (u32 unit = first_unit; unit < shape.units; unit += warps) {
-        float gate[COLS], sum[COLS];
-#pragma unroll
-        for (int col = 0; col < COLS; col++) gate[col] = sum[col] = 0.0f;
-        for (u32 segment = 0; segment < shape.segments; segment++) {
-            if (a.glu && segment == 1) {
-#pragma unroll
-                for (int col = 0; col < COLS; col++) gate[col] = sum[col], sum[col] = 0.0f;
-            }
-            u32 x_segment = 0;
-            if (!PLAIN && a.mode == OUT_OF_HIDDEN) x_segment = segment;
-            if (!PLAIN && a.mode == PER_HEAD) x_segment = unit / a.outputs[1];
-            for (u32 first = 0; first < a.chunks; first += CHUNKS) {
-                copy_wait<R::STAGES - 2>();
-                __syncwarp();
-                source.copy(a, shape, ring_address + (slot == 0 ? R::OF_WARP : slot) - R::STAGE, warps, lane);
-                u32 stage = ring + slot;
-                slot = slot + R::STAGE == R::OF_WARP ? 0 : slot + R::STAGE;
-                if constexpr (F::FLOAT) {
-#pragma unroll
-                    for (int k = 0; k < 8; k++) {
-                        u32 col = 32 * first + 128 * k + 4 * lane;
-                        if (col < a.cols) {
-                            float4 w = F::four(shared_bytes(stage + (128 * k + 4 * lane) * F::SIZE));
-                            multiply<COLS>(a, w, first_row, rows, x_segment, col, sum);
-                        }
-                    }
-                } else {
-                    // Without conditions in whole stages, so that instructions of all chunks mix.
-                    bool is_whole = Q8 && first + CHUNKS <= a.chunks;
-                    if constexpr (Q8) {
-                        if (is_whole) {
-                            u32 at = PLAIN ? first + lane : x_segment * a.chunks + first + lane;
-                            Chunk c[CHUNKS / 32];
-#pragma unroll
-                            for (int i = 0; i < CHUNKS / 32; i++) c[i] = load<F>(Stage<F, CHUNKS>{stage}, 32 * i + lane);
-#pragma unroll
-                            for (int i = 0; i < CHUNKS / 32; i++) q8.dot(c[i], at + 32 * i, sum);
-                        }
-                    }
-#pragma unroll 1
-                    for (int i = 0; i < CHUNKS && !is_whole; i += 32) {
-                        u32 chunk = first + i + lane;
-                        if (chunk >= a.chunks) break;
-                        Chunk c = load<F>(Stage<F, CHUNKS>{stage}, i + lane);
-                        if constexpr (Q8) {
-                            q8.dot(c, PLAIN ? chunk : x_segment * a.chunks + chunk, sum);
-                        } else {
-#pragma unroll
-                            for (int k = 0; k < 8; k++) {
-                                multiply<COLS>(a, dequantize<F>(c, k), first_row, rows, x_segment, 32 * chunk + 4 * k, sum);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        float value = 0.0f, up = 0.0f;
+    for (int i = R::EARLY; i < R::STAGES - 1; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
+    if (a.g) {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
-            float of_col = warp_sum(a.glu ? gate[col] : sum[col]);
-            if (lane == col) value = of_col;
-            if (a.glu) {
-                of_col = warp_sum(sum[col]);
-                if (lane == col) up = of_col;
+            float sum = warp_sum(squares[col]);
+            if (lane == 0) partial[col][warp] = sum;
+        }
+    }
+    __syncthreads();
+    // Lane `col`, and 16 more, writes column `col`.
+    float factor = 1.0f;
+    if (a.g) {
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+            float of_col = norm_factor(a, partial[col], lane);
+            if (lane % 16 == col) factor = of_col;
+        }
+    }
+
+    u32 begin = begin_of(warp), end = begin_of(warp + 1);
+    Position position = Position::at(shape, first_unit, begin);
+    bool is_head = position.segment + position.stage > 0;
+    u32 slot = 0;
+    float sum[2][COLS] = {}, value = 0.0f;
+    for (u32 index = begin; index < end; index++) {
+        copy_wait<R::STAGES - 2>();
+        __syncwarp();
+        source.copy(a, shape, ring_address + (slot == 0 ? R::BYTES : slot) - R::STAGE, lane);
+        u32 stage = ring + slot;
+        slot = slot + R::STAGE == R::BYTES ? 0 : slot + R::STAGE;
+        u32 x_segment = 0, first = 32 * position.stage;
+        if (!PLAIN && a.mode == OUT_OF_HIDDEN) x_segment = position.segment;
+        if (!PLAIN && a.mode == PER_HEAD) x_segment = position.unit / shape.per_group;
+        if constexpr (F::FLOAT) {
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                u32 col = 32 * first + 128 * k + 4 * lane;
+                if (col < a.cols) {
+                    float4 w[2];
+                    for (int r = 0; r < 2; r++) w[r] = F::four(Stage<F>{stage, r}[0] + (128 * k + 4 * lane) * F::SIZE);
+                    multiply<COLS>(a, w, first_row, rows, x_segment, col, sum);
+                }
+            }
+        } else if (first + lane < a.chunks) {
+            u32 chunk = PLAIN ? first + lane : x_segment * a.chunks + first + lane;
+            if constexpr (Q8) {
+                Chunk c[2] = {load_integers<F>(Stage<F>{stage, 0}, lane), load_integers<F>(Stage<F>{stage, 1}, lane)};
+                q8.dot(c, chunk, sum);
+            } else {
+                Chunk c[2] = {load<F>(Stage<F>{stage, 0}, lane), load<F>(Stage<F>{stage, 1}, lane)};
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    float4 w[2] = {dequantize<F>(c[0], k), dequantize<F>(c[1], k)};
+                    multiply<COLS>(a, w, first_row, rows, x_segment, 32 * (first + lane) + 4 * k, sum);
+                }
             }
         }
-        if (lane < COLS && first_row + lane < rows) {
-            Target to = {first_row + lane, 0, 0, 1.0f};
-            float factor = a.g ? factors[lane] : 1.0f;
-            u32 output = unit;
-            if (PLAIN) {
-                u32 part = part_of(a, output);
-                write_plain(a, to.row, part, output, factor * value, factor * up);
-            } else {
-                if (a.mode == INTO_HIDDEN) {
-                    to.slot = unit / a.outputs[0];
-                    output = unit - to.slot * a.outputs[0];
-                    to.expert = expert_of(shape.list, to.slot);
-                    to.weight = __uint_as_float(shape.list[2 + 2 * to.slot]);
-                }
-                write_output(a, to, 0, output, factor * value, factor * up);
+        u32 unit = position.unit;
+        position.advance(shape);
+        if (position.unit != unit || index + 1 == end) {
+            // In lane `col` the first output, and 16 lanes on the second.
+#pragma unroll
+            for (int col = 0; col < COLS; col++) {
+                float of_col = warp_sums(sum[0][col], sum[1][col], lane);
+                if (lane % 16 == col) value = of_col;
+                sum[0][col] = sum[1][col] = 0.0f;
             }
+            if (is_head) {
+                heads[warp][lane] = value;
+            } else if (position.unit != unit) {
+                write_pair<COLS, PLAIN>(a, shape, unit, first_row, rows, factor * value, lane);
+            }
+            is_head = is_head && position.unit == unit;
         }
     }
     copy_wait<0>();
+    __syncthreads();
+    // A pair that this warp has begun but not ended.
+    if (begin < end && !is_head && position.segment + position.stage > 0) {
+        u32 end_of_unit = (position.unit - first_unit + 1) * of_unit;
+        for (u32 other = warp + 1; other < warps && begin_of(other) < end_of_unit; other++) {
+            if (begin_of(other) < begin_of(other + 1)) value += heads[other][lane];
+        }
+        write_pair<COLS, PLAIN>(a, shape, position.unit, first_row, rows, factor * value, lane);
+    }
 }
 
-// Where a block may have much shared memory, stages have 64 chunks: it takes fewer instructions to fill them.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-constexpr int Q8_CHUNKS = 64;
-#else
-constexpr int Q8_CHUNKS = 32;
-#endif
-
-#define GEMV_Q8(NAME, F, COLS)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(Ring<F, Q8_CHUNKS>::THREADS, Q8_CHUNKS == 32 ? 2 : 1)                \
-        NAME(const __grid_constant__ MatmulArgs args) {                                                               \
-        gemv<F, COLS, Q8_CHUNKS, true, true>(args);                                                                    \
-    }
-
+// Up to 64 registers for few columns, and 128 for many.
 #define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(Ring<F, 32>::THREADS, Ring<F, 32>::THREADS == 512 ? 2 : 3)           \
+    extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : 512)                                              \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
-        gemv<F, COLS, 32, Q8, PLAIN>(args);                                                                                \
+        gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
     }

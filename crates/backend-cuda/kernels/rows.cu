@@ -1,5 +1,5 @@
 // Row-wise operations and argmax. Row `blockIdx.y`.
-#include "common.cuh"
+#include "keys.cuh"
 
 // Norms of groups of `cols` columns, with `b` times its columns, which repeat:
 // - `RMS_NORM`: `y = a / sqrt(mean(a^2) + eps)`.
@@ -233,18 +233,6 @@ struct ArgMaxArgs {
     // Offset and stride, multiples of 4; columns.
     u32 x_at, x_stride, cols;
 };
-
-constexpr u32 NOTHING = 0;
-constexpr u32 BROKEN = 0xffffffffu;
-
-// NOTHING for negative infinity, BROKEN for NaN and infinity, otherwise an integer in the order of the values.
-__device__ __forceinline__ u32 key(u32 bits) {
-    u32 size = bits & 0x7fffffffu;
-    if (size > 0x7f800000u || bits == 0x7f800000u) return BROKEN;
-    if (bits == 0xff800000u) return NOTHING;
-    // -0 equals +0.
-    return bits > 0x80000000u ? 0x80000000u - size : 0x80000000u | size;
-}
 
 // Argmax of each row, the lowest index among equals; a block of 1024 threads per row. NaN and infinity rank above
 // everything and negative infinity never wins; a row whose maximum is one of these yields no token

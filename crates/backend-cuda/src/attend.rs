@@ -19,6 +19,9 @@ const MAX_K_DIM: usize = 8192;
 /// Columns of the heads of `decode.cu`.
 const DECODE_DIMS: [usize; 3] = [64, 128, 256];
 
+/// Static shared memory of `decode.cu` in bytes, at most.
+const DECODE_STATIC: usize = 16 << 10;
+
 /// Offset, stride, heads and head dimension; the heads that a kernel takes, or none.
 type Heads = [u32; 4];
 
@@ -203,11 +206,13 @@ impl Compiler<'_> {
         };
         let mut variants = Vec::new();
         let is_f16 = [KvType::F16, KvType::BF16].contains(&layout.format.k);
-        if is_f16 && k_dim == v_dim && DECODE_DIMS.contains(&k_dim) {
+        // Two stages of 64 keys and values.
+        let stages = 2 * 2 * 64 * k_dim * 2;
+        let fits = stages + DECODE_STATIC <= self.device.limits.shared_of_block;
+        if is_f16 && k_dim == v_dim && DECODE_DIMS.contains(&k_dim) && fits {
             let mut launch = by_row(self, kv);
             launch.kernel = format!("decode/decode_{}_{k_dim}_{together}", layout.format.k.name());
-            // Two stages of 64 keys and values.
-            launch.shared = 2 * 2 * 64 * k_dim * 2;
+            launch.shared = stages;
             let launches = vec![launch];
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });
         } else if kv.is_some() {
@@ -233,7 +238,7 @@ impl Compiler<'_> {
         if layout.format != backend::KvFormat::F16
             || score.alibi.is_some()
             || max_tiles(self.bound.bucket().rows) == 0
-            || shared + 4096 > self.device.shared_memory
+            || shared + 4096 > self.device.limits.shared_of_block
         {
             return None;
         }

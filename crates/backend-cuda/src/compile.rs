@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps};
+use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
-use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, out_of_memory};
+use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, out_of_memory};
 
 use crate::driver::{Device, allocated_size};
 use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Work};
@@ -34,8 +34,9 @@ pub(crate) struct Blueprint {
     pub(crate) readbacks: Vec<Readback>,
     /// Words of the staging memory.
     pub(crate) staged: usize,
-    /// Index of the buffer with the argmax of each output row; `None` unless the graph's output is logits.
-    pub(crate) tokens: Option<usize>,
+    /// Index of the buffer with the argmax or the best candidates of each output row; `None` unless the graph's output is
+    /// logits.
+    pub(crate) chosen: Option<usize>,
 }
 
 /// Buffers shared by all passes, each as large as the most demanding pass needs.
@@ -56,8 +57,8 @@ pub(crate) struct Scratch {
     pub(crate) groups: Option<usize>,
     /// Gate and up of a linear unit whose weights have two formats.
     pub(crate) gates: Option<usize>,
-    /// Argmax of each output row.
-    pub(crate) tokens: Option<usize>,
+    /// Argmax or best candidates of each output row.
+    pub(crate) chosen: Option<usize>,
     /// Lists of the experts that each row uses.
     pub(crate) lists: Vec<usize>,
 }
@@ -112,8 +113,9 @@ impl Blueprint {
         }
         let output = bound.output();
         let is_tapped = taps.contains(&bound.value(output).name);
-        // Tokens come first in the staging memory.
-        let (mut readbacks, mut staged) = (Vec::new(), bound.bucket().outputs);
+        // Tokens and candidates come first in the staging memory.
+        let chosen = bound.bucket().outputs * chosen_words(Wanted::Candidates);
+        let (mut readbacks, mut staged) = (Vec::new(), chosen);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
             for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
@@ -124,11 +126,11 @@ impl Blueprint {
                 staged += words;
             }
         }
-        compiler.choose_tokens(output)?;
-        let tokens = compiler.scratch.tokens;
+        compiler.choose(output);
+        let chosen = compiler.scratch.chosen;
         let uploaded = compiler.buffer(Purpose::Inputs, compiler.inputs.words.len() * F32);
         let Compiler { buffers, work, inputs, .. } = compiler;
-        Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, tokens })
+        Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, chosen })
     }
 
     /// Size of all buffers on the device in bytes.
@@ -227,7 +229,19 @@ impl Compiler<'_> {
         grid: Grid,
         cost: Cost,
     ) -> LaunchPlan {
-        LaunchPlan { kernel: kernel.into(), buffers, words, grid, threads: THREADS, shared: 0, cost }
+        let kernel = kernel.into();
+        let (shared, shared_of_warp) = (0, 0);
+        LaunchPlan {
+            kernel,
+            buffers,
+            words,
+            grid,
+            threads: THREADS,
+            shared,
+            shared_of_warp,
+            cluster: 1,
+            cost,
+        }
     }
 
     pub(crate) fn dispatch(&mut self, y: ValueId, variants: Vec<Variant<LaunchPlan>>) {
@@ -266,18 +280,19 @@ impl Compiler<'_> {
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }
 
-    /// Argmax over the logits, in steps that request only tokens.
-    fn choose_tokens(&mut self, output: ValueId) -> Result<(), Error> {
+    /// Argmax or best candidates of the logits, in steps that request only these.
+    fn choose(&mut self, output: ValueId) {
         if self.bound.value(output).rows != Rows::Output {
-            return Ok(());
+            return;
         }
         let rows = self.bound.bucket().outputs;
-        let tokens = self.buffer(Purpose::Activations, rows * size_of::<u32>());
-        let launch = self.arg_max(output, BufferId::Own(tokens));
-        let variant = Variant { is_tokens_only: true, launches: vec![launch], ..Variant::default() };
-        self.dispatch(output, vec![variant, Variant::default()]);
-        self.scratch.tokens = Some(tokens);
-        Ok(())
+        let words = rows * chosen_words(Wanted::Candidates);
+        let chosen = self.buffer(Purpose::Activations, words * size_of::<u32>());
+        let of = |wanted, launches| Variant { wanted: Some(wanted), launches, ..Variant::default() };
+        let tokens = of(Wanted::Tokens, vec![self.arg_max(output, BufferId::Own(chosen))]);
+        let candidates = of(Wanted::Candidates, self.candidates(output, rows, BufferId::Own(chosen)));
+        self.dispatch(output, vec![tokens, candidates, Variant::default()]);
+        self.scratch.chosen = Some(chosen);
     }
 }
 

@@ -5,7 +5,7 @@ use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows
 
 use crate::compile::Compiler;
 use crate::launch::{BufferId, Each, F32, LaunchPlan};
-use crate::matmul::{Algorithm, ExpertArgs, Matmul, Mode, algorithms};
+use crate::matmul::{Algorithm, Beside, ExpertArgs, Matmul, Mode, TensorCores, algorithms};
 
 /// The matmuls of an experts pass.
 struct Projections {
@@ -59,7 +59,9 @@ impl Compiler<'_> {
             let may_fit = weights.iter().all(|&id| self.model.matrix(id).format.may_fit_f16());
             let mut methods = vec![Algorithm::GemmF32];
             if may_fit && !is_f32 {
-                methods.insert(0, Algorithm::Gemm(GROUP_ROWS));
+                let is_wide = self.is_wide(&into_hidden);
+                let tiles = if is_wide { Algorithm::Wide(GROUP_ROWS) } else { Algorithm::Gemm(GROUP_ROWS) };
+                methods.insert(0, tiles);
             }
             for algorithm in methods {
                 let mut launches: Vec<LaunchPlan> = list.iter().cloned().chain([sort.clone()]).collect();
@@ -79,7 +81,7 @@ impl Compiler<'_> {
     fn row_algorithm(&self, matmul: &Matmul) -> Algorithm {
         let format = self.model.matrix(matmul.parts[0].0).format;
         let fits_q8 = |n: usize| n == 1 && matmul.fits_q8(self.device, format, n);
-        algorithms(format, self.device.f32_activations, 0, fits_q8)[0].0
+        algorithms(format, self.device.f32_activations, TensorCores::None, fits_q8)[0].0
     }
 
     fn projections(&mut self, pass: &Experts) -> Projections {
@@ -133,6 +135,7 @@ impl Compiler<'_> {
                 factors,
                 ..args.clone()
             },
+            beside: Beside::default(),
         };
         let [y_at, y_stride] = self.at(y);
         let out_of_hidden = Matmul {
@@ -149,6 +152,7 @@ impl Compiler<'_> {
             act: Activation::Identity,
             mode: Mode::OutOfHidden,
             experts: ExpertArgs { biases: of_down, has_biases: of_down.is_some(), ..args },
+            beside: Beside::default(),
         };
         Projections { into_hidden, out_of_hidden }
     }

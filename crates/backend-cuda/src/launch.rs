@@ -36,6 +36,10 @@ pub(crate) struct LaunchPlan {
     pub(crate) threads: u32,
     /// Dynamic shared memory in bytes.
     pub(crate) shared: usize,
+    /// More of it per warp, in a kernel that computes with any number of warps instead of `threads`; 0 in others.
+    pub(crate) shared_of_warp: usize,
+    /// Blocks that divide the work of each block of `grid`, and form a cluster.
+    pub(crate) cluster: u32,
     pub(crate) cost: Cost,
 }
 

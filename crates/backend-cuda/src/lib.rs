@@ -15,6 +15,7 @@ mod experts;
 mod launch;
 mod matmul;
 mod model;
+mod occupancy;
 mod program;
 mod recurrent;
 mod route;

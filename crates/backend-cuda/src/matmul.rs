@@ -38,6 +38,16 @@ pub(crate) struct Matmul {
     pub(crate) act: Activation,
     pub(crate) mode: Mode,
     pub(crate) experts: ExpertArgs,
+    pub(crate) beside: Beside,
+}
+
+/// Matmuls of the same activations before a matmul.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// Whether one of them converts the activations to f16, if this one needs them so.
+    is_converted: bool,
+    /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
+    f16_weights: Vec<WeightId>,
 }
 
 /// Arguments for experts.
@@ -75,39 +85,49 @@ impl ExpertArgs {
 
 /// Activation rows from which tensor cores pay off.
 const GEMM_MIN_ROWS: usize = 9;
+const WIDE_MIN_ROWS: usize = 5;
+
+/// Rows of tiles of `gemm_wide`, and rows up to which it divides the columns of narrow weights among blocks.
+const WIDE_TILES: [usize; 5] = [8, 16, 32, 64, 128];
+const WIDE_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
+
+/// Columns that `gemm_wide` reads at a time.
+const WINDOW: usize = 128;
+
+/// Threads of `f16_rows`.
+const F16_ROWS_THREADS: u32 = 512;
+
+/// Blocks of a cluster at most.
+const MAX_CLUSTER: usize = 8;
 
 /// Outputs of a block of `gemm`, and of `gemm_f32`.
 const GEMM_OUTPUTS: usize = 128;
 const F32_OUTPUTS: usize = 64;
 const F32_ROWS: usize = 32;
 
-/// The ring of a GEMV kernel, as in `kernels/gemv.cuh`: warps of a block, and bytes of all stages.
-struct Ring {
-    warps: usize,
-    bytes: usize,
+/// Bytes of a warp's ring in a GEMV kernel, as in `kernels/gemv.cuh`.
+fn ring_bytes(format: DeviceFormat) -> usize {
+    // 32 chunks of two rows.
+    let stage = 2 * Layout::new(format, 1, 32 * CHUNK, 1).pitches().sum::<usize>();
+    let stage = stage.next_multiple_of(16);
+    let stages = match stage {
+        4097.. => 2,
+        1201.. => 3,
+        _ => 4,
+    };
+    stages * stage
 }
 
-impl Ring {
-    /// With stages of 64 chunks if `is_large`, else of 32.
-    fn new(format: DeviceFormat, is_large: bool) -> Ring {
-        let chunks = if is_large { 64 } else { 32 };
-        let stage = Layout::new(format, 1, chunks * CHUNK, 1).pitches().sum::<usize>().next_multiple_of(16);
-        let (warps, stages) = match stage {
-            _ if is_large => (16, 4),
-            2049.. => (8, 3),
-            1201.. => (8, 4),
-            _ => (16, 5),
-        };
-        Ring { warps, bytes: warps * stages * stage }
-    }
-}
+/// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
+const MIN_WARPS: usize = 8;
 
-/// Shared memory of a block in bytes so that a multiprocessor has one of them. With two, it could get both blocks of the
-/// same launch, and finish late.
-const MIN_SHARED: usize = 116 << 10;
+/// Dynamic shared memory of `gemm_wide` in bytes: stages of a window, which start at a multiple of 1 KiB.
+fn wide_bytes(tile: usize) -> usize {
+    (if tile > 64 { 3 } else { 4 }) * tile * WINDOW * 2 + 1024
+}
 
 /// Static shared memory of a GEMV kernel in bytes, at most.
-const STATIC_SHARED: usize = 4096;
+const STATIC_SHARED: usize = 8192;
 
 /// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
 fn gemm_bytes(tile: usize) -> usize {
@@ -199,18 +219,18 @@ impl Matmul {
         ]
     }
 
-    /// Dynamic shared memory of a GEMV kernel for `columns` activation rows, quantised to 8 bits, in bytes.
-    fn q8_bytes(&self, ring: &Ring, columns: usize) -> usize {
+    /// Shared memory of `columns` activation rows, quantised to 8 bits, in bytes.
+    fn q8_bytes(&self, columns: usize) -> usize {
         let chunks = self.x_segments[0] * self.cols.div_ceil(CHUNK);
         // A chunk has 32 integers, a scale and two sums.
-        ring.bytes + columns * chunks * (32 + 8)
+        (columns * chunks * (32 + 8)).next_multiple_of(16)
     }
 
     /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
     pub(crate) fn fits_q8(&self, device: &Device, format: DeviceFormat, columns: usize) -> bool {
-        let ring = Ring::new(format, self.mode == Mode::Plain && device.has_large_stages());
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
-        is_kernel && self.q8_bytes(&ring, columns) + STATIC_SHARED <= device.shared_memory
+        let bytes = self.q8_bytes(columns) + MIN_WARPS * ring_bytes(format) + STATIC_SHARED;
+        is_kernel && bytes <= device.limits.shared_of_block
     }
 }
 
@@ -223,30 +243,54 @@ pub(crate) enum Algorithm {
     F32(usize),
     /// `gemm`: tiles of this many rows on tensor cores; all weight values must be finite in f16.
     Gemm(usize),
+    /// `gemm_wide`, with tiles of this many rows, under the same condition.
+    Wide(usize),
     /// `gemm_f32`.
     GemmF32,
 }
 
+/// The kernels on tensor cores that a matmul can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TensorCores {
+    None,
+    /// `gemm`, with tiles of up to this many rows.
+    Tiles(usize),
+    /// `gemm_wide`.
+    Wide,
+}
+
 /// The kernels for up to `max_rows` rows, each with its maximum number of rows. `fits_q8`: whether this many activation rows,
-/// quantised to 8 bits, fit in shared memory; `f16_tile`: the largest tile of f16 activation rows, or 0. The last kernel is the
-/// fallback for weights with values that packing finds not to be finite in f16.
+/// quantised to 8 bits, fit in shared memory. The last kernel is the fallback for weights with values that packing finds not to be
+/// finite in f16.
 pub(crate) fn algorithms(
     format: DeviceFormat,
     f32_activations: bool,
-    f16_tile: usize,
+    tensor_cores: TensorCores,
     fits_q8: impl Fn(usize) -> bool,
 ) -> Vec<(Algorithm, usize)> {
     let mut chosen = Vec::new();
+    let is_f16 = !f32_activations && format.may_fit_f16();
+    let min_rows = if is_f16 && tensor_cores == TensorCores::Wide { WIDE_MIN_ROWS } else { GEMM_MIN_ROWS };
     if !f32_activations && !is_float(format) {
-        chosen.extend([1, 2, 4, 8].into_iter().filter(|&n| fits_q8(n)).map(|n| (Algorithm::Q8(n), n)));
+        let columns = [1, 2, 4, 8].into_iter().filter(|&n| n < min_rows && fits_q8(n));
+        chosen.extend(columns.map(|n| (Algorithm::Q8(n), n)));
     }
     let reached = chosen.last().map_or(0, |&(_, rows)| rows);
-    let rest = [(Algorithm::F32(1), 1), (Algorithm::F32(4), GEMM_MIN_ROWS - 1)];
+    let rest = [(Algorithm::F32(1), 1), (Algorithm::F32(4), min_rows - 1)];
     chosen.extend(rest.into_iter().filter(|&(_, rows)| rows > reached));
-    if !f32_activations && format.may_fit_f16() {
-        let tiles = [32, 64, 128, 256].into_iter().filter(|&tile| tile <= f16_tile);
-        let rows = |tile| if tile == f16_tile { usize::MAX } else { tile };
-        chosen.extend(tiles.map(|tile| (Algorithm::Gemm(tile), rows(tile))));
+    match tensor_cores {
+        _ if !is_f16 => {}
+        TensorCores::None => {}
+        TensorCores::Tiles(largest) => {
+            let tiles = [32, 64, 128, 256].into_iter().filter(|&tile| tile <= largest);
+            let rows = |tile| if tile == largest { usize::MAX } else { tile };
+            chosen.extend(tiles.map(|tile| (Algorithm::Gemm(tile), rows(tile))));
+        }
+        TensorCores::Wide => {
+            let (&last, tiles) = WIDE_TILES.split_last().expect("tiles");
+            chosen.extend(tiles.iter().map(|&tile| (Algorithm::Wide(tile), tile)));
+            chosen.extend(WIDE_ROWS.map(|rows| (Algorithm::Wide(last), rows)));
+        }
     }
     chosen.push((Algorithm::GemmF32, usize::MAX));
     chosen
@@ -295,6 +339,7 @@ impl Compiler<'_> {
             act: Activation::Identity,
             mode: Mode::Plain,
             experts: ExpertArgs::NONE,
+            beside: Beside::default(),
         };
         let name = |part: &Part| self.model.matrix(part.weight).format.name();
         let outputs = |part: &Part| self.model.matrix(part.weight).rows;
@@ -322,6 +367,9 @@ impl Compiler<'_> {
         }
         // Weights of one format are multiplied by one launch.
         let mut done = vec![false; parts.len()];
+        let in_f16 = |part: &&Part| self.model.matrix(part.weight).format.may_fit_f16();
+        let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
+        let mut is_converted = false;
         for i in 0..parts.len() {
             if done[i] {
                 continue;
@@ -333,7 +381,11 @@ impl Compiler<'_> {
             let of_launch = group.map(|part| (part.weight, outputs(part), self.at(part.y)[0])).collect();
             let addend =
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
-            self.matmul(y, &Matmul { parts: of_launch, addend, ..matmul.clone() });
+            let is_f16 = self.model.matrix(parts[i].weight).format.may_fit_f16();
+            let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
+            let beside = Beside { is_converted, f16_weights };
+            is_converted |= is_f16;
+            self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
         }
         Ok(())
     }
@@ -356,6 +408,7 @@ impl Compiler<'_> {
             act: Activation::Identity,
             mode: Mode::PerHead(per_head),
             experts: ExpertArgs::NONE,
+            beside: Beside::default(),
         };
         self.matmul(y, &matmul);
     }
@@ -365,19 +418,22 @@ impl Compiler<'_> {
         let format = self.model.matrix(matmul.parts[0].0).format;
         let max_rows = self.max_rows_of(y);
         let f32_activations = self.device.f32_activations;
-        let f16_tile = self.f16_tile(matmul, max_rows);
+        let tensor_cores = self.tensor_cores(matmul, max_rows);
         let fits_q8 = |n: usize| matmul.fits_q8(self.device, format, n);
         let mut variants = Vec::new();
         let mut reached = 0;
-        for (algorithm, rows) in algorithms(format, f32_activations, f16_tile, fits_q8) {
-            let is_f16 = matches!(algorithm, Algorithm::Gemm(_));
+        for (algorithm, rows) in algorithms(format, f32_activations, tensor_cores, fits_q8) {
+            let is_f16 = matches!(algorithm, Algorithm::Gemm(_) | Algorithm::Wide(_));
             // Of kernels for f16, those of enough rows suffice; behind them comes the fallback.
             if is_f16 && reached >= max_rows {
                 continue;
             }
-            let f16_weights =
-                if is_f16 { matmul.parts.iter().map(|part| part.0).collect() } else { Vec::new() };
-            let launches = self.matmul_launches(matmul, algorithm, max_rows, Each::Rows(1));
+            let mut f16_weights = Vec::new();
+            if is_f16 {
+                f16_weights.extend(matmul.parts.iter().map(|part| part.0));
+                f16_weights.extend(&matmul.beside.f16_weights);
+            }
+            let launches = self.matmul_launches(matmul, algorithm, rows.min(max_rows), Each::Rows(1));
             variants.push(Variant { max_rows: rows, f16_weights, launches, ..Variant::default() });
             reached = rows;
             if rows >= max_rows && !is_f16 {
@@ -387,16 +443,25 @@ impl Compiler<'_> {
         self.dispatch(y, variants);
     }
 
-    /// The largest tile of f16 activation rows for steps of up to `max_rows`; 0 if there are no kernels for it.
-    fn f16_tile(&self, matmul: &Matmul, max_rows: usize) -> usize {
+    /// Whether `gemm_wide` can multiply. A head must start with a window.
+    pub(crate) fn is_wide(&self, matmul: &Matmul) -> bool {
+        let is_head = matches!(matmul.mode, Mode::PerHead(_));
+        self.device.card.has_wide_products() && (!is_head || matmul.cols.is_multiple_of(WINDOW))
+    }
+
+    /// The kernels on tensor cores for steps of up to `max_rows`.
+    fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
+        if self.is_wide(matmul) {
+            return TensorCores::Wide;
+        }
         // The rows of a head start at a multiple of 16 bytes.
         if matmul.x_segments[0] > 1 && !matmul.cols.is_multiple_of(8) {
-            return 0;
+            return TensorCores::None;
         }
         // Fewer than two large tiles per multiprocessor would leave some idle.
         let blocks = self.tiles(matmul, GEMM_OUTPUTS, 256).groups * max_rows.div_ceil(256);
-        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.shared_memory;
-        if fits && blocks >= 2 * self.device.multiprocessors { 256 } else { 128 }
+        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.limits.shared_of_block;
+        TensorCores::Tiles(if fits && blocks >= 2 * self.device.multiprocessors { 256 } else { 128 })
     }
 
     /// The launches of a matmul of up to `max_rows` rows of `x`. `each` says what `x` has a row of, unless it is an
@@ -430,33 +495,31 @@ impl Compiler<'_> {
                     _ => "heads".to_owned(),
                 };
                 let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
-                let is_large = is_q8 && matmul.mode == Mode::Plain && self.device.has_large_stages();
-                let ring = Ring::new(format, is_large);
-                let units = match matmul.mode {
+                // Pairs of outputs.
+                let pairs = match matmul.mode {
                     Mode::IntoHidden => matmul.experts.used * matmul.parts[0].1,
-                    Mode::OutOfHidden => matmul.parts[0].1,
-                    Mode::Plain | Mode::PerHead(_) if glu => outputs / 2,
-                    Mode::Plain | Mode::PerHead(_) => outputs,
+                    Mode::Plain if glu => outputs / 2,
+                    Mode::OutOfHidden | Mode::Plain | Mode::PerHead(_) => outputs.div_ceil(2),
                 };
-                let blocks = self.device.multiprocessors * 16 / ring.warps;
-                let grid = Grid { groups: units.div_ceil(ring.warps).min(blocks), each: Each::Rows(columns) };
+                let blocks = self.device.multiprocessors * self.device.limits.blocks();
+                let grid = Grid { groups: pairs.min(blocks), each: Each::Rows(columns) };
                 let words = matmul.words(self, 0);
                 let cost = cost(&kernel);
                 let mut launch = self.launch(kernel, matmul.buffers(None), words, grid, cost);
-                launch.threads = 32 * ring.warps as u32;
-                launch.shared = if is_q8 { matmul.q8_bytes(&ring, columns) } else { ring.bytes };
-                if is_large {
-                    launch.shared = launch.shared.max(MIN_SHARED);
-                }
+                launch.shared = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
+                launch.shared_of_warp = ring_bytes(format);
                 vec![launch]
             }
-            Algorithm::Gemm(tile) => {
+            Algorithm::Gemm(tile) | Algorithm::Wide(tile) => {
+                let is_wide = matches!(algorithm, Algorithm::Wide(_));
                 let [segments, segment] = matmul.x_segments;
                 let is_heads = matches!(matmul.mode, Mode::PerHead(_));
                 let x_cols = if is_heads { segments * segment } else { matmul.cols };
-                // A step of the kernel may read past the last head.
-                let stride = (x_cols + if is_heads { 64 } else { 0 }).next_multiple_of(64);
-                let bytes = max_rows * stride * size_of::<half::f16>();
+                // `gemm` may read past the last head.
+                let stride = (x_cols + if is_heads { 64 } else { 0 }).next_multiple_of(WINDOW);
+                let is_grouped = matmul.experts.groups.is_some();
+                let rows = if is_wide { max_rows.next_multiple_of(tile) } else { max_rows };
+                let bytes = rows * stride * size_of::<half::f16>();
                 let rows = self.scratch_buffer(|own| &mut own.f16_rows, Purpose::Activations, bytes);
                 let scales =
                     self.scratch_buffer(|own| &mut own.f16_scales, Purpose::Activations, max_rows * F32);
@@ -470,18 +533,32 @@ impl Compiler<'_> {
                     stride as u32,
                     matmul.experts.used as u32,
                     matmul.norm.map_or(0, |(_, eps)| eps.to_bits()),
+                    match (is_wide, is_grouped) {
+                        (false, _) => 0,
+                        (true, true) => 1,
+                        (true, false) => tile as u32,
+                    },
                 ];
                 let f16_cost = Cost::row("f16_rows", x_cols * (F32 + size_of::<half::f16>()));
                 let grid = Grid { groups: 1, each };
-                let f16_rows = self.launch("f16_rows/f16_rows", buffers, words, grid, f16_cost);
-                let kernel = format!("{name}/gemm_{tile}");
+                let mut f16_rows = self.launch("f16_rows/f16_rows", buffers, words, grid, f16_cost);
+                f16_rows.threads = F16_ROWS_THREADS;
+                let kernel = match (is_wide, is_grouped) {
+                    (false, _) => format!("{name}/gemm_{tile}"),
+                    (true, true) => format!("{name}/wide_groups"),
+                    (true, false) => format!("{name}/wide_{tile}"),
+                };
                 let words = matmul.words(self, stride);
                 let cost = cost(&kernel);
                 let grid = self.tiles(matmul, GEMM_OUTPUTS, tile);
                 let buffers = matmul.buffers(Some([rows, scales]));
                 let mut launch = self.launch(kernel, buffers, words, grid, cost);
-                launch.shared = gemm_bytes(tile);
-                vec![f16_rows, launch]
+                launch.shared = if is_wide { wide_bytes(tile) } else { gemm_bytes(tile) };
+                if is_wide && !is_grouped {
+                    let blocks = grid.groups * max_rows.div_ceil(tile);
+                    launch.cluster = self.cluster(blocks, matmul.cols.div_ceil(WINDOW)) as u32;
+                }
+                if matmul.beside.is_converted { vec![launch] } else { vec![f16_rows, launch] }
             }
             Algorithm::GemmF32 => {
                 let kernel = format!("{name}/gemm_f32");
@@ -491,6 +568,14 @@ impl Compiler<'_> {
                 vec![self.launch(kernel, matmul.buffers(None), words, grid, cost)]
             }
         }
+    }
+
+    /// Blocks that divide a tile's windows of columns, so that `tiles` tiles occupy all multiprocessors.
+    fn cluster(&self, tiles: usize, windows: usize) -> usize {
+        // A block of fewer windows would spend its time beginning and ending.
+        let most = (windows / 4).clamp(1, MAX_CLUSTER);
+        let wanted = self.device.multiprocessors.div_ceil(tiles.max(1)).min(most);
+        1 << wanted.ilog2()
     }
 
     /// The grid of a GEMM with tiles of this many outputs and rows.
@@ -519,10 +604,11 @@ mod tests {
 
     #[test]
     fn algorithms_cover_all_rows() {
-        use Algorithm::{F32, Gemm, GemmF32, Q8};
+        use Algorithm::{F32, Gemm, GemmF32, Q8, Wide};
         const ALL: usize = usize::MAX;
-        let of =
-            |format, f32_activations, tile, q8: usize| algorithms(format, f32_activations, tile, |n| n <= q8);
+        let of = |format, f32_activations, tile, q8: usize| {
+            algorithms(format, f32_activations, TensorCores::Tiles(tile), |n| n <= q8)
+        };
         let gemms = [(Gemm(32), 32), (Gemm(64), 64), (Gemm(128), 128), (Gemm(256), ALL), (GemmF32, ALL)];
         let q8 = [(Q8(1), 1), (Q8(2), 2), (Q8(4), 4), (Q8(8), 8)];
         assert_eq!(of(DeviceFormat::Q4_K, false, 256, 8), [&q8[..], &gemms].concat());
@@ -534,16 +620,22 @@ mod tests {
         assert_eq!(of(DeviceFormat::Q6_K, true, 256, 8), exact);
         assert_eq!(of(DeviceFormat::BF16, false, 256, 8), exact);
         assert_eq!(of(DeviceFormat::F16, false, 128, 8)[2], (Gemm(32), 32));
+        let wide =
+            |format, f32_activations| algorithms(format, f32_activations, TensorCores::Wide, |n| n <= 8);
+        let tiles = [8, 16, 32, 64].map(|rows| (Wide(rows), rows));
+        let large = [128, 256, 512, ALL].map(|rows| (Wide(128), rows));
+        let all = [&[(Q8(1), 1), (Q8(2), 2), (Q8(4), 4)], &tiles[..], &large, &[(GemmF32, ALL)]].concat();
+        assert_eq!(wide(DeviceFormat::Q4_K, false), all);
+        assert_eq!(wide(DeviceFormat::Q4_K, true), exact);
+        assert_eq!(wide(DeviceFormat::F32, false), exact);
     }
 
     /// Sizes as in `kernels/gemv.cuh`.
     #[test]
     fn rings_have_whole_stages() {
-        let bytes = |format, is_large| Ring::new(format, is_large).bytes;
-        assert_eq!(bytes(DeviceFormat::Q4_K, true), 16 * 4 * 2 * (512 + 64));
-        assert_eq!(bytes(DeviceFormat::Q6_K, true), 16 * 4 * 2 * (512 + 256 + 64 + 8));
-        assert_eq!(bytes(DeviceFormat::Q6_K, false), 16 * 5 * 848);
-        assert_eq!(bytes(DeviceFormat::F16, false), 8 * 4 * 2048);
-        assert_eq!(bytes(DeviceFormat::F32, false), 8 * 3 * 4096);
+        assert_eq!(ring_bytes(DeviceFormat::Q4_K), 4 * 2 * (512 + 64));
+        assert_eq!(ring_bytes(DeviceFormat::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(DeviceFormat::Q8_0), 3 * 2 * (1024 + 64));
+        assert_eq!(ring_bytes(DeviceFormat::F32), 2 * 2 * 4096);
     }
 }

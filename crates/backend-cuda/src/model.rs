@@ -143,6 +143,9 @@ pub(crate) struct Model {
     is_uploaded: OnceLock<()>,
 }
 
+/// Tensor cores multiply weights that are not stored as f16 times this number, as in `kernels/gemm_wide.cuh`.
+const F16_SCALE: f32 = 64.0;
+
 /// A weight in device memory.
 #[derive(Debug)]
 pub(crate) struct Matrix {
@@ -214,8 +217,10 @@ impl Model {
         }
         upload(&self.device, &uploads, |i, bound| {
             let (parts, matrix) = left[i];
-            let may_fit = uploads[i].layout.format.may_fit_f16();
-            matrix.fits_f16.get_or_init(|| may_fit && bound <= f32::from(half::f16::MAX));
+            let format = uploads[i].layout.format;
+            let may_fit = format.may_fit_f16();
+            let scale = if format == DeviceFormat::F16 { 1.0 } else { F16_SCALE };
+            matrix.fits_f16.get_or_init(|| may_fit && bound * scale <= f32::from(half::f16::MAX));
             copied_if_whole(parts);
         })?;
         self.is_uploaded.get_or_init(|| ());

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use backend::{Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
+use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
 use passes::{Cost, StepShape, Variant, tiles};
 
 use crate::compile::Blueprint;
 use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, lock};
 use crate::launch::{BufferId, Grid, LaunchPlan, Work};
 use crate::model::Model;
+use crate::occupancy::Block;
 
 /// Recorded graphs that a program holds: steps alternate between few shapes.
 const MAX_RECORDINGS: usize = 8;
 
 /// Steps of more rows do not launch kernels before the one before has ended: early blocks would crowd the multiprocessors
 /// that are free first.
-const MAX_DEPENDENT_ROWS: usize = 8;
+const MAX_DEPENDENT_ROWS: usize = 128;
 
 pub(crate) struct CudaProgram {
     model: Arc<Model>,
@@ -103,7 +104,7 @@ impl CudaProgram {
 
 /// Finds the kernel of a launch, and writes its arguments.
 fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result<Built, Error> {
-    let LaunchPlan { kernel, buffers, words, grid, threads, shared, cost } = plan;
+    let LaunchPlan { kernel, buffers, words, grid, threads, shared, shared_of_warp, cluster, cost } = plan;
     let address = |id: BufferId| match id {
         BufferId::Own(index) => own[index].address(),
         BufferId::Weight(weight) => {
@@ -123,7 +124,11 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
             .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32),
     );
     let kernel = model.device.kernel(&kernel)?;
-    Ok(Built { launch: Launch { kernel, args, threads, shared: shared as u32 }, grid, cost })
+    let forms = match shared_of_warp {
+        0 => [Block { threads, shared: shared as u32 }; 2],
+        of_warp => model.device.limits.forms(kernel.needs, shared, of_warp),
+    };
+    Ok(Built { launch: Launch { kernel, args, forms, cluster }, grid, cost })
 }
 
 impl Program for CudaProgram {
@@ -137,7 +142,7 @@ impl Program for CudaProgram {
         self.shape.sequences = step.sequences().len();
         self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
+        self.shape.wanted = self.blueprint.chosen.map_or(Wanted::Logits, |_| Wanted::of(step.outputs()));
         let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
         let words = inputs.fill(step, &mut self.shape)?;
         self.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
@@ -172,9 +177,8 @@ impl Program for CudaProgram {
         let output_rows = pending.end(ticket)?;
         model.device.wait()?;
         let staged = staging.words();
-        let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
         chosen.clear();
-        chosen.extend(&staged[..tokens]);
+        chosen.extend(&staged[..shape.chosen()]);
         readbacks.iter_mut().for_each(|readback| readback.take(bound, shape, bytemuck::cast_slice(staged)));
         if let Some((timer, step)) = timer.take() {
             timer.add(model, &step)?;
@@ -208,10 +212,11 @@ impl CudaProgram {
 
     /// Queues a step of the current shape. What is queued does not depend on tokens or positions.
     fn queue(&self, mut timer: Option<&mut Timer>) -> Result<(), Error> {
-        let Blueprint { bound, readbacks, tokens, .. } = &self.blueprint;
+        let Blueprint { bound, readbacks, chosen, .. } = &self.blueprint;
         let (device, shape): (&Arc<Device>, _) = (&self.model.device, &self.shape);
         // A launch after a copy or an event waits for it.
         let mut is_dependent = false;
+        let mut form = 0;
         for work in &self.work {
             match work {
                 Work::Input { .. } => {}
@@ -230,7 +235,11 @@ impl CudaProgram {
                     }
                     let fits_f16 = |weight| self.model.fits_f16(weight);
                     for built in &Variant::choose(variants, rows, shape, fits_f16).launches {
-                        device.launch(&built.launch, built.grid.blocks(rows, shape), is_dependent)?;
+                        let grid = built.grid.blocks(rows, shape);
+                        device.launch(&built.launch, grid, form, is_dependent)?;
+                        if built.launch.forms[0] != built.launch.forms[1] {
+                            form = 1 - form;
+                        }
                         is_dependent = timer.is_none() && shape.rows <= MAX_DEPENDENT_ROWS;
                         if let Some(timer) = &mut timer {
                             let end = device.event()?;
@@ -241,8 +250,8 @@ impl CudaProgram {
                 }
             }
         }
-        if let Some(tokens) = tokens.filter(|_| shape.is_tokens_only) {
-            device.download(&self.staging, 0, &self.buffers[tokens], shape.outputs)?;
+        if let Some(chosen) = chosen.filter(|_| shape.chosen() > 0) {
+            device.download(&self.staging, 0, &self.buffers[chosen], shape.chosen())?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps};
+use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
     Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Variant,
@@ -480,7 +480,7 @@ impl Compiler<'_> {
         let cost = Cost::row("arg_max", self.cols(output) * F32);
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
-        let variant = Variant { is_tokens_only: true, launches: vec![launch], ..Variant::default() };
+        let variant = Variant { wanted: Some(Wanted::Tokens), launches: vec![launch], ..Variant::default() };
         self.dispatch(output, vec![variant, Variant::default()]);
         self.scratch.tokens = Some(tokens);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Wanted};
 use bytemuck::Pod;
 use passes::{Readback, StepShape, Variant, max_groups, tiles};
 
@@ -120,7 +120,10 @@ impl Program for GpuProgram {
         self.shape.sequences = step.sequences().len();
         self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
+        self.shape.wanted = match Wanted::of(step.outputs()) {
+            Wanted::Tokens if self.blueprint.tokens.is_some() => Wanted::Tokens,
+            _ => Wanted::Logits,
+        };
         let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
         let words = inputs.fill(step, &mut self.shape)?;
         device.queue.write_buffer(&self.buffers[*uploaded], 0, bytes(&inputs.words[..words]));
@@ -217,8 +220,8 @@ impl GpuProgram {
                 }
             }
         }
-        if let Some(tokens) = tokens.filter(|_| shape.is_tokens_only) {
-            let bytes = (shape.outputs * size_of::<u32>()) as u64;
+        if let Some(tokens) = tokens.filter(|_| shape.wanted == Wanted::Tokens) {
+            let bytes = (shape.chosen() * size_of::<u32>()) as u64;
             encoder.copy_buffer_to_buffer(&self.buffers[tokens], 0, staging, 0, bytes);
         }
         if let Some(timer) = timer {
@@ -287,7 +290,7 @@ fn fetch(
     chosen: &mut Vec<u32>,
 ) -> Result<(), Error> {
     chosen.clear();
-    let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
+    let tokens = shape.chosen();
     let end = |readback: &Readback| match readback.rows(bound, shape) {
         0 => 0,
         rows => readback.at + rows * readback.stride,

@@ -25,11 +25,9 @@ pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
     KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat, first_needed_page,
 };
-pub use outputs::{
-    Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
-};
+pub use outputs::{Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities};
 pub use registry::{Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry};
-pub use step::{Interrupt, OutputRow, Sequence, Slots, Step};
+pub use step::{Interrupt, MAX_CANDIDATES, OutputRow, Sequence, Slots, Step, Wanted};
 pub use weight::{Weight, Weights};
 
 /// The maximum size of the steps of a compiled program.

@@ -1,6 +1,6 @@
 //! Outputs of a step.
 
-use crate::{Error, OutputRow, Step};
+use crate::{Error, MAX_CANDIDATES, OutputRow, Step};
 
 /// Handle of a submitted step.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,11 +43,16 @@ pub struct Outputs<'a> {
     chosen: Vec<Chosen>,
 }
 
-/// Greedy token and most likely tokens of an output row.
-type Chosen = (Option<u32>, Vec<(u32, f32)>);
+/// What was chosen for an output row.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Chosen {
+    token: Option<u32>,
+    candidates: Vec<(u32, f32)>,
+    top: Vec<(u32, f32)>,
+}
 
 impl<'a> Outputs<'a> {
-    /// Device token id of a row without a valid greedy token.
+    /// Device token id of a row without a valid greedy token, and of a missing candidate.
     pub const NO_TOKEN: u32 = u32::MAX;
 
     /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for
@@ -59,7 +64,7 @@ impl<'a> Outputs<'a> {
                 0 => Vec::new(),
                 top => top_log_probabilities(logits, log_sum_exp(logits), top),
             };
-            (token, top)
+            Chosen { token, candidates: Vec::new(), top }
         };
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1))).map(choose).collect();
         Outputs { values, cols, chosen }
@@ -69,11 +74,31 @@ impl<'a> Outputs<'a> {
     /// [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
-        let chosen = tokens.iter().map(|&id| (token(id), Vec::new()));
+        let chosen = tokens.iter().map(|&id| Chosen { token: token(id), ..Chosen::default() });
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }
     }
 
-    /// The result, row-major; empty if only tokens were requested.
+    /// The outputs of a step that requested only greedy tokens and candidates, chosen on the device. `words` has for each row
+    /// the ids of [`MAX_CANDIDATES`] candidates and then the bits of their logits. [`Outputs::NO_TOKEN`] marks those that are
+    /// missing: a row may have fewer possible tokens, and has none if a logit is NaN or +∞.
+    pub fn from_candidates(outputs: &[OutputRow], words: &[u32]) -> Outputs<'static> {
+        let choose = |(output, row): (&OutputRow, &[u32])| {
+            let (ids, logits) = row.split_at(MAX_CANDIDATES);
+            let found = ids.iter().zip(logits).take_while(|(id, _)| **id != Outputs::NO_TOKEN);
+            let mut chosen = Chosen::default();
+            if output.greedy {
+                chosen.token = ids.first().copied().filter(|&id| id != Outputs::NO_TOKEN);
+            }
+            if output.candidates {
+                chosen.candidates = found.map(|(&id, &logit)| (id, f32::from_bits(logit))).collect();
+            }
+            chosen
+        };
+        let chosen = outputs.iter().zip(words.chunks_exact(2 * MAX_CANDIDATES)).map(choose);
+        Outputs { values: &[], cols: 0, chosen: chosen.collect() }
+    }
+
+    /// The result, row-major; empty if only tokens or candidates were returned.
     pub fn values(&self) -> &'a [f32] {
         self.values
     }
@@ -85,12 +110,19 @@ impl<'a> Outputs<'a> {
 
     /// The greedy token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
-        self.chosen.get(index)?.0
+        self.chosen.get(index)?.token
+    }
+
+    /// The best candidates of output row `index` with their logits, best first, the lower id first among equals. Tokens whose
+    /// logit is -∞ are left out, so that fewer than [`MAX_CANDIDATES`] are all that are possible. `None` if they were not
+    /// requested or the backend returned logits, if a logit is NaN or +∞, or if no token is possible.
+    pub fn candidates(&self, index: usize) -> Option<&[(u32, f32)]> {
+        self.chosen.get(index).map(|chosen| &*chosen.candidates).filter(|found| !found.is_empty())
     }
 
     /// The [`top_log_probabilities`] of output row `index`, as many as requested.
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
-        self.chosen.get(index).map_or(&[], |(_, top)| top)
+        self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
     }
 }
 
@@ -139,15 +171,10 @@ pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32
     ids.into_iter().map(|id| (id, (f64::from(logits[id as usize]) - total) as f32)).collect()
 }
 
-/// Whether all output rows request only a greedy token.
-pub fn are_tokens_only(outputs: &[OutputRow]) -> bool {
-    !outputs.is_empty() && outputs.iter().all(OutputRow::is_token_only)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sequence;
+    use crate::{Sequence, Wanted};
 
     /// softmax(0, ln 2, ln 5) is 1/8, 2/8, 5/8.
     #[test]
@@ -183,6 +210,35 @@ mod tests {
             assert_eq!(greedy_token(&[1.0, broken]), None);
         }
         assert_eq!(greedy_token(&[f32::NEG_INFINITY; 2]), None);
+    }
+
+    #[test]
+    fn what_leaves_the_device_has_what_all_rows_request() {
+        let [token, candidates, logits] =
+            [OutputRow::greedy(0), OutputRow::candidates(0), OutputRow::logits(0)];
+        assert_eq!(Wanted::of(&[]), Wanted::Logits);
+        assert_eq!(Wanted::of(&[token]), Wanted::Tokens);
+        assert_eq!(Wanted::of(&[token, candidates]), Wanted::Candidates);
+        assert_eq!(Wanted::of(&[OutputRow { greedy: true, ..candidates }]), Wanted::Candidates);
+        for most in [logits, OutputRow { top: 1, ..token }, OutputRow { logits: true, ..candidates }] {
+            assert_eq!(Wanted::of(&[token, most, candidates]), Wanted::Logits);
+        }
+    }
+
+    #[test]
+    fn rows_get_the_candidates_that_they_request() {
+        let mut words = [Outputs::NO_TOKEN; 3 * 2 * MAX_CANDIDATES];
+        for row in [0, 1] {
+            words[2 * MAX_CANDIDATES * row..][..2].copy_from_slice(&[9, 4]);
+            let logits = [2.5f32, -0.0].map(f32::to_bits);
+            words[2 * MAX_CANDIDATES * row + MAX_CANDIDATES..][..2].copy_from_slice(&logits);
+        }
+        let rows = [OutputRow::candidates(0), OutputRow::greedy(1), OutputRow::candidates(2)];
+        let outputs = Outputs::from_candidates(&rows, &words);
+        assert_eq!((outputs.candidates(0), outputs.token(0)), (Some(&[(9, 2.5), (4, 0.0)][..]), None));
+        assert_eq!((outputs.candidates(1), outputs.token(1)), (None, Some(9)));
+        assert_eq!((outputs.candidates(2), outputs.candidates(3)), (None, None));
+        assert!(outputs.values().is_empty() && outputs.logits(0).is_none());
     }
 
     #[test]

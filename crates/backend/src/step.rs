@@ -59,6 +59,9 @@ impl Sequence {
     }
 }
 
+/// Candidates that a device returns of an output row: the tokens with the largest logits.
+pub const MAX_CANDIDATES: usize = 64;
+
 /// A row with requested outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputRow {
@@ -68,6 +71,8 @@ pub struct OutputRow {
     pub logits: bool,
     /// Whether to return the greedy token, the lowest id among equal logits.
     pub greedy: bool,
+    /// Whether to return the [`MAX_CANDIDATES`] best candidates. A backend may return the logits instead.
+    pub candidates: bool,
     /// Number of most likely tokens to return with log-probabilities.
     pub top: usize,
 }
@@ -75,7 +80,7 @@ pub struct OutputRow {
 impl OutputRow {
     /// Requests logits of one row.
     pub fn logits(row: u32) -> OutputRow {
-        OutputRow { row, logits: true, greedy: false, top: 0 }
+        OutputRow { row, logits: true, greedy: false, candidates: false, top: 0 }
     }
 
     /// Requests logits of several rows.
@@ -85,12 +90,40 @@ impl OutputRow {
 
     /// Requests only the greedy token.
     pub fn greedy(row: u32) -> OutputRow {
-        OutputRow { row, logits: false, greedy: true, top: 0 }
+        OutputRow { row, logits: false, greedy: true, candidates: false, top: 0 }
     }
 
-    /// Whether only the greedy token is requested, so that logits need not leave the device.
-    pub fn is_token_only(&self) -> bool {
-        self.greedy && !self.logits && self.top == 0
+    /// Requests only the best candidates.
+    pub fn candidates(row: u32) -> OutputRow {
+        OutputRow { row, logits: false, greedy: false, candidates: true, top: 0 }
+    }
+
+    /// What has to leave the device for it.
+    pub fn wanted(&self) -> Wanted {
+        match (self.logits || self.top > 0, self.candidates, self.greedy) {
+            (false, true, _) => Wanted::Candidates,
+            (false, false, true) => Wanted::Tokens,
+            _ => Wanted::Logits,
+        }
+    }
+}
+
+/// What leaves the device of the output rows of a step, each more than the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wanted {
+    /// The greedy tokens.
+    Tokens,
+    /// The best candidates, of which the first is the greedy token.
+    Candidates,
+    /// All logits.
+    #[default]
+    Logits,
+}
+
+impl Wanted {
+    /// The least that has what all of `outputs` request.
+    pub fn of(outputs: &[OutputRow]) -> Wanted {
+        outputs.iter().map(OutputRow::wanted).max().unwrap_or_default()
     }
 }
 

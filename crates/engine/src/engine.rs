@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Taps};
+use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Taps, Wanted};
 use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
@@ -421,13 +421,17 @@ impl Engine {
             let Chunk { n_past, tables, slots, .. } = chunk;
             tokens.extend_from_slice(&chunk.tokens);
             sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
-            let is_token_only = slice.next > 0
-                && self.requests.get(&slice.id).is_some_and(|state| state.is_token_only(slice.position));
+            let wanted = match self.requests.get(&slice.id) {
+                Some(state) if slice.next > 0 => state.wanted(slice.position),
+                _ => Wanted::Logits,
+            };
             let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
-            outputs.extend(rows.map(|row| match is_token_only {
-                // The observer may read the logits.
-                true => OutputRow { logits: self.observer.is_some(), ..OutputRow::greedy(row) },
-                false => OutputRow::logits(row),
+            // The observer may read the logits.
+            let logits = self.observer.is_some();
+            outputs.extend(rows.map(|row| match wanted {
+                Wanted::Tokens => OutputRow { logits, ..OutputRow::greedy(row) },
+                Wanted::Candidates => OutputRow { logits, ..OutputRow::candidates(row) },
+                Wanted::Logits => OutputRow::logits(row),
             }));
         }
         Step::new(tokens, sequences, outputs)
@@ -477,12 +481,11 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     chunks.iter().map(slice).collect()
 }
 
-/// Whether every row that asks for a token only has a token or logits. A device returns neither if no token can be
-/// sampled: a logit is NaN or infinite, or none is finite. Only the logits show which.
+/// Whether every row that asks for less than logits has a token, candidates or logits. A device returns none of these if no
+/// token can be sampled: a logit is NaN or infinite, or none is finite. Only the logits show which.
 fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
-    step.outputs().iter().enumerate().all(|(index, output)| {
-        !output.is_token_only() || outputs.token(index).is_some() || outputs.logits(index).is_some()
-    })
+    let mut rows = step.outputs().iter().enumerate();
+    rows.all(|(index, row)| row.wanted() == Wanted::Logits || row_output(outputs, index).is_ok())
 }
 
 /// Passes the logits of a slice's rows to their observer, until it breaks.
@@ -503,12 +506,11 @@ fn show(
     Ok(ControlFlow::Continue(()))
 }
 
-fn row_output<'a>(outputs: &Outputs<'a>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
-    match (outputs.token(index), outputs.logits(index)) {
-        (Some(token), _) => Ok(RowOutput::Token(token)),
-        (None, Some(logits)) => Ok(RowOutput::Logits(logits)),
-        (None, None) => Err(nothing_for(index)),
-    }
+fn row_output<'a>(outputs: &'a Outputs<'_>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
+    let token = outputs.token(index).map(RowOutput::Token);
+    let or_candidates = token.or_else(|| outputs.candidates(index).map(RowOutput::Candidates));
+    let or_logits = or_candidates.or_else(|| outputs.logits(index).map(RowOutput::Logits));
+    or_logits.ok_or_else(|| nothing_for(index))
 }
 
 fn nothing_for(index: usize) -> backend::Error {

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use backend::{MAX_CANDIDATES, Wanted};
 use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
@@ -27,10 +28,11 @@ struct PromptLogits {
     observer: Observer,
 }
 
-/// Output of a row that needs a next token: logits to sample from, or a token sampled on the device.
+/// Output of a row that needs a next token: logits or the best candidates to sample from, or a token sampled on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowOutput<'a> {
     Logits(&'a [f32]),
+    Candidates(&'a [(u32, f32)]),
     Token(u32),
 }
 
@@ -129,9 +131,16 @@ impl RequestState {
         (next..self.usage.prompt_tokens).contains(&position)
     }
 
-    /// Whether the row at `position` only needs its argmax, so that the device can choose the token.
-    pub(crate) fn is_token_only(&self, position: usize) -> bool {
-        self.sampler.is_greedy() && self.logprobs.is_none() && !self.is_spent() && !self.shows(position)
+    /// What a row that yields a next token needs, if the first one is at `position`.
+    pub(crate) fn wanted(&self, position: usize) -> Wanted {
+        if self.logprobs.is_some() || self.is_spent() || self.shows(position) {
+            return Wanted::Logits;
+        }
+        match self.sampler.candidates_needed() {
+            _ if self.sampler.is_greedy() => Wanted::Tokens,
+            Some(needed) if needed <= MAX_CANDIDATES => Wanted::Candidates,
+            _ => Wanted::Logits,
+        }
     }
 
     /// Passes the logits of the row at `position`, which is to be [observed](RequestState::shows), to the observer.
@@ -159,6 +168,7 @@ impl RequestState {
     ) -> Result<(u32, Option<Logprobs>), SamplingError> {
         match output {
             RowOutput::Token(token) => Ok((token, None)),
+            RowOutput::Candidates(best) => Ok((self.sampler.sample_best(best, tokens)?, None)),
             RowOutput::Logits(logits) => {
                 let token = self.sampler.sample(logits, tokens)?;
                 let logprobs = self.logprobs.map(|top| match self.logprobs_of_draw {

@@ -175,6 +175,16 @@ impl Sampler {
         !self.logit_bias.is_empty() || !self.processors.is_empty()
     }
 
+    /// How many of the best candidates [`sample_best`](Sampler::sample_best) needs; `None` if only all logits will do.
+    pub(crate) fn candidates_needed(&self) -> Option<usize> {
+        let is_lowering = self.logit_bias.iter().all(|(_, bias)| *bias <= 0.0);
+        if is_lowering && self.processors.is_empty() {
+            self.chain.needed(self.logit_bias.len())
+        } else {
+            None
+        }
+    }
+
     /// Samples the token after `tokens` (prompt and generated ones) from `logits`, one per token of the vocabulary.
     /// The draw depends on the seed and on the number of `tokens` alone, so that a text can be continued from any token on.
     /// Fails if a logit is NaN or plus infinity, or no token is possible.
@@ -189,7 +199,7 @@ impl Sampler {
             self.logits.extend_from_slice(logits);
             for &(token, bias) in &self.logit_bias {
                 if let Some(logit) = self.logits.get_mut(token as usize) {
-                    *logit = (*logit + bias).min(f32::MAX);
+                    *logit = biased(*logit, bias);
                 }
             }
             self.processors.iter_mut().for_each(|processor| processor.apply(tokens, &mut self.logits));
@@ -197,13 +207,29 @@ impl Sampler {
         }
         let chosen = match self.chain.is_argmax() {
             true => arg_max(processed),
-            false => self.chain.choose(processed, tokens, u, &mut self.candidates),
+            false => {
+                let all = processed.iter().enumerate();
+                let all = all.map(|(id, &logit)| Candidate { id: id as u32, logit });
+                self.chain.choose(all, tokens, u, &mut self.candidates)
+            }
         };
         let failure = || self.processors.iter().find_map(|processor| processor.failure());
         chosen.ok_or_else(|| match arg_max(logits) {
             Some(_) => failure().map_or(SamplingError::RuledOut, SamplingError::Failed),
             None => SamplingError::NoToken,
         })
+    }
+
+    /// The same from the `best` candidates, [as many as are needed](Sampler::candidates_needed) or all that are possible, at least
+    /// one: the lower id is better among equal logits. Their logits are finite.
+    pub(crate) fn sample_best(&mut self, best: &[(u32, f32)], tokens: &[u32]) -> Result<u32, SamplingError> {
+        let all = best.iter().map(|&(id, logit)| {
+            let own = self.logit_bias.iter().filter(|(token, _)| *token == id);
+            Candidate { id, logit: own.fold(logit, |logit, (_, bias)| biased(logit, *bias)) }
+        });
+        let u = SplitMix64::nth_f64(u64::from(self.seed), tokens.len());
+        let chosen = self.chain.choose(all, tokens, u, &mut self.candidates);
+        chosen.ok_or(SamplingError::RuledOut)
     }
 
     /// The log-probabilities by which the last [`sample`](Sampler::sample) drew `token`, and of the `top` most likely of the
@@ -219,4 +245,9 @@ impl Sampler {
     pub fn chosen(&mut self, token: u32) {
         self.processors.iter_mut().for_each(|processor| processor.chosen(token));
     }
+}
+
+/// The sum of a logit and its bias, which never overflows to plus infinity.
+fn biased(logit: f32, bias: f32) -> f32 {
+    (logit + bias).min(f32::MAX)
 }

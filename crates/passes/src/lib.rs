@@ -20,6 +20,6 @@ pub use inputs::{Inputs, RopeTable, partials_bytes};
 pub use memory::{Purpose, model_memory, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
-pub use step::{Cost, StepShape};
+pub use step::{Cost, StepShape, chosen_words};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
 pub use variant::Variant;

@@ -503,7 +503,7 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
             last_use[id.index()] = index;
         }
     }
-    // The argmax reads the output after the last pass. Tapped values are copied right after their pass.
+    // Argmax and candidates read the output after the last pass. Tapped values are copied right after their pass.
     last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
     let live_range = |(index, pass): (usize, &Pass)| {

@@ -1,6 +1,6 @@
 //! Values that are copied to the host after a step, and the outputs made of them.
 
-use backend::{BoundProgram, Error, OutputRow, Outputs};
+use backend::{BoundProgram, Error, OutputRow, Outputs, Wanted};
 use graph::{Rows, ValueId};
 
 use crate::{Plan, StepShape};
@@ -18,7 +18,7 @@ pub struct Readback {
     col: usize,
     /// Offset in the staging memory, in values.
     pub at: usize,
-    /// Whether it is the output and not tapped, so that steps that request only tokens skip it.
+    /// Whether it is the output and not tapped, so that only steps that request logits read it back.
     is_logits: bool,
     values: Vec<f32>,
 }
@@ -41,7 +41,7 @@ impl Readback {
 
     /// Rows to read back after a step of this shape.
     pub fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
-        if self.is_logits && shape.is_tokens_only {
+        if self.is_logits && shape.wanted != Wanted::Logits {
             return 0;
         }
         shape.rows(bound.value(self.id).rows)
@@ -60,16 +60,18 @@ impl Readback {
     }
 }
 
-/// The outputs of a step of this shape: the chosen tokens, or the rows that have been taken.
+/// The outputs of a step of this shape: what the device has `chosen`, or the rows that have been taken.
 pub fn outputs<'a>(
     readbacks: &'a [Readback],
     bound: &BoundProgram,
     shape: &StepShape,
     output_rows: &'a [OutputRow],
-    tokens: &'a [u32],
+    chosen: &'a [u32],
 ) -> Outputs<'a> {
-    if shape.is_tokens_only {
-        return Outputs::from_tokens(tokens);
+    match shape.wanted {
+        Wanted::Tokens => return Outputs::from_tokens(chosen),
+        Wanted::Candidates => return Outputs::from_candidates(output_rows, chosen),
+        Wanted::Logits => {}
     }
     let output = bound.output();
     let values = readbacks.iter().find(|readback| readback.id == output);
@@ -90,8 +92,8 @@ pub fn read<'a>(
     let id = bound.readable(name)?;
     let readback = readbacks.iter().find(|readback| readback.id == id);
     let readback = readback.expect("tapped values are read back");
-    if readback.is_logits && shape.is_tokens_only {
-        let why = "was not read back in a step that asked for tokens only; tap it";
+    if readback.is_logits && shape.wanted != Wanted::Logits {
+        let why = "was not read back in a step that did not ask for logits; tap it";
         return Err(Error::Value { name: name.to_owned(), why });
     }
     Ok(&readback.values)

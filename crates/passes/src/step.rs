@@ -1,6 +1,6 @@
 //! What the commands of a step depend on, and what a launch costs.
 
-use backend::{Bucket, Sequence, Step};
+use backend::{Bucket, MAX_CANDIDATES, Sequence, Step, Wanted};
 use graph::{Mask, Rows};
 
 /// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
@@ -18,14 +18,28 @@ pub struct StepShape {
     pub tiles: usize,
     /// Whether every sequence has one row.
     pub is_decode: bool,
-    /// Whether the output rows request only tokens, not logits.
-    pub is_tokens_only: bool,
+    /// What is read back of the output rows.
+    pub wanted: Wanted,
 }
 
 impl StepShape {
     /// Number of these rows.
     pub fn rows(&self, rows: Rows) -> usize {
         Bucket { rows: self.rows, outputs: self.outputs }.count(rows)
+    }
+
+    /// Words of what the device has chosen of all output rows: tokens, or ids and logits of candidates.
+    pub fn chosen(&self) -> usize {
+        self.outputs * chosen_words(self.wanted)
+    }
+}
+
+/// Words of what the device chooses of an output row.
+pub fn chosen_words(wanted: Wanted) -> usize {
+    match wanted {
+        Wanted::Tokens => 1,
+        Wanted::Candidates => 2 * MAX_CANDIDATES,
+        Wanted::Logits => 0,
     }
 }
 

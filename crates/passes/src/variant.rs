@@ -1,5 +1,6 @@
 //! Ways to compute a pass, with the steps they apply to.
 
+use backend::Wanted;
 use graph::WeightId;
 
 use crate::StepShape;
@@ -15,8 +16,8 @@ pub struct Variant<L> {
     pub is_decode: bool,
     /// Only for steps whose attention runs in tiles.
     pub is_tiled: bool,
-    /// Only for steps that request only tokens.
-    pub is_tokens_only: bool,
+    /// Only for steps that read this back of the output rows.
+    pub wanted: Option<Wanted>,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
     /// The launches, in order.
@@ -30,7 +31,7 @@ impl<L> Default for Variant<L> {
             split: None,
             is_decode: false,
             is_tiled: false,
-            is_tokens_only: false,
+            wanted: None,
             f16_weights: Vec::new(),
             launches: Vec::new(),
         }
@@ -48,9 +49,9 @@ impl<L> Variant<L> {
     /// # Errors
     /// The first of `build`.
     pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
-        let Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches } = self;
+        let Variant { max_rows, split, is_decode, is_tiled, wanted, f16_weights, launches } = self;
         let launches = launches.into_iter().map(build).collect::<Result<_, E>>()?;
-        Ok(Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches })
+        Ok(Variant { max_rows, split, is_decode, is_tiled, wanted, f16_weights, launches })
     }
 
     /// The first of `variants` that applies to a pass of `rows` rows in a step of this shape; the last one applies to all.
@@ -69,7 +70,7 @@ impl<L> Variant<L> {
             && self.split.is_none_or(|group| shape.splits[group] > 1)
             && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
-            && (!self.is_tokens_only || shape.is_tokens_only)
+            && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }

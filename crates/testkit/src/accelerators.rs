@@ -7,7 +7,7 @@ use crate::conformance::Make;
 use crate::conformance::random::nmse;
 use crate::whole::{Whole, top1};
 use crate::{Case, families, goldens, judge};
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, MAX_CANDIDATES, OutputRow, Sequence, Step};
 use gguf::Gguf;
 use graph::Graph;
 use models::Model;
@@ -177,6 +177,38 @@ fn greedy(exact: &mut ModelRunner, found: &mut ModelRunner, text: &[u32], name: 
         same += 1;
     }
     same
+}
+
+/// The candidates of a step are those of its logits, which stay on the device; a row may request the token alone.
+pub fn candidates_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
+    for case in float_cases().filter(|case| ["F32", "F32-tied"].contains(&case.name.as_str())) {
+        let (file, graph) = model(&case);
+        let mut runner = load(&file, &graph, make(), 8 * 2, 64);
+        let n_vocab = graph.value(graph.output()).cols;
+        let tokens = case.tokens();
+        for sequences in [1, 8] {
+            let sequences: Vec<(usize, &[u32])> = (0..sequences).map(|i| (i, &tokens[i][..])).collect();
+            for (n_past, rows) in [(0, 8), (8, 1), (9, 1), (10, 1)] {
+                let all = step(&sequences, n_past, rows);
+                let outputs = all.outputs().iter().map(|output| match output.row {
+                    1 => OutputRow::greedy(1),
+                    row => OutputRow::candidates(row),
+                });
+                let less = Step::new(all.tokens().to_vec(), all.sequences().to_vec(), outputs.collect());
+                let logits = runner.run(&all).expect("a good step").values().to_vec();
+                let found = runner.run(&less.expect("a good step")).expect("a good step");
+                assert!(found.values().is_empty(), "{}: logits stay on the device", case.name);
+                for (i, logits) in logits.chunks_exact(n_vocab).enumerate() {
+                    let expected = crate::best(logits, MAX_CANDIDATES);
+                    let what = format!("{}, row {i} at position {n_past}", case.name);
+                    match i {
+                        1 => assert_eq!(found.token(i), Some(expected[0].0), "{what}"),
+                        _ => assert_eq!(found.candidates(i), Some(&expected[..]), "{what}"),
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Formats of every test run: one with 256-value blocks, one that is converted, one with biases.

@@ -52,6 +52,7 @@ macro_rules! conformance {
             only_output_rows_are_computed
             greedy_tokens_and_top_tokens
             rows_with_invalid_logits_have_no_token
+            candidates_are_the_best_tokens
         );
         $crate::conformance!(@rows $candidate;
             layer_norm_subtracts_the_mean

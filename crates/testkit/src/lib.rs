@@ -29,6 +29,20 @@ pub fn random_matrix_beyond_f16(format: quant::Format, rows: usize, cols: usize,
     bytes
 }
 
+/// The `k` tokens with the largest logits, best first, the lower id first among equals. Minus infinity is none of them; a row with
+/// NaN or plus infinity has none.
+pub fn best(logits: &[f32], k: usize) -> Vec<(u32, f32)> {
+    if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+        return Vec::new();
+    }
+    let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+    all.retain(|(_, logit)| *logit > f32::NEG_INFINITY);
+    // Stable: equal logits stay in the order of their ids.
+    all.sort_by(|(_, a), (_, b)| b.partial_cmp(a).expect("numbers"));
+    all.truncate(k);
+    all
+}
+
 use std::path::PathBuf;
 
 /// A file or folder of the optional material beside a checkout (`../shared`), if it exists.

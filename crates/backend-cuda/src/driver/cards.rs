@@ -27,6 +27,19 @@ pub struct Card {
     pub(crate) api: i32,
 }
 
+impl Card {
+    /// Whether it has kernels with `wgmma`, which no later architecture has.
+    pub(crate) fn has_wide_products(&self) -> bool {
+        self.capability == (9, 0)
+    }
+
+    /// Whether its kernels wait for the ones before (programmatic dependent launch). Those of later cards do not: they are
+    /// PTX of an architecture without.
+    pub(super) fn has_dependent_launch(&self) -> bool {
+        matches!(self.capability.0, 9 | 10)
+    }
+}
+
 /// All cards that have kernels; none without a driver, or with one older than 580.
 pub fn cards() -> Vec<Card> {
     static CARDS: OnceLock<Vec<Card>> = OnceLock::new();

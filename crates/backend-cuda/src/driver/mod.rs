@@ -18,6 +18,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use passes::{Purpose, out_of_memory};
 
+use crate::occupancy::{Block, Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
 pub(crate) use staging::Staging;
@@ -30,7 +31,7 @@ macro_rules! modules {
     };
 }
 modules! {
-    "attention" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
+    "attention" "candidates" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
     "f32" "f16" "bf16" "q4_0" "q8_0" "q4_k" "q5_k" "q6_k" "mxfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn allocated_size(bytes: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     function: sys::CUfunction,
+    pub(crate) needs: Needs,
 }
 
 /// An opened card: context, stream and kernels.
@@ -58,8 +60,7 @@ pub(crate) struct Device {
     pub(crate) f32_activations: bool,
     /// Streaming multiprocessors.
     pub(crate) multiprocessors: usize,
-    /// Shared memory in bytes that a block may use, its static part included.
-    pub(crate) shared_memory: usize,
+    pub(crate) limits: Limits,
     stream: sys::CUstream,
     loaded: Mutex<Loaded>,
     /// Memory budget and current use of all buffers, in bytes.
@@ -106,24 +107,34 @@ impl Device {
             let context = PrimaryContext::of(card.ordinal)?;
             context.make_current()?;
             use sys::CUdevice_attribute::{
-                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+                CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR as REGISTERS,
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED_OF_BLOCK,
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
                 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT,
+                CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK as RESERVED,
             };
             // SAFETY: the device is valid.
             unsafe {
-                let multiprocessors = result::device::get_attribute(context.device, COUNT)? as usize;
-                let shared_memory = result::device::get_attribute(context.device, SHARED)? as usize;
+                let of = |what| result::device::get_attribute(context.device, what).map(|n| n as usize);
+                let multiprocessors = of(COUNT)?;
+                let limits = Limits {
+                    registers: of(REGISTERS)?,
+                    shared: of(SHARED)?,
+                    reserved: of(RESERVED)?,
+                    shared_of_block: of(SHARED_OF_BLOCK)?,
+                    is_side_by_side: card.has_dependent_launch(),
+                };
                 let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
-                Ok((context, multiprocessors, shared_memory, stream))
+                Ok((context, multiprocessors, limits, stream))
             }
         };
-        let (context, multiprocessors, shared_memory, stream) = opened().map_err(failed)?;
+        let (context, multiprocessors, limits, stream) = opened().map_err(failed)?;
         Ok(Device {
             card: card.clone(),
             is_timed,
             f32_activations,
             multiprocessors,
-            shared_memory,
+            limits,
             stream,
             loaded: Mutex::default(),
             budget,
@@ -142,12 +153,6 @@ impl Device {
                 ("compute capability", format!("{major}.{minor}")),
             ],
         }
-    }
-
-    /// Whether GEMV kernels have large stages: those compiled for an architecture with much shared memory. Later ones run PTX
-    /// of one with less.
-    pub(crate) fn has_large_stages(&self) -> bool {
-        matches!(self.card.capability.0, 9 | 10)
     }
 
     fn failed(&self, error: DriverError) -> Error {
@@ -169,6 +174,7 @@ impl Device {
         let mut find = || {
             use sys::CUfunction_attribute::{
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
+                CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK as THREADS, CU_FUNC_ATTRIBUTE_NUM_REGS as REGISTERS,
                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
                 CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
             };
@@ -186,12 +192,13 @@ impl Device {
                 };
                 let function = CString::new(function).expect("names have no zeros");
                 let function = result::module::get_function(module, function)?;
-                let fixed = result::function::get_function_attribute(function, STATIC)?;
-                let dynamic = self.shared_memory as i32 - fixed;
+                let of = |what| result::function::get_function_attribute(function, what).map(|n| n as usize);
+                let needs = Needs { registers: of(REGISTERS)?, threads: of(THREADS)?, fixed: of(STATIC)? };
+                let dynamic = (self.limits.shared_of_block - needs.fixed) as i32;
                 result::function::set_function_attribute(function, DYNAMIC, dynamic)?;
                 // Kernels that prefer different carve-outs would not run side by side.
                 result::function::set_function_attribute(function, CARVEOUT, 100)?;
-                Ok(Kernel { function })
+                Ok(Kernel { function, needs })
             }
         };
         let kernel = find().map_err(|error| self.cannot_load(name, error))?;
@@ -291,29 +298,45 @@ impl Device {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
     }
 
-    /// Queues a launch. With `is_dependent`, it may start before the launch before it has ended, and waits for it
-    /// itself.
-    pub(crate) fn launch(&self, launch: &Launch, grid: [u32; 3], is_dependent: bool) -> Result<(), Error> {
+    /// Queues a launch, with blocks of this form. With `is_dependent`, it may start before the launch before it has ended, and
+    /// waits for it itself.
+    pub(crate) fn launch(
+        &self,
+        launch: &Launch,
+        grid: [u32; 3],
+        form: usize,
+        is_dependent: bool,
+    ) -> Result<(), Error> {
         if grid.contains(&0) {
             return Ok(());
         }
         self.make_current()?;
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        use sys::CUlaunchAttributeID::{
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as CLUSTER,
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION as DEPENDENT,
         };
+        let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let size = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: launch.cluster };
+        let cluster = attribute(CLUSTER, sys::CUlaunchAttributeValue { clusterDim: size });
+        let allowed = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
+        let dependent = attribute(DEPENDENT, allowed);
+        let is_dependent = is_dependent && self.limits.is_side_by_side;
+        let (mut attributes, count) = match (launch.cluster > 1, is_dependent) {
+            (true, _) => ([cluster, dependent], 1 + u32::from(is_dependent)),
+            (false, _) => ([dependent, cluster], u32::from(is_dependent)),
+        };
+        let Block { threads, shared } = launch.forms[form];
         let config = sys::CUlaunchConfig {
             gridDimX: grid[0],
             gridDimY: grid[1],
-            gridDimZ: grid[2],
-            blockDimX: launch.threads,
+            gridDimZ: grid[2] * launch.cluster,
+            blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: launch.shared,
+            sharedMemBytes: shared,
             hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: u32::from(is_dependent && self.card.capability >= (9, 0)),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count,
         };
         let mut args = launch.args.as_ptr().cast_mut().cast::<c_void>();
         // SAFETY: `args` is the struct that the kernel takes, whose pointers are of live buffers.
@@ -443,9 +466,10 @@ pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
     /// The bytes of the struct that the kernel takes.
     pub(crate) args: Vec<u64>,
-    pub(crate) threads: u32,
-    /// Dynamic shared memory in bytes.
-    pub(crate) shared: u32,
+    /// Sizes of its blocks, of which launches side by side alternate ([`crate::occupancy`]); equal if it has one.
+    pub(crate) forms: [Block; 2],
+    /// Blocks of a cluster, along the third dimension of the grid, which they extend.
+    pub(crate) cluster: u32,
 }
 
 // SAFETY: handles of the driver may be used from any thread.

@@ -37,6 +37,11 @@ fn greedy_text_equals_the_reference() {
 }
 
 #[test]
+fn candidates_are_those_of_the_logits() {
+    with_card(accelerators::candidates_are_those_of_the_logits);
+}
+
+#[test]
 fn one_format_of_each_kind() {
     with_card(accelerators::one_format_of_each_kind);
 }

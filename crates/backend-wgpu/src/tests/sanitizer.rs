@@ -203,7 +203,6 @@ impl Sanitizer {
         };
         let roped = attends().filter(|attend| shape.tiles > 0 && attend.q_rope.is_some());
         let roped = roped.map(|attend| shape.rows * bound.value(attend.q).cols).max().unwrap_or(0);
-        let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
         let whole = [
             (
                 self.scratch.parts,
@@ -214,7 +213,7 @@ impl Sanitizer {
             // Two f16 values per word.
             (self.scratch.f16_rows, "f16 activation rows", values / 2),
             (self.scratch.f16_scales, "scales of f16 rows", rows),
-            (self.scratch.tokens, "tokens", tokens),
+            (self.scratch.tokens, "tokens", shape.chosen()),
         ];
         for (buffer, what, own) in whole {
             let Some(buffer) = buffer else { continue };

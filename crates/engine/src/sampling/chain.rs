@@ -142,17 +142,42 @@ impl Chain {
         self.is_greedy && self.order.is_empty()
     }
 
-    /// Chooses from `logits` the token after `tokens`; `u` is from `[0, 1)`.
+    /// How many of the best candidates give the token that all logits give, if at most `lowered` tokens have lower logits by
+    /// then; `None` if all logits are necessary.
+    ///
+    /// Until top-k or the argmax selects tokens, only penalties may run, and they may not raise a logit. Of the best candidates
+    /// enough keep their logits then, and a token beyond is no better than any of these, or equal and of a higher id.
+    pub(super) fn needed(&self, mut lowered: usize) -> Option<usize> {
+        let Sampling { repeat_penalty, frequency_penalty, presence_penalty, .. } = self.sampling;
+        for kind in &self.order {
+            match kind {
+                SamplerKind::TopK => return lowered.checked_add(self.sampling.top_k),
+                SamplerKind::Penalties
+                    if repeat_penalty >= 1.0 && frequency_penalty >= 0.0 && presence_penalty >= 0.0 =>
+                {
+                    lowered = lowered.saturating_add(self.sampling.penalty_last_n);
+                }
+                SamplerKind::Dry => lowered = lowered.saturating_add(self.sampling.dry.penalty_last_n),
+                _ => return None,
+            }
+        }
+        if self.is_greedy { lowered.checked_add(1) } else { None }
+    }
+
+    /// Chooses from `all` candidates the token after `tokens`; `u` is from `[0, 1)`.
     pub(super) fn choose(
         &mut self,
-        logits: &[f32],
+        all: impl ExactSizeIterator<Item = Candidate>,
         tokens: &[u32],
         u: f64,
         kept: &mut Vec<Candidate>,
     ) -> Option<u32> {
+        let n_vocab = all.len();
+        // A token that is ruled out is no candidate.
+        let possible = all.filter(|candidate| candidate.logit > f32::NEG_INFINITY);
         // A leading top-k never stores all candidates.
         let starts_with_top_k = self.order.first() == Some(&SamplerKind::TopK);
-        candidates::top_k(possible(logits), if starts_with_top_k { self.sampling.top_k } else { 0 }, kept);
+        candidates::top_k(possible, if starts_with_top_k { self.sampling.top_k } else { 0 }, kept);
         for i in usize::from(starts_with_top_k)..self.order.len() {
             self.apply(self.order[i], tokens, kept);
         }
@@ -160,7 +185,7 @@ impl Chain {
             return candidates::best(kept);
         }
         if let Some(mirostat) = &self.mirostat {
-            mirostat.truncate(kept, logits.len());
+            mirostat.truncate(kept, n_vocab);
         }
         let chosen = candidates::draw(kept, u);
         if let (Some(mirostat), Some(token)) = (&mut self.mirostat, chosen) {
@@ -228,10 +253,4 @@ fn penalise(sampling: &Sampling, tokens: &[u32], counts: &mut HashMap<u32, u32>,
         let logit = if logit <= 0.0 { logit * repeat } else { logit / repeat };
         logit - (count as f32 * frequency_penalty + presence_penalty)
     });
-}
-
-/// The tokens that are not ruled out.
-fn possible(logits: &[f32]) -> impl Iterator<Item = Candidate> {
-    let all = logits.iter().enumerate().map(|(id, &logit)| Candidate { id: id as u32, logit });
-    all.filter(|candidate| candidate.logit > f32::NEG_INFINITY)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
-    Backend, Bucket, Description, KvLayout, LoadedModel, Memory, OutputRow, Outputs, PAGE, Program, Step,
-    Taps, Ticket, Weights, are_tokens_only, greedy_token,
+    Backend, Bucket, Description, KvLayout, LoadedModel, MAX_CANDIDATES, Memory, OutputRow, Outputs, PAGE,
+    Program, Step, Taps, Ticket, Wanted, Weights, greedy_token,
 };
 use engine::{
     Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop, StopReason,
@@ -31,7 +31,7 @@ enum Fault {
 struct Faulty {
     steps: Arc<AtomicUsize>,
     fault: Fault,
-    /// Whether logits stay on the device if only tokens are requested, as on a GPU.
+    /// Whether logits stay on the device if only tokens and candidates are requested, as on a GPU.
     keeps_logits: bool,
 }
 
@@ -91,7 +91,8 @@ impl Program for FaultyProgram {
         let Faulty { steps, fault, .. } = &self.faulty;
         let left = steps.load(Ordering::Relaxed);
         // Asked again, a device says the same.
-        let is_again = self.is_wrong && are_tokens_only(&self.asked) && !are_tokens_only(step.outputs());
+        let [before, now] = [&self.asked, step.outputs()].map(Wanted::of);
+        let is_again = self.is_wrong && before != Wanted::Logits && now == Wanted::Logits;
         self.is_wrong = left == 0 || is_again;
         if !is_again && (left > 0 || !matches!(fault, Fault::IsLost)) {
             steps.store(left.wrapping_sub(1), Ordering::Relaxed);
@@ -112,17 +113,32 @@ impl Program for FaultyProgram {
         if let (Fault::Gives(change), true) = (self.faulty.fault, self.is_wrong) {
             change(&mut self.logits[..cols]);
         }
-        if !self.faulty.keeps_logits || !are_tokens_only(&self.asked) {
-            return Ok(Outputs::new(&self.asked, &self.logits, cols));
+        match Wanted::of(&self.asked) {
+            Wanted::Tokens if self.faulty.keeps_logits => {
+                let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
+                let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
+                Ok(Outputs::from_tokens(&tokens))
+            }
+            Wanted::Candidates if self.faulty.keeps_logits => {
+                let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
+                Ok(Outputs::from_candidates(&self.asked, &words))
+            }
+            _ => Ok(Outputs::new(&self.asked, &self.logits, cols)),
         }
-        let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
-        let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
-        Ok(Outputs::from_tokens(&tokens))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], backend::Error> {
         self.inner.read(name)
     }
+}
+
+/// The best candidates of a row as a device returns them.
+fn candidates(logits: &[f32]) -> [u32; 2 * MAX_CANDIDATES] {
+    let mut words = [Outputs::NO_TOKEN; 2 * MAX_CANDIDATES];
+    for (i, (id, logit)) in testkit::best(logits, MAX_CANDIDATES).into_iter().enumerate() {
+        (words[i], words[MAX_CANDIDATES + i]) = (id, logit.to_bits());
+    }
+    words
 }
 
 fn faulty(fault: Fault, steps: usize) -> (Box<Faulty>, Arc<AtomicUsize>) {
@@ -271,14 +287,19 @@ fn on_a_lost_device_every_request_fails_by_itself() {
     assert!(engine.is_idle());
 }
 
-/// Two greedy requests of which the first gets logits that are none: how it ends.
-fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool) -> SamplingError {
+/// A request whose tokens are drawn from the best candidates.
+fn sampled(seed: u32) -> Request {
+    greedy(seed).sampling(Sampling { seed: Some(seed), ..Sampling::default() })
+}
+
+/// Two requests of which the first gets logits that are none: how it ends.
+fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool, request: fn(u32) -> Request) -> SamplingError {
     let steps = Arc::new(AtomicUsize::new(2));
     let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), keeps_logits });
     let model = model(Format::F32);
-    let expected = run(&mut serve(&model, 1, eight()), [greedy(1)]).remove(0);
+    let expected = run(&mut serve(&model, 1, eight()), [request(1)]).remove(0);
     let mut engine = Engine::new(model, backend, eight()).expect("room");
-    let ids = [0, 1].map(|seed| engine.submit(greedy(seed)).expect("it can be served"));
+    let ids = [0, 1].map(|seed| engine.submit(request(seed)).expect("it can be served"));
     let (mut tokens, mut failed) = (Vec::new(), Vec::new());
     while !engine.is_idle() {
         for event in engine.step().expect("the file is whole") {
@@ -300,28 +321,41 @@ fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool) -> SamplingError {
 fn logits_that_are_none_end_their_request_alone() {
     // Debug, as NaN is not equal to itself.
     let text = |error| format!("{error:?}");
-    for keeps_logits in [false, true] {
-        let nan = ends_alone(|logits| logits[7] = f32::NAN, keeps_logits);
+    for (keeps_logits, request) in [(false, greedy as fn(u32) -> Request), (true, greedy), (true, sampled)] {
+        let ends_alone = |change| ends_alone(change, keeps_logits, request);
+        let nan = ends_alone(|logits| logits[7] = f32::NAN);
         assert_eq!(text(nan), text(SamplingError::Logit { token: 7, value: f32::NAN }));
-        let infinite = ends_alone(|logits| logits[9] = f32::INFINITY, keeps_logits);
+        let infinite = ends_alone(|logits| logits[9] = f32::INFINITY);
         assert_eq!(infinite, SamplingError::Logit { token: 9, value: f32::INFINITY });
-        let none = ends_alone(|logits| logits.fill(f32::NEG_INFINITY), keeps_logits);
+        let none = ends_alone(|logits| logits.fill(f32::NEG_INFINITY));
         assert_eq!(none, SamplingError::NoToken);
     }
 }
 
-/// A device that keeps the logits of greedy requests gives the tokens that the sampler would choose.
+/// A device that keeps logits, where tokens or the best candidates suffice, gives the tokens that the sampler would choose.
 #[test]
 fn a_device_that_chooses_gives_the_same_answers() {
     let model = model(Format::F32);
     let requests = || {
-        let sampled = Sampling { seed: Some(5), ..Sampling::default() };
-        [greedy(0), greedy(1), greedy(2).sampling(sampled)].into_iter()
+        let endless = greedy(3).stop(Stop { ignore_eog: true, ..Stop::default() });
+        let hot = Sampling {
+            temperature: 3.0,
+            top_k: 30,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: Some(6),
+            ..Sampling::default()
+        };
+        let penalised = Sampling { penalty_last_n: 20, frequency_penalty: 0.5, ..hot.clone() };
+        let candidates = [endless, sampled(5), greedy(4).sampling(hot), greedy(7).sampling(penalised)];
+        let all = Sampling { top_k: 0, ..Sampling::default() };
+        let logits = greedy(2).sampling(Sampling { seed: Some(8), ..all });
+        [greedy(0), greedy(1)].into_iter().chain(candidates).chain([logits])
     };
     let expected = run(&mut serve(&model, 1, eight()), requests());
     let steps = Arc::new(AtomicUsize::new(usize::MAX));
     let device = Faulty { steps, fault: Fault::Fails, keeps_logits: true };
-    for count in [2, 3] {
+    for count in 2..=7 {
         let mut engine = Engine::new(model.clone(), Box::new(device.clone()), eight()).unwrap();
         for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
             assert_eq!(answer.content(), expected.content());

@@ -1,6 +1,6 @@
 //! Hand-computed answers.
 
-use backend::{Bucket, KvFormat, OutputRow, Sequence, Step, Taps};
+use backend::{Bucket, KvFormat, MAX_CANDIDATES, OutputRow, Sequence, Step, Taps};
 use graph::{Activation, LongFactors, Mask, Pairing, Rope, Score, Store, Yarn};
 
 use super::Make;
@@ -403,4 +403,38 @@ pub fn rows_with_invalid_logits_have_no_token(make: Make<'_>) {
     let outputs = program.run(&step.expect("a good step")).expect("a good step");
     let tokens: Vec<_> = (0..5).map(|row| outputs.token(row)).collect();
     assert_eq!(tokens, [None, None, Some(299), None, Some(290)]);
+}
+
+/// Vocabularies smaller than the number of candidates, of odd sizes and of many parts, with ties and impossible tokens. A backend may
+/// return logits instead.
+pub fn candidates_are_the_best_tokens(make: Make<'_>) {
+    for cols in [1, 5, 63, 64, 65, 4095, 4097, 40_003] {
+        let mut row: Vec<f32> = (0..cols as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32).collect();
+        let distinct = row.clone();
+        row.iter_mut().for_each(|logit| *logit = (*logit / 4e6).floor() - 2.0);
+        let ties = row.clone();
+        row.iter_mut().step_by(3).for_each(|logit| *logit = f32::NEG_INFINITY);
+        row[cols / 2] = -0.0;
+        let mut rows = vec![distinct, ties, row, vec![f32::NEG_INFINITY; cols], vec![0.5; cols]];
+        for broken in [f32::NAN, f32::INFINITY] {
+            rows.push(vec![1.0; cols]);
+            rows.last_mut().expect("just added")[cols - 1] = broken;
+        }
+        let mut net = Net::default();
+        let x = net.input("x", rows.len(), &rows.concat());
+        let mut program = net.compile(x, make()).expect("a good graph");
+        let n = rows.len() as u32;
+        let outputs = (0..n).map(|row| OutputRow { greedy: true, ..OutputRow::candidates(row) }).collect();
+        let step = Step::new((0..n).collect(), vec![Sequence::uniform(0, rows.len(), 0, [])], outputs);
+        let outputs = program.run(&step.expect("a good step")).expect("a good step");
+        for (i, row) in rows.iter().enumerate() {
+            let expected = crate::best(row, MAX_CANDIDATES);
+            let what = format!("row {i} of {cols} columns");
+            assert_eq!(outputs.token(i), expected.first().map(|(id, _)| *id), "{what}");
+            match outputs.logits(i) {
+                Some(logits) => assert_eq!(crate::best(logits, MAX_CANDIDATES), expected, "{what}"),
+                None => assert_eq!(outputs.candidates(i).unwrap_or_default(), expected, "{what}"),
+            }
+        }
+    }
 }

@@ -1,0 +1,324 @@
+// GEMM on the tensor cores of compute capability 9.0, whose instructions multiply weights in registers with activations in
+// shared memory (PTX ISA: wgmma).
+//
+// A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns. A lane has chunk `lane % 4` of two
+// weight rows: it unpacks the four values that it contributes to each of the window's eight products from a word of
+// quants. That permutes the columns of a window, and `f16_rows` permutes those of the activations alike, and writes them in
+// tiles, so that a window is one bulk copy. Rows of groups are copied one by one. Blocks of a cluster divide the windows, and
+// add their sums at the end.
+#pragma once
+#include "gemm.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Adds the product of 64 x 16 weights of a warpgroup and 16 x N activations to `c`.
+template <int N> struct Product;
+template <> struct Product<8> {
+    static __device__ __forceinline__ void add(float (&c)[4], const u32 (&a)[4], u64 b) {
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+};
+template <> struct Product<16> {
+    static __device__ __forceinline__ void add(float (&c)[8], const u32 (&a)[4], u64 b) {
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+                     "{%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+};
+template <> struct Product<32> {
+    static __device__ __forceinline__ void add(float (&c)[16], const u32 (&a)[4], u64 b) {
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                     "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+};
+template <> struct Product<64> {
+    static __device__ __forceinline__ void add(float (&c)[32], const u32 (&a)[4], u64 b) {
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                     "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+};
+template <> struct Product<128> {
+    static __device__ __forceinline__ void add(float (&c)[64], const u32 (&a)[4], u64 b) {
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                     "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+};
+
+__device__ __forceinline__ void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void product_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void product_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// What threads have written to shared memory, or copied, becomes visible to products. It waits for all loads of the thread.
+__device__ __forceinline__ void fence_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// A barrier at an address in shared memory, for one bulk copy at a time.
+__device__ __forceinline__ void init_barrier(u32 barrier) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+
+// Copies `bytes` bytes by one instruction; both sides start at a multiple of 16 bytes.
+__device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+// Waits for the copy number `phase` of a barrier, modulo 2.
+__device__ __forceinline__ void wait_for_copy(u32 barrier, u32 phase) {
+    asm volatile("{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra WAIT;\n}" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// A word of the shared memory of block `rank` of the cluster, at the address that it has in this block.
+__device__ __forceinline__ float load_of_block(u32 address, u32 rank) {
+    float value;
+    asm volatile("{\n.reg .u32 remote;\nmapa.shared::cluster.u32 remote, %1, %2;\nld.shared::cluster.f32 %0, [remote];\n}"
+                 : "=f"(value)
+                 : "r"(address), "r"(rank));
+    return value;
+}
+
+constexpr int WINDOW = 128, WIDE_OUTPUTS = 128;
+
+// Windows whose weights are fetched to L2 ahead, in tiles of up to as many rows as leave the memory time for it.
+constexpr int PREFETCH = 4, PREFETCH_ROWS = 64;
+
+// Rows of 64 columns with units of 16 bytes permuted by the row, as `tile_at` does: 128-byte swizzle, 1,024 bytes per 8 rows.
+__device__ __forceinline__ u64 panel_descriptor(u32 address) {
+    return u64((address & 0x3ffff) >> 4) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+}
+
+template <int N> struct Wide {
+    static constexpr int STAGES = N > 64 ? 3 : 4;
+    // Products between waits.
+    static constexpr int BATCH = N > 64 ? 1 : 2;
+    static constexpr int PANEL = N * TILE_ROW;
+    static constexpr int STAGE = 2 * PANEL;
+    // Floats between the rows of the sums.
+    static constexpr int PITCH = WIDE_OUTPUTS + 4;
+};
+
+// Values of a chunk as f16, times SCALE, against values too small for f16. An integer placed in the mantissa of 2^10 needs no
+// conversion, and subtracting 2^10 and the zero point is exact. Scale and minimum are rounded to f16.
+template <class F> struct Halves {
+    static constexpr float SCALE = 64.0f;
+    static constexpr bool IS_SIGNED = F::ZERO == 0 && !F::MINS;
+    u32 q[8];
+    __half2 s[2], m;
+
+    __device__ __forceinline__ Halves(const Raw& raw, u32 chunk) {
+        Chunk c;
+        F::unpack(raw, chunk, c);
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = c.q[i];
+        s[0] = __float2half2_rn(SCALE * c.s[0]);
+        if (F::HALVES) s[1] = __float2half2_rn(SCALE * c.s[1]);
+        if (F::MINS) m = __float2half2_rn(-SCALE * c.m);
+    }
+    __device__ __forceinline__ u32 two(u32 word, int at, int half) const {
+        u32 bits = __byte_perm(word, 0x64646464u, at == 0 ? 0x4140 : 0x4342);
+        constexpr float zero = 1024.0f + (IS_SIGNED ? 128 : F::ZERO);
+        __half2 v = __hsub2(*reinterpret_cast<__half2*>(&bits), __float2half2_rn(zero));
+        v = F::MINS ? __hfma2(v, s[0], m) : __hmul2(v, s[half]);
+        return *reinterpret_cast<u32*>(&v);
+    }
+    // Values 4 k to 4 k + 3.
+    __device__ __forceinline__ void four(int k, u32& first, u32& second) const {
+        u32 word = IS_SIGNED ? q[k] ^ 0x80808080u : q[k];
+        first = two(word, 0, F::HALVES ? k / 4 : 0), second = two(word, 2, F::HALVES ? k / 4 : 0);
+    }
+    // All values become zeros.
+    __device__ __forceinline__ void clear() { s[0] = s[1] = m = __float2half2_rn(0.0f); }
+};
+
+template <> struct Halves<F16> {
+    static constexpr float SCALE = 1.0f;
+    Raw r;
+    __device__ __forceinline__ Halves(const Raw& raw, u32) : r(raw) {}
+    __device__ __forceinline__ void four(int k, u32& first, u32& second) const {
+        uint4 v = k / 2 == 0 ? r.a : k / 2 == 1 ? r.b : k / 2 == 2 ? r.c : r.e;
+        first = k % 2 ? v.z : v.x, second = k % 2 ? v.w : v.y;
+    }
+    __device__ __forceinline__ void clear() { r.a = r.b = r.c = r.e = make_uint4(0, 0, 0, 0); }
+};
+
+template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide(const MatmulArgs& a) {
+    using W = Wide<N>;
+    constexpr int COPIES = (N * 16 + 255) / 256;
+    __shared__ u32 x_rows[N];
+    __shared__ alignas(8) u64 barriers[W::STAGES];
+    u32 base = (shared_address(shared) + 1023) & ~1023u, barrier = shared_address(barriers);
+    pdl_launch();
+    u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    // Groups are of the kernel before, weights are not.
+    if (GROUPS) pdl_wait();
+    // Blocks that run at the same time share weights.
+    u32 index = blockIdx.y * gridDim.x + blockIdx.x;
+    RowTile rows;
+    if (!row_tile(a, N, index % gridDim.y, rows)) return GROUPS ? void() : pdl_wait();
+    WeightTile tile = weight_tile(a, WIDE_OUTPUTS, index / gridDim.y);
+    if (GROUPS) {
+        for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
+    } else if (thread == 0) {
+        for (u32 i = 0; i < W::STAGES; i++) init_barrier(barrier + 8 * i);
+        fence_for_products();
+    }
+    __syncthreads();
+
+    u32 windows = (a.chunks + 3) / 4;
+    u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
+    // The lane's weight rows are 8 apart.
+    const u8* p[2][4];
+    u32 output = warp * 16 + lane / 4;
+    tile_row<F>(a, tile, rows, output, p[0]);
+    tile_row<F>(a, tile, rows, output + 8, p[1]);
+    Raw raw[2];
+    auto fetch = [&](u32 window) {
+        if (window >= last) return;
+        u32 chunk = min(4 * window + lane % 4, a.chunks - 1);
+        F::fetch(p[0], chunk, raw[0]);
+        F::fetch(p[1], chunk, raw[1]);
+    };
+    // Loads into registers alone would leave too few bytes on the way from memory.
+    auto prefetch = [&](u32 window) {
+        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % (F::PLANES > 1 ? F::PLANES - 1 : 1);
+        u32 chunk = min(4 * window, a.chunks - 1), bytes = 0;
+        const u8* at = nullptr;
+#pragma unroll
+        for (int i = 0; i < F::PLANES; i++) {
+            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i);
+        }
+        if (window < last) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + size_t(chunk) * bytes / 32));
+    };
+    if (N <= PREFETCH_ROWS) {
+        for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
+    }
+    fetch(first);
+    if (!GROUPS) pdl_wait();
+    // Activations of the tile, or of the head.
+    const __half* x = a.x16 + size_t(tile.head) * a.cols * (GROUPS ? 1 : N);
+    if (!GROUPS) x += size_t(rows.first / N) * a.x16_stride * N;
+    auto copy_x = [&](u32 window, u32 stage) {
+        u32 to = base + stage * W::STAGE;
+        if constexpr (GROUPS) {
+            if (window < last) {
+                // A thread copies the same 16 bytes of rows 16 apart.
+                to += thread % 16 / 8 * W::PANEL + tile_at(thread / 16, thread % 8);
+#pragma unroll
+                for (int i = 0; i < COPIES; i++) {
+                    const __half* row = x + size_t(x_rows[thread / 16 + 16 * i]) * a.x16_stride;
+                    copy_async<16>(to + 16 * i * TILE_ROW, row + window * WINDOW + thread % 16 * 8);
+                }
+            }
+            copy_commit();
+        } else if (thread == 0 && window < last) {
+            copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
+        }
+    };
+    float sums[N / 2] = {};
+#pragma unroll
+    for (int i = 0; i < W::STAGES - 1; i++) copy_x(first + i, i);
+    u32 stage = 0, phase = 0;
+    for (u32 window = first; window < last; window++) {
+        if constexpr (GROUPS) {
+            copy_wait<W::STAGES - 2>();
+            fence_for_products();
+        } else {
+            wait_for_copy(barrier + 8 * stage, phase);
+        }
+        // All have multiplied the window before, whose stage is filled again.
+        __syncthreads();
+        copy_x(window + W::STAGES - 1, stage == 0 ? W::STAGES - 1 : stage - 1);
+        u32 chunk = 4 * window + lane % 4;
+        Halves<F> values[2] = {Halves<F>(raw[0], chunk), Halves<F>(raw[1], chunk)};
+        // The last window may have fewer chunks.
+        if (chunk >= a.chunks) values[0].clear(), values[1].clear();
+        fetch(window + 1);
+        if (N <= PREFETCH_ROWS) prefetch(window + PREFETCH);
+        u64 panel = panel_descriptor(base + stage * W::STAGE);
+        u32 w[2][W::BATCH][4];
+#pragma unroll
+        for (int k = 0; k < 8; k += W::BATCH) {
+            auto& of_batch = w[k / W::BATCH % 2];
+#pragma unroll
+            for (int i = 0; i < W::BATCH; i++) {
+                values[0].four(k + i, of_batch[i][0], of_batch[i][2]);
+                values[1].four(k + i, of_batch[i][1], of_batch[i][3]);
+            }
+            product_fence();
+#pragma unroll
+            for (int i = 0; i < W::BATCH; i++) {
+                Product<N>::add(sums, of_batch[i], panel + ((k + i) / 4 * W::PANEL + (k + i) % 4 * 32) / 16);
+            }
+            product_commit();
+            // The registers of the batch before are free.
+            product_wait<1>();
+        }
+        product_wait<0>();
+        if (++stage == W::STAGES) stage = 0, phase ^= 1;
+    }
+    if (GROUPS) copy_wait<0>();
+    __syncthreads();
+    // Sums by row, in the memory of the stages.
+    float* tile_sums = reinterpret_cast<float*>(reinterpret_cast<u8*>(shared) + (base - shared_address(shared)));
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        u32 row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+        tile_sums[row * W::PITCH + output + i / 2 % 2 * 8] = sums[i];
+    }
+    u32 blocks = gridDim.z;
+    if (blocks > 1) {
+        cluster_sync();
+    } else {
+        __syncthreads();
+    }
+    auto sum_of = [&](u32 row, u32 output) {
+        u32 at = row * W::PITCH + output;
+        if (blocks == 1) return tile_sums[at];
+        float sum = 0.0f;
+        for (u32 rank = 0; rank < blocks; rank++) sum += load_of_block(base + 4 * at, rank);
+        return sum;
+    };
+    // A warp has a row at a time, of which a block of the cluster has its share.
+    for (u32 row = warp * blocks + blockIdx.z; row < rows.count; row += 8 * blocks) {
+        u32 x_row;
+        Target to = target_of(a, rows, row, x_row);
+        float scale = a.x16_scales[x_row] * (1.0f / Halves<F>::SCALE);
+        u32 head = tile.head * a.outputs[1];
+        for (u32 i = lane; i < tile.count; i += 32) {
+            u32 at = a.glu ? i / 8 * 16 + i % 8 : i;
+            float value = scale * sum_of(row, at), up = a.glu ? scale * sum_of(row, at + 8) : 0.0f;
+            write_output(a, to, tile.part, head + tile.first + i, value, up);
+        }
+    }
+    // Other blocks read this one's sums.
+    if (blocks > 1) cluster_sync();
+}
+
+#define GEMM_WIDE(NAME, F, N, GROUPS)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 2) NAME(const __grid_constant__ MatmulArgs args) {              \
+        gemm_wide<F, N, GROUPS>(args);                                                                                 \
+    }
+#else
+// Never launched on other architectures.
+#define GEMM_WIDE(NAME, F, N, GROUPS)                                                                                  \
+    extern "C" __global__ void NAME(const __grid_constant__ MatmulArgs) {}
+#endif

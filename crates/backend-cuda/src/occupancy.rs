@@ -1,0 +1,132 @@
+//! Sizes of the blocks of GEMV kernels, which compute with any number of warps.
+//!
+//! A GEMV kernel has one block per multiprocessor. The next kernel's block already fills its ring there while the kernel before
+//! runs. But a multiprocessor with room for two blocks could get both of the same kernel: it would need twice as long, while
+//! another has none. So blocks of consecutive kernels come in two forms: one takes more than half of the shared memory, the
+//! other more than half of the registers. Two of the same form do not fit, one of each does.
+
+/// What a multiprocessor has, and what a block may have of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) registers: usize,
+    /// Shared memory in bytes, and how much of it a block takes besides its own.
+    pub(crate) shared: usize,
+    pub(crate) reserved: usize,
+    /// Shared memory of a block in bytes, its static part included.
+    pub(crate) shared_of_block: usize,
+    /// Whether kernels run side by side (programmatic dependent launch).
+    pub(crate) is_side_by_side: bool,
+}
+
+/// What a kernel needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Registers of a thread, threads of a block at most, static shared memory in bytes.
+    pub(crate) registers: usize,
+    pub(crate) threads: usize,
+    pub(crate) fixed: usize,
+}
+
+/// Size of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) threads: u32,
+    /// Dynamic shared memory in bytes.
+    pub(crate) shared: u32,
+}
+
+/// Warps where kernels do not run side by side, and two blocks of a kernel share a multiprocessor.
+const WARPS_OF_TWO: usize = 8;
+
+/// Warps of a block that has a multiprocessor for itself.
+const WARPS_OF_ONE: usize = 16;
+
+impl Limits {
+    /// Blocks of a kernel per multiprocessor.
+    pub(crate) fn blocks(&self) -> usize {
+        if self.is_side_by_side { 1 } else { 2 }
+    }
+
+    /// Both forms of a kernel's blocks, with `shared` bytes and `of_warp` more per warp.
+    pub(crate) fn forms(&self, needs: Needs, shared: usize, of_warp: usize) -> [Block; 2] {
+        let Limits { registers, shared_of_block, is_side_by_side, .. } = *self;
+        let taken = needs.fixed + self.reserved;
+        let more_than_half = (self.shared / 2 + 1).saturating_sub(taken).next_multiple_of(16);
+        let of = |warps: usize, at_least: usize| (shared + warps * of_warp).max(at_least);
+        let block =
+            |warps, at_least| Block { threads: 32 * warps as u32, shared: of(warps, at_least) as u32 };
+        let most = (shared_of_block.saturating_sub(needs.fixed + shared) / of_warp.max(1)).max(1);
+        if !is_side_by_side {
+            return [block(WARPS_OF_TWO.min(most), 0); 2];
+        }
+        // Registers are given out to warps, 8 to a thread at a time.
+        let room = registers / (32 * needs.registers.next_multiple_of(8));
+        let many = room / 2 + 1;
+        let few = room.saturating_sub(many).max(1);
+        let fits = of(few, more_than_half) + of(many, 0) + 2 * taken <= self.shared
+            && few + many <= room
+            && few.max(many) <= most
+            && 32 * many <= needs.threads;
+        if fits {
+            [block(few, more_than_half), block(many, 0)]
+        } else {
+            [block(WARPS_OF_ONE.min(needs.threads / 32).min(room.max(1)).min(most), more_than_half); 2]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An H100.
+    const HOPPER: Limits = Limits {
+        registers: 65536,
+        shared: 228 << 10,
+        reserved: 1 << 10,
+        shared_of_block: 227 << 10,
+        is_side_by_side: true,
+    };
+
+    const NEEDS: Needs = Needs { registers: 64, threads: 1024, fixed: 5 << 10 };
+
+    /// Whether two blocks fit in a multiprocessor.
+    fn fit(a: Block, b: Block, needs: Needs) -> bool {
+        let warps = (a.threads + b.threads) as usize / 32;
+        let shared = (a.shared + b.shared) as usize + 2 * (needs.fixed + HOPPER.reserved);
+        warps * 32 * needs.registers.next_multiple_of(8) <= HOPPER.registers && shared <= HOPPER.shared
+    }
+
+    #[test]
+    fn blocks_of_one_form_do_not_share_a_multiprocessor() {
+        for registers in [57, 64, 83, 100, 120, 128] {
+            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (20 << 10, 4352)] {
+                let needs = Needs { registers, ..NEEDS };
+                let [a, b] = HOPPER.forms(needs, shared, of_warp);
+                assert!(fit(a, b, needs) && a != b, "{registers} registers: {a:?} {b:?}");
+                assert!(!fit(a, a, needs) && !fit(b, b, needs), "{registers} registers: {a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn large_blocks_have_a_multiprocessor_for_themselves() {
+        for (shared, of_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
+            let [a, b] = HOPPER.forms(NEEDS, shared, of_warp);
+            assert!(a == b && !fit(a, b, NEEDS), "{a:?}");
+            assert!(a.shared as usize + NEEDS.fixed <= HOPPER.shared_of_block, "{a:?}");
+            assert_eq!((a.shared as usize - shared) / of_warp, a.threads as usize / 32);
+        }
+    }
+
+    /// An RTX 3090.
+    #[test]
+    fn small_multiprocessors_have_fewer_warps() {
+        let limits =
+            Limits { shared: 100 << 10, shared_of_block: 99 << 10, is_side_by_side: false, ..HOPPER };
+        let threads = |shared, of_warp| limits.forms(NEEDS, shared, of_warp).map(|block| block.threads / 32);
+        assert_eq!(threads(5 << 10, 4608), [8, 8]);
+        assert_eq!(threads(0, 16 << 10), [5, 5]);
+        assert_eq!(limits.blocks(), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! The best candidates give the token that all logits give.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+const NONE: f32 = f32::NEG_INFINITY;
+
+fn needed(sampling: Sampling) -> Option<usize> {
+    sampler(sampling).expect("parameters in range").candidates_needed()
+}
+
+#[test]
+fn as_many_candidates_are_needed_as_are_kept_or_lowered() {
+    let banned = |bias: f32| Sampling { logit_bias: vec![(3, bias), (4, NONE)], ..Sampling::default() };
+    let penalised = Sampling { penalty_last_n: 20, repeat_penalty: 1.1, ..Sampling::default() };
+    let dry = Dry { multiplier: 0.8, penalty_last_n: 9, ..Dry::default() };
+    assert_eq!(needed(Sampling::default()), Some(40));
+    assert_eq!(needed(banned(-1.0)), Some(42));
+    assert_eq!(needed(Sampling { temperature: 0.0, ..banned(NONE) }), Some(3));
+    assert_eq!(needed(penalised.clone()), Some(60));
+    assert_eq!(needed(Sampling { temperature: 0.0, ..penalised.clone() }), Some(21));
+    assert_eq!(needed(Sampling { dry, ..penalised }), Some(69));
+    assert_eq!(needed(Sampling { top_k: usize::MAX, ..banned(-1.0) }), None);
+    assert_eq!(needed(banned(0.1)), None);
+    for samplers in [[SamplerKind::TopP, SamplerKind::TopK], [SamplerKind::Temperature, SamplerKind::TopK]] {
+        assert_eq!(needed(Sampling { samplers: samplers.to_vec(), ..Sampling::default() }), None);
+    }
+    for all in [
+        Sampling { top_k: 0, ..Sampling::default() },
+        Sampling { top_n_sigma: 1.0, ..Sampling::default() },
+        Sampling { repeat_penalty: 0.9, ..Sampling::default() },
+        Sampling { frequency_penalty: -0.1, ..Sampling::default() },
+        Sampling { presence_penalty: -0.1, ..Sampling::default() },
+        Sampling { dry: Dry { multiplier: 0.8, ..Dry::default() }, ..Sampling::default() },
+        Sampling { mirostat: Some(Mirostat { version: MirostatVersion::V2, tau: 5.0, eta: 0.1 }), ..off() },
+    ] {
+        assert_eq!(needed(all.clone()), None, "{all:?}");
+    }
+}
+
+#[test]
+fn one_candidate_less_may_give_another_token() {
+    let sampling = Sampling { logit_bias: vec![(0, NONE)], ..Sampling::greedy() };
+    let best = [(0, 3.0), (2, 2.0)];
+    let sample = |best: &[(u32, f32)]| sampler(sampling.clone())?.sample_best(best, &[]);
+    assert_eq!(sample(&best), Ok(2));
+    assert_eq!(sample(&best[..1]), Err(SamplingError::RuledOut));
+}
+
+/// Ties, -0 and impossible tokens; in some rows values that overflow.
+fn logits() -> impl Strategy<Value = Vec<f32>> {
+    let logit = || prop_oneof![select(vec![0.0, -0.0, 1.0, 1.5, -2.0, NONE]), -2f32..2.0];
+    let any = prop_oneof![8 => logit(), 1 => select(vec![f32::MIN, f32::MAX, -1e30])];
+    prop_oneof![4 => prop::collection::vec(logit(), 1..150), 1 => prop::collection::vec(any, 1..150)]
+}
+
+fn sampling() -> impl Strategy<Value = Sampling> {
+    let filters = (
+        select(vec![0.0f32, 0.7, 1.0, 3.0]),
+        select(vec![0usize, 1, 2, 5, 9]),
+        select(vec![0.3f32, 0.9, 1.0]),
+        select(vec![0.0f32, 0.1]),
+        select(vec![0.5f32, 1.0]),
+        select(vec![0.0f32, 0.5, 1.0]),
+        select(vec![-1.0f32, -1.0, -1.0, 1.0]),
+    );
+    let penalties = (
+        select(vec![1.0f32, 1.0, 1.3, 1e6, 0.1]),
+        select(vec![0.0f32, 0.0, 0.5, -9.0]),
+        select(vec![0.0f32, 0.0, 1.0, 1e6, -9.0]),
+        0usize..7,
+        (select(vec![0.0f32, 0.0, 0.8]), 0usize..7),
+    );
+    let bias = (0u32..150, select(vec![NONE, NONE, -1.5, 0.0, f32::MIN]));
+    let biases = (prop::collection::vec(bias, 0..5), prop::option::weighted(0.1, 0u32..150));
+    let order = prop_oneof![
+        3 => Just(SamplerKind::DEFAULT.to_vec()),
+        1 => Just(SamplerKind::DEFAULT.to_vec()).prop_shuffle(),
+    ];
+    (filters, penalties, biases, order, any::<u32>()).prop_map(
+        |(filters, penalties, (mut logit_bias, raised), samplers, seed)| {
+            let (temperature, top_k, top_p, min_p, typical_p, xtc, top_n_sigma) = filters;
+            let (repeat_penalty, frequency_penalty, presence_penalty, penalty_last_n, dry) = penalties;
+            logit_bias.extend(raised.map(|id| (id, 2.0)));
+            Sampling {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                typical_p,
+                xtc: Xtc { probability: xtc, threshold: 0.1 },
+                top_n_sigma,
+                repeat_penalty,
+                frequency_penalty,
+                presence_penalty,
+                penalty_last_n,
+                dry: Dry {
+                    multiplier: dry.0,
+                    allowed_length: 1,
+                    penalty_last_n: dry.1,
+                    sequence_breakers: Vec::new(),
+                    ..Dry::default()
+                },
+                logit_bias,
+                samplers,
+                seed: Some(seed),
+                ..Sampling::default()
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn the_best_candidates_give_the_token_of_all_logits(
+        logits in logits(),
+        sampling in sampling(),
+        history in prop::collection::vec(0u32..12, 0..24),
+    ) {
+        let mut of_all = sampler(sampling.clone()).expect("parameters in range");
+        let mut of_best = of_all.clone();
+        let Some(needed) = of_all.candidates_needed() else { return Ok(()) };
+        for len in (0..=history.len()).step_by(4) {
+            let tokens = &history[..len];
+            let expected = of_all.sample(&logits, tokens);
+            for more in [0, 1, 20] {
+                let best = testkit::best(&logits, needed + more);
+                let found = match best.is_empty() {
+                    true => Err(SamplingError::NoToken),
+                    false => of_best.sample_best(&best, tokens),
+                };
+                prop_assert_eq!(&found, &expected, "{} and {} candidates after {:?}", needed, more, tokens);
+                prop_assert_eq!(best.is_empty(), expected == Err(SamplingError::NoToken));
+            }
+        }
+    }
+}
