@@ -3,9 +3,10 @@
 use graph::{Activation, Hidden, WeightId};
 use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows};
 
+use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::Compiler;
 use crate::launch::{BufferId, Each, F32, LaunchPlan};
-use crate::matmul::{Algorithm, Beside, ExpertArgs, Matmul, Mode, TensorCores, algorithms};
+use crate::matmul::{Beside, ExpertArgs, Matmul, Mode};
 
 /// The matmuls of an experts pass.
 struct Projections {

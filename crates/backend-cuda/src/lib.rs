@@ -7,6 +7,7 @@
 //!
 //! Activations are f32. GEMV kernels quantise them to 8 bits per 32 values, tensor cores round them to f16.
 
+mod algorithm;
 mod attend;
 mod compile;
 mod devices;

@@ -71,9 +71,6 @@ mod tests {
         assert!(names(&[0], &[0], &[5]).is_empty());
         let parallel = Test::all(&[512], &[128], &[0, 4], &[1, 8]);
         let parallel = parallel.iter().map(Test::to_string).collect::<Vec<_>>();
-        assert_eq!(
-            parallel,
-            ["pp512", "tg128", "8 x tg128", "pp512 @ d4", "tg128 @ d4", "8 x tg128 @ d4"]
-        );
+        assert_eq!(parallel, ["pp512", "tg128", "8 x tg128", "pp512 @ d4", "tg128 @ d4", "8 x tg128 @ d4"]);
     }
 }
