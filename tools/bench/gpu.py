@@ -30,10 +30,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--new", type=int, default=128)
     parser.add_argument("--depth", type=int, default=0, help="tokens in the KV cache before each test")
-    parser.add_argument("--parallel", default="", help="numbers of sequences that generate side by side, such as 8,16")
+    parser.add_argument("--parallel", type=numbers, default=[], help="sequences that generate side by side, such as 8,16")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repetitions", type=int, default=5)
     return parser.parse_args()
+
+
+def numbers(text: str) -> list[int]:
+    """Numbers above 1: a single sequence is always measured."""
+    return [number for number in map(int, text.split(",")) if number > 1]
 
 
 def output(command: list[str]) -> tuple[str, str]:
@@ -48,7 +53,7 @@ def of_rustorch(args: argparse.Namespace, model: Path) -> dict[str, float]:
     command += ["-p", str(args.prompt), "-n", str(args.new), "-r", str(args.repetitions)]
     command += ["-d", str(args.depth)]
     if args.parallel:
-        command += ["--n-parallel", f"1,{args.parallel}"]
+        command += ["--n-parallel", ",".join(map(str, [1, *args.parallel]))]
     rows = json.loads(output([*command, "--no-ceilings", "-o", "json"])[0])
     return {row["test"]: row["tokens_per_second"] for row in rows}
 
@@ -69,12 +74,12 @@ def of_llama(args: argparse.Namespace, model: Path) -> dict[str, float]:
 
 
 def of_batches(args: argparse.Namespace, model: Path) -> dict[str, float]:
-    longest = max(map(int, args.parallel.split(",")))
+    longest = max(args.parallel)
     # RusTorch's prompts are one token, too, but for the depth, which all share.
     prompt = max(args.depth, 1)
     context = longest * (prompt + args.new)
     command = [str(args.llama_bench.with_name("llama-batched-bench")), "-m", str(model), "-ngl", "99", "-c", str(context)]
-    command += ["-npp", str(prompt), "-ntg", str(args.new), "-npl", args.parallel, "--output-format", "jsonl"]
+    command += ["-npp", str(prompt), "-ntg", str(args.new), "-npl", ",".join(map(str, args.parallel)), "--output-format", "jsonl"]
     if args.depth:
         command.append("-pps")
     rows = [json.loads(line) for line in output(command)[0].splitlines() if line.startswith("{")]
@@ -100,7 +105,7 @@ def main() -> None:
     print("| model | test |" + "".join(f" {name} |" for name in programs) + " ratio |")
     print("| --- | --- |" + " ---: |" * (len(programs) + 1))
     for model in args.models:
-        tests = [f"pp{args.prompt}", f"tg{args.new}", *(f"{n} x tg{args.new}" for n in args.parallel.split(",") if n)]
+        tests = [f"pp{args.prompt}", f"tg{args.new}", *(f"{n} x tg{args.new}" for n in args.parallel)]
         for test in (test + of_depth(args) for test in tests):
             speeds = {name: found[model, test, name] for name in programs}
             medians = [statistics.median(speeds[name]) for name in programs]
@@ -112,6 +117,7 @@ def main() -> None:
     for model in args.models:
         command = [str(args.rustorch), "bench", "-m", str(model), "--backend", args.backend, "--kernels"]
         command += ["-p", str(args.prompt), "-n", str(args.new), "-r", "3", "--no-ceilings"]
+        command += ["-d", str(args.depth)]
         print(f"\n{model.stem}:\n\n{output(command)[0]}")
 
 

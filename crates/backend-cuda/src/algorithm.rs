@@ -6,7 +6,8 @@ use passes::DeviceFormat;
 const GEMM_MIN_ROWS: usize = 9;
 const WIDE_MIN_ROWS: usize = 5;
 
-/// Rows of tiles of `gemm_wide`, and rows up to which it divides the columns of narrow weights among blocks.
+/// Rows of tiles of `gemm_wide`, and limits of rows of the variants of its largest tile: the fewer rows, the more blocks may have
+/// to divide the columns of narrow weights.
 const WIDE_TILES: [usize; 5] = [8, 16, 32, 64, 128];
 const WIDE_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
 

@@ -143,8 +143,11 @@ pub(crate) struct Model {
     is_uploaded: OnceLock<()>,
 }
 
-/// Tensor cores multiply weights that are not stored as f16 times this number, as in `kernels/gemm_wide.cuh`.
+/// `kernels/gemm_wide.cuh` has weights that are not stored as f16 times this number.
 const F16_SCALE: f32 = 64.0;
+
+/// Largest weight in f16, so scaled: rounding does not bring it to infinity.
+const MAX_F16: f32 = 65_000.0;
 
 /// A weight in device memory.
 #[derive(Debug)]
@@ -219,8 +222,9 @@ impl Model {
             let (parts, matrix) = left[i];
             let format = uploads[i].layout.format;
             let may_fit = format.may_fit_f16();
-            let scale = if format == DeviceFormat::F16 { 1.0 } else { F16_SCALE };
-            matrix.fits_f16.get_or_init(|| may_fit && bound * scale <= f32::from(half::f16::MAX));
+            let is_scaled = self.device.card.has_wide_products() && format != DeviceFormat::F16;
+            let limit = if is_scaled { MAX_F16 / F16_SCALE } else { half::f16::MAX.into() };
+            matrix.fits_f16.get_or_init(|| may_fit && bound <= limit);
             copied_if_whole(parts);
         })?;
         self.is_uploaded.get_or_init(|| ());

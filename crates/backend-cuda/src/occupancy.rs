@@ -59,8 +59,8 @@ impl Limits {
         if !is_side_by_side {
             return [block(WARPS_OF_TWO.min(most), 0); 2];
         }
-        // Registers are given out to warps, 8 to a thread at a time.
-        let room = registers / (32 * needs.registers.next_multiple_of(8));
+        // Registers are given out to warps, 8 to a thread at a time, by each quarter of a multiprocessor.
+        let room = registers / 4 / (32 * needs.registers.next_multiple_of(8)) * 4;
         let many = room / 2 + 1;
         let few = room.saturating_sub(many).max(1);
         let fits = of(few, more_than_half) + of(many, 0) + 2 * taken <= self.shared
@@ -94,7 +94,8 @@ mod tests {
     fn fit(a: Block, b: Block, needs: Needs) -> bool {
         let warps = (a.threads + b.threads) as usize / 32;
         let shared = (a.shared + b.shared) as usize + 2 * (needs.fixed + HOPPER.reserved);
-        warps * 32 * needs.registers.next_multiple_of(8) <= HOPPER.registers && shared <= HOPPER.shared
+        let of_quarter = HOPPER.registers / 4 / (32 * needs.registers.next_multiple_of(8));
+        warps <= 4 * of_quarter && shared <= HOPPER.shared
     }
 
     #[test]
