@@ -59,7 +59,7 @@ impl Sequence {
     }
 }
 
-/// Candidates that a device returns of an output row: the tokens with the largest logits.
+/// Maximum number of candidates per output row: the tokens with the largest logits.
 pub const MAX_CANDIDATES: usize = 64;
 
 /// A row with requested outputs.
