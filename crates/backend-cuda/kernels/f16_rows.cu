@@ -1,8 +1,8 @@
-// Converts rows of activations to f16 for `gemm`, one row per block. A row is scaled by the power of two that brings its
+// Converts rows of activations to f16 for `gemm` and `wgmma`, one row per block. A row is scaled by the power of two that brings its
 // largest magnitude near 2^13: nothing overflows, and only relatively small values lose bits. A fused RMS norm is applied
 // first. The columns up to `y_stride` are zeros.
 //
-// `gemm_wide` has the columns of a window of 128 in another order. Unless its rows are of groups, they come in tiles: in each
+// `wgmma` has the columns of a window of 128 in another order. Unless its rows are of groups, they come in tiles: in each
 // panel of 64 columns one row after the other, whose units of 8 columns are permuted by the row, as they lie in shared memory.
 #include "common.cuh"
 #include <cuda_fp16.h>

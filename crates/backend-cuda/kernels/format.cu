@@ -1,6 +1,6 @@
 // The kernels of one device format, whose type is FORMAT.
 #include "gemm.cuh"
-#include "gemm_wide.cuh"
+#include "wgmma.cuh"
 #include "gemv.cuh"
 
 GEMV(gemv_f32_1, FORMAT, 1, false, true)
@@ -20,12 +20,12 @@ GEMM(gemm_32, FORMAT, 128, 32, 2)
 GEMM(gemm_64, FORMAT, 128, 64, 2)
 GEMM(gemm_128, FORMAT, 128, 128, 4)
 GEMM(gemm_256, FORMAT, 128, 256, 4)
-GEMM_WIDE(wide_8, FORMAT, 8, false)
-GEMM_WIDE(wide_16, FORMAT, 16, false)
-GEMM_WIDE(wide_32, FORMAT, 32, false)
-GEMM_WIDE(wide_64, FORMAT, 64, false)
-GEMM_WIDE(wide_128, FORMAT, 128, false)
-GEMM_WIDE(wide_groups, FORMAT, 32, true)
+WGMMA(wgmma_8, FORMAT, 8, false)
+WGMMA(wgmma_16, FORMAT, 16, false)
+WGMMA(wgmma_32, FORMAT, 32, false)
+WGMMA(wgmma_64, FORMAT, 64, false)
+WGMMA(wgmma_128, FORMAT, 128, false)
+WGMMA(wgmma_groups, FORMAT, 32, true)
 #endif
 
 struct EmbedArgs {

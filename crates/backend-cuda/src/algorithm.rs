@@ -4,12 +4,12 @@ use passes::DeviceFormat;
 
 /// Activation rows from which tensor cores pay off.
 const GEMM_MIN_ROWS: usize = 9;
-const WIDE_MIN_ROWS: usize = 5;
+const WGMMA_MIN_ROWS: usize = 5;
 
-/// Rows of tiles of `gemm_wide`, and limits of rows of the variants of its largest tile: the fewer rows, the more blocks may have
-/// to divide the columns of narrow weights.
-const WIDE_TILES: [usize; 5] = [8, 16, 32, 64, 128];
-const WIDE_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
+/// Rows of tiles of `wgmma`, and limits of rows of the variants of its largest tile: the fewer rows, the more blocks may have
+/// to divide the columns of weights of few outputs.
+const WGMMA_TILES: [usize; 5] = [8, 16, 32, 64, 128];
+const WGMMA_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
 
 fn is_float(format: DeviceFormat) -> bool {
     matches!(format, DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16)
@@ -24,8 +24,8 @@ pub(crate) enum Algorithm {
     F32(usize),
     /// `gemm`: tiles of this many rows on tensor cores; all weight values must be finite in f16.
     Gemm(usize),
-    /// `gemm_wide`, with tiles of this many rows, under the same condition.
-    Wide(usize),
+    /// `wgmma`, with tiles of this many rows, under the same condition.
+    Wgmma(usize),
     /// `gemm_f32`.
     GemmF32,
 }
@@ -36,8 +36,8 @@ pub(crate) enum TensorCores {
     None,
     /// `gemm`, with tiles of up to this many rows.
     Tiles(usize),
-    /// `gemm_wide`.
-    Wide,
+    /// `wgmma`.
+    Wgmma,
 }
 
 /// The kernels for up to `max_rows` rows, each with its maximum number of rows. `fits_q8`: whether this many activation rows,
@@ -51,7 +51,7 @@ pub(crate) fn algorithms(
 ) -> Vec<(Algorithm, usize)> {
     let mut chosen = Vec::new();
     let is_f16 = !f32_activations && format.may_fit_f16();
-    let min_rows = if is_f16 && tensor_cores == TensorCores::Wide { WIDE_MIN_ROWS } else { GEMM_MIN_ROWS };
+    let min_rows = if is_f16 && tensor_cores == TensorCores::Wgmma { WGMMA_MIN_ROWS } else { GEMM_MIN_ROWS };
     if !f32_activations && !is_float(format) {
         let columns = [1, 2, 4, 8].into_iter().filter(|&n| n < min_rows && fits_q8(n));
         chosen.extend(columns.map(|n| (Algorithm::Q8(n), n)));
@@ -67,10 +67,10 @@ pub(crate) fn algorithms(
             let rows = |tile| if tile == largest { usize::MAX } else { tile };
             chosen.extend(tiles.map(|tile| (Algorithm::Gemm(tile), rows(tile))));
         }
-        TensorCores::Wide => {
-            let (&last, tiles) = WIDE_TILES.split_last().expect("tiles");
-            chosen.extend(tiles.iter().map(|&tile| (Algorithm::Wide(tile), tile)));
-            chosen.extend(WIDE_ROWS.map(|rows| (Algorithm::Wide(last), rows)));
+        TensorCores::Wgmma => {
+            let (&last, tiles) = WGMMA_TILES.split_last().expect("tiles");
+            chosen.extend(tiles.iter().map(|&tile| (Algorithm::Wgmma(tile), tile)));
+            chosen.extend(WGMMA_ROWS.map(|rows| (Algorithm::Wgmma(last), rows)));
         }
     }
     chosen.push((Algorithm::GemmF32, usize::MAX));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn algorithms_cover_all_rows() {
-        use Algorithm::{F32, Gemm, GemmF32, Q8, Wide};
+        use Algorithm::{F32, Gemm, GemmF32, Q8, Wgmma};
         const ALL: usize = usize::MAX;
         let of = |format, f32_activations, tile, q8: usize| {
             algorithms(format, f32_activations, TensorCores::Tiles(tile), |n| n <= q8)
@@ -99,13 +99,13 @@ mod tests {
         assert_eq!(of(DeviceFormat::Q6_K, true, 256, 8), exact);
         assert_eq!(of(DeviceFormat::BF16, false, 256, 8), exact);
         assert_eq!(of(DeviceFormat::F16, false, 128, 8)[2], (Gemm(32), 32));
-        let wide =
-            |format, f32_activations| algorithms(format, f32_activations, TensorCores::Wide, |n| n <= 8);
-        let tiles = [8, 16, 32, 64].map(|rows| (Wide(rows), rows));
-        let large = [128, 256, 512, ALL].map(|rows| (Wide(128), rows));
+        let wgmma =
+            |format, f32_activations| algorithms(format, f32_activations, TensorCores::Wgmma, |n| n <= 8);
+        let tiles = [8, 16, 32, 64].map(|rows| (Wgmma(rows), rows));
+        let large = [128, 256, 512, ALL].map(|rows| (Wgmma(128), rows));
         let all = [&[(Q8(1), 1), (Q8(2), 2), (Q8(4), 4)], &tiles[..], &large, &[(GemmF32, ALL)]].concat();
-        assert_eq!(wide(DeviceFormat::Q4_K, false), all);
-        assert_eq!(wide(DeviceFormat::Q4_K, true), exact);
-        assert_eq!(wide(DeviceFormat::F32, false), exact);
+        assert_eq!(wgmma(DeviceFormat::Q4_K, false), all);
+        assert_eq!(wgmma(DeviceFormat::Q4_K, true), exact);
+        assert_eq!(wgmma(DeviceFormat::F32, false), exact);
     }
 }

@@ -60,8 +60,8 @@ impl Compiler<'_> {
             let may_fit = weights.iter().all(|&id| self.model.matrix(id).format.may_fit_f16());
             let mut methods = vec![Algorithm::GemmF32];
             if may_fit && !is_f32 {
-                let is_wide = self.is_wide(&into_hidden);
-                let tiles = if is_wide { Algorithm::Wide(GROUP_ROWS) } else { Algorithm::Gemm(GROUP_ROWS) };
+                let is_wgmma = self.is_wgmma(&into_hidden);
+                let tiles = if is_wgmma { Algorithm::Wgmma(GROUP_ROWS) } else { Algorithm::Gemm(GROUP_ROWS) };
                 methods.insert(0, tiles);
             }
             for algorithm in methods {

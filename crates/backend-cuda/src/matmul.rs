@@ -84,7 +84,7 @@ impl ExpertArgs {
     };
 }
 
-/// Columns that `gemm_wide` reads at a time.
+/// Columns that `wgmma` reads at a time.
 const WINDOW: usize = 128;
 
 /// Threads of `f16_rows`.
@@ -114,8 +114,8 @@ fn ring_bytes(format: DeviceFormat) -> usize {
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
 const MIN_WARPS: usize = 8;
 
-/// Dynamic shared memory of `gemm_wide` in bytes: stages of a window, which start at a multiple of 1 KiB.
-fn wide_bytes(tile: usize) -> usize {
+/// Dynamic shared memory of `wgmma` in bytes: stages of a window, which start at a multiple of 1 KiB.
+fn wgmma_bytes(tile: usize) -> usize {
     (if tile > 64 { 3 } else { 4 }) * tile * WINDOW * 2 + 1024
 }
 
@@ -350,7 +350,7 @@ impl Compiler<'_> {
         let mut variants = Vec::new();
         let mut reached = 0;
         for (algorithm, rows) in algorithms(format, f32_activations, tensor_cores, fits_q8) {
-            let is_f16 = matches!(algorithm, Algorithm::Gemm(_) | Algorithm::Wide(_));
+            let is_f16 = matches!(algorithm, Algorithm::Gemm(_) | Algorithm::Wgmma(_));
             // Of kernels for f16, those of enough rows suffice; behind them comes the fallback.
             if is_f16 && reached >= max_rows {
                 continue;
@@ -370,16 +370,16 @@ impl Compiler<'_> {
         self.dispatch(y, variants);
     }
 
-    /// Whether `gemm_wide` can multiply. A head must start with a window.
-    pub(crate) fn is_wide(&self, matmul: &Matmul) -> bool {
+    /// Whether `wgmma` can multiply. A head must start with a window.
+    pub(crate) fn is_wgmma(&self, matmul: &Matmul) -> bool {
         let is_head = matches!(matmul.mode, Mode::PerHead(_));
-        self.device.card.has_wide_products() && (!is_head || matmul.cols.is_multiple_of(WINDOW))
+        self.device.card.has_wgmma() && (!is_head || matmul.cols.is_multiple_of(WINDOW))
     }
 
     /// The kernels on tensor cores for steps of up to `max_rows`.
     fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
-        if self.is_wide(matmul) {
-            return TensorCores::Wide;
+        if self.is_wgmma(matmul) {
+            return TensorCores::Wgmma;
         }
         // The rows of a head start at a multiple of 16 bytes.
         if matmul.x_segments[0] > 1 && !matmul.cols.is_multiple_of(8) {
@@ -437,15 +437,15 @@ impl Compiler<'_> {
                 launch.shared_of_warp = ring_bytes(format);
                 vec![launch]
             }
-            Algorithm::Gemm(tile) | Algorithm::Wide(tile) => {
-                let is_wide = matches!(algorithm, Algorithm::Wide(_));
+            Algorithm::Gemm(tile) | Algorithm::Wgmma(tile) => {
+                let is_wgmma = matches!(algorithm, Algorithm::Wgmma(_));
                 let [segments, segment] = matmul.x_segments;
                 let is_heads = matches!(matmul.mode, Mode::PerHead(_));
                 let x_cols = if is_heads { segments * segment } else { matmul.cols };
                 // `gemm` may read past the last head.
                 let stride = (x_cols + if is_heads { 64 } else { 0 }).next_multiple_of(WINDOW);
                 let is_grouped = matmul.experts.groups.is_some();
-                let rows = if is_wide { max_rows.next_multiple_of(tile) } else { max_rows };
+                let rows = if is_wgmma { max_rows.next_multiple_of(tile) } else { max_rows };
                 let bytes = rows * stride * size_of::<half::f16>();
                 let rows = self.scratch_buffer(|own| &mut own.f16_rows, Purpose::Activations, bytes);
                 let scales =
@@ -460,7 +460,7 @@ impl Compiler<'_> {
                     stride as u32,
                     matmul.experts.used as u32,
                     matmul.norm.map_or(0, |(_, eps)| eps.to_bits()),
-                    match (is_wide, is_grouped) {
+                    match (is_wgmma, is_grouped) {
                         (false, _) => 0,
                         (true, true) => 1,
                         (true, false) => tile as u32,
@@ -470,18 +470,18 @@ impl Compiler<'_> {
                 let grid = Grid { groups: 1, each };
                 let mut f16_rows = self.launch("f16_rows/f16_rows", buffers, words, grid, f16_cost);
                 f16_rows.threads = F16_ROWS_THREADS;
-                let kernel = match (is_wide, is_grouped) {
+                let kernel = match (is_wgmma, is_grouped) {
                     (false, _) => format!("{name}/gemm_{tile}"),
-                    (true, true) => format!("{name}/wide_groups"),
-                    (true, false) => format!("{name}/wide_{tile}"),
+                    (true, true) => format!("{name}/wgmma_groups"),
+                    (true, false) => format!("{name}/wgmma_{tile}"),
                 };
                 let words = matmul.words(self, stride);
                 let cost = cost(&kernel);
                 let grid = self.tiles(matmul, GEMM_OUTPUTS, tile);
                 let buffers = matmul.buffers(Some([rows, scales]));
                 let mut launch = self.launch(kernel, buffers, words, grid, cost);
-                launch.shared = if is_wide { wide_bytes(tile) } else { gemm_bytes(tile) };
-                if is_wide && !is_grouped {
+                launch.shared = if is_wgmma { wgmma_bytes(tile) } else { gemm_bytes(tile) };
+                if is_wgmma && !is_grouped {
                     let blocks = grid.groups * max_rows.div_ceil(tile);
                     launch.cluster = self.cluster(blocks, matmul.cols.div_ceil(WINDOW)) as u32;
                 }

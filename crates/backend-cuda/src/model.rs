@@ -143,7 +143,7 @@ pub(crate) struct Model {
     is_uploaded: OnceLock<()>,
 }
 
-/// `kernels/gemm_wide.cuh` has weights that are not stored as f16 times this number.
+/// `kernels/wgmma.cuh` has weights that are not stored as f16 times this number.
 const F16_SCALE: f32 = 64.0;
 
 /// Largest weight in f16, so scaled: rounding does not bring it to infinity.
@@ -222,7 +222,7 @@ impl Model {
             let (parts, matrix) = left[i];
             let format = uploads[i].layout.format;
             let may_fit = format.may_fit_f16();
-            let is_scaled = self.device.card.has_wide_products() && format != DeviceFormat::F16;
+            let is_scaled = self.device.card.has_wgmma() && format != DeviceFormat::F16;
             let limit = if is_scaled { MAX_F16 / F16_SCALE } else { half::f16::MAX.into() };
             matrix.fits_f16.get_or_init(|| may_fit && bound <= limit);
             copied_if_whole(parts);

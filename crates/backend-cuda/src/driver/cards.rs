@@ -29,7 +29,7 @@ pub struct Card {
 
 impl Card {
     /// Whether it has kernels with `wgmma`, which no later architecture has.
-    pub(crate) fn has_wide_products(&self) -> bool {
+    pub(crate) fn has_wgmma(&self) -> bool {
         self.capability == (9, 0)
     }
 

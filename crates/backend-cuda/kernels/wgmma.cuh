@@ -12,8 +12,8 @@
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // Adds the product of 64 x 16 weights of a warpgroup and 16 x N activations to `c`.
-template <int N> struct Product;
-template <> struct Product<8> {
+template <int N> struct Instruction;
+template <> struct Instruction<8> {
     static __device__ __forceinline__ void add(float (&c)[4], const u32 (&a)[4], u64 b) {
         asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
                      "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
@@ -21,7 +21,7 @@ template <> struct Product<8> {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     }
 };
-template <> struct Product<16> {
+template <> struct Instruction<16> {
     static __device__ __forceinline__ void add(float (&c)[8], const u32 (&a)[4], u64 b) {
         asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
                      "{%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}"
@@ -29,7 +29,7 @@ template <> struct Product<16> {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     }
 };
-template <> struct Product<32> {
+template <> struct Instruction<32> {
     static __device__ __forceinline__ void add(float (&c)[16], const u32 (&a)[4], u64 b) {
         asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
                      "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
@@ -37,7 +37,7 @@ template <> struct Product<32> {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     }
 };
-template <> struct Product<64> {
+template <> struct Instruction<64> {
     static __device__ __forceinline__ void add(float (&c)[32], const u32 (&a)[4], u64 b) {
         asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
                      "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
@@ -45,7 +45,7 @@ template <> struct Product<64> {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     }
 };
-template <> struct Product<128> {
+template <> struct Instruction<128> {
     static __device__ __forceinline__ void add(float (&c)[64], const u32 (&a)[4], u64 b) {
         asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
                      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
@@ -54,14 +54,14 @@ template <> struct Product<128> {
     }
 };
 
-__device__ __forceinline__ void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void product_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int PENDING> __device__ __forceinline__ void product_wait() {
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// What threads have written to shared memory, or copied, becomes visible to products. It waits for all loads of the thread.
-__device__ __forceinline__ void fence_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// What threads have written to shared memory, or copied, becomes visible to `wgmma`. It waits for all loads of the thread.
+__device__ __forceinline__ void fence_for_wgmma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // A barrier at an address in shared memory, for one bulk copy at a time.
 __device__ __forceinline__ void init_barrier(u32 barrier) {
@@ -96,9 +96,9 @@ __device__ __forceinline__ float load_of_block(u32 address, u32 rank) {
     return value;
 }
 
-constexpr int WINDOW = 128, WIDE_OUTPUTS = 128;
+constexpr int WINDOW = 128, WGMMA_OUTPUTS = 128;
 
-// Windows whose weights are fetched to L2 ahead, in tiles of up to as many rows as leave the memory time for it.
+// Windows whose weights are fetched to L2 ahead, in tiles of up to this many rows; larger ones are limited by instructions.
 constexpr int PREFETCH = 4, PREFETCH_ROWS = 64;
 
 // Rows of 64 columns with units of 16 bytes permuted by the row, as `tile_at` does: 128-byte swizzle, 1,024 bytes per 8 rows.
@@ -106,14 +106,14 @@ __device__ __forceinline__ u64 panel_descriptor(u32 address) {
     return u64((address & 0x3ffff) >> 4) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
 }
 
-template <int N> struct Wide {
+template <int N> struct Wgmma {
     static constexpr int STAGES = N > 64 ? 3 : 4;
     // Products between waits.
     static constexpr int BATCH = N > 64 ? 1 : 2;
     static constexpr int PANEL = N * TILE_ROW;
     static constexpr int STAGE = 2 * PANEL;
     // Floats between the rows of the sums.
-    static constexpr int PITCH = WIDE_OUTPUTS + 4;
+    static constexpr int PITCH = WGMMA_OUTPUTS + 4;
 };
 
 // Values of a chunk as f16, times SCALE, against values too small for f16. An integer placed in the mantissa of 2^10 needs no
@@ -160,8 +160,8 @@ template <> struct Halves<F16> {
     __device__ __forceinline__ void clear() { r.a = r.b = r.c = r.e = make_uint4(0, 0, 0, 0); }
 };
 
-template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide(const MatmulArgs& a) {
-    using W = Wide<N>;
+template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(const MatmulArgs& a) {
+    using W = Wgmma<N>;
     constexpr int COPIES = (N * 16 + 255) / 256;
     __shared__ u32 x_rows[N];
     __shared__ alignas(8) u64 barriers[W::STAGES];
@@ -174,12 +174,12 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide
     u32 index = blockIdx.y * gridDim.x + blockIdx.x;
     RowTile rows;
     if (!row_tile(a, N, index % gridDim.y, rows)) return GROUPS ? void() : pdl_wait();
-    WeightTile tile = weight_tile(a, WIDE_OUTPUTS, index / gridDim.y);
+    WeightTile tile = weight_tile(a, WGMMA_OUTPUTS, index / gridDim.y);
     if (GROUPS) {
         for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
     } else if (thread == 0) {
         for (u32 i = 0; i < W::STAGES; i++) init_barrier(barrier + 8 * i);
-        fence_for_products();
+        fence_for_wgmma();
     }
     __syncthreads();
 
@@ -240,7 +240,7 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide
     for (u32 window = first; window < last; window++) {
         if constexpr (GROUPS) {
             copy_wait<W::STAGES - 2>();
-            fence_for_products();
+            fence_for_wgmma();
         } else {
             wait_for_copy(barrier + 8 * stage, phase);
         }
@@ -263,16 +263,16 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide
                 values[0].four(k + i, of_batch[i][0], of_batch[i][2]);
                 values[1].four(k + i, of_batch[i][1], of_batch[i][3]);
             }
-            product_fence();
+            wgmma_fence();
 #pragma unroll
             for (int i = 0; i < W::BATCH; i++) {
-                Product<N>::add(sums, of_batch[i], panel + ((k + i) / 4 * W::PANEL + (k + i) % 4 * 32) / 16);
+                Instruction<N>::add(sums, of_batch[i], panel + ((k + i) / 4 * W::PANEL + (k + i) % 4 * 32) / 16);
             }
-            product_commit();
+            wgmma_commit();
             // The registers of the batch before are free.
-            product_wait<1>();
+            wgmma_wait<1>();
         }
-        product_wait<0>();
+        wgmma_wait<0>();
         if (++stage == W::STAGES) stage = 0, phase ^= 1;
     }
     if (GROUPS) copy_wait<0>();
@@ -313,12 +313,12 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void gemm_wide
     if (blocks > 1) cluster_sync();
 }
 
-#define GEMM_WIDE(NAME, F, N, GROUPS)                                                                                  \
+#define WGMMA(NAME, F, N, GROUPS)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256, 2) NAME(const __grid_constant__ MatmulArgs args) {              \
-        gemm_wide<F, N, GROUPS>(args);                                                                                 \
+        wgmma<F, N, GROUPS>(args);                                                                                 \
     }
 #else
 // Never launched on other architectures.
-#define GEMM_WIDE(NAME, F, N, GROUPS)                                                                                  \
+#define WGMMA(NAME, F, N, GROUPS)                                                                                  \
     extern "C" __global__ void NAME(const __grid_constant__ MatmulArgs) {}
 #endif
