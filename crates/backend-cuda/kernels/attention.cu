@@ -166,18 +166,18 @@ template <class T, u32 HEADS> __device__ __forceinline__ void attention(const At
                     if (a.sinks) weights += sink_weight(a.sinks[head], tile_max[h]);
                     a.y[a.y_at + size_t(row) * a.y_stride + head * a.v_dim + col] = total / weights;
                 } else {
-                    float* to = a.parts + ((size_t(row) * a.heads + head) * splits + blockIdx.z) * (a.v_dim + 2);
+                    float* to = partial_values(a, row, head, splits, a.v_dim) + blockIdx.z * a.v_dim;
                     to[col] = begin < end ? total : 0.0f;
                     if (col == 0) {
-                        to[a.v_dim] = begin < end ? tile_max[h] : LOWEST;
-                        to[a.v_dim + 1] = begin < end ? row_sum[h] : 0.0f;
+                        float* weights = partial_weights(a, row, head, splits, a.v_dim) + 2 * blockIdx.z;
+                        weights[0] = begin < end ? tile_max[h] : LOWEST, weights[1] = begin < end ? row_sum[h] : 0.0f;
                     }
                 }
             }
         }
         __syncthreads();
     }
-    if (splits > 1) merge_splits(a, row, splits, first_head, heads, a.v_dim, THREADS, is_last);
+    if (splits > 1) merge_splits<1>(a, row, splits, first_head, heads, a.v_dim, is_last);
 }
 
 #define ATTENTION(NAME, T, HEADS)                                                                                      \

@@ -47,6 +47,7 @@ constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;
 // Positions per page.
 constexpr u32 PAGE = 32;
 constexpr float LOWEST = -3.402823466e38f;
+constexpr float LOG2_E = 1.4426950408889634f;
 
 __host__ __device__ constexpr u32 padded(u32 dim) { return (dim + 7) / 8 * 8; }
 
@@ -86,10 +87,22 @@ __device__ __forceinline__ float slope(float alibi, u32 heads, u32 head) {
     return exp2f(-alibi * power);
 }
 
-// Merges the results of all splits, if this block is the last of the row and its heads to write its own.
+// Partial results of a row and head: by split, `v_dim` sums of values; after those of all rows, by split, the maximum of scores
+// and the sum of weights.
+__device__ __forceinline__ float* partial_values(const AttentionArgs& a, u32 row, u32 head, u32 splits, u32 v_dim) {
+    return a.parts + (size_t(row) * a.heads + head) * splits * v_dim;
+}
+
+__device__ __forceinline__ float* partial_weights(const AttentionArgs& a, u32 row, u32 head, u32 splits, u32 v_dim) {
+    return a.parts + size_t(gridDim.y) * a.heads * splits * v_dim + (size_t(row) * a.heads + head) * splits * 2;
+}
+
+// Merges the results of all splits, if this block is the last of the row and its heads to write its own. `VECTOR`: columns
+// that a thread merges at a time.
+template <u32 VECTOR>
 __device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads,
-                                             u32 v_dim, u32 threads, u32& is_last) {
-    u32 thread = threadIdx.x;
+                                             u32 v_dim, u32& is_last) {
+    u32 thread = threadIdx.x, threads = blockDim.x;
     __threadfence();
     __syncthreads();
     u32* counter = a.counters + row * gridDim.x + blockIdx.x;
@@ -100,11 +113,10 @@ __device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u3
     __threadfence();
     // Per head, the share of each split in the result.
     __shared__ float shares[MAX_HEADS][MAX_SPLITS], sums[MAX_HEADS][MAX_SPLITS];
-    const float* parts = a.parts + (size_t(row) * a.heads + first_head) * splits * (v_dim + 2);
+    const float* weights_of_splits = partial_weights(a, row, first_head, splits, v_dim);
     for (u32 i = thread; i < heads * splits; i += threads) {
         u32 h = i / splits, s = i - h * splits;
-        const float* of_split = parts + i * (v_dim + 2) + v_dim;
-        float largest = __ldcg(of_split), sum = __ldcg(of_split + 1);
+        float largest = __ldcg(weights_of_splits + 2 * i), sum = __ldcg(weights_of_splits + 2 * i + 1);
         shares[h][s] = sum != 0.0f ? largest : LOWEST, sums[h][s] = sum;
     }
     __syncthreads();
@@ -122,12 +134,24 @@ __device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u3
         for (u32 s = lane; s < splits; s += 32) shares[h][s] /= weights;
     }
     __syncthreads();
-    for (u32 i = thread; i < heads * v_dim; i += threads) {
-        u32 h = i / v_dim, col = i - h * v_dim;
-        const float* from = parts + size_t(h) * splits * (v_dim + 2) + col;
-        float total = 0.0f;
-#pragma unroll 8
-        for (u32 s = 0; s < splits; s++) total += shares[h][s] * __ldcg(from + s * (v_dim + 2));
-        a.y[a.y_at + size_t(row) * a.y_stride + (first_head + h) * v_dim + col] = total;
+    u32 vectors = v_dim / VECTOR;
+    const float* values = partial_values(a, row, first_head, splits, v_dim);
+    for (u32 i = thread; i < heads * vectors; i += threads) {
+        u32 h = i / vectors, col = VECTOR * (i - h * vectors);
+        const float* from = values + size_t(h) * splits * v_dim + col;
+        float total[VECTOR] = {};
+#pragma unroll 16
+        for (u32 s = 0; s < splits; s++) {
+            float share = shares[h][s];
+            if constexpr (VECTOR == 4) {
+                float4 v = __ldcg(reinterpret_cast<const float4*>(from + s * v_dim));
+                total[0] += share * v.x, total[1] += share * v.y, total[2] += share * v.z, total[3] += share * v.w;
+            } else {
+                total[0] += share * __ldcg(from + s * v_dim);
+            }
+        }
+        float* y = a.y + a.y_at + size_t(row) * a.y_stride + (first_head + h) * v_dim + col;
+#pragma unroll
+        for (u32 c = 0; c < VECTOR; c++) y[c] = total[c];
     }
 }

@@ -1,28 +1,56 @@
-// Attention of rows that are each the last of their sequence, for heads of 64, 128 or 256 columns: up to HEADS query heads
-// of one K/V head, over all positions or a split of them.
+// Attention of rows that are each the last of their sequence, for heads of 64, 128 or 256 columns, on tensor cores: up to
+// eight query heads of one K/V head, over all positions or a split of them.
 //
-// Keys and values come in tiles of 64 positions by asynchronous copies. Those of earlier steps are copied before the
-// previous kernel has ended; the block whose positions include the row's own ropes and writes its keys and values to the
-// cache. A group of lanes has a position, each lane 8 columns. An online softmax (Milakov and Gimelshein 2018) runs over
-// the tiles. If rows are split, the last block of a row to finish merges the results of all.
+// A warp has groups of 16 positions, whose keys and values come by asynchronous copies, and an online softmax (Milakov and
+// Gimelshein 2018) of its own. Those of earlier steps are copied before the previous kernel has ended; the block whose
+// positions include the row's own ropes and writes its keys and values to the cache. If rows are split, the last block of a
+// row to finish merges the results of all.
+//
+// A matrix of 16 rows has a query's value rounded to the type of the cache in a head's row, and what rounding has left of it
+// eight rows further. So have weights. The sum of both rows is as exact as a product in f32.
 #include "attention.cuh"
 #include "instructions.cuh"
 
-constexpr u32 THREADS = 256, TILE = 64, WARPS = THREADS / 32, STAGES = 2;
+constexpr u32 WARPS = 4, THREADS = 32 * WARPS, GROUP = 16, STAGES = 2;
 
-template <class T, u32 D, u32 HEADS> __device__ __forceinline__ void decode(const AttentionArgs& a) {
-    constexpr u32 LANES = D / 8, GROUPS = THREADS / LANES;
-    // Keys and values of a stage; in the end, the sums of the warps.
+// Two values rounded to a type of the cache, and what rounding has left of them.
+template <class T> __device__ __forceinline__ void split_pair(float x, float y, u32& rounded, u32& rest) {
+    if constexpr (__is_same(T, __half)) {
+        rounded = pack_halves(x, y);
+        float2 back = __half22float2(*reinterpret_cast<__half2*>(&rounded));
+        rest = pack_halves(x - back.x, y - back.y);
+    } else {
+        auto pack = [](float x, float y) {
+            __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+            return *reinterpret_cast<u32*>(&pair);
+        };
+        rounded = pack(x, y);
+        rest = pack(x - __uint_as_float(rounded << 16), y - __uint_as_float(rounded & 0xffff0000u));
+    }
+}
+
+// The power of two in a number, or 1 for what has none.
+__device__ __forceinline__ float power_of_two(float x) {
+    u32 bits = __float_as_uint(x) & 0x7f800000u;
+    return bits == 0 || bits == 0x7f800000u ? 1.0f : __uint_as_float(bits);
+}
+
+template <class T, u32 D> __device__ __forceinline__ void decode(const AttentionArgs& a) {
+    constexpr u32 UNITS = D / 8, TILE = GROUP * D * sizeof(T), PITCH = D + 8;
+    // The warps' stages of keys and values; in the end, their sums of values.
     extern __shared__ uint4 shared[];
-    __shared__ float queries[HEADS][D], scores[HEADS][TILE], tile_max[HEADS], old_weight[HEADS], row_sum[HEADS];
+    __shared__ alignas(16) float queries[MAX_HEADS][PITCH];
+    __shared__ alignas(16) T own_rows[2][D];
+    // Of the queries: a power of two that they are divided by, so that they are neither too large nor too small for f16.
+    __shared__ float powers[MAX_HEADS];
+    __shared__ float largest_of[WARPS][MAX_HEADS], sum_of[WARPS][MAX_HEADS];
     __shared__ u32 is_last;
-    T* tiles = reinterpret_cast<T*>(shared);
     pdl_launch();
-    u32 thread = threadIdx.x, lane = thread % LANES, group = thread / LANES, row = blockIdx.y;
-    u32 share = a.heads / a.kv_heads, blocks = (share + HEADS - 1) / HEADS;
+    u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, row = blockIdx.y;
+    u32 share = a.heads / a.kv_heads, blocks = (share + MAX_HEADS - 1) / MAX_HEADS;
     u32 kv_head = blockIdx.x / blocks;
-    u32 first_head = kv_head * share + blockIdx.x % blocks * HEADS;
-    u32 heads = min(HEADS, share - blockIdx.x % blocks * HEADS);
+    u32 first_head = kv_head * share + blockIdx.x % blocks * MAX_HEADS;
+    u32 heads = min(MAX_HEADS, share - blockIdx.x % blocks * MAX_HEADS);
     // The step inputs do not change while kernels of the step run.
     u32 own = a.step[a.positions + row], table = a.pages + a.step[a.tables + row];
     u32 splits = gridDim.z, part = a.step[a.split + 1];
@@ -33,212 +61,191 @@ template <class T, u32 D, u32 HEADS> __device__ __forceinline__ void decode(cons
     T* values = reinterpret_cast<T*>(a.values);
     // Whether an earlier kernel of the step has written the row's keys and values.
     bool is_stored = a.k == nullptr;
-    auto copy_tile = [&](u32 tile, u32 stage) {
-        if (tile < end) {
-            u32 last_page = (end - 1) / PAGE;
-            u32 pages[TILE / PAGE];
+    u8* ring = reinterpret_cast<u8*>(shared) + warp * STAGES * 2 * TILE;
+    u32 ring_address = shared_address(ring);
+    // What a row does not see becomes zeros: a NaN times a weight of 0 would still be NaN.
+    auto copy_group = [&](u32 group, u32 stage) {
+        if (group < end) {
+            size_t cell = (size_t(a.step[table + group / PAGE]) * a.kv_heads + kv_head) * PAGE + group % PAGE;
+            u32 to = ring_address + stage * 2 * TILE;
 #pragma unroll
-            for (u32 i = 0; i < TILE / PAGE; i++) pages[i] = a.step[table + min(tile / PAGE + i, last_page)];
-            u32 to = shared_address(tiles) + stage * 2 * TILE * D * sizeof(T);
-#pragma unroll 2
-            for (u32 j = group; j < TILE; j += GROUPS) {
-                u32 position = tile + j;
-                if (position < end && (is_stored || position != own)) {
-                    size_t cell = (size_t(pages[j / PAGE]) * a.kv_heads + kv_head) * PAGE + j % PAGE;
-#pragma unroll
-                    for (u32 i = 0; i < sizeof(T) / 2; i++) {
-                        u32 at = 8 * lane + 8 / (sizeof(T) / 2) * i;
-                        copy_async<16>(to + (j * D + at) * sizeof(T), keys + cell * D + at);
-                        copy_async<16>(to + ((TILE + j) * D + at) * sizeof(T), values + cell * D + at);
-                    }
-                }
+            for (u32 i = lane; i < GROUP * UNITS; i += 32) {
+                u32 j = i / UNITS, unit = i % UNITS, position = group + j;
+                bool is_copied = position >= first_seen && position < end && (is_stored || position != own);
+                size_t from = (cell + j) * D + 8 * unit;
+                copy_or_zero(to + unit_at<D>(j, unit), keys + from, is_copied);
+                copy_or_zero(to + TILE + unit_at<D>(j, unit), values + from, is_copied);
             }
         }
         copy_commit();
     };
+    u32 first_group = begin + GROUP * warp;
     auto fill = [&] {
 #pragma unroll
-        for (u32 i = 0; i < STAGES; i++) copy_tile(begin + i * TILE, i);
+        for (u32 i = 0; i < STAGES; i++) copy_group(first_group + i * WARPS * GROUP, i);
     };
     if (!is_stored) fill();
     pdl_wait();
     if (is_stored) fill();
+    // A warp has a head.
     const float* table_of_q = reinterpret_cast<const float*>(a.step + a.cos_sin) + row * a.dims;
-    for (u32 i = thread; i < HEADS * D; i += THREADS) {
-        u32 head = min(i / D, heads - 1), col = i % D;
-        queries[i / D][col] =
-            a.scale * roped(a.q, a.q_at + row * a.q_stride + (first_head + head) * D, col, a.dims, table_of_q, a.halves);
+    for (u32 h = warp; h < MAX_HEADS; h += WARPS) {
+        float x[D / 32], largest = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < D / 32; i++) {
+            u32 at = a.q_at + row * a.q_stride + (first_head + h) * D;
+            x[i] = h < heads ? a.scale * roped(a.q, at, lane + 32 * i, a.dims, table_of_q, a.halves) : 0.0f;
+            largest = fmaxf(largest, fabsf(x[i]));
+        }
+        float power = power_of_two(warp_max(largest));
+        if (lane == 0) powers[h] = power;
+#pragma unroll
+        for (u32 i = 0; i < D / 32; i++) queries[h][lane + 32 * i] = x[i] / power;
     }
-    T own_key[D / THREADS + 1], own_value[D / THREADS + 1];
     bool writes = !is_stored && own >= begin && own < end;
     if (writes) {
         size_t cell = (size_t(a.step[table + own / PAGE]) * a.kv_heads + kv_head) * PAGE + own % PAGE;
         const float* table_of_k = reinterpret_cast<const float*>(a.step + a.k_cos_sin) + row * a.k_dims;
 #pragma unroll
-        for (u32 i = 0; i < (D + THREADS - 1) / THREADS; i++) {
-            u32 col = thread + i * THREADS;
-            if (D % THREADS == 0 || col < D) {
-                u32 at = a.k_at + row * a.k_stride + kv_head * D;
-                store_one(&own_key[i], roped(a.k, at, col, a.k_dims, table_of_k, a.k_halves));
-                store_one(&own_value[i], a.v[a.v_at + row * a.v_stride + kv_head * D + col]);
-                keys[cell * D + col] = own_key[i];
-                values[cell * D + col] = own_value[i];
-            }
+        for (u32 col = thread; col < D; col += THREADS) {
+            u32 at = a.k_at + row * a.k_stride + kv_head * D;
+            store_one(&own_rows[0][col], roped(a.k, at, col, a.k_dims, table_of_k, a.k_halves));
+            store_one(&own_rows[1][col], a.v[a.v_at + row * a.v_stride + kv_head * D + col]);
+            keys[cell * D + col] = own_rows[0][col];
+            values[cell * D + col] = own_rows[1][col];
         }
     }
     __syncthreads();
-    float q[HEADS][8], acc[HEADS][8];
+    // A lane has head `lane / 4`.
+    u32 head = lane / 4, quarter = lane % 4;
+    u32 q[D / 16][4];
 #pragma unroll
-    for (u32 h = 0; h < HEADS; h++) {
-        load_eight(&queries[h][8 * lane], q[h]);
-#pragma unroll
-        for (u32 c = 0; c < 8; c++) acc[h][c] = 0.0f;
+    for (u32 k = 0; k < D / 16; k++) {
+        const float* from = queries[head] + 16 * k + 2 * quarter;
+        split_pair<T>(from[0], from[1], q[k][0], q[k][1]);
+        split_pair<T>(from[8], from[9], q[k][2], q[k][3]);
     }
+    float power = powers[head], of_distance = a.alibi > 0.0f ? slope(a.alibi, a.heads, first_head + head) : 0.0f;
+    float result[UNITS][4] = {}, largest = LOWEST, sum = 0.0f;
     u32 stage = 0;
-    for (u32 tile = begin; tile < end; tile += TILE) {
+    for (u32 group = first_group; group < end; group += WARPS * GROUP) {
         copy_wait<STAGES - 1>();
-        T* tile_keys = tiles + stage * 2 * TILE * D;
-        T* tile_values = tile_keys + TILE * D;
-        if (writes && own >= tile && own < tile + TILE) {
-#pragma unroll
-            for (u32 i = 0; i < (D + THREADS - 1) / THREADS; i++) {
-                u32 col = thread + i * THREADS;
-                if (D % THREADS == 0 || col < D) {
-                    tile_keys[(own - tile) * D + col] = own_key[i];
-                    tile_values[(own - tile) * D + col] = own_value[i];
-                }
+        __syncwarp();
+        u8* key_tile = ring + stage * 2 * TILE;
+        if (writes && own - group < GROUP) {
+            for (u32 unit = lane; unit < 2 * UNITS; unit += 32) {
+                u32 at = unit / UNITS * TILE + unit_at<D>(own - group, unit % UNITS);
+                *reinterpret_cast<uint4*>(key_tile + at) =
+                    *reinterpret_cast<const uint4*>(&own_rows[unit / UNITS][unit % UNITS * 8]);
             }
-        }
-        __syncthreads();
-        u32 count = min(end - tile, TILE);
-        u32 skipped = first_seen > tile ? first_seen - tile : 0;
-#pragma unroll 2
-        for (u32 j = group; j - group < count; j += GROUPS) {
-            float dots[HEADS];
-#pragma unroll
-            for (u32 h = 0; h < HEADS; h++) dots[h] = 0.0f;
-            bool is_seen = j < count && j >= skipped;
-            if (is_seen) {
-                float k[8];
-                load_eight(tile_keys + j * D + 8 * lane, k);
-#pragma unroll
-                for (u32 h = 0; h < HEADS; h++) {
-#pragma unroll
-                    for (u32 c = 0; c < 8; c++) dots[h] += q[h][c] * k[c];
-                }
-            }
-#pragma unroll
-            for (u32 h = 0; h < HEADS; h++) {
-#pragma unroll
-                for (u32 d = LANES / 2; d > 0; d /= 2) dots[h] += __shfl_xor_sync(ALL_LANES, dots[h], d);
-                if (lane == h) scores[h][j] = dots[h];
-            }
-        }
-        __syncthreads();
-        // A warp has the softmax of a head.
-        u32 warp = thread / 32, of_warp = thread % 32;
-        for (u32 h = warp; h < HEADS; h += WARPS) {
-            float s[2] = {scores[h][of_warp], scores[h][of_warp + 32]};
-#pragma unroll
-            for (u32 i = 0; i < 2; i++) {
-                u32 j = of_warp + 32 * i;
-                if (a.cap > 0.0f) s[i] = softcap(s[i], a.cap);
-                if (a.alibi > 0.0f) s[i] -= slope(a.alibi, a.heads, first_head + h) * float(own - tile - j);
-                if (j >= count || j < skipped) s[i] = LOWEST;
-            }
-            float before = tile == begin ? LOWEST : tile_max[h];
-            float now = fmaxf(before, warp_max(fmaxf(s[0], s[1])));
-            float w0 = of_warp < count && of_warp >= skipped ? expf(s[0] - now) : 0.0f;
-            float w1 = of_warp + 32 < count && of_warp + 32 >= skipped ? expf(s[1] - now) : 0.0f;
-            scores[h][of_warp] = w0, scores[h][of_warp + 32] = w1;
-            float total = warp_sum(w0 + w1);
-            // All lanes have read the maximum before.
             __syncwarp();
-            if (of_warp == 0) {
-                float old = expf(before - now);
-                row_sum[h] = (tile == begin ? 0.0f : row_sum[h] * old) + total;
-                tile_max[h] = now, old_weight[h] = old;
+        }
+        u32 k_tile = ring_address + stage * 2 * TILE, v_tile = k_tile + TILE;
+        float products[2][4] = {};
+#pragma unroll
+        for (u32 k = 0; k < D / 16; k++) {
+            u32 b[4];
+            load_matrices(b, k_tile + unit_at<D>(lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+            multiply_matrices<T>(products[0], q[k], b[0], b[1]);
+            multiply_matrices<T>(products[1], q[k], b[2], b[3]);
+        }
+        float weights[2][2], now = largest;
+        bool is_seen[2][2];
+#pragma unroll
+        for (u32 n = 0; n < 2; n++) {
+#pragma unroll
+            for (u32 c = 0; c < 2; c++) {
+                u32 position = group + 8 * n + 2 * quarter + c;
+                float score = power * (products[n][c] + products[n][c + 2]);
+                if (a.cap > 0.0f) score = softcap(score, a.cap);
+                score -= of_distance * float(own - position);
+                is_seen[n][c] = position >= first_seen && position < end;
+                weights[n][c] = score;
+                if (is_seen[n][c]) now = fmaxf(now, score);
             }
         }
-        __syncthreads();
+        now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
+        now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
+        if (__any_sync(ALL_LANES, now != largest)) {
+            float old = exp2f((largest - now) * LOG2_E);
+            sum *= old;
 #pragma unroll
-        for (u32 h = 0; h < HEADS; h++) {
-            float old = old_weight[h];
+            for (u32 i = 0; i < UNITS; i++) {
 #pragma unroll
-            for (u32 c = 0; c < 8; c++) acc[h][c] *= old;
-        }
-#pragma unroll 2
-        for (u32 j = group; j < count; j += GROUPS) {
-            if (j >= skipped) {
-                float v[8];
-                load_eight(tile_values + j * D + 8 * lane, v);
-#pragma unroll
-                for (u32 h = 0; h < HEADS; h++) {
-                    float weight = scores[h][j];
-#pragma unroll
-                    for (u32 c = 0; c < 8; c++) acc[h][c] += weight * v[c];
-                }
+                for (u32 c = 0; c < 4; c++) result[i][c] *= old;
             }
+            largest = now;
         }
-        // The stage is filled again, and so are the scores.
-        __syncthreads();
-        copy_tile(tile + STAGES * TILE, stage);
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        u32 w[4];
+#pragma unroll
+        for (u32 n = 0; n < 2; n++) {
+#pragma unroll
+            for (u32 c = 0; c < 2; c++) {
+                weights[n][c] = is_seen[n][c] ? exp2f((weights[n][c] - now) * LOG2_E) : 0.0f;
+                sum += weights[n][c];
+            }
+            split_pair<T>(weights[n][0], weights[n][1], w[2 * n], w[2 * n + 1]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNITS; i += 2) {
+            u32 b[4];
+            load_transposed(b, v_tile + unit_at<D>(lane % 16, i + lane / 16));
+            multiply_matrices<T>(result[i], w, b[0], b[1]);
+            multiply_matrices<T>(result[i + 1], w, b[2], b[3]);
+        }
+        // The stage is filled again.
+        __syncwarp();
+        copy_group(group + STAGES * WARPS * GROUP, stage);
+        stage ^= 1;
     }
     copy_wait<0>();
+    sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+    sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+    if (quarter == 0) largest_of[warp][head] = largest, sum_of[warp][head] = sum;
     __syncthreads();
-
-    // Sums over the groups of a warp, then over warps.
+    // A warp's sums, relative to the largest score of all warps.
+    float of_all = LOWEST;
+#pragma unroll
+    for (u32 w = 0; w < WARPS; w++) of_all = fmaxf(of_all, largest_of[w][head]);
+    float old = exp2f((largest - of_all) * LOG2_E);
     float* sums = reinterpret_cast<float*>(shared);
-    u32 warp = thread / 32;
 #pragma unroll
-    for (u32 h = 0; h < HEADS; h++) {
-#pragma unroll
-        for (u32 c = 0; c < 8; c++) {
-#pragma unroll
-            for (u32 d = LANES; d < 32; d *= 2) acc[h][c] += __shfl_xor_sync(ALL_LANES, acc[h][c], d);
-        }
-        if (thread % 32 < LANES) {
-            float* to = sums + (warp * HEADS + h) * D + 8 * lane;
-            reinterpret_cast<float4*>(to)[0] = make_float4(acc[h][0], acc[h][1], acc[h][2], acc[h][3]);
-            reinterpret_cast<float4*>(to)[1] = make_float4(acc[h][4], acc[h][5], acc[h][6], acc[h][7]);
-        }
+    for (u32 i = 0; i < UNITS; i++) {
+        float* to = sums + (warp * MAX_HEADS + head) * PITCH + 8 * i + 2 * quarter;
+        to[0] = old * (result[i][0] + result[i][2]), to[1] = old * (result[i][1] + result[i][3]);
     }
     __syncthreads();
     for (u32 i = thread; i < heads * D; i += THREADS) {
-        u32 h = i / D, col = i % D, head = first_head + h;
-        float total = 0.0f;
+        u32 h = i / D, col = i % D;
+        float total = 0.0f, weight = 0.0f, top = LOWEST;
 #pragma unroll
-        for (u32 w = 0; w < WARPS; w++) total += sums[w * HEADS * D + i];
+        for (u32 w = 0; w < WARPS; w++) {
+            total += sums[(w * MAX_HEADS + h) * PITCH + col];
+            top = fmaxf(top, largest_of[w][h]);
+        }
+#pragma unroll
+        for (u32 w = 0; w < WARPS; w++) weight += exp2f((largest_of[w][h] - top) * LOG2_E) * sum_of[w][h];
         if (splits == 1) {
-            float weights = row_sum[h];
-            if (a.sinks) weights += sink_weight(a.sinks[head], tile_max[h]);
-            a.y[a.y_at + size_t(row) * a.y_stride + head * D + col] = total / weights;
+            if (a.sinks) weight += sink_weight(a.sinks[first_head + h], top);
+            a.y[a.y_at + size_t(row) * a.y_stride + (first_head + h) * D + col] = total / weight;
         } else {
-            float* to = a.parts + ((size_t(row) * a.heads + head) * splits + blockIdx.z) * (D + 2);
-            to[col] = begin < end ? total : 0.0f;
+            partial_values(a, row, first_head + h, splits, D)[blockIdx.z * D + col] = total;
             if (col == 0) {
-                to[D] = begin < end ? tile_max[h] : LOWEST;
-                to[D + 1] = begin < end ? row_sum[h] : 0.0f;
+                float* to = partial_weights(a, row, first_head + h, splits, D) + 2 * blockIdx.z;
+                to[0] = top, to[1] = weight;
             }
         }
     }
-    if (splits > 1) merge_splits(a, row, splits, first_head, heads, D, THREADS, is_last);
+    if (splits > 1) merge_splits<4>(a, row, splits, first_head, heads, D, is_last);
 }
 
-#define DECODE(NAME, T, D, HEADS)                                                                                      \
+#define DECODE(NAME, T, D)                                                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ AttentionArgs args) {           \
-        decode<T, D, HEADS>(args);                                                                                     \
+        decode<T, D>(args);                                                                                            \
     }
-#define DECODE_OF(TYPE, T)                                                                                             \
-    DECODE(decode_##TYPE##_64_1, T, 64, 1)                                                                             \
-    DECODE(decode_##TYPE##_64_4, T, 64, 4)                                                                             \
-    DECODE(decode_##TYPE##_64_8, T, 64, 8)                                                                             \
-    DECODE(decode_##TYPE##_128_1, T, 128, 1)                                                                           \
-    DECODE(decode_##TYPE##_128_4, T, 128, 4)                                                                           \
-    DECODE(decode_##TYPE##_128_8, T, 128, 8)                                                                           \
-    DECODE(decode_##TYPE##_256_1, T, 256, 1)                                                                           \
-    DECODE(decode_##TYPE##_256_4, T, 256, 4)                                                                           \
-    DECODE(decode_##TYPE##_256_8, T, 256, 8)
-DECODE_OF(f16, __half)
-DECODE_OF(bf16, __nv_bfloat16)
+DECODE(decode_f16_64, __half, 64)
+DECODE(decode_f16_128, __half, 128)
+DECODE(decode_f16_256, __half, 256)
+DECODE(decode_bf16_64, __nv_bfloat16, 64)
+DECODE(decode_bf16_128, __nv_bfloat16, 128)
+DECODE(decode_bf16_256, __nv_bfloat16, 256)

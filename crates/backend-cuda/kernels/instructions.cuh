@@ -2,6 +2,7 @@
 // tensor cores (PTX ISA: cp.async, ldmatrix, mma).
 #pragma once
 #include "common.cuh"
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 __device__ __forceinline__ u32 shared_address(const void* at) {
@@ -43,15 +44,30 @@ __device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 address) {
                  : "r"(address));
 }
 
-// Adds the product of 16 x 16 and 16 x 8 values to `c`.
+// Adds the product of 16 x 16 and 16 x 8 values of type `T` to `c`.
+template <class T = __half>
 __device__ __forceinline__ void multiply_matrices(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-                 "%1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (__is_same(T, __half)) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+                     "%1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    } else {
+        static_assert(__is_same(T, __nv_bfloat16), "f16 or bf16");
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+                     "%1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
 }
 
 __device__ __forceinline__ u32 pack_halves(float a, float b) {
     __half2 h = __floats2half2_rn(a, b);
     return *reinterpret_cast<u32*>(&h);
+}
+
+// Byte offset of a unit of 16 bytes in a tile with rows of DIM halves, permuted by the row, against bank
+// conflicts.
+template <u32 DIM> __device__ __forceinline__ u32 unit_at(u32 row, u32 unit) {
+    return row * DIM * 2 + ((unit & ~7u) | ((unit ^ row) & 7)) * 16;
 }

@@ -63,14 +63,18 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 // What threads have written to shared memory, or copied, becomes visible to `wgmma`. It waits for all loads of the thread.
 __device__ __forceinline__ void fence_for_wgmma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// A barrier at an address in shared memory, for one bulk copy at a time.
+// A barrier at an address in shared memory, for bulk copies that one thread starts.
 __device__ __forceinline__ void init_barrier(u32 barrier) {
     asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
 }
 
+// The barrier waits for so many bytes.
+__device__ __forceinline__ void expect_bytes(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
 // Copies `bytes` bytes by one instruction; both sides start at a multiple of 16 bytes.
 __device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
@@ -84,6 +88,8 @@ __device__ __forceinline__ void wait_for_copy(u32 barrier, u32 phase) {
 }
 
 __device__ __forceinline__ void cluster_sync() {
+    // Lanes may come from loops of different length.
+    __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
@@ -230,6 +236,7 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
             }
             copy_commit();
         } else if (thread == 0 && window < last) {
+            expect_bytes(barrier + 8 * stage, W::STAGE);
             copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
         }
     };

@@ -19,6 +19,9 @@ const MAX_K_DIM: usize = 8192;
 /// Columns of the heads of `decode.cu`.
 const DECODE_DIMS: [usize; 3] = [64, 128, 256];
 
+/// Warps of a block of `decode.cu`.
+const DECODE_WARPS: usize = 4;
+
 /// Static shared memory of `decode.cu` in bytes, at most.
 const DECODE_STATIC: usize = 16 << 10;
 
@@ -206,12 +209,13 @@ impl Compiler<'_> {
         };
         let mut variants = Vec::new();
         let is_f16 = [KvType::F16, KvType::BF16].contains(&layout.format.k);
-        // Two stages of 64 keys and values.
-        let stages = 2 * 2 * 64 * k_dim * 2;
+        // By warp, two stages of 16 keys and values.
+        let stages = DECODE_WARPS * 2 * 2 * 16 * k_dim * size_of::<half::f16>();
         let fits = stages + DECODE_STATIC <= self.device.limits.shared_of_block;
         if is_f16 && k_dim == v_dim && DECODE_DIMS.contains(&k_dim) && fits {
             let mut launch = by_row(self, kv);
-            launch.kernel = format!("decode/decode_{}_{k_dim}_{together}", layout.format.k.name());
+            launch.kernel = format!("decode/decode_{}_{k_dim}", layout.format.k.name());
+            launch.threads = 32 * DECODE_WARPS as u32;
             launch.shared = stages;
             let launches = vec![launch];
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });

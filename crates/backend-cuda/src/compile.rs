@@ -50,6 +50,8 @@ pub(crate) struct Scratch {
     /// f16 activation rows for tensor cores, and a factor per row.
     pub(crate) f16_rows: Option<usize>,
     pub(crate) f16_scales: Option<usize>,
+    /// Activation rows of 8 bits for tensor cores.
+    pub(crate) q8_rows: Option<usize>,
     /// Outputs of the experts' gate and up projections, and of their down projections.
     pub(crate) hidden: Option<usize>,
     pub(crate) downs: Option<usize>,

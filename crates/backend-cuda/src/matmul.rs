@@ -45,10 +45,20 @@ pub(crate) struct Matmul {
 /// Matmuls of the same activations before a matmul.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Whether one of them converts the activations to f16, if this one needs them so.
-    is_converted: bool,
+    /// The kernels of each, with their maximum number of rows.
+    algorithms: Vec<Vec<(Algorithm, usize)>>,
     /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
     f16_weights: Vec<WeightId>,
+}
+
+impl Beside {
+    /// Whether one of them, for up to `rows` rows, converts the activations as `algorithm` needs them.
+    fn converts(&self, algorithm: Algorithm, rows: usize) -> bool {
+        self.algorithms.iter().any(|algorithms| {
+            let of_rows = algorithms.iter().find(|&&(_, max_rows)| rows <= max_rows);
+            of_rows.is_some_and(|(before, _)| before.conversion() == algorithm.conversion())
+        })
+    }
 }
 
 /// Arguments for experts.
@@ -145,7 +155,7 @@ impl Matmul {
         self.parts.iter().map(|part| part.1).sum()
     }
 
-    fn words(&self, compiler: &Compiler<'_>, x16_stride: usize) -> Vec<u32> {
+    pub(crate) fn words(&self, compiler: &Compiler<'_>, x16_stride: usize) -> Vec<u32> {
         let chunks = self.cols.div_ceil(CHUNK);
         let [segments, segment] = self.x_segments;
         let (_, [x_at, x_stride]) = self.x;
@@ -188,7 +198,8 @@ impl Matmul {
         words
     }
 
-    fn buffers(&self, f16: Option<[BufferId; 2]>) -> Vec<Option<BufferId>> {
+    /// Buffers, with converted activations and their scales if a kernel reads them.
+    pub(crate) fn buffers(&self, f16: Option<[BufferId; 2]>) -> Vec<Option<BufferId>> {
         let weight = |i: usize| self.parts.get(i).map(|part| BufferId::Weight(part.0));
         let ExpertArgs { chosen, biases, groups, .. } = self.experts;
         let norm = self.norm.map(|norm| norm.0).filter(|_| f16.is_none());
@@ -296,7 +307,7 @@ impl Compiler<'_> {
         let mut done = vec![false; parts.len()];
         let in_f16 = |part: &&Part| self.model.matrix(part.weight).format.may_fit_f16();
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
-        let mut is_converted = false;
+        let mut before = Vec::new();
         for i in 0..parts.len() {
             if done[i] {
                 continue;
@@ -310,9 +321,8 @@ impl Compiler<'_> {
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
             let is_f16 = self.model.matrix(parts[i].weight).format.may_fit_f16();
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
-            let beside = Beside { is_converted, f16_weights };
-            is_converted |= is_f16;
-            self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
+            let beside = Beside { algorithms: before.clone(), f16_weights };
+            before.push(self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() }));
         }
         Ok(())
     }
@@ -340,8 +350,8 @@ impl Compiler<'_> {
         self.matmul(y, &matmul);
     }
 
-    /// A matmul pass with result `y`.
-    fn matmul(&mut self, y: ValueId, matmul: &Matmul) {
+    /// A matmul pass with result `y`. Returns its kernels, with their maximum number of rows.
+    fn matmul(&mut self, y: ValueId, matmul: &Matmul) -> Vec<(Algorithm, usize)> {
         let format = self.model.matrix(matmul.parts[0].0).format;
         let max_rows = self.max_rows_of(y);
         let f32_activations = self.device.f32_activations;
@@ -349,7 +359,8 @@ impl Compiler<'_> {
         let fits_q8 = |n: usize| matmul.fits_q8(self.device, format, n);
         let mut variants = Vec::new();
         let mut reached = 0;
-        for (algorithm, rows) in algorithms(format, f32_activations, tensor_cores, fits_q8) {
+        let algorithms = algorithms(format, f32_activations, tensor_cores, fits_q8);
+        for &(algorithm, rows) in &algorithms {
             let is_f16 = matches!(algorithm, Algorithm::Gemm(_) | Algorithm::Wgmma(_));
             // Of kernels for f16, those of enough rows suffice; behind them comes the fallback.
             if is_f16 && reached >= max_rows {
@@ -368,6 +379,7 @@ impl Compiler<'_> {
             }
         }
         self.dispatch(y, variants);
+        algorithms
     }
 
     /// Whether `wgmma` can multiply. A head must start with a window.
@@ -379,7 +391,8 @@ impl Compiler<'_> {
     /// The kernels on tensor cores for steps of up to `max_rows`.
     fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
         if self.is_wgmma(matmul) {
-            return TensorCores::Wgmma;
+            let q8_rows = [16, 8].into_iter().find(|&rows| self.fits_gemm_q8(matmul, rows));
+            return TensorCores::Wgmma { q8_rows: q8_rows.unwrap_or(0) };
         }
         // The rows of a head start at a multiple of 16 bytes.
         if matmul.x_segments[0] > 1 && !matmul.cols.is_multiple_of(8) {
@@ -437,6 +450,10 @@ impl Compiler<'_> {
                 launch.shared_of_warp = ring_bytes(format);
                 vec![launch]
             }
+            Algorithm::GemmQ8(rows) => {
+                let is_converted = matmul.beside.converts(algorithm, max_rows);
+                self.gemm_q8(matmul, rows, is_converted, cost)
+            }
             Algorithm::Gemm(tile) | Algorithm::Wgmma(tile) => {
                 let is_wgmma = matches!(algorithm, Algorithm::Wgmma(_));
                 let [segments, segment] = matmul.x_segments;
@@ -485,7 +502,8 @@ impl Compiler<'_> {
                     let blocks = grid.groups * max_rows.div_ceil(tile);
                     launch.cluster = self.cluster(blocks, matmul.cols.div_ceil(WINDOW)) as u32;
                 }
-                if matmul.beside.is_converted { vec![launch] } else { vec![f16_rows, launch] }
+                let is_converted = matmul.beside.converts(algorithm, max_rows);
+                if is_converted { vec![launch] } else { vec![f16_rows, launch] }
             }
             Algorithm::GemmF32 => {
                 let kernel = format!("{name}/gemm_f32");
