@@ -1,4 +1,4 @@
-// Device formats: weights as chunks of 32 values, in the planes that `passes::formats` packs.
+// Formats of weights, as chunks of 32 values, in the planes that `passes` packs.
 //
 // A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m[i / 16]`. `s` and `m` are f32. `fetch`
 // loads the chunk with index `chunk` of a row, and `unpack` unpacks it; `p[i]` points to the row's part of plane i, in
@@ -153,8 +153,18 @@ template <class Low> struct FiveBits : Quantised {
 };
 
 struct Q5_0 : FiveBits<Q4_0> {};
-struct Q5_1 : FiveBits<Q4_1> {};
 struct Q5_K : FiveBits<Q4_K> {};
+
+// Scale, minimum and high bits are in one plane.
+struct Q5_1 : FiveBits<Q4_1> {
+    static constexpr int PLANES = 2;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 256; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        uint2 head = read<uint2>(p[1] + 8 * chunk);
+        r.d = head.x, r.bits = head.y;
+    }
+};
 
 // Quants of 2 bits: byte i of a word has bits of the quants i, i + 4, i + 8 and i + 12. They end at bit `at` of their byte.
 __device__ __forceinline__ u32 pair_bits(uint2 high, int j, int at = 0) {

@@ -244,7 +244,8 @@ template <class F, int COLS> struct Q8Rows {
             }
             if (!F::HALVES) return c.s[0] * float(a + b);
             float product = c.s[0] * float(a) + c.s[1] * float(b);
-            return F::MINS ? product - c.m[0] * float(low) - c.m[1] * float(high) : product;
+            if (F::MINS) product -= c.m[0] * float(low) + c.m[1] * float(high);
+            return product;
         }
     }
 

@@ -536,6 +536,8 @@ mod tests {
     fn rings_have_whole_stages() {
         assert_eq!(ring_bytes(Format::Q4_K), 4 * 2 * (512 + 64));
         assert_eq!(ring_bytes(Format::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(Format::Q2_K), 4 * 2 * (256 + 64 + 16));
+        assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
         assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
         assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
     }

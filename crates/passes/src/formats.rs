@@ -32,7 +32,7 @@ fn packed(format: Format) -> (&'static str, &'static [Plane]) {
         Format::Q4_0 => ("q4_0", &[(16, 32), (2, 32)]),
         Format::Q4_1 => ("q4_1", &[(16, 32), (4, 32)]),
         Format::Q5_0 => ("q5_0", &[(16, 32), (2, 32), (4, 32)]),
-        Format::Q5_1 => ("q5_1", &[(16, 32), (4, 32), (4, 32)]),
+        Format::Q5_1 => ("q5_1", &[(16, 32), (8, 32)]),
         Format::Q8_0 => ("q8_0", &[(32, 32), (2, 32)]),
         Format::Q2_K => ("q2_k", &[(8, 32), (16, 256), (4, 256)]),
         Format::Q3_K => ("q3_k", &[(8, 32), (4, 32), (16, 256), (2, 256)]),
@@ -114,4 +114,29 @@ fn fits_f16(weight: &Weight) -> bool {
         let parts: Vec<_> = parts.map(|part| scope.spawn(move || fit(part))).collect();
         parts.into_iter().all(|part| part.join().expect("dequantisation does not panic"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of Q4_1 whose values are `quant` times the largest F16.
+    fn weight(quant: u8) -> Weight {
+        let mut bytes = vec![quant | quant << 4; 20];
+        bytes[..2].copy_from_slice(&f16::MAX.to_le_bytes());
+        bytes[2..4].fill(0);
+        Weight::matrix(Format::Q4_1, 1, 32, bytes.into())
+    }
+
+    #[test]
+    fn formats_without_kernels_become_unquantised() {
+        let (small, large) = (weight(1), weight(2));
+        let mut all = Formats::new(&Format::ALL);
+        let mut some = Formats::new(&[Format::F32, Format::F16]);
+        assert_eq!([&small, &large].map(|weight| all.get(weight)), [Format::Q4_1; 2]);
+        for _ in 0..2 {
+            assert_eq!([&small, &large].map(|weight| some.get(weight)), [Format::F16, Format::F32]);
+            assert_eq!([&small, &large].map(|weight| all.unquantised(weight)), [Format::F16, Format::F32]);
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) fn pack_row(
             write(planes[1], at, &block.d.0);
             bound_by(block.d.0, 8.0);
         }),
-        // A value is at most d * 15 + m: bounded by twice the larger term.
+        // With minimums, a value is bounded by twice the larger of two terms.
         Format::Q4_1 => pack_blocks::<BlockQ4_1, 1, 32>(bytes, 0, |at, block, [quants]| {
             write(planes[0], at, &pack_bits::<16, 4>(&quants, 0));
             write(planes[1], at, &pair(block.d, block.m));
@@ -60,8 +60,8 @@ pub(crate) fn pack_row(
         }),
         Format::Q5_1 => pack_blocks::<BlockQ5_1, 1, 32>(bytes, 0, |at, block, [quants]| {
             write(planes[0], at, &pack_bits::<16, 4>(&quants, 0));
-            write(planes[1], at, &pair(block.d, block.m));
-            write(planes[2], at, &pack_bits::<4, 1>(&quants, 4));
+            write(planes[1], 2 * at, &pair(block.d, block.m));
+            write(planes[1], 2 * at + 1, &pack_bits::<4, 1>(&quants, 4));
             bound_by(block.d.0, 2.0 * 31.0);
             bound_by(block.m.0, 2.0);
         }),

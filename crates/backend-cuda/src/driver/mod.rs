@@ -23,7 +23,7 @@ use cards::PrimaryContext;
 pub use cards::{Card, cards};
 pub(crate) use staging::Staging;
 
-/// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or device format.
+/// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or format of weights.
 macro_rules! modules {
     ($($name:literal)*) => {
         static MODULES: &[(&str, &[u8])] =
