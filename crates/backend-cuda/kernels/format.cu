@@ -1,4 +1,4 @@
-// The kernels of one device format, whose type is FORMAT.
+// The kernels of one format, whose type is FORMAT.
 #include "gemm.cuh"
 #include "gemm_q8.cuh"
 #include "gemv.cuh"

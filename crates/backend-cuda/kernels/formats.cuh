@@ -1,6 +1,6 @@
-// Device formats: weights as chunks of 32 values, in the planes that `passes::formats` packs.
+// Formats of weights, as chunks of 32 values, in the planes that `passes` packs.
 //
-// A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m`. `s` and `m` are f32. `fetch`
+// A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m[i / 16]`. `s` and `m` are f32. `fetch`
 // loads the chunk with index `chunk` of a row, and `unpack` unpacks it; `p[i]` points to the row's part of plane i, in
 // global or shared memory.
 #pragma once
@@ -10,8 +10,7 @@
 
 struct Chunk {
     u32 q[8];
-    float s[2];
-    float m;
+    float s[2], m[2];
 };
 
 template <class T> __device__ __forceinline__ T read(const u8* at) {
@@ -46,18 +45,28 @@ struct Raw {
     u32 bits, scale, d;
 };
 
-// `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale. `NIBBLES`: quants are
-// nibbles as they are stored.
+// `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale and minimum; otherwise they
+// have the first. `MINS`: there are minimums. `NIBBLES`: quants are nibbles as they are stored. `HIGH`: bits
+// of quants besides nibbles in plane 0. Integers are signed without
+// `ZERO` and `MINS`, and otherwise at most 127.
 struct Quantised {
     static constexpr bool FLOAT = false;
     static constexpr int ZERO = 0;
     static constexpr bool HALVES = false;
     static constexpr bool MINS = false;
     static constexpr bool NIBBLES = false;
+    static constexpr int HIGH = 0;
 };
 
 __device__ __forceinline__ float f16_bits(u32 bits) {
     return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+
+__device__ __forceinline__ float2 f16_pair(u32 bits) { return __half22float2(*reinterpret_cast<__half2*>(&bits)); }
+
+// Quants of 1 bit: byte i of a word has bits of the quants i, i + 4 and so on. They become bit `at` of their byte.
+__device__ __forceinline__ u32 single_bits(u32 bits, int j, int at) {
+    return (j < at ? bits << (at - j) : bits >> (j - at)) & 0x01010101u << at;
 }
 
 struct Q4_0 : Quantised {
@@ -70,6 +79,25 @@ struct Q4_0 : Quantised {
         r.scale = read<unsigned short>(p[1] + 2 * chunk);
     }
     static __device__ __forceinline__ void unpack_scales(const Raw& r, int, Chunk& c) { c.s[0] = f16_bits(r.scale); }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        unpack_nibbles(r.a, c.q);
+        unpack_scales(r, chunk, c);
+    }
+};
+
+struct Q4_1 : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr bool NIBBLES = true;
+    static constexpr bool MINS = true;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 128; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.d = read<u32>(p[1] + 4 * chunk);
+    }
+    static __device__ __forceinline__ void unpack_scales(const Raw& r, int, Chunk& c) {
+        float2 pair = f16_pair(r.d);
+        c.s[0] = pair.x, c.m[0] = -pair.y;
+    }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         unpack_nibbles(r.a, c.q);
         unpack_scales(r, chunk, c);
@@ -101,7 +129,7 @@ struct Q4_K : Quantised {
         r.b = read<uint4>(p[1] + 16 * (chunk / 8));
     }
     static __device__ __forceinline__ void unpack_scales(const Raw& r, int chunk, Chunk& c) {
-        scale_min(r.b, chunk % 8, c.s[0], c.m);
+        scale_min(r.b, chunk % 8, c.s[0], c.m[0]);
     }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         unpack_nibbles(r.a, c.q);
@@ -109,18 +137,35 @@ struct Q4_K : Quantised {
     }
 };
 
-struct Q5_K : Quantised {
+// A format of 4 bits with a fifth in a plane of its own.
+template <class Low> struct FiveBits : Quantised {
     static constexpr int PLANES = 3;
-    static constexpr bool MINS = true;
-    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 64 : 128; }
+    static constexpr int ZERO = 2 * Low::ZERO;
+    static constexpr int HIGH = 1;
+    static constexpr bool MINS = Low::MINS;
+    __host__ __device__ static constexpr int bytes(int p) { return p < 2 ? Low::bytes(p) : 128; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
-        Q4_K::fetch(p, chunk, r);
+        Low::fetch(p, chunk, r);
         r.bits = read<u32>(p[2] + 4 * chunk);
     }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
-        Q4_K::unpack(r, chunk, c);
+        Low::unpack(r, chunk, c);
 #pragma unroll
-        for (int j = 0; j < 8; j++) c.q[j] |= (j < 4 ? r.bits << (4 - j) : r.bits >> (j - 4)) & 0x10101010u;
+        for (int j = 0; j < 8; j++) c.q[j] |= single_bits(r.bits, j, 4);
+    }
+};
+
+struct Q5_0 : FiveBits<Q4_0> {};
+struct Q5_K : FiveBits<Q4_K> {};
+
+// Scale, minimum and high bits are in one plane.
+struct Q5_1 : FiveBits<Q4_1> {
+    static constexpr int PLANES = 2;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 256; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        uint2 head = read<uint2>(p[1] + 8 * chunk);
+        r.d = head.x, r.bits = head.y;
     }
 };
 
@@ -131,24 +176,111 @@ __device__ __forceinline__ u32 pair_bits(uint2 high, int j, int at = 0) {
     return (left > 0 ? word << left : word >> -left) & 0x03030303u << at;
 }
 
-struct Q6_K : Quantised {
+// A signed scale of 8 bits per half of a chunk in plane 2, and a factor per block in plane 3.
+struct SignedScales : Quantised {
     static constexpr int PLANES = 4;
-    static constexpr int ZERO = 32;
     static constexpr bool HALVES = true;
+    template <class P> static __device__ __forceinline__ void fetch_scales(const P& p, int chunk, Raw& r) {
+        r.scale = read<unsigned short>(p[2] + 2 * chunk);
+        r.d = read<unsigned short>(p[3] + 2 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack_scales(const Raw& r, Chunk& c) {
+        float d = f16_bits(r.d);
+        c.s[0] = d * float(static_cast<signed char>(r.scale));
+        c.s[1] = d * float(static_cast<signed char>(r.scale >> 8));
+    }
+};
+
+struct Q6_K : SignedScales {
+    static constexpr int ZERO = 32;
+    static constexpr int HIGH = 2;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 256 : p == 2 ? 64 : 8; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
         r.a = read<uint4>(p[0] + 16 * chunk);
         r.pairs = read<uint2>(p[1] + 8 * chunk);
-        r.scale = read<unsigned short>(p[2] + 2 * chunk);
-        r.d = read<unsigned short>(p[3] + 2 * (chunk / 8));
+        fetch_scales(p, chunk, r);
     }
-    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+    static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
         unpack_nibbles(r.a, c.q);
 #pragma unroll
         for (int j = 0; j < 8; j++) c.q[j] |= pair_bits(r.pairs, j, 4);
-        float d = f16_bits(r.d);
-        c.s[0] = d * float(static_cast<signed char>(r.scale));
-        c.s[1] = d * float(static_cast<signed char>(r.scale >> 8));
+        unpack_scales(r, c);
+    }
+};
+
+struct Q3_K : SignedScales {
+    static constexpr int ZERO = 4;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 256 : p == 1 ? 128 : p == 2 ? 64 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.pairs = read<uint2>(p[0] + 8 * chunk);
+        r.bits = read<u32>(p[1] + 4 * chunk);
+        fetch_scales(p, chunk, r);
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] = pair_bits(r.pairs, j) | single_bits(r.bits, j, 2);
+        unpack_scales(r, c);
+    }
+};
+
+// A byte per half of a chunk has 4 bits of a scale, then 4 of a minimum. Blocks have a factor of each.
+struct Q2_K : Quantised {
+    static constexpr int PLANES = 3;
+    static constexpr bool HALVES = true;
+    static constexpr bool MINS = true;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 256 : p == 1 ? 64 : 16; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.pairs = read<uint2>(p[0] + 8 * chunk);
+        r.scale = read<unsigned short>(p[1] + 2 * chunk);
+        r.d = read<u32>(p[2] + 4 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) c.q[j] = pair_bits(r.pairs, j);
+        float2 factors = f16_pair(r.d);
+        c.s[0] = factors.x * float(r.scale & 15), c.m[0] = factors.y * float(r.scale >> 4 & 15);
+        c.s[1] = factors.x * float(r.scale >> 8 & 15), c.m[1] = factors.y * float(r.scale >> 12);
+    }
+};
+
+// Bytes of a table of 16, which A to D have in their order, for codes of 4 bits, of which a word has eight in their order.
+template <u32 A, u32 B, u32 C, u32 D> __device__ __forceinline__ void look_up(uint4 v, u32 (&q)[8]) {
+    u32 words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        u32 codes = words[j / 2] >> (16 * (j % 2));
+        // Bytes by the low 3 bits of each code, from either half of the table, of which the high bit selects one.
+        u32 low = __byte_perm(A, B, codes & 0x7777u), high = __byte_perm(C, D, codes & 0x7777u);
+        q[j] = __byte_perm(low, high, (codes >> 1 & 0x4444u) | 0x3210u);
+    }
+}
+
+// Values -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113.
+__device__ __forceinline__ void look_up_iq4(uint4 v, u32 (&q)[8]) {
+    look_up<0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u>(v, q);
+}
+
+struct IQ4_NL : Quantised {
+    static constexpr int PLANES = 2;
+    __host__ __device__ static constexpr int bytes(int p) { return Q4_0::bytes(p); }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) { Q4_0::fetch(p, chunk, r); }
+    static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
+        look_up_iq4(r.a, c.q);
+        Q4_0::unpack_scales(r, chunk, c);
+    }
+};
+
+struct IQ4_XS : Quantised {
+    static constexpr int PLANES = 3;
+    __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 32 : 8; }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        r.a = read<uint4>(p[0] + 16 * chunk);
+        r.scale = p[1][chunk];
+        r.d = read<unsigned short>(p[2] + 2 * (chunk / 8));
+    }
+    static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
+        look_up_iq4(r.a, c.q);
+        c.s[0] = f16_bits(r.d) * float(static_cast<signed char>(r.scale));
     }
 };
 
@@ -174,6 +306,20 @@ struct MXFP4 : Quantised {
 #pragma unroll
         for (int j = 0; j < 8; j++) c.q[j] = integers(c.q[j]);
         c.s[0] = __uint_as_float(r.scale < 2 ? 0x00200000u << r.scale : (r.scale - 1) << 23);
+    }
+};
+
+// Values 0 1 2 3, 4 6 8 12, and the same negated. A scale is an 8-bit float (E4M3) without its sign: in the place of an f32's
+// exponent and mantissa, it is the scale divided by 2^119.
+struct NVFP4 : Quantised {
+    static constexpr int PLANES = 2;
+    static constexpr bool HALVES = true;
+    __host__ __device__ static constexpr int bytes(int p) { return Q4_0::bytes(p); }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) { Q4_0::fetch(p, chunk, r); }
+    static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
+        look_up<0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu>(r.a, c.q);
+        c.s[0] = __uint_as_float((r.scale & 127) << 20) * 0x1p119f;
+        c.s[1] = __uint_as_float((r.scale >> 8 & 127) << 20) * 0x1p119f;
     }
 };
 
@@ -332,7 +478,7 @@ template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, 
     u32 word = is_signed ? c.q[j] ^ 0x80808080u : c.q[j];
     float zero = is_signed ? 128.0f : float(F::ZERO);
     float s = c.s[F::HALVES ? j / 4 : 0];
-    float m = F::MINS ? c.m : 0.0f;
+    float m = F::MINS ? c.m[F::HALVES ? j / 4 : 0] : 0.0f;
     return make_float4(s * byte_f32(word, 0, zero) - m, s * byte_f32(word, 1, zero) - m,
                        s * byte_f32(word, 2, zero) - m, s * byte_f32(word, 3, zero) - m);
 }

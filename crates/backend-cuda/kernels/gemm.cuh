@@ -102,7 +102,7 @@ template <class F> struct Unpacked {
         F::unpack(r, chunk, c);
         constexpr float zero = 32768.0f + (IS_SIGNED ? 128 : F::ZERO);
 #pragma unroll
-        for (int h = 0; h < (F::HALVES ? 2 : 1); h++) offsets[h] = -(zero * c.s[h] + (F::MINS ? c.m : 0.0f));
+        for (int h = 0; h < (F::HALVES ? 2 : 1); h++) offsets[h] = -(zero * c.s[h] + (F::MINS ? c.m[h] : 0.0f));
     }
     __device__ __forceinline__ float value(int i) const {
         u32 word = IS_SIGNED ? c.q[i / 4] ^ 0x80808080u : c.q[i / 4];

@@ -16,13 +16,12 @@ __device__ __forceinline__ void load_words(const P& p, u32 chunk, u32 j, u32 (&q
     Raw r;
     F::fetch(p, chunk, r);
     F::unpack(r, chunk, c);
-    constexpr bool is_q5_k = __is_same(F, Q5_K), is_q6_k = __is_same(F, Q6_K);
-    if constexpr (F::NIBBLES || is_q5_k || is_q6_k) {
+    if constexpr (F::NIBBLES || F::HIGH > 0) {
         const u8* at = p[0] + 16 * chunk + 4 * (j / 2);
         u32 shift = 4 * (j % 2);
         q[0] = read<u32>(at) >> shift & 0x0f0f0f0fu, q[1] = read<u32>(at + 8) >> shift & 0x0f0f0f0fu;
-        if (is_q5_k) q[0] |= (r.bits >> j & 0x01010101u) << 4, q[1] |= (r.bits >> (4 + j) & 0x01010101u) << 4;
-        if (is_q6_k) q[0] |= (r.pairs.x >> 2 * j & 0x03030303u) << 4, q[1] |= (r.pairs.y >> 2 * j & 0x03030303u) << 4;
+        if (F::HIGH == 1) q[0] |= (r.bits >> j & 0x01010101u) << 4, q[1] |= (r.bits >> (4 + j) & 0x01010101u) << 4;
+        if (F::HIGH == 2) q[0] |= (r.pairs.x >> 2 * j & 0x03030303u) << 4, q[1] |= (r.pairs.y >> 2 * j & 0x03030303u) << 4;
     } else if constexpr (__is_same(F, Q8_0)) {
         const u8* at = p[0] + 32 * chunk + 4 * j;
         q[0] = read<u32>(at), q[1] = read<u32>(at + 16);
@@ -35,23 +34,30 @@ __device__ __forceinline__ void load_words(const P& p, u32 chunk, u32 j, u32 (&q
     }
 }
 
-// The products of 16 weight rows of 32 integers, or of half as many, and eight rows of activations.
-template <bool SIGNED> __device__ __forceinline__ void multiply_q8(int (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+// The products of 16 weight rows of 32 integers and eight rows of activations.
+template <bool SIGNED> __device__ __forceinline__ void multiply_chunk(int (&c)[4], const u32 (&a)[4], uint2 b) {
     if constexpr (SIGNED) {
         asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
                      : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(0));
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(0));
     } else {
         asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
                      : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(0));
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(0));
     }
 }
 
-__device__ __forceinline__ void multiply_half(int (&c)[4], u32 a0, u32 a1, u32 b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
-                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-                 : "r"(a0), "r"(a1), "r"(b), "r"(0));
+// The same of half a chunk.
+template <bool SIGNED> __device__ __forceinline__ void multiply_half(int (&c)[4], u32 a0, u32 a1, u32 b) {
+    if constexpr (SIGNED) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+                     : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                     : "r"(a0), "r"(a1), "r"(b), "r"(0));
+    } else {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+                     : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                     : "r"(a0), "r"(a1), "r"(b), "r"(0));
+    }
 }
 
 constexpr int Q8_OUTPUTS = 32, STAGE_CHUNKS = 16;
@@ -209,12 +215,13 @@ template <class F, int N> __device__ __forceinline__ void gemm_q8(const MatmulAr
                 int low[2] = {short(halves.x & 0xffff), short(halves.y & 0xffff)};
                 int high[2] = {int(halves.x) >> 16, int(halves.y) >> 16};
                 int first[4], second[4];
+                constexpr bool is_signed = F::ZERO == 0 && !F::MINS;
                 if constexpr (F::HALVES) {
-                    multiply_half(first, words[0][0], words[1][0], b.x);
-                    multiply_half(second, words[0][1], words[1][1], b.y);
+                    multiply_half<is_signed>(first, words[0][0], words[1][0], b.x);
+                    multiply_half<is_signed>(second, words[0][1], words[1][1], b.y);
                 } else {
                     u32 four[4] = {words[0][0], words[1][0], words[0][1], words[1][1]};
-                    multiply_q8<F::ZERO == 0 && !F::MINS>(first, four, b.x, b.y);
+                    multiply_chunk<is_signed>(first, four, b);
                 }
 #pragma unroll
                 for (u32 r = 0; r < 2; r++) {
@@ -222,11 +229,13 @@ template <class F, int N> __device__ __forceinline__ void gemm_q8(const MatmulAr
                     for (u32 n = 0; n < 2; n++) {
                         float& to = acc[r][group][n];
                         if constexpr (F::HALVES) {
-                            to += scale[n] * (c[r].s[0] * float(first[2 * r + n] - F::ZERO * low[n]) +
-                                              c[r].s[1] * float(second[2 * r + n] - F::ZERO * high[n]));
+                            float value = c[r].s[0] * float(first[2 * r + n] - F::ZERO * low[n]) +
+                                          c[r].s[1] * float(second[2 * r + n] - F::ZERO * high[n]);
+                            if (F::MINS) value -= c[r].m[0] * float(low[n]) + c[r].m[1] * float(high[n]);
+                            to += scale[n] * value;
                         } else {
                             to += scale[n] * c[r].s[0] * float(first[2 * r + n] - F::ZERO * (low[n] + high[n]));
-                            if (F::MINS) to -= c[r].m * sum[n];
+                            if (F::MINS) to -= c[r].m[0] * sum[n];
                         }
                     }
                 }

@@ -216,8 +216,8 @@ template <class F, int COLS> struct Q8Rows {
 
     // The second word beside a scale.
     static __device__ __forceinline__ u32 sums(float scale, int low, int high) {
-        if (F::MINS) return __float_as_uint(scale * float(low + high));
-        return F::HALVES ? (low & 0xffff) | high << 16 : low + high;
+        if (F::HALVES) return (low & 0xffff) | high << 16;
+        return F::MINS ? __float_as_uint(scale * float(low + high)) : low + high;
     }
 
     static __device__ __forceinline__ float product(const Chunk& c, const u32 (&x)[8], u32 sums) {
@@ -232,8 +232,9 @@ template <class F, int COLS> struct Q8Rows {
             }
             return c.s[0] * float(a + (b >> 4));
         } else {
+            int low = short(sums & 0xffff), high = int(sums) >> 16;
             if (F::HALVES) {
-                a = -F::ZERO * int(short(sums & 0xffff)), b = -F::ZERO * (int(sums) >> 16);
+                a = -F::ZERO * low, b = -F::ZERO * high;
             } else if (F::ZERO) {
                 a = -F::ZERO * int(sums);
             }
@@ -242,7 +243,10 @@ template <class F, int COLS> struct Q8Rows {
                 a = __dp4a(int(c.q[j]), int(x[j]), a);
                 b = __dp4a(int(c.q[4 + j]), int(x[4 + j]), b);
             }
-            return F::HALVES ? c.s[0] * float(a) + c.s[1] * float(b) : c.s[0] * float(a + b);
+            if (!F::HALVES) return c.s[0] * float(a + b);
+            float product = c.s[0] * float(a) + c.s[1] * float(b);
+            if (F::MINS) product -= c.m[0] * float(low) + c.m[1] * float(high);
+            return product;
         }
     }
 
@@ -258,7 +262,7 @@ template <class F, int COLS> struct Q8Rows {
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 sum[r][col] += __uint_as_float(scale.x) * product(c[r], x, scale.y);
-                if (F::MINS) sum[r][col] -= c[r].m * __uint_as_float(scale.y);
+                if (F::MINS && !F::HALVES) sum[r][col] -= c[r].m[0] * __uint_as_float(scale.y);
             }
         }
     }

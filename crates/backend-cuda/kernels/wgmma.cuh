@@ -128,7 +128,7 @@ template <class F> struct Halves {
     static constexpr float SCALE = 64.0f;
     static constexpr bool IS_SIGNED = F::ZERO == 0 && !F::MINS;
     u32 q[8];
-    __half2 s[2], m;
+    __half2 s[2], m[2];
 
     __device__ __forceinline__ Halves(const Raw& raw, u32 chunk) {
         Chunk c;
@@ -137,13 +137,14 @@ template <class F> struct Halves {
         for (int i = 0; i < 8; i++) q[i] = c.q[i];
         s[0] = __float2half2_rn(SCALE * c.s[0]);
         if (F::HALVES) s[1] = __float2half2_rn(SCALE * c.s[1]);
-        if (F::MINS) m = __float2half2_rn(-SCALE * c.m);
+        if (F::MINS) m[0] = __float2half2_rn(-SCALE * c.m[0]);
+        if (F::MINS && F::HALVES) m[1] = __float2half2_rn(-SCALE * c.m[1]);
     }
     __device__ __forceinline__ u32 two(u32 word, int at, int half) const {
         u32 bits = __byte_perm(word, 0x64646464u, at == 0 ? 0x4140 : 0x4342);
         constexpr float zero = 1024.0f + (IS_SIGNED ? 128 : F::ZERO);
         __half2 v = __hsub2(*reinterpret_cast<__half2*>(&bits), __float2half2_rn(zero));
-        v = F::MINS ? __hfma2(v, s[0], m) : __hmul2(v, s[half]);
+        v = F::MINS ? __hfma2(v, s[half], m[half]) : __hmul2(v, s[half]);
         return *reinterpret_cast<u32*>(&v);
     }
     // Values 4 k to 4 k + 3.
@@ -152,7 +153,7 @@ template <class F> struct Halves {
         first = two(word, 0, F::HALVES ? k / 4 : 0), second = two(word, 2, F::HALVES ? k / 4 : 0);
     }
     // All values become zeros.
-    __device__ __forceinline__ void clear() { s[0] = s[1] = m = __float2half2_rn(0.0f); }
+    __device__ __forceinline__ void clear() { s[0] = s[1] = m[0] = m[1] = __float2half2_rn(0.0f); }
 };
 
 template <> struct Halves<F16> {

@@ -1,6 +1,7 @@
 //! The kernels of a matmul, by the number of activation rows.
 
-use passes::DeviceFormat;
+use passes::may_fit_f16;
+use quant::Format;
 
 /// Activation rows from which tensor cores pay off.
 const GEMM_MIN_ROWS: usize = 9;
@@ -14,8 +15,8 @@ const Q8_TILES: [usize; 2] = [8, 16];
 const WGMMA_TILES: [usize; 5] = [8, 16, 32, 64, 128];
 const WGMMA_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
 
-fn is_float(format: DeviceFormat) -> bool {
-    matches!(format, DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16)
+fn is_float(format: Format) -> bool {
+    matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }
 
 /// The kernel of a matmul.
@@ -70,13 +71,13 @@ pub(crate) enum TensorCores {
 /// quantised to 8 bits, fit in shared memory. The last kernel is the fallback for weights with values that packing finds not to be
 /// finite in f16.
 pub(crate) fn algorithms(
-    format: DeviceFormat,
+    format: Format,
     f32_activations: bool,
     tensor_cores: TensorCores,
     fits_q8: impl Fn(usize) -> bool,
 ) -> Vec<(Algorithm, usize)> {
     let mut chosen = Vec::new();
-    let is_f16 = !f32_activations && format.may_fit_f16();
+    let is_f16 = !f32_activations && may_fit_f16(format);
     let has_wgmma = matches!(tensor_cores, TensorCores::Wgmma { .. });
     let min_rows = if is_f16 && has_wgmma { WGMMA_MIN_ROWS } else { GEMM_MIN_ROWS };
     if !f32_activations && !is_float(format) {
@@ -121,26 +122,26 @@ mod tests {
         };
         let gemms = [(Gemm(32), 32), (Gemm(64), 64), (Gemm(128), 128), (Gemm(256), ALL), (GemmF32, ALL)];
         let q8 = [(Q8(1), 1), (Q8(2), 2), (Q8(4), 4), (Q8(8), 8)];
-        assert_eq!(of(DeviceFormat::Q4_K, false, 256, 8), [&q8[..], &gemms].concat());
+        assert_eq!(of(Format::Q4_K, false, 256, 8), [&q8[..], &gemms].concat());
         // What does not fit in shared memory is read from global memory.
         let rows =
             [(Q8(1), 1), (F32(4), 8), (Gemm(32), 32), (Gemm(64), 64), (Gemm(128), ALL), (GemmF32, ALL)];
-        assert_eq!(of(DeviceFormat::Q8_0, false, 128, 1), rows);
+        assert_eq!(of(Format::Q8_0, false, 128, 1), rows);
         let exact = [(F32(1), 1), (F32(4), 8), (GemmF32, ALL)];
-        assert_eq!(of(DeviceFormat::Q6_K, true, 256, 8), exact);
-        assert_eq!(of(DeviceFormat::BF16, false, 256, 8), exact);
-        assert_eq!(of(DeviceFormat::F16, false, 128, 8)[2], (Gemm(32), 32));
+        assert_eq!(of(Format::Q6_K, true, 256, 8), exact);
+        assert_eq!(of(Format::BF16, false, 256, 8), exact);
+        assert_eq!(of(Format::F16, false, 128, 8)[2], (Gemm(32), 32));
         let wgmma = |format, f32_activations, q8_rows| {
             algorithms(format, f32_activations, TensorCores::Wgmma { q8_rows }, |n| n <= 8)
         };
         let tiles = [8, 16, 32, 64].map(|rows| (Wgmma(rows), rows));
         let large = [128, 256, 512, ALL].map(|rows| (Wgmma(128), rows));
         let all = [&[(Q8(1), 1), (Q8(2), 2), (Q8(4), 4)], &tiles[..], &large, &[(GemmF32, ALL)]].concat();
-        assert_eq!(wgmma(DeviceFormat::Q4_K, false, 0), all);
+        assert_eq!(wgmma(Format::Q4_K, false, 0), all);
         let few = [(GemmQ8(8), 8), (GemmQ8(16), 16), (Wgmma(32), 32), (Wgmma(64), 64)];
-        assert_eq!(wgmma(DeviceFormat::Q4_K, false, 16)[3..7], few);
-        assert_eq!(wgmma(DeviceFormat::F16, false, 16)[2], (Wgmma(8), 8));
-        assert_eq!(wgmma(DeviceFormat::Q4_K, true, 16), exact);
-        assert_eq!(wgmma(DeviceFormat::F32, false, 16), exact);
+        assert_eq!(wgmma(Format::Q4_K, false, 16)[3..7], few);
+        assert_eq!(wgmma(Format::F16, false, 16)[2], (Wgmma(8), 8));
+        assert_eq!(wgmma(Format::Q4_K, true, 16), exact);
+        assert_eq!(wgmma(Format::F32, false, 16), exact);
     }
 }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
-use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, out_of_memory};
+use passes::{
+    Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
+};
 
 use crate::driver::{Device, allocated_size};
 use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Work};
@@ -274,7 +276,7 @@ impl Compiler<'_> {
         let mut words = vec![rows as u32, self.row_count_word(y), at, stride, cols as u32];
         words.push(self.bound.weight(table).rows as u32);
         words.extend(matrix.planes());
-        let kernel = format!("{}/embed", matrix.format.name());
+        let kernel = format!("{}/embed", kernel_name(matrix.format));
         let cost = Cost::row("embed", stride as usize * F32 * 2);
         let grid = Grid::rows(cols.div_ceil(4 * THREADS as usize));
         let buffers = vec![Some(BufferId::Weight(table)), Some(self.slot(y))];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backend::{Backend, DeviceInfo, DeviceKind, DeviceMemory, Error, OpenOptions, readable_size};
-use passes::DeviceFormat;
+use quant::Format;
 
 use crate::Cuda;
 use crate::driver::{Card, cards};
@@ -47,16 +47,12 @@ impl backend::Device for Card {
     fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)> {
         let (major, minor) = self.capability;
         let free = self.free_memory().map_or_else(|| "unknown".to_owned(), readable_size);
-        let formats: Vec<&str> = DeviceFormat::all().map(|format| format.format().name()).collect();
         let mut facts = vec![
             ("kind", "discrete".to_owned()),
             ("driver", format!("CUDA {}.{}", self.api / 1000, self.api % 1000 / 10)),
             ("compute capability", format!("{major}.{minor}")),
             ("memory", format!("{} total, {free} free", readable_size(self.total_memory))),
-            (
-                "weights",
-                format!("{}; other formats become F16, or F32 where F16 would overflow", formats.join(", ")),
-            ),
+            ("weights", Format::ALL.map(Format::name).join(", ")),
         ];
         if let Err(error) = Cuda::with(self, options) {
             facts.push(("cannot be opened", error.to_string()));

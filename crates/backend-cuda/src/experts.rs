@@ -1,7 +1,7 @@
 //! Passes of mixture-of-experts layers: a GEMV per row and expert, or a GEMM over the rows of each expert.
 
 use graph::{Activation, Hidden, WeightId};
-use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows};
+use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, may_fit_f16, min_grouped_rows};
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::Compiler;
@@ -57,7 +57,7 @@ impl Compiler<'_> {
             let is_f32 = self.device.f32_activations;
             let parts = into_hidden.parts.iter().chain(&out_of_hidden.parts);
             let weights: Vec<WeightId> = parts.map(|part| part.0).collect();
-            let may_fit = weights.iter().all(|&id| self.model.matrix(id).format.may_fit_f16());
+            let may_fit = weights.iter().all(|&id| may_fit_f16(self.model.matrix(id).format));
             let mut methods = vec![Algorithm::GemmF32];
             if may_fit && !is_f32 {
                 let is_wgmma = self.is_wgmma(&into_hidden);

@@ -1,6 +1,7 @@
 //! Launches of `gemm_q8`: matmuls of few rows on tensor cores, with activations of 8 bits.
 
-use passes::{CHUNK, Cost, DeviceFormat, Layout, Purpose};
+use passes::{CHUNK, Cost, Layout, Purpose, kernel_name};
+use quant::Format;
 
 use crate::compile::Compiler;
 use crate::driver::Device;
@@ -34,7 +35,7 @@ struct Division {
 }
 
 /// Bytes of the ring of stages.
-fn ring_bytes(format: DeviceFormat) -> usize {
+fn ring_bytes(format: Format) -> usize {
     let pitch = |bytes: usize| if bytes < 32 { bytes } else { bytes + 16 };
     let stage = OUTPUTS * Layout::new(format, 1, STAGE_CHUNKS * CHUNK, 1).pitches().map(pitch).sum::<usize>();
     stage * if stage > 12288 { 3 } else { 4 }
@@ -49,7 +50,7 @@ fn fixed_bytes(rows: usize) -> usize {
 fn divide(
     limits: &Limits,
     multiprocessors: usize,
-    format: DeviceFormat,
+    format: Format,
     (tiles, chunks, rows): (usize, usize, usize),
 ) -> Option<Division> {
     let stages = chunks.div_ceil(STAGE_CHUNKS);
@@ -119,7 +120,7 @@ impl Compiler<'_> {
             let launch = self.launch("q8_rows/q8_rows", buffers, words, Grid::rows(1), cost);
             launches.push(LaunchPlan { threads: Q8_ROWS_THREADS, ..launch });
         }
-        let name = self.model.matrix(matmul.parts[0].0).format.name();
+        let name = kernel_name(self.model.matrix(matmul.parts[0].0).format);
         let kernel = format!("{name}/gemm_q8_{rows}");
         let (words, cost) = (matmul.words(self, 0), cost(&kernel));
         let grid = Grid { groups: clusters, each: Each::Rows(rows) };
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn matmuls_of_few_outputs_divide_columns() {
         let of = |tiles, cols: usize, rows| {
-            let found = divide(&LIMITS, 132, DeviceFormat::Q4_K, (tiles, cols / CHUNK, rows));
+            let found = divide(&LIMITS, 132, Format::Q4_K, (tiles, cols / CHUNK, rows));
             found.map(|division| (division.cluster, division.clusters))
         };
         assert_eq!(of(4008, 4096, 8), Some((1, 264)), "logits");
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn blocks_fit() {
-        for format in DeviceFormat::all().filter(|format| format.name() != "f32") {
+        for format in Format::ALL.into_iter().filter(|&format| format != Format::F32) {
             for (tiles, chunks) in
                 [(1, 1), (7, 17), (128, 128), (896, 128), (128, 448), (4008, 256), (256, 896)]
             {

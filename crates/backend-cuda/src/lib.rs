@@ -32,6 +32,7 @@ use backend::{
 };
 use graph::Graph;
 use passes::Formats;
+use quant::Format;
 
 use compile::Blueprint;
 pub use devices::CudaDriver;
@@ -64,7 +65,7 @@ impl Cuda {
     pub fn with(card: &Card, options: &OpenOptions) -> Result<Cuda, Error> {
         let &OpenOptions { timed, f32_activations, memory, .. } = options;
         let device = Device::open(card, timed, f32_activations, memory)?;
-        Ok(Cuda { device: Arc::new(device), formats: Mutex::default() })
+        Ok(Cuda { device: Arc::new(device), formats: Mutex::new(Formats::new(&Format::ALL)) })
     }
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {

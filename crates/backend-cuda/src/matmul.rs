@@ -3,8 +3,10 @@
 use backend::Error;
 use graph::{Activation, Glu, ValueId, WeightId};
 use passes::{
-    Addend, CHUNK, Cost, DeviceFormat, GROUP_ROWS, Layout, LinearOutput, Norm, Part, Purpose, Variant,
+    Addend, CHUNK, Cost, GROUP_ROWS, Layout, LinearOutput, Norm, Part, Purpose, Variant, kernel_name,
+    may_fit_f16,
 };
+use quant::Format;
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::{Compiler, Operand};
@@ -109,7 +111,7 @@ const F32_OUTPUTS: usize = 64;
 const F32_ROWS: usize = 32;
 
 /// Bytes of a warp's ring in a GEMV kernel, as in `kernels/gemv.cuh`.
-fn ring_bytes(format: DeviceFormat) -> usize {
+fn ring_bytes(format: Format) -> usize {
     // 32 chunks of two rows.
     let stage = 2 * Layout::new(format, 1, 32 * CHUNK, 1).pitches().sum::<usize>();
     let stage = stage.next_multiple_of(16);
@@ -227,7 +229,7 @@ impl Matmul {
     }
 
     /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
-    pub(crate) fn fits_q8(&self, device: &Device, format: DeviceFormat, columns: usize) -> bool {
+    pub(crate) fn fits_q8(&self, device: &Device, format: Format, columns: usize) -> bool {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
         let bytes = self.q8_bytes(columns) + MIN_WARPS * ring_bytes(format) + STATIC_SHARED;
         is_kernel && bytes <= device.limits.shared_of_block
@@ -279,7 +281,7 @@ impl Compiler<'_> {
             experts: ExpertArgs::NONE,
             beside: Beside::default(),
         };
-        let name = |part: &Part| self.model.matrix(part.weight).format.name();
+        let name = |part: &Part| kernel_name(self.model.matrix(part.weight).format);
         let outputs = |part: &Part| self.model.matrix(part.weight).rows;
         if let LinearOutput::Glu(glu) = output {
             let at = self.at(y)[0];
@@ -305,7 +307,7 @@ impl Compiler<'_> {
         }
         // Weights of one format are multiplied by one launch.
         let mut done = vec![false; parts.len()];
-        let in_f16 = |part: &&Part| self.model.matrix(part.weight).format.may_fit_f16();
+        let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).format);
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
         let mut before = Vec::new();
         for i in 0..parts.len() {
@@ -319,7 +321,7 @@ impl Compiler<'_> {
             let of_launch = group.map(|part| (part.weight, outputs(part), self.at(part.y)[0])).collect();
             let addend =
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
-            let is_f16 = self.model.matrix(parts[i].weight).format.may_fit_f16();
+            let is_f16 = may_fit_f16(self.model.matrix(parts[i].weight).format);
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
             let beside = Beside { algorithms: before.clone(), f16_weights };
             before.push(self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() }));
@@ -414,7 +416,7 @@ impl Compiler<'_> {
         each: Each,
     ) -> Vec<LaunchPlan> {
         let format = self.model.matrix(matmul.parts[0].0).format;
-        let name = format.name();
+        let name = kernel_name(format);
         let (outputs, glu) = (matmul.outputs(), matmul.glu.is_some());
         let weights = matmul.parts.iter().map(|part| self.model.matrix(part.0).bytes());
         let experts = matmul.experts.count.max(1) as u64;
@@ -550,9 +552,11 @@ mod tests {
     /// Sizes as in `kernels/gemv.cuh`.
     #[test]
     fn rings_have_whole_stages() {
-        assert_eq!(ring_bytes(DeviceFormat::Q4_K), 4 * 2 * (512 + 64));
-        assert_eq!(ring_bytes(DeviceFormat::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
-        assert_eq!(ring_bytes(DeviceFormat::Q8_0), 3 * 2 * (1024 + 64));
-        assert_eq!(ring_bytes(DeviceFormat::F32), 2 * 2 * 4096);
+        assert_eq!(ring_bytes(Format::Q4_K), 4 * 2 * (512 + 64));
+        assert_eq!(ring_bytes(Format::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(Format::Q2_K), 4 * 2 * (256 + 64 + 16));
+        assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
+        assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
+        assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
     }
 }

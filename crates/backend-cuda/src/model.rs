@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, Error, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight};
 use graph::{Op, Role, Value, WeightId};
-use passes::{DeviceFormat, Formats, Layout, Purpose, model_memory, out_of_memory};
+use passes::{Formats, Layout, Purpose, kernel_name, may_fit_f16, model_memory, out_of_memory};
+use quant::Format;
 
 use crate::driver::{Buffer, Device, allocated_size, lock};
 use crate::upload::{Upload, upload};
@@ -15,7 +16,7 @@ const ROW_ALIGN: usize = 16;
 /// How a table or matrix, or all matrices of the experts, is stored: row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
-    pub(crate) format: DeviceFormat,
+    pub(crate) format: Format,
     pub(crate) cols: usize,
     /// Rows per matrix.
     pub(crate) rows: usize,
@@ -23,7 +24,7 @@ pub(crate) struct MatrixLayout {
 }
 
 impl MatrixLayout {
-    fn new(weight: &Weight, format: DeviceFormat) -> Result<MatrixLayout, Error> {
+    fn new(weight: &Weight, format: Format) -> Result<MatrixLayout, Error> {
         let layout = Layout::new(format, weight.count * weight.rows, weight.cols, ROW_ALIGN);
         // Kernels count the bytes of a row in 32 bits, and the offsets of planes in 16 bytes.
         if layout.pitches().any(|pitch| pitch > i32::MAX as usize) || layout.bytes() / 16 > u32::MAX as usize
@@ -113,7 +114,7 @@ fn differing_formats(bound: &BoundModel, formats: &mut Formats) -> Vec<bool> {
     let mut differ = vec![false; bound.weights().len()];
     for (_, value) in bound.graph().values() {
         let Op::Experts { hidden, .. } = value.op else { continue };
-        let mut names = hidden.weights().iter().map(|&id| formats.get(bound.weight(id)).name());
+        let mut names = hidden.weights().iter().map(|&id| kernel_name(formats.get(bound.weight(id))));
         let first = names.next();
         if names.any(|name| Some(name) != first) {
             hidden.weights().iter().for_each(|id| differ[id.index()] = true);
@@ -221,8 +222,8 @@ impl Model {
         upload(&self.device, &uploads, |i, bound| {
             let (parts, matrix) = left[i];
             let format = uploads[i].layout.format;
-            let may_fit = format.may_fit_f16();
-            let is_scaled = self.device.card.has_wgmma() && format != DeviceFormat::F16;
+            let may_fit = may_fit_f16(format);
+            let is_scaled = self.device.card.has_wgmma() && format != Format::F16;
             let limit = if is_scaled { MAX_F16 / F16_SCALE } else { half::f16::MAX.into() };
             matrix.fits_f16.get_or_init(|| may_fit && bound <= limit);
             copied_if_whole(parts);

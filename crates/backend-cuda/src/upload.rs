@@ -123,13 +123,12 @@ fn pack_and_copy<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use passes::DeviceFormat;
+    use quant::Format;
 
     #[test]
     fn parts_cover_all_rows_once() {
         // Rows of 144 bytes, 3 MiB and 6 MiB.
-        let (small, large, huge) =
-            ((DeviceFormat::Q4_K, 256), (DeviceFormat::F32, 3 << 18), (DeviceFormat::F32, 3 << 19));
+        let (small, large, huge) = ((Format::Q4_K, 256), (Format::F32, 3 << 18), (Format::F32, 3 << 19));
         for ((format, cols), rows, expected) in [(small, 40_000, 2), (large, 5, 5), (huge, 2, 2)] {
             let layout = Layout::new(format, rows, cols, 16);
             let parts: Vec<Part> = parts(0, &layout).collect();

@@ -9,7 +9,7 @@ use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
     Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Variant,
-    out_of_memory,
+    kernel_name, out_of_memory,
 };
 
 use crate::device::{Device, STORAGE, allocated_size};
@@ -299,7 +299,7 @@ impl Compiler<'_> {
             let mut params = shard.layout.params().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
             params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, rows as u32]);
-            let kernel = Kernel::Embed { format: shard.layout.format.name() };
+            let kernel = Kernel::Embed { format: kernel_name(shard.layout.format) };
             let buffers = vec![self.slot(y), BufferId::Weight(table, number)];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
@@ -394,7 +394,7 @@ impl Compiler<'_> {
         params.push([addend_at, addend_stride, eps, limit.map_or(0, f32::to_bits)]);
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let matmul = kernels::Matmul {
-            parts: shards.iter().map(|part| part.shard.layout.format.name()).collect(),
+            parts: shards.iter().map(|part| kernel_name(part.shard.layout.format)).collect(),
             norm: norm.is_some(),
             glu: glu.is_some(),
             act: glu.map_or("", |glu| glu.act.name()),

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, readable_size};
+use quant::Format;
 
-use crate::{Adapter, Gpu, adapters, formats};
+use crate::kernels::FORMATS;
+use crate::{Adapter, Gpu, adapters};
 
 /// Lists the devices of Vulkan and Metal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,7 +95,7 @@ impl Device for Adapter {
                 "weights",
                 format!(
                     "{}; other formats become F16, or F32 where F16 would overflow",
-                    formats().join(", ")
+                    FORMATS.map(Format::name).join(", ")
                 ),
             ),
         ];

@@ -3,7 +3,8 @@
 use backend::{Error, Remedy};
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
 use passes::{
-    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, max_groups, min_grouped_rows, out_of_memory,
+    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, kernel_name, max_groups, min_grouped_rows,
+    out_of_memory,
 };
 
 use crate::compile::Compiler;
@@ -197,7 +198,7 @@ impl Compiler<'_> {
             buffers.extend(ids.iter().map(|&id| BufferId::Weight(id, index)));
             buffers.extend(shared.scales);
             let matmul = kernels::Matmul {
-                parts: shards.iter().map(|shard| shard.layout.format.name()).collect(),
+                parts: shards.iter().map(|shard| kernel_name(shard.layout.format)).collect(),
                 norm: norm.is_some(),
                 glu: matches!(pass.hidden, Hidden::Gated { .. }),
                 act: act.name(),
@@ -253,7 +254,7 @@ impl Compiler<'_> {
             let mut buffers = vec![hidden, y_buffer, BufferId::Weight(down, index)];
             buffers.extend(addend.map(|(addend, _)| addend));
             let matmul = kernels::Matmul {
-                parts: vec![shard.layout.format.name()],
+                parts: vec![kernel_name(shard.layout.format)],
                 norm: false,
                 glu: false,
                 act: "",

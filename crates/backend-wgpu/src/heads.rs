@@ -2,7 +2,7 @@
 
 use backend::Error;
 use graph::{ValueId, WeightId};
-use passes::{CHUNK, Cost, Variant};
+use passes::{CHUNK, Cost, Variant, kernel_name};
 
 use crate::compile::Compiler;
 use crate::experts::matrices_of;
@@ -31,7 +31,7 @@ impl Compiler<'_> {
                 [0; 4],
             ];
             let matmul = kernels::Matmul {
-                parts: vec![shard.layout.format.name()],
+                parts: vec![kernel_name(shard.layout.format)],
                 norm: false,
                 glu: false,
                 act: "",

@@ -38,7 +38,6 @@ use compile::Blueprint;
 pub use device::{Adapter, adapters};
 use device::{Device, Settings, lock};
 pub use devices::GpuDriver;
-use memory::formats;
 use model::{Model, ModelPlan};
 use program::GpuProgram;
 
@@ -70,7 +69,7 @@ impl Gpu {
     }
 
     fn on(device: Arc<Device>) -> Gpu {
-        Gpu { device, formats: Mutex::default() }
+        Gpu { device, formats: Mutex::new(Formats::new(&kernels::FORMATS)) }
     }
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {

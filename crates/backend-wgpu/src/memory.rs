@@ -1,14 +1,8 @@
 //! Total and free device memory, as reported by the driver.
 
 use backend::DeviceMemory;
-use passes::DeviceFormat;
 
 use crate::device::Adapter;
-
-/// Names of the formats that kernels read directly. Other weights become F16, or F32 where F16 would overflow.
-pub(crate) fn formats() -> Vec<&'static str> {
-    DeviceFormat::all().map(|device_format| device_format.format().name()).collect()
-}
 
 impl Adapter {
     pub(crate) fn memory(&self) -> DeviceMemory {

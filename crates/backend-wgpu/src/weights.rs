@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use backend::{Error, Remedy, Weight};
-use passes::{DeviceFormat, Layout, Purpose, out_of_memory};
+use passes::{Layout, Purpose, may_fit_f16, out_of_memory};
+use quant::Format;
 
 use crate::device::{Buffer, Device, allocated_size};
 
@@ -19,7 +20,7 @@ const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::Buffer
 /// How a table or matrix, or all matrices of the experts, is stored: row-major, split into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
-    pub(crate) format: DeviceFormat,
+    pub(crate) format: Format,
     pub(crate) cols: usize,
     /// Rows per matrix.
     pub(crate) rows: usize,
@@ -47,12 +48,12 @@ impl MatrixLayout {
     pub(crate) fn new(
         device: &Device,
         weight: &Weight,
-        format: DeviceFormat,
+        format: Format,
         unit_rows: usize,
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
         // Sized as F32, so that weights with equal rows are split alike in every format.
-        let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols, ROW_ALIGN).bytes();
+        let unit_bytes = Layout::new(Format::F32, unit_rows, weight.cols, ROW_ALIGN).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;
         if max_rows == 0 {
             let what = "rows of a weight, which must fit in one binding";
@@ -74,7 +75,7 @@ impl MatrixLayout {
 
     /// Whether all values may be finite in f16; certain only after the upload.
     pub(crate) fn may_fit_f16(&self) -> bool {
-        self.format.may_fit_f16()
+        may_fit_f16(self.format)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use backend::{ConvertedWeights, Error, Memory, MemoryKind, Remedy, Weight};
-
-use crate::DeviceFormat;
+use quant::Format;
 
 /// What device memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +40,10 @@ pub fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
     Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
 }
 
-/// Memory of a model: each weight with its device format and size, or none if it is a vector; sizes of stores and states;
+/// Memory of a model: each weight with its format on the device and its size, or none if it is a vector; sizes of stores and states;
 /// bytes of all programs.
 pub fn model_memory<'a>(
-    weights: impl Iterator<Item = (&'a Weight, Option<(DeviceFormat, u64)>)>,
+    weights: impl Iterator<Item = (&'a Weight, Option<(Format, u64)>)>,
     kv: impl Iterator<Item = u64>,
     activations: u64,
 ) -> Memory {
@@ -56,7 +55,7 @@ pub fn model_memory<'a>(
             continue;
         };
         memory.weights_on_device += bytes;
-        let (from, to) = (weight.format, device_format.format());
+        let (from, to) = (weight.format, device_format);
         if from != to {
             *converted.entry((from, to)).or_insert(0) += bytes;
         }

@@ -211,7 +211,7 @@ pub fn candidates_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
     }
 }
 
-/// Formats of every test run: one with 256-value blocks, one that is converted, one with biases.
+/// Formats of every test run: one with 256-value blocks, one that Vulkan and Metal convert, one with biases.
 const ALWAYS: [&str; 3] = ["Q4_K", "Q4_1", "Q8_0-qwen2"];
 
 /// 4,096 positions of every quantised model that `is_among` selects.
@@ -230,11 +230,14 @@ fn as_close_as_llama_cpp(make: Make<'_>, reference: Make<'_>, is_among: impl Fn(
     assert!(wrong.is_empty(), "beyond the limit: {wrong:?}");
 }
 
-/// Whether kernels read the quantised format directly.
-fn has_kernels(name: &str) -> bool {
-    const OTHERS: [&str; 5] = ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"];
-    let prefixes = ["MXFP4", "IQ1_", "IQ2_", "IQ3_", "TQ"];
-    OTHERS.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+/// Whether the values of a quantised format are in equal steps; those of the others are in a table or a grid.
+fn has_equal_steps(name: &str) -> bool {
+    name.starts_with('Q') || name.starts_with("TQ")
+}
+
+/// Whether it is a quantised model of one format, without biases, that [`one_format_of_each_kind`] leaves out.
+fn is_other(name: &str) -> bool {
+    !name.contains('-') && !ALWAYS.contains(&name)
 }
 
 /// Quantised models in a format of each kind.
@@ -242,15 +245,14 @@ pub fn one_format_of_each_kind(make: Make<'_>, reference: Make<'_>) {
     as_close_as_llama_cpp(make, reference, |name| ALWAYS.contains(&name));
 }
 
-/// The other formats that kernels read.
-pub fn formats_that_kernels_read(make: Make<'_>, reference: Make<'_>) {
-    as_close_as_llama_cpp(make, reference, |name| has_kernels(name) && !ALWAYS.contains(&name));
+/// The other formats of equal steps.
+pub fn formats_of_equal_steps(make: Make<'_>, reference: Make<'_>) {
+    as_close_as_llama_cpp(make, reference, |name| is_other(name) && has_equal_steps(name));
 }
 
-/// Formats that are converted.
-pub fn formats_that_become_f16(make: Make<'_>, reference: Make<'_>) {
-    let is_converted = |name: &str| !has_kernels(name) && !name.contains('-') && !ALWAYS.contains(&name);
-    as_close_as_llama_cpp(make, reference, is_converted);
+/// Formats of a table or a grid.
+pub fn formats_of_tables(make: Make<'_>, reference: Make<'_>) {
+    as_close_as_llama_cpp(make, reference, |name| is_other(name) && !has_equal_steps(name));
 }
 
 /// Models with biases, and the demo model.

@@ -47,13 +47,13 @@ fn one_format_of_each_kind() {
 }
 
 #[test]
-fn formats_that_kernels_read() {
-    with_card(accelerators::formats_that_kernels_read);
+fn formats_of_equal_steps() {
+    with_card(accelerators::formats_of_equal_steps);
 }
 
 #[test]
-fn formats_that_become_f16() {
-    with_card(accelerators::formats_that_become_f16);
+fn formats_of_tables() {
+    with_card(accelerators::formats_of_tables);
 }
 
 #[test]

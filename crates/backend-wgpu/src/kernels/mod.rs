@@ -7,9 +7,32 @@ use std::sync::LazyLock;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
+use quant::Format;
 use serde::Serialize;
 
 use crate::policy::GemvTiles;
+
+/// The formats of weights that kernels read.
+pub(crate) const FORMATS: [Format; 18] = [
+    Format::F32,
+    Format::F16,
+    Format::BF16,
+    Format::Q4_0,
+    Format::Q8_0,
+    Format::Q4_K,
+    Format::Q5_K,
+    Format::Q6_K,
+    Format::MXFP4,
+    Format::IQ3_XXS,
+    Format::IQ3_S,
+    Format::IQ2_XXS,
+    Format::IQ2_XS,
+    Format::IQ2_S,
+    Format::IQ1_S,
+    Format::IQ1_M,
+    Format::TQ1_0,
+    Format::TQ2_0,
+];
 
 /// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use passes::DeviceFormat;
+use passes::kernel_name;
 
 use super::*;
 use crate::policy::{self, Caps, Subgroups};
@@ -16,7 +16,7 @@ const THREADS: u32 = 256;
 /// All kinds of kernels in all formats, including combinations that no model needs.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    let mut formats: Vec<&str> = DeviceFormat::all().map(DeviceFormat::name).collect();
+    let mut formats = FORMATS.map(kernel_name).to_vec();
     formats.dedup();
     for &format in &formats {
         kernels.push(Kernel::Embed { format });

@@ -47,14 +47,14 @@ fn one_format_of_each_kind() {
 
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
-fn formats_that_kernels_read() {
-    with_gpu(accelerators::formats_that_kernels_read);
+fn formats_of_equal_steps() {
+    with_gpu(accelerators::formats_of_equal_steps);
 }
 
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
-fn formats_that_become_f16() {
-    with_gpu(accelerators::formats_that_become_f16);
+fn formats_of_tables() {
+    with_gpu(accelerators::formats_of_tables);
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
         (Format::Q8_0, 32, 1),
         (Format::Q4_0, 96, 65),
         (Format::Q6_K, 256, 1),
+        (Format::Q5_1, 32, 1),
+        (Format::Q2_K, 256, 3),
+        (Format::NVFP4, 192, 5),
     ] {
         linear(make, oracle, format, cols, outputs);
     }
@@ -44,7 +47,13 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
 
 /// More chunks of columns than threads in a subgroup.
 pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
-    for (format, cols) in [(Format::F32, 2081), (Format::Q8_0, 2080), (Format::Q4_K, 2304)] {
+    for (format, cols) in [
+        (Format::F32, 2081),
+        (Format::Q8_0, 2080),
+        (Format::Q4_K, 2304),
+        (Format::Q2_K, 2304),
+        (Format::NVFP4, 2112),
+    ] {
         linear(make, oracle, format, cols, 11);
     }
 }
