@@ -158,7 +158,7 @@ template <class Low> struct FiveBits : Quantised {
 struct Q5_0 : FiveBits<Q4_0> {};
 struct Q5_K : FiveBits<Q4_K> {};
 
-// Scale, minimum and high bits are in one plane.
+// Scale, minimum and high bits are in one plane: with three planes, more registers would spill.
 struct Q5_1 : FiveBits<Q4_1> {
     static constexpr int PLANES = 2;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 256; }
@@ -243,13 +243,13 @@ struct Q2_K : Quantised {
     }
 };
 
-// Bytes of a table of 16, which A to D have in their order, for codes of 4 bits, of which a word has eight in their order.
+// Looks up codes of 4 bits in a table of 16 bytes, the words A to D. A word of `v` has eight codes in their order.
 template <u32 A, u32 B, u32 C, u32 D> __device__ __forceinline__ void look_up(uint4 v, u32 (&q)[8]) {
     u32 words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         u32 codes = words[j / 2] >> (16 * (j % 2));
-        // Bytes by the low 3 bits of each code, from either half of the table, of which the high bit selects one.
+        // By the low 3 bits of each code a byte of each half of the table, of which the high bit selects one.
         u32 low = __byte_perm(A, B, codes & 0x7777u), high = __byte_perm(C, D, codes & 0x7777u);
         q[j] = __byte_perm(low, high, (codes >> 1 & 0x4444u) | 0x3210u);
     }
@@ -263,7 +263,9 @@ __device__ __forceinline__ void look_up_iq4(uint4 v, u32 (&q)[8]) {
 struct IQ4_NL : Quantised {
     static constexpr int PLANES = 2;
     __host__ __device__ static constexpr int bytes(int p) { return Q4_0::bytes(p); }
-    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) { Q4_0::fetch(p, chunk, r); }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        Q4_0::fetch(p, chunk, r);
+    }
     static __device__ __forceinline__ void unpack(const Raw& r, int chunk, Chunk& c) {
         look_up_iq4(r.a, c.q);
         Q4_0::unpack_scales(r, chunk, c);
@@ -315,7 +317,9 @@ struct NVFP4 : Quantised {
     static constexpr int PLANES = 2;
     static constexpr bool HALVES = true;
     __host__ __device__ static constexpr int bytes(int p) { return Q4_0::bytes(p); }
-    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) { Q4_0::fetch(p, chunk, r); }
+    template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
+        Q4_0::fetch(p, chunk, r);
+    }
     static __device__ __forceinline__ void unpack(const Raw& r, int, Chunk& c) {
         look_up<0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu>(r.a, c.q);
         c.s[0] = __uint_as_float((r.scale & 127) << 20) * 0x1p119f;

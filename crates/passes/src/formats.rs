@@ -3,13 +3,15 @@
 //! Backends say which formats they have kernels for. Weights in others become F16, or F32 where F16 would overflow.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 
 use backend::Weight;
 use bytes::Bytes;
 use half::f16;
 use quant::Format;
 
-use crate::layout::rows_per_thread;
+/// Values per chunk.
+pub const CHUNK: usize = 32;
 
 /// Bytes per element and values per element of a plane.
 pub(crate) type Plane = (usize, usize);
@@ -114,6 +116,12 @@ fn fits_f16(weight: &Weight) -> bool {
         let parts: Vec<_> = parts.map(|part| scope.spawn(move || fit(part))).collect();
         parts.into_iter().all(|part| part.join().expect("dequantisation does not panic"))
     })
+}
+
+/// Rows per thread, so that every core has some.
+pub(crate) fn rows_per_thread(rows: usize) -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    rows.div_ceil(threads).max(1)
 }
 
 #[cfg(test)]

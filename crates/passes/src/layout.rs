@@ -5,16 +5,12 @@
 //! has blocks of 18 or 210 bytes. Without padding between rows the planes take as many bytes as the blocks. Kernels see
 //! every format as chunks of 32 values.
 
-use std::num::NonZero;
 use std::ops::Range;
 
 use quant::Format;
 
-use crate::formats;
+use crate::formats::{self, CHUNK, rows_per_thread};
 use crate::pack::pack_row;
-
-/// Values per chunk.
-pub const CHUNK: usize = 32;
 
 /// Vector load size in bytes; planes start at a multiple of it.
 const VECTOR: usize = 16;
@@ -153,12 +149,6 @@ impl Layout {
         }
         bound
     }
-}
-
-/// Rows per thread, so that every core has some.
-pub(crate) fn rows_per_thread(rows: usize) -> usize {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    rows.div_ceil(threads).max(1)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! `plan.rs` lowers a graph to a list of passes over buffers. `inputs.rs` lays out what changes from step to step,
 //! `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and
-//! `tiles.rs` how rows are cut into tiles. `formats.rs` chooses the formats of weights, `layout.rs` and
-//! `pack.rs` pack them for kernels, `memory.rs` counts what they take, and `readback.rs` makes outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here knows
-//! any.
+//! `tiles.rs` how rows are cut into tiles. `formats.rs` chooses the formats of weights, `layout.rs` and `pack.rs` pack them for
+//! kernels, `memory.rs` counts what they take, and `readback.rs` makes outputs of what a step has copied to the host. Backends add
+//! kernels and buffers of a device; nothing here knows any.
 
 mod formats;
 mod inputs;
@@ -17,9 +17,9 @@ mod step;
 mod tiles;
 mod variant;
 
-pub use formats::{Formats, kernel_name, may_fit_f16};
+pub use formats::{CHUNK, Formats, kernel_name, may_fit_f16};
 pub use inputs::{Inputs, RopeTable, partials_bytes};
-pub use layout::{CHUNK, Layout};
+pub use layout::Layout;
 pub use memory::{Purpose, model_memory, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};

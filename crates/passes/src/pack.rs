@@ -4,7 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use quant::*;
 
-use crate::layout::CHUNK;
+use crate::formats::CHUNK;
 
 /// Packs a row of format `from` into its part of each plane of format `to`. `values` has room for its values. Returns an upper
 /// bound of the magnitude of quantised values, derived from the scales.
