@@ -13,6 +13,12 @@
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, GROUP = 16, STAGES = 2;
 
+// Byte offset of a unit of 16 bytes in a tile with rows of DIM values of 16 bits. Pairs of units are permuted by the row, against
+// bank conflicts: an asynchronous copy of 32 bytes that come apart would be two requests to L2.
+template <u32 DIM> __device__ __forceinline__ u32 pair_at(u32 row, u32 unit) {
+    return row * DIM * 2 + (unit ^ row % 4 * 2) * 16;
+}
+
 // Two values rounded to a type of the cache, and what rounding has left of them.
 template <class T> __device__ __forceinline__ void split_pair(float x, float y, u32& rounded, u32& rest) {
     if constexpr (__is_same(T, __half)) {
@@ -73,8 +79,8 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
                 u32 j = i / UNITS, unit = i % UNITS, position = group + j;
                 bool is_copied = position >= first_seen && position < end && (is_stored || position != own);
                 size_t from = (cell + j) * D + 8 * unit;
-                copy_or_zero(to + unit_at<D>(j, unit), keys + from, is_copied);
-                copy_or_zero(to + TILE + unit_at<D>(j, unit), values + from, is_copied);
+                copy_or_zero(to + pair_at<D>(j, unit), keys + from, is_copied);
+                copy_or_zero(to + TILE + pair_at<D>(j, unit), values + from, is_copied);
             }
         }
         copy_commit();
@@ -134,7 +140,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
         u8* key_tile = ring + stage * 2 * TILE;
         if (writes && own - group < GROUP) {
             for (u32 unit = lane; unit < 2 * UNITS; unit += 32) {
-                u32 at = unit / UNITS * TILE + unit_at<D>(own - group, unit % UNITS);
+                u32 at = unit / UNITS * TILE + pair_at<D>(own - group, unit % UNITS);
                 *reinterpret_cast<uint4*>(key_tile + at) =
                     *reinterpret_cast<const uint4*>(&own_rows[unit / UNITS][unit % UNITS * 8]);
             }
@@ -145,7 +151,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
 #pragma unroll
         for (u32 k = 0; k < D / 16; k++) {
             u32 b[4];
-            load_matrices(b, k_tile + unit_at<D>(lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+            load_matrices(b, k_tile + pair_at<D>(lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
             multiply_matrices<T>(products[0], q[k], b[0], b[1]);
             multiply_matrices<T>(products[1], q[k], b[2], b[3]);
         }
@@ -189,7 +195,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
 #pragma unroll
         for (u32 i = 0; i < UNITS; i += 2) {
             u32 b[4];
-            load_transposed(b, v_tile + unit_at<D>(lane % 16, i + lane / 16));
+            load_transposed(b, v_tile + pair_at<D>(lane % 16, i + lane / 16));
             multiply_matrices<T>(result[i], w, b[0], b[1]);
             multiply_matrices<T>(result[i + 1], w, b[2], b[3]);
         }

@@ -92,9 +92,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     float scale = __uint_as_float((267 - exponent) << 23);
     __half* y = a.y + size_t(row) * a.y_stride;
     auto store = [&](u32 col, float4 v) {
+        // Chunk c of the window gives its values 4 k and on to product k: the first and third from column 2 c on, the others 8
+        // further.
+        if (a.tile > 0) v = make_float4(v.x, v.z, v.y, v.w);
         __half2 first = __floats2half2_rn(v.x * factor * scale, v.y * factor * scale);
         __half2 second = __floats2half2_rn(v.z * factor * scale, v.w * factor * scale);
-        // Chunk c of the window gives its values 4 k and on to product k: two of them from column 2 c on, two 8 further.
         u32 to = (col & ~127u) | col % 32 / 4 * 16 | col % 128 / 32 * 2;
         if (a.tile > 1) {
             size_t panel = size_t(row / a.tile) * (a.y_stride / 64) + to / 64;

@@ -1,8 +1,7 @@
 // The kernels of one format, whose type is FORMAT.
 #include "gemm.cuh"
-#include "gemm_q8.cuh"
-#include "gemv.cuh"
 #include "wgmma.cuh"
+#include "gemv.cuh"
 
 GEMV(gemv_f32_1, FORMAT, 1, false, true)
 GEMV(gemv_f32_4, FORMAT, 4, false, true)
@@ -15,8 +14,6 @@ GEMV(gemv_q8_2, FORMAT, 2, true, true)
 GEMV(gemv_q8_4, FORMAT, 4, true, true)
 GEMV(gemv_q8_8, FORMAT, 8, true, true)
 GEMV(gemv_q8_experts, FORMAT, 1, true, false)
-GEMM_Q8(gemm_q8_8, FORMAT, 8)
-GEMM_Q8(gemm_q8_16, FORMAT, 16)
 #endif
 #if !defined(IS_FLOAT) || defined(FITS_F16)
 GEMM(gemm_32, FORMAT, 128, 32, 2)

@@ -24,15 +24,20 @@ __device__ __forceinline__ void unpack_nibbles(uint4 v, u32 (&q)[8]) {
     for (int j = 0; j < 8; j++) q[j] = (words[j / 2] >> (4 * (j % 2))) & 0x0f0f0f0fu;
 }
 
-// Scale and minimum of group `g` of a block, from its header: d, dmin, and 12 bytes that pack 6 bits each. Without
+// Scale and minimum of group `g` of a block, 6 bits each in halves of a word, from its header: d, dmin, and 12 bytes. Without
 // branches: lanes differ in `g`.
-__device__ __forceinline__ void scale_min(uint4 head, int g, float& s, float& m) {
+__device__ __forceinline__ u32 scale_min_pair(uint4 head, int g) {
     u32 byte = g & 3;
     // Scale in the low half, minimum in the high one.
     u32 pair = __byte_perm(head.y, head.z, byte | (4 + byte) << 8) & 0x00ff00ffu;
     u32 low = __byte_perm(head.w, 0, 0x4440 + byte) * 0x1001u & 0x000f000fu;
     u32 late = (pair >> 2 & 0x00300030u) | low;
-    pair = g >= 4 ? late : pair & 0x003f003fu;
+    return g >= 4 ? late : pair & 0x003f003fu;
+}
+
+// The same, multiplied by d and dmin.
+__device__ __forceinline__ void scale_min(uint4 head, int g, float& s, float& m) {
+    u32 pair = scale_min_pair(head, g);
     __half2 d = *reinterpret_cast<__half2*>(&head.x);
     s = __low2float(d) * float(pair & 0xffffu);
     m = __high2float(d) * float(pair >> 16);
@@ -46,8 +51,8 @@ struct Raw {
 };
 
 // `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale and minimum; otherwise they
-// have the first. `MINS`: there are minimums. `NIBBLES`: quants are nibbles as they are stored. `HIGH`: bits
-// of quants besides nibbles in plane 0. Integers are signed without
+// have the first. `MINS`: there are minimums. `NIBBLES`: quants are nibbles as they are stored. `HEADER`:
+// scales and minimums are those of `scale_min`. Integers are signed without
 // `ZERO` and `MINS`, and otherwise at most 127.
 struct Quantised {
     static constexpr bool FLOAT = false;
@@ -55,7 +60,7 @@ struct Quantised {
     static constexpr bool HALVES = false;
     static constexpr bool MINS = false;
     static constexpr bool NIBBLES = false;
-    static constexpr int HIGH = 0;
+    static constexpr bool HEADER = false;
 };
 
 __device__ __forceinline__ float f16_bits(u32 bits) {
@@ -121,6 +126,7 @@ struct Q8_0 : Quantised {
 
 struct Q4_K : Quantised {
     static constexpr int PLANES = 2;
+    static constexpr bool HEADER = true;
     static constexpr bool NIBBLES = true;
     static constexpr bool MINS = true;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : 64; }
@@ -141,7 +147,7 @@ struct Q4_K : Quantised {
 template <class Low> struct FiveBits : Quantised {
     static constexpr int PLANES = 3;
     static constexpr int ZERO = 2 * Low::ZERO;
-    static constexpr int HIGH = 1;
+    static constexpr bool HEADER = Low::HEADER;
     static constexpr bool MINS = Low::MINS;
     __host__ __device__ static constexpr int bytes(int p) { return p < 2 ? Low::bytes(p) : 128; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
@@ -193,7 +199,6 @@ struct SignedScales : Quantised {
 
 struct Q6_K : SignedScales {
     static constexpr int ZERO = 32;
-    static constexpr int HIGH = 2;
     __host__ __device__ static constexpr int bytes(int p) { return p == 0 ? 512 : p == 1 ? 256 : p == 2 ? 64 : 8; }
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
         r.a = read<uint4>(p[0] + 16 * chunk);

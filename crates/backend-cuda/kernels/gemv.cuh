@@ -10,7 +10,6 @@
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
 #pragma once
 #include "matmul.cuh"
-#include "q8.cuh"
 
 extern __shared__ uint4 shared[];
 
@@ -268,6 +267,21 @@ template <class F, int COLS> struct Q8Rows {
     }
 };
 
+// Bits of the largest magnitude; NaN is the largest.
+__device__ __forceinline__ u32 magnitude_bits(float4 v) {
+    u32 a = __float_as_uint(v.x) & 0x7fffffffu, b = __float_as_uint(v.y) & 0x7fffffffu;
+    u32 c = __float_as_uint(v.z) & 0x7fffffffu, d = __float_as_uint(v.w) & 0x7fffffffu;
+    return max(max(a, b), max(c, d));
+}
+
+// Quantises 4 values, whose sum is added to `sum`.
+__device__ __forceinline__ u32 quantize(float4 v, float inverse, int& sum) {
+    int a = __float2int_rn(v.x * inverse), b = __float2int_rn(v.y * inverse);
+    int c = __float2int_rn(v.z * inverse), d = __float2int_rn(v.w * inverse);
+    sum += a + b + c + d;
+    return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
+}
+
 // Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before.
 __device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[2]) {
     if (a.g && 8 * threadIdx.x < a.cols) {
@@ -315,13 +329,24 @@ __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row
                 u = times(u, is_early ? early[0] : g_four(a, 32 * chunk + 8 * quarter));
                 v = times(v, is_early ? early[1] : g_four(a, 32 * chunk + 8 * quarter + 4));
             }
-            Q8Piece q = {u, v};
+            u32 bits = max(magnitude_bits(u), magnitude_bits(v));
+            bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 1));
+            bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 2));
+            float largest = __uint_as_float(bits);
+            // Rows of so small values that the quotient would overflow become zeros.
+            float scale = largest * (1.0f / 127.0f);
+            float inverse = bits > 0x06000000u ? __fdividef(1.0f, scale) : 0.0f;
+            int sum = 0;
+            u32 low = quantize(u, inverse, sum), high = quantize(v, inverse, sum);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            int other = __shfl_xor_sync(ALL_LANES, sum, 2);
             if (is_piece) {
                 u32 to = rows.half_at(quarter / 2, col, chunk) + quarter % 2 * 8;
-                *reinterpret_cast<uint2*>(bytes + to) = make_uint2(q.words[0], q.words[1]);
+                *reinterpret_cast<uint2*>(bytes + to) = make_uint2(low, high);
                 if (quarter == 0) {
+                    if (bits >= 0x7f800000u) scale = __uint_as_float(0x7fc00000u);
                     *reinterpret_cast<uint2*>(bytes + rows.scale_at(col, chunk)) =
-                        make_uint2(__float_as_uint(q.scale), rows.sums(q.scale, q.low, q.high));
+                        make_uint2(__float_as_uint(scale), rows.sums(scale, sum, other));
                 }
             }
         }

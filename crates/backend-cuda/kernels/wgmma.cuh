@@ -122,6 +122,13 @@ template <int N> struct Wgmma {
     static constexpr int PITCH = WGMMA_OUTPUTS + 4;
 };
 
+// `(a & mask) | bits` by one instruction; the compiler takes two for constants.
+__device__ __forceinline__ u32 masked_or(u32 a, u32 mask, u32 bits) {
+    u32 result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(a), "r"(mask), "r"(bits));
+    return result;
+}
+
 // Values of a chunk as f16, times SCALE, against values too small for f16. An integer placed in the mantissa of 2^10 needs no
 // conversion, and subtracting 2^10 and the zero point is exact. Scale and minimum are rounded to f16.
 template <class F> struct Halves {
@@ -131,26 +138,49 @@ template <class F> struct Halves {
     __half2 s[2], m[2];
 
     __device__ __forceinline__ Halves(const Raw& raw, u32 chunk) {
+        __builtin_assume(int(chunk) >= 0);
         Chunk c;
         F::unpack(raw, chunk, c);
 #pragma unroll
         for (int i = 0; i < 8; i++) q[i] = c.q[i];
-        s[0] = __float2half2_rn(SCALE * c.s[0]);
-        if (F::HALVES) s[1] = __float2half2_rn(SCALE * c.s[1]);
-        if (F::MINS) m[0] = __float2half2_rn(-SCALE * c.m[0]);
-        if (F::MINS && F::HALVES) m[1] = __float2half2_rn(-SCALE * c.m[1]);
+        if constexpr (F::NIBBLES) q[0] = raw.a.x, q[1] = raw.a.y, q[2] = raw.a.z, q[3] = raw.a.w;
+        if constexpr (F::HEADER) {
+            // The product of integers of 6 bits and f16 values is rounded once, as it is in f32.
+            u32 pair = scale_min_pair(raw.b, chunk % 8) | 0x64006400u, head = raw.b.x;
+            __half2 integers = __hsub2(*reinterpret_cast<__half2*>(&pair), __float2half2_rn(1024.0f));
+            __half2 both = __hmul2(__hmul2(*reinterpret_cast<__half2*>(&head), __float2half2_rn(SCALE)), integers);
+            s[0] = __low2half2(both), m[0] = __hneg2(__high2half2(both));
+        } else {
+            s[0] = __float2half2_rn(SCALE * c.s[0]);
+            if (F::HALVES) s[1] = __float2half2_rn(SCALE * c.s[1]);
+            if (F::MINS) m[0] = __float2half2_rn(-SCALE * c.m[0]);
+            if (F::MINS && F::HALVES) m[1] = __float2half2_rn(-SCALE * c.m[1]);
+        }
     }
-    __device__ __forceinline__ u32 two(u32 word, int at, int half) const {
-        u32 bits = __byte_perm(word, 0x64646464u, at == 0 ? 0x4140 : 0x4342);
-        constexpr float zero = 1024.0f + (IS_SIGNED ? 128 : F::ZERO);
-        __half2 v = __hsub2(*reinterpret_cast<__half2*>(&bits), __float2half2_rn(zero));
+    // Integers in the mantissas of 2^10, of which the second ones are 16 times as large if `is_high`.
+    __device__ __forceinline__ u32 two(u32 bits, bool is_high, int half) const {
+        constexpr float zero = IS_SIGNED ? 128 : F::ZERO;
+        __half2 v = *reinterpret_cast<__half2*>(&bits);
+        if (is_high) {
+            v = __hfma2(v, __float2half2_rn(1.0f / 16), __float2half2_rn(-(64 + zero)));
+        } else {
+            v = __hsub2(v, __float2half2_rn(1024 + zero));
+        }
         v = F::MINS ? __hfma2(v, s[half], m[half]) : __hmul2(v, s[half]);
         return *reinterpret_cast<u32*>(&v);
     }
-    // Values 4 k to 4 k + 3.
+    // Of the values 4 k to 4 k + 3, the first and the third, then the others.
     __device__ __forceinline__ void four(int k, u32& first, u32& second) const {
-        u32 word = IS_SIGNED ? q[k] ^ 0x80808080u : q[k];
-        first = two(word, 0, F::HALVES ? k / 4 : 0), second = two(word, 2, F::HALVES ? k / 4 : 0);
+        int half = F::HALVES ? k / 4 : 0;
+        if constexpr (F::NIBBLES) {
+            u32 word = q[k / 2], mask = k % 2 ? 0x00f000f0u : 0x000f000fu;
+            first = two(masked_or(word, mask, 0x64006400u), k % 2, half);
+            second = two(masked_or(word >> 8, mask, 0x64006400u), k % 2, half);
+        } else {
+            u32 word = IS_SIGNED ? q[k] ^ 0x80808080u : q[k];
+            first = two(__byte_perm(word, 0x64646464u, 0x4240), false, half);
+            second = two(__byte_perm(word, 0x64646464u, 0x4341), false, half);
+        }
     }
     // All values become zeros.
     __device__ __forceinline__ void clear() { s[0] = s[1] = m[0] = m[1] = __float2half2_rn(0.0f); }
@@ -162,7 +192,8 @@ template <> struct Halves<F16> {
     __device__ __forceinline__ Halves(const Raw& raw, u32) : r(raw) {}
     __device__ __forceinline__ void four(int k, u32& first, u32& second) const {
         uint4 v = k / 2 == 0 ? r.a : k / 2 == 1 ? r.b : k / 2 == 2 ? r.c : r.e;
-        first = k % 2 ? v.z : v.x, second = k % 2 ? v.w : v.y;
+        u32 low = k % 2 ? v.z : v.x, high = k % 2 ? v.w : v.y;
+        first = __byte_perm(low, high, 0x5410), second = __byte_perm(low, high, 0x7632);
     }
     __device__ __forceinline__ void clear() { r.a = r.b = r.c = r.e = make_uint4(0, 0, 0, 0); }
 };
@@ -197,23 +228,31 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
     u32 output = warp * 16 + lane / 4;
     tile_row<F>(a, tile, rows, output, p[0]);
     tile_row<F>(a, tile, rows, output + 8, p[1]);
+#pragma unroll
+    for (int i = 0; i < F::PLANES; i++) {
+        // The compiler would add up the parts of the addresses in each window.
+        asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
+        __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
+    }
     Raw raw[2];
+    // The last window again instead of none: loads without a branch stay in place.
     auto fetch = [&](u32 window) {
-        if (window >= last) return;
-        u32 chunk = min(4 * window + lane % 4, a.chunks - 1);
+        int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
+        __builtin_assume(chunk >= 0);
         F::fetch(p[0], chunk, raw[0]);
         F::fetch(p[1], chunk, raw[1]);
     };
-    // Loads into registers alone would leave too few bytes on the way from memory.
+    // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
+    // of their rows, and the others the rest in turn.
+    constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
     auto prefetch = [&](u32 window) {
-        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % (F::PLANES > 1 ? F::PLANES - 1 : 1);
-        u32 chunk = min(4 * window, a.chunks - 1), bytes = 0;
+        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
         const u8* at = nullptr;
 #pragma unroll
         for (int i = 0; i < F::PLANES; i++) {
-            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i);
+            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
         }
-        if (window < last) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + size_t(chunk) * bytes / 32));
+        if (window < last) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + size_t(window) * bytes));
     };
     if (N <= PREFETCH_ROWS) {
         for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
@@ -270,6 +309,8 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
             for (int i = 0; i < W::BATCH; i++) {
                 values[0].four(k + i, of_batch[i][0], of_batch[i][2]);
                 values[1].four(k + i, of_batch[i][1], of_batch[i][3]);
+                // Before the fence.
+                asm volatile("" : "+r"(of_batch[i][0]), "+r"(of_batch[i][1]), "+r"(of_batch[i][2]), "+r"(of_batch[i][3]));
             }
             wgmma_fence();
 #pragma unroll

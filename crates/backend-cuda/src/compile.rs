@@ -11,8 +11,9 @@ use passes::{
     Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
 };
 
+use crate::attend;
 use crate::driver::{Device, allocated_size};
-use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Work};
+use crate::launch::{BufferId, BufferPlan, Cluster, Each, F32, Grid, LaunchPlan, Work};
 use crate::model::ModelPlan;
 
 /// Most blocks of a launch in its second dimension: rows of a step, and entries of lists of experts.
@@ -52,8 +53,6 @@ pub(crate) struct Scratch {
     /// f16 activation rows for tensor cores, and a factor per row.
     pub(crate) f16_rows: Option<usize>,
     pub(crate) f16_scales: Option<usize>,
-    /// Activation rows of 8 bits for tensor cores.
-    pub(crate) q8_rows: Option<usize>,
     /// Outputs of the experts' gate and up projections, and of their down projections.
     pub(crate) hidden: Option<usize>,
     pub(crate) downs: Option<usize>,
@@ -94,7 +93,7 @@ impl Blueprint {
             let what = "activations of more rows than a launch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        let inputs = Inputs::new(&bound);
+        let inputs = Inputs::new(&bound, attend::splits(device, bound.model().stores()));
         let mut compiler = Compiler {
             device,
             model,
@@ -243,7 +242,7 @@ impl Compiler<'_> {
             threads: THREADS,
             shared,
             shared_of_warp,
-            cluster: 1,
+            cluster: Cluster { most: 1, grid: 1 },
             cost,
         }
     }

@@ -38,9 +38,24 @@ pub(crate) struct LaunchPlan {
     pub(crate) shared: usize,
     /// More of it per warp, in a kernel that computes with any number of warps instead of `threads`; 0 in others.
     pub(crate) shared_of_warp: usize,
-    /// Blocks that divide the work of each block of `grid`, and form a cluster.
-    pub(crate) cluster: u32,
+    pub(crate) cluster: Cluster,
     pub(crate) cost: Cost,
+}
+
+/// Blocks that divide the work of each block of a grid, and form a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cluster {
+    /// Blocks of a cluster at most.
+    pub(crate) most: usize,
+    /// Blocks of the grid at most.
+    pub(crate) grid: usize,
+}
+
+impl Cluster {
+    /// The largest cluster, if `active` of a size run at the same time: a grid of more would need another turn.
+    pub(crate) fn size(self, active: impl Fn(usize) -> usize) -> usize {
+        (2..=self.most).rev().find(|&size| active(size) >= self.grid).unwrap_or(1)
+    }
 }
 
 /// A unit of work to queue; `L` is [`LaunchPlan`] or a built launch.
@@ -103,6 +118,16 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An H100 with two blocks per multiprocessor: clusters lie within one of seven parts of the card.
+    #[test]
+    fn clusters_run_at_the_same_time() {
+        let active = |size: usize| 6 * (36 / size) + 32 / size;
+        let size = |most, grid| Cluster { most, grid }.size(active);
+        assert_eq!(size(8, 32), 6, "28 of 8 blocks, 34 of 7");
+        assert_eq!((size(8, 8), size(4, 8)), (8, 4));
+        assert_eq!((size(8, 224), size(1, 1)), (1, 1));
+    }
 
     #[test]
     fn grids_follow_the_step() {

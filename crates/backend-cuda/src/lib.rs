@@ -13,7 +13,6 @@ mod compile;
 mod devices;
 mod driver;
 mod experts;
-mod gemm_q8;
 mod launch;
 mod matmul;
 mod model;

@@ -11,7 +11,7 @@ use quant::Format;
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
+use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +47,10 @@ pub(crate) struct Matmul {
 /// Matmuls of the same activations before a matmul.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// The kernels of each, with their maximum number of rows.
-    algorithms: Vec<Vec<(Algorithm, usize)>>,
+    /// Whether one of them converts the activations to f16, if this one needs them so.
+    is_converted: bool,
     /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
     f16_weights: Vec<WeightId>,
-}
-
-impl Beside {
-    /// Whether one of them, for up to `rows` rows, converts the activations as `algorithm` needs them.
-    fn converts(&self, algorithm: Algorithm, rows: usize) -> bool {
-        self.algorithms.iter().any(|algorithms| {
-            let of_rows = algorithms.iter().find(|&&(_, max_rows)| rows <= max_rows);
-            of_rows.is_some_and(|(before, _)| before.conversion() == algorithm.conversion())
-        })
-    }
 }
 
 /// Arguments for experts.
@@ -157,7 +147,7 @@ impl Matmul {
         self.parts.iter().map(|part| part.1).sum()
     }
 
-    pub(crate) fn words(&self, compiler: &Compiler<'_>, x16_stride: usize) -> Vec<u32> {
+    fn words(&self, compiler: &Compiler<'_>, x16_stride: usize) -> Vec<u32> {
         let chunks = self.cols.div_ceil(CHUNK);
         let [segments, segment] = self.x_segments;
         let (_, [x_at, x_stride]) = self.x;
@@ -200,8 +190,7 @@ impl Matmul {
         words
     }
 
-    /// Buffers, with converted activations and their scales if a kernel reads them.
-    pub(crate) fn buffers(&self, f16: Option<[BufferId; 2]>) -> Vec<Option<BufferId>> {
+    fn buffers(&self, f16: Option<[BufferId; 2]>) -> Vec<Option<BufferId>> {
         let weight = |i: usize| self.parts.get(i).map(|part| BufferId::Weight(part.0));
         let ExpertArgs { chosen, biases, groups, .. } = self.experts;
         let norm = self.norm.map(|norm| norm.0).filter(|_| f16.is_none());
@@ -309,7 +298,7 @@ impl Compiler<'_> {
         let mut done = vec![false; parts.len()];
         let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).format);
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
-        let mut before = Vec::new();
+        let mut is_converted = false;
         for i in 0..parts.len() {
             if done[i] {
                 continue;
@@ -323,8 +312,9 @@ impl Compiler<'_> {
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
             let is_f16 = may_fit_f16(self.model.matrix(parts[i].weight).format);
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
-            let beside = Beside { algorithms: before.clone(), f16_weights };
-            before.push(self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() }));
+            let beside = Beside { is_converted, f16_weights };
+            is_converted |= is_f16;
+            self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
         }
         Ok(())
     }
@@ -352,8 +342,8 @@ impl Compiler<'_> {
         self.matmul(y, &matmul);
     }
 
-    /// A matmul pass with result `y`. Returns its kernels, with their maximum number of rows.
-    fn matmul(&mut self, y: ValueId, matmul: &Matmul) -> Vec<(Algorithm, usize)> {
+    /// A matmul pass with result `y`.
+    fn matmul(&mut self, y: ValueId, matmul: &Matmul) {
         let format = self.model.matrix(matmul.parts[0].0).format;
         let max_rows = self.max_rows_of(y);
         let f32_activations = self.device.f32_activations;
@@ -361,8 +351,7 @@ impl Compiler<'_> {
         let fits_q8 = |n: usize| matmul.fits_q8(self.device, format, n);
         let mut variants = Vec::new();
         let mut reached = 0;
-        let algorithms = algorithms(format, f32_activations, tensor_cores, fits_q8);
-        for &(algorithm, rows) in &algorithms {
+        for (algorithm, rows) in algorithms(format, f32_activations, tensor_cores, fits_q8) {
             let is_f16 = matches!(algorithm, Algorithm::Gemm(_) | Algorithm::Wgmma(_));
             // Of kernels for f16, those of enough rows suffice; behind them comes the fallback.
             if is_f16 && reached >= max_rows {
@@ -381,7 +370,6 @@ impl Compiler<'_> {
             }
         }
         self.dispatch(y, variants);
-        algorithms
     }
 
     /// Whether `wgmma` can multiply. A head must start with a window.
@@ -393,8 +381,7 @@ impl Compiler<'_> {
     /// The kernels on tensor cores for steps of up to `max_rows`.
     fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
         if self.is_wgmma(matmul) {
-            let q8_rows = [16, 8].into_iter().find(|&rows| self.fits_gemm_q8(matmul, rows));
-            return TensorCores::Wgmma { q8_rows: q8_rows.unwrap_or(0) };
+            return TensorCores::Wgmma;
         }
         // The rows of a head start at a multiple of 16 bytes.
         if matmul.x_segments[0] > 1 && !matmul.cols.is_multiple_of(8) {
@@ -452,10 +439,6 @@ impl Compiler<'_> {
                 launch.shared_of_warp = ring_bytes(format);
                 vec![launch]
             }
-            Algorithm::GemmQ8(rows) => {
-                let is_converted = matmul.beside.converts(algorithm, max_rows);
-                self.gemm_q8(matmul, rows, is_converted, cost)
-            }
             Algorithm::Gemm(tile) | Algorithm::Wgmma(tile) => {
                 let is_wgmma = matches!(algorithm, Algorithm::Wgmma(_));
                 let [segments, segment] = matmul.x_segments;
@@ -502,10 +485,11 @@ impl Compiler<'_> {
                 launch.shared = if is_wgmma { wgmma_bytes(tile) } else { gemm_bytes(tile) };
                 if is_wgmma && !is_grouped {
                     let blocks = grid.groups * max_rows.div_ceil(tile);
-                    launch.cluster = self.cluster(blocks, matmul.cols.div_ceil(WINDOW)) as u32;
+                    // A block of fewer windows would spend its time beginning and ending.
+                    let most = (matmul.cols.div_ceil(WINDOW) / 4).clamp(1, MAX_CLUSTER);
+                    launch.cluster = Cluster { most, grid: blocks };
                 }
-                let is_converted = matmul.beside.converts(algorithm, max_rows);
-                if is_converted { vec![launch] } else { vec![f16_rows, launch] }
+                if matmul.beside.is_converted { vec![launch] } else { vec![f16_rows, launch] }
             }
             Algorithm::GemmF32 => {
                 let kernel = format!("{name}/gemm_f32");
@@ -515,14 +499,6 @@ impl Compiler<'_> {
                 vec![self.launch(kernel, matmul.buffers(None), words, grid, cost)]
             }
         }
-    }
-
-    /// Blocks that divide a tile's windows of columns, so that `tiles` tiles occupy all multiprocessors.
-    fn cluster(&self, tiles: usize, windows: usize) -> usize {
-        // A block of fewer windows would spend its time beginning and ending.
-        let most = (windows / 4).clamp(1, MAX_CLUSTER);
-        let wanted = self.device.multiprocessors.div_ceil(tiles.max(1)).min(most);
-        1 << wanted.ilog2()
     }
 
     /// The grid of a GEMM with tiles of this many outputs and rows.

@@ -128,6 +128,7 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
         0 => [Block { threads, shared: shared as u32 }; 2],
         of_warp => model.device.limits.forms(kernel.needs, shared, of_warp),
     };
+    let cluster = cluster.size(|size| model.device.active_clusters(kernel, forms[0], size)) as u32;
     Ok(Built { launch: Launch { kernel, args, forms, cluster }, grid, cost })
 }
 

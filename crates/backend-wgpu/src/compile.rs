@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
-    Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Variant,
+    Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Splits, Variant,
     kernel_name, out_of_memory,
 };
 
@@ -94,7 +94,7 @@ impl Blueprint {
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
         let plan = Plan::new(&bound, device.margin());
-        let inputs = Inputs::new(&bound);
+        let inputs = Inputs::new(&bound, Splits::default());
         let mut compiler = Compiler {
             device,
             model,

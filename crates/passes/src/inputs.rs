@@ -27,8 +27,20 @@ const MAX_SPLITS: usize = 64;
 /// Positions per workgroup from which attention is split.
 const SPLIT_POSITIONS: usize = 128;
 
-/// Positions that the attention kernel processes per iteration.
-const BLOCK: usize = 128;
+/// How attention is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Splits {
+    /// Splits of all rows of a step together, as far as each row has one.
+    pub of_step: usize,
+    /// Positions that the attention kernel processes per iteration.
+    pub block: usize,
+}
+
+impl Default for Splits {
+    fn default() -> Splits {
+        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, block: 128 }
+    }
+}
 
 /// The words of the step inputs, and the offset of each section in words.
 #[derive(Debug)]
@@ -40,6 +52,7 @@ pub struct Inputs {
     /// The operations that scale rows by their positions, and the offset of their factors.
     position_factors: Vec<(Op, usize)>,
     groups: Vec<Group>,
+    splits: Splits,
     /// Rows of the bucket.
     rows: usize,
     /// Token of each row.
@@ -76,7 +89,7 @@ pub struct RopeTable {
 
 impl Inputs {
     /// Lays out the sections for the bucket of `bound`.
-    pub fn new(bound: &BoundProgram) -> Inputs {
+    pub fn new(bound: &BoundProgram, splits: Splits) -> Inputs {
         let bucket = bound.bucket();
         let groups = bound.graph().groups().to_vec();
         let tokens = HEAD + 2 * groups.len();
@@ -114,6 +127,7 @@ impl Inputs {
             rope_tables,
             position_factors,
             groups,
+            splits,
             rows: bucket.rows,
             tokens,
             positions,
@@ -162,8 +176,9 @@ impl Inputs {
             // Counted from the start of the page of the first visible position.
             let visible =
                 group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
-            let splits = if rows <= MAX_SPLIT_ROWS { splits(visible) } else { 1 };
-            let part = visible.div_ceil(splits).next_multiple_of(BLOCK);
+            let most = if rows <= MAX_SPLIT_ROWS { self.splits.of_step / rows.max(1) } else { 1 };
+            let splits = splits(visible).min(most.max(1));
+            let part = visible.div_ceil(splits).next_multiple_of(self.splits.block);
             let splits = visible.div_ceil(part);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);

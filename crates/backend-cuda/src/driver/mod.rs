@@ -31,7 +31,7 @@ macro_rules! modules {
     };
 }
 modules! {
-    "attention" "candidates" "decode" "f16_rows" "flash" "q8_rows" "recurrent" "rope" "route" "rows"
+    "attention" "candidates" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
     "f32" "f16" "bf16" "q4_0" "q4_1" "q5_0" "q5_1" "q8_0" "q2_k" "q3_k" "q4_k" "q5_k" "q6_k"
     "iq4_nl" "iq4_xs" "mxfp4" "nvfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
 }
@@ -344,6 +344,32 @@ impl Device {
         unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) }
             .result()
             .map_err(|error| self.failed(error))
+    }
+
+    /// Clusters of this many blocks that run at the same time; 0 if the driver does not tell.
+    pub(crate) fn active_clusters(&self, kernel: Kernel, block: Block, size: usize) -> usize {
+        let cluster = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: size as u32 };
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { clusterDim: cluster },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: size as u32,
+            blockDimX: block.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: block.shared,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        let mut clusters = 0;
+        // SAFETY: all pointers are of live values.
+        let found = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, kernel.function, &config) };
+        if found.result().is_ok() { clusters.max(0) as usize } else { 0 }
     }
 
     /// Records what `queue` queues as a graph, without running it.
