@@ -238,6 +238,7 @@ impl Compiler<'_> {
             kernel,
             buffers,
             words,
+            second: None,
             grid,
             threads: THREADS,
             shared,

@@ -32,6 +32,8 @@ pub(crate) struct LaunchPlan {
     pub(crate) kernel: String,
     pub(crate) buffers: Vec<Option<BufferId>>,
     pub(crate) words: Vec<u32>,
+    /// For the kernels of `pair.cu`, whose struct has these behind the first.
+    pub(crate) second: Option<Second>,
     pub(crate) grid: Grid,
     pub(crate) threads: u32,
     /// Dynamic shared memory in bytes.
@@ -40,6 +42,14 @@ pub(crate) struct LaunchPlan {
     pub(crate) shared_of_warp: usize,
     pub(crate) cluster: Cluster,
     pub(crate) cost: Cost,
+}
+
+/// What the second kernel of a pair takes, and the blocks of the first.
+#[derive(Clone, Debug)]
+pub(crate) struct Second {
+    pub(crate) buffers: Vec<Option<BufferId>>,
+    pub(crate) words: Vec<u32>,
+    pub(crate) blocks: u32,
 }
 
 /// Blocks that divide the work of each block of a grid, and form a cluster.
