@@ -125,6 +125,7 @@ macro_rules! conformance {
         $crate::conformance!(@layers $candidate, $oracle;
             odd_layer_in_steps_of_all_sizes
             layer_with_blocks_of_256
+            layer_of_two_formats
             wide_layer
             tapped_keys_do_not_change_the_result
             every_value_of_a_layer_can_be_tapped

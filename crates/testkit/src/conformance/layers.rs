@@ -19,6 +19,8 @@ const SEED: u64 = 5;
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     format: Format,
+    /// Of the weights of values.
+    value_format: Format,
     hidden: usize,
     heads: usize,
     kv_heads: usize,
@@ -33,6 +35,7 @@ struct Layer {
 /// Odd sizes: none is a multiple of a vector or block, except the head size.
 const ODD: Layer = Layer {
     format: Format::F32,
+    value_format: Format::F32,
     hidden: 37,
     heads: 3,
     kv_heads: 1,
@@ -47,6 +50,7 @@ const ODD: Layer = Layer {
 /// Blocks of 256 values, and 16 query heads that share a KV head.
 const BLOCKS: Layer = Layer {
     format: Format::Q6_K,
+    value_format: Format::Q6_K,
     hidden: 256,
     heads: 16,
     kv_heads: 1,
@@ -61,6 +65,7 @@ const BLOCKS: Layer = Layer {
 /// More chunks of 32 columns than threads in a subgroup.
 const WIDE: Layer = Layer {
     format: Format::Q8_0,
+    value_format: Format::Q8_0,
     hidden: 2080,
     heads: 2,
     kv_heads: 2,
@@ -91,9 +96,9 @@ impl Layer {
         }
         let scale = |cols: usize| 1.0 / (cols as f32).sqrt();
         let linear = |net: &mut Net, name: &'static str, (x, cols), outputs: usize, bias: bool| {
-            let bytes =
-                crate::random_matrix(self.format, outputs * cols, scale(cols), SEED + name.len() as u64);
-            let weight = net.weights(&format!("{name}.weight"), self.format, [1, outputs, cols], bytes);
+            let format = if name == "v" { self.value_format } else { self.format };
+            let bytes = crate::random_matrix(format, outputs * cols, scale(cols), SEED + name.len() as u64);
+            let weight = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
             if !bias {
                 return net.graph.linear(name, x, weight);
             }
@@ -155,6 +160,16 @@ pub fn odd_layer_in_steps_of_all_sizes(make: Make<'_>, oracle: Make<'_>) {
 /// Blocks of 256 values, one row and many.
 pub fn layer_with_blocks_of_256(make: Make<'_>, oracle: Make<'_>) {
     in_steps(make, oracle, BLOCKS, &[1, 33]);
+}
+
+/// Values whose weights have another format than those of queries and keys, as in files of mixed formats.
+pub fn layer_of_two_formats(make: Make<'_>, oracle: Make<'_>) {
+    use Format::{F16, Q3_K, Q4_K, Q5_K, Q6_K};
+    let pairs =
+        [(Q3_K, Q4_K), (Q3_K, Q5_K), (Q4_K, Q5_K), (Q4_K, Q6_K), (Q5_K, Q6_K), (Q6_K, Q4_K), (Q4_K, F16)];
+    for (format, value_format) in pairs {
+        in_steps(make, oracle, Layer { format, value_format, bias: true, ..BLOCKS }, &[1, 2, 6, 33]);
+    }
 }
 
 /// Blocks of 32 values, so many per row that whole workgroups share a row.
