@@ -403,9 +403,7 @@ __device__ __forceinline__ void write_pair(const MatmulArgs& a, const Shape& sha
     write_output(a, to, 0, output, value, up);
 }
 
-// `block` of `blocks` that divide the outputs.
-template <class F, int COLS, bool Q8, bool PLAIN>
-__device__ __forceinline__ void gemv(const MatmulArgs& a, u32 block, u32 blocks) {
+template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
     using R = Ring<F>;
     static_assert(COLS <= 16, "half a warp writes the columns");
     __shared__ float partial[COLS][32];
@@ -431,9 +429,9 @@ __device__ __forceinline__ void gemv(const MatmulArgs& a, u32 block, u32 blocks)
     auto begin_of = [&](u32 warp) { return stages * warp / warps; };
     Source<F, PLAIN> source;
     auto fill_ring = [&] {
-        first_unit = u64(shape.units) * block / blocks;
+        first_unit = u64(shape.units) * blockIdx.x / gridDim.x;
         of_unit = shape.segments * shape.stages;
-        stages = (u32(u64(shape.units) * (block + 1) / blocks) - first_unit) * of_unit;
+        stages = (u32(u64(shape.units) * (blockIdx.x + 1) / gridDim.x) - first_unit) * of_unit;
         source.left = begin_of(warp + 1) - begin_of(warp);
         source.position = Position::at(shape, first_unit, begin_of(warp));
         if (source.left > 0) source.find_rows(a, shape, lane);
@@ -456,8 +454,8 @@ __device__ __forceinline__ void gemv(const MatmulArgs& a, u32 block, u32 blocks)
             shape.segments = used;
             // Without experts there are no weights, only residual and biases.
             if (used == 0) {
-                u32 threads = blocks * blockDim.x;
-                for (u32 output = block * blockDim.x + threadIdx.x; output < a.outputs[0]; output += threads) {
+                u32 threads = gridDim.x * blockDim.x;
+                for (u32 output = blockIdx.x * blockDim.x + threadIdx.x; output < a.outputs[0]; output += threads) {
                     write_output(a, {first_row, 0, 0, 1.0f}, 0, output, 0.0f, 0.0f);
                 }
                 return;
@@ -566,5 +564,5 @@ __device__ __forceinline__ void gemv(const MatmulArgs& a, u32 block, u32 blocks)
 #define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
     extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : 512)                                              \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
-        gemv<F, COLS, Q8, PLAIN>(args, blockIdx.x, gridDim.x);                                                                                \
+        gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
     }

@@ -238,7 +238,6 @@ impl Compiler<'_> {
             kernel,
             buffers,
             words,
-            second: None,
             grid,
             threads: THREADS,
             shared,

@@ -32,8 +32,6 @@ pub(crate) struct LaunchPlan {
     pub(crate) kernel: String,
     pub(crate) buffers: Vec<Option<BufferId>>,
     pub(crate) words: Vec<u32>,
-    /// For the kernels of `pair.cu`, whose struct has these behind the first.
-    pub(crate) second: Option<Second>,
     pub(crate) grid: Grid,
     pub(crate) threads: u32,
     /// Dynamic shared memory in bytes.
@@ -42,14 +40,6 @@ pub(crate) struct LaunchPlan {
     pub(crate) shared_of_warp: usize,
     pub(crate) cluster: Cluster,
     pub(crate) cost: Cost,
-}
-
-/// What the second kernel of a pair takes, and the blocks of the first.
-#[derive(Clone, Debug)]
-pub(crate) struct Second {
-    pub(crate) buffers: Vec<Option<BufferId>>,
-    pub(crate) words: Vec<u32>,
-    pub(crate) blocks: u32,
 }
 
 /// Blocks that divide the work of each block of a grid, and form a cluster.
@@ -62,9 +52,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The largest cluster, if `active` of a size run at the same time: a grid of more would need another turn.
+    /// The largest cluster, if `active` of a size run at the same time: a grid of more would need another turn. A pair shares two
+    /// multiprocessors that lie together; more blocks must find room in one part of the card, beside blocks of other kernels, so
+    /// that a quarter of the clusters is to spare.
     pub(crate) fn size(self, active: impl Fn(usize) -> usize) -> usize {
-        (2..=self.most).rev().find(|&size| active(size) >= self.grid).unwrap_or(1)
+        let needed = |size| if size > 2 { self.grid + self.grid.div_ceil(4) } else { self.grid };
+        (2..=self.most).rev().find(|&size| active(size) >= needed(size)).unwrap_or(1)
     }
 }
 
@@ -129,14 +122,14 @@ impl Grid {
 mod tests {
     use super::*;
 
-    /// An H100 with two blocks per multiprocessor: clusters lie within one of seven parts of the card.
+    /// An H100 with two blocks per multiprocessor, in parts of 32 and 36 blocks; clusters lie within one of them.
     #[test]
     fn clusters_run_at_the_same_time() {
-        let active = |size: usize| 6 * (36 / size) + 32 / size;
+        let active = |size: usize| 6 * (32 / size) + 2 * (36 / size);
         let size = |most, grid| Cluster { most, grid }.size(active);
-        assert_eq!(size(8, 32), 6, "28 of 8 blocks, 34 of 7");
+        assert_eq!(size(8, 32), 6, "of 8 blocks 32 would leave no room");
         assert_eq!((size(8, 8), size(4, 8)), (8, 4));
-        assert_eq!((size(8, 224), size(1, 1)), (1, 1));
+        assert_eq!((size(8, 128), size(8, 224), size(1, 1)), (2, 1, 1));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use quant::Format;
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
-use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan, Second};
+use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,15 +113,6 @@ fn ring_bytes(format: Format) -> usize {
     stages * stage
 }
 
-/// Formats of queries and keys, and of values, that kernels multiply in one launch (`kernels/build`).
-const PAIRS: [[Format; 2]; 5] = [
-    [Format::Q3_K, Format::Q4_K],
-    [Format::Q3_K, Format::Q5_K],
-    [Format::Q4_K, Format::Q5_K],
-    [Format::Q4_K, Format::Q6_K],
-    [Format::Q5_K, Format::Q6_K],
-];
-
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
 const MIN_WARPS: usize = 8;
 
@@ -131,7 +122,7 @@ fn wgmma_bytes(tile: usize) -> usize {
 }
 
 /// Static shared memory of a GEMV kernel in bytes, at most.
-const STATIC_SHARED: usize = 9 << 10;
+const STATIC_SHARED: usize = 8192;
 
 /// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
 fn gemm_bytes(tile: usize) -> usize {
@@ -308,7 +299,6 @@ impl Compiler<'_> {
         let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).format);
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
         let mut is_converted = false;
-        let mut matmuls = Vec::new();
         for i in 0..parts.len() {
             if done[i] {
                 continue;
@@ -324,53 +314,9 @@ impl Compiler<'_> {
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
             let beside = Beside { is_converted, f16_weights };
             is_converted |= is_f16;
-            matmuls.push(Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
+            self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
         }
-        let mut variants: Vec<_> = matmuls.iter().map(|matmul| self.variants(y, matmul)).collect();
-        if let [first, second] = &matmuls[..]
-            && let Some(pair) = self.pair(first, second)
-        {
-            for (variants, launches) in variants.iter_mut().zip([vec![pair], Vec::new()]) {
-                variants[0] = Variant { max_rows: 1, launches, ..Variant::default() };
-            }
-        }
-        variants.into_iter().for_each(|variants| self.dispatch(y, variants));
         Ok(())
-    }
-
-    /// One launch for a row of two matmuls of the same activations, if there is a kernel for their formats.
-    fn pair(&self, first: &Matmul, second: &Matmul) -> Option<LaunchPlan> {
-        let matmuls = [first, second];
-        let formats = matmuls.map(|matmul| self.model.matrix(matmul.parts[0].0).format);
-        let fits =
-            matmuls.into_iter().zip(formats).all(|(matmul, format)| matmul.fits_q8(self.device, format, 1));
-        if !PAIRS.contains(&formats) || !fits || self.device.f32_activations {
-            return None;
-        }
-        let bytes =
-            |matmul: &Matmul| matmul.parts.iter().map(|part| self.model.matrix(part.0).bytes()).sum::<u64>();
-        let (of_first, of_both) = (bytes(first), bytes(first) + bytes(second));
-        let blocks = self.device.multiprocessors * self.device.limits.blocks();
-        let kernel = format!("{}_with_{}/gemv_q8_1", kernel_name(formats[0]), kernel_name(formats[1]));
-        let outputs = first.outputs() + second.outputs();
-        let cost = Cost {
-            what: format!("{kernel} {} to {outputs}", first.cols),
-            bytes: of_both,
-            row_bytes: ((first.cols + outputs) * F32) as u64,
-            row_multiply_adds: (first.cols * outputs) as u64,
-            ..Cost::default()
-        };
-        let grid = Grid { groups: blocks, each: Each::Rows(1) };
-        let launch = self.launch(kernel, first.buffers(None), first.words(self, 0), grid, cost);
-        // As many as its part of the bytes.
-        let blocks = (blocks as u64 * of_first / of_both).clamp(1, blocks as u64 - 1) as u32;
-        let second = Second { buffers: second.buffers(None), words: second.words(self, 0), blocks };
-        Some(LaunchPlan {
-            second: Some(second),
-            shared: first.q8_bytes(1),
-            shared_of_warp: formats.map(ring_bytes).into_iter().max()?,
-            ..launch
-        })
     }
 
     /// Multiplies each head of `x` with its own matrix of `weight`.
@@ -398,12 +344,6 @@ impl Compiler<'_> {
 
     /// A matmul pass with result `y`.
     fn matmul(&mut self, y: ValueId, matmul: &Matmul) {
-        let variants = self.variants(y, matmul);
-        self.dispatch(y, variants);
-    }
-
-    /// The ways to compute a matmul with result `y`.
-    fn variants(&mut self, y: ValueId, matmul: &Matmul) -> Vec<Variant<LaunchPlan>> {
         let format = self.model.matrix(matmul.parts[0].0).format;
         let max_rows = self.max_rows_of(y);
         let f32_activations = self.device.f32_activations;
@@ -429,7 +369,7 @@ impl Compiler<'_> {
                 break;
             }
         }
-        variants
+        self.dispatch(y, variants);
     }
 
     /// Whether `wgmma` can multiply. A head must start with a window.

@@ -7,7 +7,7 @@ use passes::{Cost, StepShape, Variant, tiles};
 
 use crate::compile::Blueprint;
 use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, lock};
-use crate::launch::{BufferId, Grid, LaunchPlan, Second, Work};
+use crate::launch::{BufferId, Grid, LaunchPlan, Work};
 use crate::model::Model;
 use crate::occupancy::Block;
 
@@ -104,8 +104,7 @@ impl CudaProgram {
 
 /// Finds the kernel of a launch, and writes its arguments.
 fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result<Built, Error> {
-    let LaunchPlan { kernel, buffers, words, second, grid, threads, shared, shared_of_warp, cluster, cost } =
-        plan;
+    let LaunchPlan { kernel, buffers, words, grid, threads, shared, shared_of_warp, cluster, cost } = plan;
     let address = |id: BufferId| match id {
         BufferId::Own(index) => own[index].address(),
         BufferId::Weight(weight) => {
@@ -117,18 +116,13 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
             model.states[id.index()].as_ref().expect("recurrent operations have states").address()
         }
     };
-    let mut args = Vec::new();
-    let mut add = |buffers: Vec<Option<BufferId>>, words: &[u32]| {
-        args.push(inputs);
-        args.extend(buffers.into_iter().map(|id| id.map_or(0, address)));
-        let words = words.chunks(2);
-        args.extend(words.map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32));
-    };
-    add(buffers, &words);
-    if let Some(Second { buffers, words, blocks }) = second {
-        add(buffers, &words);
-        args.push(blocks.into());
-    }
+    let mut args = vec![inputs];
+    args.extend(buffers.into_iter().map(|id| id.map_or(0, address)));
+    args.extend(
+        words
+            .chunks(2)
+            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32),
+    );
     let kernel = model.device.kernel(&kernel)?;
     let forms = match shared_of_warp {
         0 => [Block { threads, shared: shared as u32 }; 2],

@@ -23,8 +23,7 @@ use cards::PrimaryContext;
 pub use cards::{Card, cards};
 pub(crate) use staging::Staging;
 
-/// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file, format of
-/// weights or pair of them.
+/// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or format of weights.
 macro_rules! modules {
     ($($name:literal)*) => {
         static MODULES: &[(&str, &[u8])] =
@@ -35,7 +34,6 @@ modules! {
     "attention" "candidates" "decode" "f16_rows" "flash" "recurrent" "rope" "route" "rows"
     "f32" "f16" "bf16" "q4_0" "q4_1" "q5_0" "q5_1" "q8_0" "q2_k" "q3_k" "q4_k" "q5_k" "q6_k"
     "iq4_nl" "iq4_xs" "mxfp4" "nvfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
-    "q3_k_with_q4_k" "q3_k_with_q5_k" "q4_k_with_q5_k" "q4_k_with_q6_k" "q5_k_with_q6_k"
 }
 
 /// Locks `mutex`. No critical section leaves its data inconsistent on panic.
