@@ -2,10 +2,10 @@
 
 use backend::{Error, KvType, PAGE, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, Purpose, Splits, Variant, max_tiles, out_of_memory, partials_bytes};
+use passes::{Attend, Cost, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
 
 use crate::compile::{Compiler, Operand, THREADS};
-use crate::driver::Device;
+use crate::decode;
 use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
 
 /// Steps of more rows do not split attention.
@@ -16,32 +16,6 @@ const MAX_V_DIM: usize = 2048;
 
 /// Columns of keys, so that a query fits in shared memory.
 const MAX_K_DIM: usize = 8192;
-
-/// Columns of the heads of `decode.cu`.
-const DECODE_DIMS: [usize; 3] = [64, 128, 256];
-
-/// Warps of a block of `decode.cu`, and blocks of a multiprocessor at most.
-const DECODE_WARPS: usize = 4;
-const MAX_DECODE_BLOCKS: usize = 4;
-
-/// Shared memory of a block of `decode.cu` for heads of `dim` columns: by warp, two stages of 16 keys and values in f16; static
-/// memory, at most.
-fn decode_bytes(dim: usize) -> [usize; 2] {
-    let queries = 8 * (dim + 8) * F32 + 2 * dim * size_of::<half::f16>();
-    let merged = 2 * 8 * 64 * F32 + 512;
-    [DECODE_WARPS * 2 * 2 * 16 * dim * size_of::<half::f16>(), queries + merged]
-}
-
-/// How attention is split: blocks of all multiprocessors run at the same time.
-pub(crate) fn splits(device: &Device, stores: &[StoreLayout]) -> Splits {
-    let blocks = |layout: &StoreLayout| {
-        let bytes: usize = decode_bytes(layout.store.k_dim).iter().sum();
-        let of_multiprocessor =
-            (device.limits.shared / (bytes + device.limits.reserved)).clamp(1, MAX_DECODE_BLOCKS);
-        device.multiprocessors * of_multiprocessor / layout.store.heads
-    };
-    Splits { of_step: stores.iter().map(blocks).min().unwrap_or(1), block: DECODE_WARPS * 16 }
-}
 
 /// Offset, stride, heads and head dimension; the heads that a kernel takes, or none.
 type Heads = [u32; 4];
@@ -227,12 +201,12 @@ impl Compiler<'_> {
         };
         let mut variants = Vec::new();
         let is_f16 = [KvType::F16, KvType::BF16].contains(&layout.format.k);
-        let [stages, fixed] = decode_bytes(k_dim);
+        let [stages, fixed] = decode::bytes(k_dim);
         let fits = stages + fixed <= self.device.limits.shared_of_block;
-        if is_f16 && k_dim == v_dim && DECODE_DIMS.contains(&k_dim) && fits {
+        if is_f16 && k_dim == v_dim && decode::DIMS.contains(&k_dim) && fits {
             let mut launch = by_row(self, kv);
             launch.kernel = format!("decode/decode_{}_{k_dim}", layout.format.k.name());
-            launch.threads = 32 * DECODE_WARPS as u32;
+            launch.threads = 32 * decode::WARPS as u32;
             launch.shared = stages;
             let launches = vec![launch];
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });

@@ -11,7 +11,7 @@ use passes::{
     Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
 };
 
-use crate::attend;
+use crate::decode;
 use crate::driver::{Device, allocated_size};
 use crate::launch::{BufferId, BufferPlan, Cluster, Each, F32, Grid, LaunchPlan, Work};
 use crate::model::ModelPlan;
@@ -93,7 +93,7 @@ impl Blueprint {
             let what = "activations of more rows than a launch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        let inputs = Inputs::new(&bound, attend::splits(device, bound.model().stores()));
+        let inputs = Inputs::new(&bound, decode::splits(device, bound.model().stores()));
         let mut compiler = Compiler {
             device,
             model,

@@ -10,6 +10,7 @@
 mod algorithm;
 mod attend;
 mod compile;
+mod decode;
 mod devices;
 mod driver;
 mod experts;
