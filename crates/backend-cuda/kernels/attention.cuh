@@ -41,7 +41,7 @@ struct AttentionArgs {
 // As `attention_words` writes them.
 static_assert(sizeof(AttentionArgs) == 10 * 8 + 28 * 4, "the host passes 10 pointers and 28 words");
 
-// Query heads of a block, and splits of a row's positions, at most (`passes::inputs`).
+// Query heads of a block at most, as `attend.rs` counts blocks, and splits of a row's positions (`passes::inputs`).
 constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;
 
 // Positions per page.

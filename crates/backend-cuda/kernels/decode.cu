@@ -7,11 +7,15 @@
 // row to finish merges the results of all.
 //
 // A matrix of 16 rows has a query's value rounded to the type of the cache in a head's row, and what rounding has left of it
-// eight rows further. So have weights. The sum of both rows is as exact as a product in f32.
+// eight rows further. So have weights. The sum of both rows has 22 bits in f16, nearly those of f32, and 16 in bf16. Infinite keys
+// or values make NaN.
 #include "attention.cuh"
 #include "instructions.cuh"
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, GROUP = 16, STAGES = 2;
+
+// Weights are multiplied so: many small ones beside a large one would have few bits in f16, or none.
+constexpr float WEIGHT_SCALE = 32768.0f;
 
 // Byte offset of a unit of 16 bytes in a tile with rows of DIM values of 16 bits. Pairs of units are permuted by the row, against
 // bank conflicts: an asynchronous copy of 32 bytes that come apart would be two requests to L2.
@@ -190,7 +194,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
                 weights[n][c] = is_seen[n][c] ? exp2f((weights[n][c] - now) * LOG2_E) : 0.0f;
                 sum += weights[n][c];
             }
-            split_pair<T>(weights[n][0], weights[n][1], w[2 * n], w[2 * n + 1]);
+            split_pair<T>(WEIGHT_SCALE * weights[n][0], WEIGHT_SCALE * weights[n][1], w[2 * n], w[2 * n + 1]);
         }
 #pragma unroll
         for (u32 i = 0; i < UNITS; i += 2) {
@@ -213,7 +217,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
     float of_all = LOWEST;
 #pragma unroll
     for (u32 w = 0; w < WARPS; w++) of_all = fmaxf(of_all, largest_of[w][head]);
-    float old = exp2f((largest - of_all) * LOG2_E);
+    float old = exp2f((largest - of_all) * LOG2_E) * (1.0f / WEIGHT_SCALE);
     float* sums = reinterpret_cast<float*>(shared);
 #pragma unroll
     for (u32 i = 0; i < UNITS; i++) {

@@ -10,6 +10,11 @@
 
 constexpr u32 ROWS = 64, POSITIONS = 64, FLASH_THREADS = 128;
 
+// Byte offset of a unit of 16 bytes in a tile with rows of DIM halves, permuted by the row, against bank conflicts.
+template <u32 DIM> __device__ __forceinline__ u32 unit_at(u32 row, u32 unit) {
+    return row * DIM * 2 + ((unit & ~7u) | ((unit ^ row) & 7)) * 16;
+}
+
 template <u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArgs& a) {
     extern __shared__ uint4 shared[];
     __shared__ u32 nonfinite[2 * V], has_nonfinite;

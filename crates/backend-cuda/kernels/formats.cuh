@@ -51,9 +51,8 @@ struct Raw {
 };
 
 // `bytes(p)`: bytes of 32 chunks in plane p. `HALVES`: the two halves of a chunk differ in scale and minimum; otherwise they
-// have the first. `MINS`: there are minimums. `NIBBLES`: quants are nibbles as they are stored. `HEADER`:
-// scales and minimums are those of `scale_min`. Integers are signed without
-// `ZERO` and `MINS`, and otherwise at most 127.
+// have the first. `MINS`: there are minimums. `NIBBLES`: quants are nibbles as they are stored. `HEADER`: scales and minimums
+// are those of `scale_min`. Integers are signed without `ZERO` and `MINS`, and otherwise at most 127.
 struct Quantised {
     static constexpr bool FLOAT = false;
     static constexpr int ZERO = 0;

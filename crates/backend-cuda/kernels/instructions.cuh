@@ -65,9 +65,3 @@ __device__ __forceinline__ u32 pack_halves(float a, float b) {
     __half2 h = __floats2half2_rn(a, b);
     return *reinterpret_cast<u32*>(&h);
 }
-
-// Byte offset of a unit of 16 bytes in a tile with rows of DIM halves, permuted by the row, against bank
-// conflicts.
-template <u32 DIM> __device__ __forceinline__ u32 unit_at(u32 row, u32 unit) {
-    return row * DIM * 2 + ((unit & ~7u) | ((unit ^ row) & 7)) * 16;
-}

@@ -145,7 +145,7 @@ template <class F> struct Halves {
         for (int i = 0; i < 8; i++) q[i] = c.q[i];
         if constexpr (F::NIBBLES) q[0] = raw.a.x, q[1] = raw.a.y, q[2] = raw.a.z, q[3] = raw.a.w;
         if constexpr (F::HEADER) {
-            // The product of integers of 6 bits and f16 values is rounded once, as it is in f32.
+            // Rounded once, as a product in f32 is. Where f16 could overflow, `Model::fits_f16` does not let this kernel run.
             u32 pair = scale_min_pair(raw.b, chunk % 8) | 0x64006400u, head = raw.b.x;
             __half2 integers = __hsub2(*reinterpret_cast<__half2*>(&pair), __float2half2_rn(1024.0f));
             __half2 both = __hmul2(__hmul2(*reinterpret_cast<__half2*>(&head), __float2half2_rn(SCALE)), integers);
@@ -157,7 +157,7 @@ template <class F> struct Halves {
             if (F::MINS && F::HALVES) m[1] = __float2half2_rn(-SCALE * c.m[1]);
         }
     }
-    // Integers in the mantissas of 2^10, of which the second ones are 16 times as large if `is_high`.
+    // Two integers in the mantissas of 2^10, 16 times too large if `is_high`.
     __device__ __forceinline__ u32 two(u32 bits, bool is_high, int half) const {
         constexpr float zero = IS_SIGNED ? 128 : F::ZERO;
         __half2 v = *reinterpret_cast<__half2*>(&bits);

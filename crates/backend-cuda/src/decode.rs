@@ -1,6 +1,7 @@
 //! Sizes of the blocks of `decode.cu`, attention of single rows, and how many share a row's positions.
 
-use backend::StoreLayout;
+use backend::{BoundProgram, StoreLayout};
+use graph::Op;
 use passes::Splits;
 
 use crate::driver::Device;
@@ -9,25 +10,41 @@ use crate::launch::F32;
 /// Columns of the heads of `decode.cu`.
 pub(crate) const DIMS: [usize; 3] = [64, 128, 256];
 
-/// Warps of a block of `decode.cu`, and blocks of a multiprocessor at most.
+/// Warps of a block.
 pub(crate) const WARPS: usize = 4;
+
+/// Positions of a warp's stage, and its stages.
+const GROUP: usize = 16;
+const STAGES: usize = 2;
+
+/// Query heads of a block at most.
+const HEADS: usize = 8;
+
+/// Splits of a row at most (`MAX_SPLITS` in `kernels/attention.cuh`).
+const MAX_SPLITS: usize = 64;
+
+/// Blocks of a multiprocessor at most: those of heads of 64 columns have registers for four.
 const MAX_BLOCKS: usize = 4;
 
-/// Shared memory of a block of `decode.cu` for heads of `dim` columns: by warp, two stages of 16 keys and values in f16; static
-/// memory, at most.
+/// Shared memory of a block for heads of `dim` columns: by warp, its stages of keys and values in f16; static memory, at most.
 pub(crate) fn bytes(dim: usize) -> [usize; 2] {
-    let queries = 8 * (dim + 8) * F32 + 2 * dim * size_of::<half::f16>();
-    let merged = 2 * 8 * 64 * F32 + 512;
-    [WARPS * 2 * 2 * 16 * dim * size_of::<half::f16>(), queries + merged]
+    let of_position = 2 * dim * size_of::<half::f16>();
+    let queries = HEADS * (dim + 8) * F32;
+    let merged = 2 * HEADS * MAX_SPLITS * F32;
+    [WARPS * STAGES * GROUP * of_position, queries + of_position + merged + 512]
 }
 
-/// How attention is split: blocks of all multiprocessors run at the same time.
-pub(crate) fn splits(device: &Device, stores: &[StoreLayout]) -> Splits {
-    let blocks = |layout: &StoreLayout| {
-        let needed: usize = bytes(layout.store.k_dim).iter().sum();
-        let of_multiprocessor =
-            (device.limits.shared / (needed + device.limits.reserved)).clamp(1, MAX_BLOCKS);
-        device.multiprocessors * of_multiprocessor / layout.store.heads.max(1)
+/// How attention is split: all blocks run at the same time.
+pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Splits {
+    let stores = bound.model().stores();
+    let most = |op: &Op| {
+        let Op::Attention { store, heads, .. } = *op else { return None };
+        let StoreLayout { store, .. } = stores[store.index()];
+        let needed: usize = bytes(store.k_dim).iter().sum();
+        let of_multiprocessor = device.limits.shared / (needed + device.limits.reserved);
+        let of_split = store.heads * heads.div_ceil(store.heads.max(1)).div_ceil(HEADS);
+        Some(device.multiprocessors * of_multiprocessor.clamp(1, MAX_BLOCKS) / of_split.max(1))
     };
-    Splits { of_step: stores.iter().map(blocks).min().unwrap_or(1), block: WARPS * 16 }
+    let most = bound.graph().values().filter_map(|(_, value)| most(&value.op)).min();
+    Splits { of_step: most.unwrap_or(1), block: WARPS * GROUP }
 }

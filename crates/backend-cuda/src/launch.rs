@@ -52,9 +52,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The largest cluster, if `active` of a size run at the same time: a grid of more would need another turn. A pair shares two
-    /// multiprocessors that lie together; more blocks must find room in one part of the card, beside blocks of other kernels, so
-    /// that a quarter of the clusters is to spare.
+    /// The largest cluster with which the grid is one wave, if `active` clusters of a size run at the same time. A pair shares two
+    /// multiprocessors that lie together; more blocks must find room in one part of the card, beside blocks of other kernels: there
+    /// must be room for a quarter more of them.
     pub(crate) fn size(self, active: impl Fn(usize) -> usize) -> usize {
         let needed = |size| if size > 2 { self.grid + self.grid.div_ceil(4) } else { self.grid };
         (2..=self.most).rev().find(|&size| active(size) >= needed(size)).unwrap_or(1)

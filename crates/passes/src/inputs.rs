@@ -30,10 +30,19 @@ const SPLIT_POSITIONS: usize = 128;
 /// How attention is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits {
-    /// Splits of all rows of a step together, as far as each row has one.
+    /// Splits of all rows of a step together at most; each row has at least one.
     pub of_step: usize,
     /// Positions that the attention kernel processes per iteration.
     pub block: usize,
+}
+
+impl Splits {
+    /// Splits of a row of this many visible positions in a step of `rows` rows, and positions per split.
+    fn of_row(self, visible: usize, rows: usize) -> [usize; 2] {
+        let most = if rows <= MAX_SPLIT_ROWS { self.of_step / rows.max(1) } else { 1 };
+        let part = visible.div_ceil(splits(visible).min(most.max(1))).next_multiple_of(self.block);
+        [visible.div_ceil(part), part]
+    }
 }
 
 impl Default for Splits {
@@ -176,10 +185,7 @@ impl Inputs {
             // Counted from the start of the page of the first visible position.
             let visible =
                 group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
-            let most = if rows <= MAX_SPLIT_ROWS { self.splits.of_step / rows.max(1) } else { 1 };
-            let splits = splits(visible).min(most.max(1));
-            let part = visible.div_ceil(splits).next_multiple_of(self.splits.block);
-            let splits = visible.div_ceil(part);
+            let [splits, part] = self.splits.of_row(visible, rows);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
         }
@@ -263,7 +269,7 @@ impl Inputs {
     }
 }
 
-/// Number of splits for this many positions.
+/// Number of splits for this many positions at most.
 fn splits(positions: usize) -> usize {
     positions.div_ceil(SPLIT_POSITIONS).clamp(1, MAX_SPLITS)
 }
@@ -278,4 +284,32 @@ pub fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
         .span()
         .map_or(capacity, |span| (capacity + PAGE).min(span.saturating_add(PAGE - 1)));
     (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * size_of::<f32>()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_cover_all_positions() {
+        let of_card = |of_step| Splits { of_step, block: 64 };
+        assert_eq!(Splits::default().of_row(4097, 1), [33, 128]);
+        assert_eq!(Splits::default().of_row(32_768, 8), [64, 512]);
+        assert_eq!(of_card(49).of_row(32_769, 1), [47, 704]);
+        assert_eq!(of_card(49).of_row(4097, 8), [6, 704]);
+        assert_eq!(of_card(49).of_row(4097, 9), [1, 4160]);
+        for splits in [Splits::default(), of_card(0), of_card(5), of_card(400)] {
+            for rows in [1, 2, 8, 9, 64] {
+                for visible in (1..3000).step_by(37).chain([40_000, 1 << 20]) {
+                    let [n, part] = splits.of_row(visible, rows);
+                    assert!(
+                        n * part >= visible && (n - 1) * part < visible,
+                        "{splits:?}, {rows} rows, {visible}"
+                    );
+                    assert!(n <= MAX_SPLITS && part.is_multiple_of(splits.block));
+                    assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
+                }
+            }
+        }
+    }
 }

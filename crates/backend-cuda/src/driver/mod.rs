@@ -348,6 +348,9 @@ impl Device {
 
     /// Clusters of this many blocks that run at the same time; 0 if the driver does not tell.
     pub(crate) fn active_clusters(&self, kernel: Kernel, block: Block, size: usize) -> usize {
+        if self.make_current().is_err() {
+            return 0;
+        }
         let cluster = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: size as u32 };
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
