@@ -2,14 +2,11 @@
 
 use backend::{Error, KvType, PAGE, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
+use passes::{Attend, Cost, MAX_SPLIT_ROWS, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
 
 use crate::compile::{Compiler, Operand, THREADS};
 use crate::decode;
 use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
-
-/// Steps of more rows do not split attention.
-const MAX_SPLIT_ROWS: usize = 8;
 
 /// Columns of values that a block of `attention.cu` has threads for.
 const MAX_V_DIM: usize = 2048;
@@ -39,14 +36,14 @@ fn is_halves(rope: Option<&Rope>) -> u32 {
 /// Query heads per block of `attention.cu`, all of one K/V head, that share `share` query heads.
 fn heads_per_block(share: usize, k_dim: usize) -> usize {
     let most = match k_dim {
-        0..=1024 => 8,
+        0..=1024 => decode::HEADS,
         1025..=2048 => 4,
         _ => 1,
     };
     let enough = match share {
         1 => 1,
         2..=4 => 4,
-        _ => 8,
+        _ => decode::HEADS,
     };
     enough.min(most)
 }

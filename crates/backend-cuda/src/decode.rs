@@ -2,7 +2,7 @@
 
 use backend::{BoundProgram, StoreLayout};
 use graph::Op;
-use passes::Splits;
+use passes::{MAX_SPLITS, Splits};
 
 use crate::driver::Device;
 use crate::launch::F32;
@@ -17,11 +17,8 @@ pub(crate) const WARPS: usize = 4;
 const GROUP: usize = 16;
 const STAGES: usize = 2;
 
-/// Query heads of a block at most.
-const HEADS: usize = 8;
-
-/// Splits of a row at most (`MAX_SPLITS` in `kernels/attention.cuh`).
-const MAX_SPLITS: usize = 64;
+/// Query heads of a block at most, of this kernel and of `attention.cu` (`MAX_HEADS` in `kernels/attention.cuh`).
+pub(crate) const HEADS: usize = 8;
 
 /// Blocks of a multiprocessor at most: those of heads of 64 columns have registers for four.
 const MAX_BLOCKS: usize = 4;

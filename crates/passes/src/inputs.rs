@@ -19,10 +19,10 @@ const SEQUENCE: usize = 8;
 const MAX_SEQUENCES: usize = 256;
 
 /// Steps of more rows do not split attention.
-const MAX_SPLIT_ROWS: usize = 8;
+pub const MAX_SPLIT_ROWS: usize = 8;
 
 /// Maximum workgroups that share a row's positions.
-const MAX_SPLITS: usize = 64;
+pub const MAX_SPLITS: usize = 64;
 
 /// Positions per workgroup from which attention is split.
 const SPLIT_POSITIONS: usize = 128;

@@ -46,6 +46,16 @@ pub(crate) fn allocated_size(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX).max(256)
 }
 
+/// Launches blocks in clusters of `size` along the third dimension of the grid.
+fn cluster_attribute(size: u32) -> sys::CUlaunchAttribute {
+    let cluster = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: size };
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { clusterDim: cluster },
+    }
+}
+
 /// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
@@ -312,15 +322,12 @@ impl Device {
             return Ok(());
         }
         self.make_current()?;
-        use sys::CUlaunchAttributeID::{
-            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as CLUSTER,
-            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION as DEPENDENT,
+        let cluster = cluster_attribute(launch.cluster);
+        let dependent = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
-        let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
-        let size = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: launch.cluster };
-        let cluster = attribute(CLUSTER, sys::CUlaunchAttributeValue { clusterDim: size });
-        let allowed = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
-        let dependent = attribute(DEPENDENT, allowed);
         let is_dependent = is_dependent && self.limits.is_side_by_side;
         let (mut attributes, count) = match (launch.cluster > 1, is_dependent) {
             (true, _) => ([cluster, dependent], 1 + u32::from(is_dependent)),
@@ -351,12 +358,7 @@ impl Device {
         if self.make_current().is_err() {
             return 0;
         }
-        let cluster = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: size as u32 };
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { clusterDim: cluster },
-        };
+        let mut attribute = cluster_attribute(size as u32);
         let config = sys::CUlaunchConfig {
             gridDimX: 1,
             gridDimY: 1,
