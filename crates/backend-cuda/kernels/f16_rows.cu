@@ -25,7 +25,7 @@ struct F16RowsArgs {
 
 constexpr u32 THREADS = 512;
 
-// Vectors of four columns that a thread keeps; rows of more are read again.
+// Vectors of four columns that a thread keeps; rows of more are read again. Those of shorter rows take no time.
 constexpr u32 KEPT = 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_constant__ F16RowsArgs a) {
@@ -47,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     float4 kept[KEPT];
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
+        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         kept[i] = a.g && col < a.cols ? load_from(a.g, col) : make_float4(1, 1, 1, 1);
     }
@@ -73,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     };
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
+        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         kept[i] = col < a.cols ? weighted(load_from(x, col), kept[i]) : make_float4(0, 0, 0, 0);
         take_largest(kept[i]);
@@ -113,6 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     };
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
+        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         if (col < a.y_stride) store(col, kept[i]);
     }

@@ -6,8 +6,6 @@
 #pragma once
 #include "matmul.cuh"
 
-extern __shared__ uint4 shared[];
-
 // The rows of a tile: `first` and `count` of them, or of entries in the list of groups.
 struct RowTile {
     u32 first, count, expert;

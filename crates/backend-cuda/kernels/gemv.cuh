@@ -11,12 +11,6 @@
 #pragma once
 #include "matmul.cuh"
 
-extern __shared__ uint4 shared[];
-
-__device__ __forceinline__ const u8* shared_bytes(u32 at) {
-    return reinterpret_cast<const u8*>(shared) + at;
-}
-
 // Where plane p of a row begins in a stage of one row, and where that stage ends.
 template <class F> __host__ __device__ constexpr int stage_at(int plane) {
     int bytes = 0;

@@ -3,6 +3,12 @@
 #include "formats.cuh"
 #include "instructions.cuh"
 
+extern __shared__ uint4 shared[];
+
+__device__ __forceinline__ const u8* shared_bytes(u32 at) {
+    return reinterpret_cast<const u8*>(shared) + at;
+}
+
 struct MatmulArgs {
     const u32* step;
     const float* x;

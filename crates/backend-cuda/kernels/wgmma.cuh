@@ -1,11 +1,11 @@
 // GEMM on the tensor cores of compute capability 9.0, whose instructions multiply weights in registers with activations in
 // shared memory (PTX ISA: wgmma).
 //
-// A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns. A lane has chunk `lane % 4` of two
-// weight rows: it unpacks the four values that it contributes to each of the window's eight products from a word of
-// quants. That permutes the columns of a window, and `f16_rows` permutes those of the activations alike, and writes them in
-// tiles, so that a window is one bulk copy. Rows of groups are copied one by one. Blocks of a cluster divide the windows, and
-// add their sums at the end.
+// A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns: weights into registers or, if N is small,
+// those of two windows by way of shared memory. A lane has chunk `lane % 4` of two weight rows: it unpacks the four values that it
+// contributes to each of the window's eight products from a word of quants. That permutes the columns of a window, and `f16_rows`
+// permutes those of the activations alike, and writes them in tiles, so that a window is one bulk copy. Rows of groups are copied
+// one by one. Blocks of a cluster divide the windows, and add their sums at the end.
 #pragma once
 #include "gemm.cuh"
 
@@ -198,11 +198,145 @@ template <> struct Halves<F16> {
     __device__ __forceinline__ void clear() { r.a = r.b = r.c = r.e = make_uint4(0, 0, 0, 0); }
 };
 
+// Tiles of few rows: weights of two windows, copied to shared memory a line of 128 bytes at a time. Reading them into registers,
+// half a line of a row at a time, would be limited by L2. In each plane, a row has its part of the first window, then, after those of
+// all rows, that of the second one; or a unit of 16 bytes if it has no more of both.
+template <class F, int N> struct Staged {
+    static constexpr bool IS_USED = N <= 32 && !F::FLOAT;
+    // Bytes of a row of plane p in two windows, and of its units.
+    __host__ __device__ static constexpr int bytes(int p) { return F::bytes(p) / 4; }
+    __host__ __device__ static constexpr int units(int p) { return bytes(p) <= 16 ? 1 : bytes(p) / 16; }
+    __host__ __device__ static constexpr int plane_at(int plane) {
+        int sum = 0;
+        for (int p = 0; p < plane; p++) sum += WGMMA_OUTPUTS * 16 * units(p);
+        return sum;
+    }
+    // Planes with one unit before a plane: half of the threads copy those of a plane.
+    __host__ __device__ static constexpr int single_before(int plane) {
+        int count = 0;
+        for (int p = 0; p < plane; p++) count += units(p) == 1;
+        return count;
+    }
+    // Activations, then weights.
+    static constexpr int ACTIVATIONS = 2 * Wgmma<N>::STAGE;
+    static constexpr int STAGE = ACTIVATIONS + plane_at(F::PLANES);
+    // Three, if two blocks of a multiprocessor have room for them.
+    static constexpr int STAGES = !IS_USED ? 1 : 3 * STAGE <= 110 * 1024 ? 3 : 2;
+
+    // A lane's weight row in a stage, for chunks of both windows that count from 0.
+    struct Row {
+        u32 at, row, window, both;
+        __device__ __forceinline__ const u8* operator[](int p) const {
+            u32 half = bytes(p) / 2;
+            u32 in_plane = units(p) == 1 ? 16 * row + (both * bytes(p) & 15) : (window * WGMMA_OUTPUTS + row) * half;
+            return shared_bytes(at + ACTIVATIONS + plane_at(p) + in_plane) - (units(p) == 1 ? 0 : window * half);
+        }
+    };
+};
+
+// Adds the products of all windows of the block, with weights by way of shared memory.
+template <class F, int N, class Multiply>
+__device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const WeightTile& tile, const RowTile& rows, const __half* x,
+                                                u32 base, u32 barrier, u32 windows, Multiply multiply) {
+    using W = Wgmma<N>;
+    using S = Staged<F, N>;
+    u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    // Two windows at a time.
+    u32 all = (windows + 1) / 2, first = all * blockIdx.z / gridDim.z, last = all * (blockIdx.z + 1) / gridDim.z;
+    // What the thread copies of each plane: a unit of some rows. Half of the threads are enough for a plane of one unit.
+    constexpr int THREADS = 256, MOST = 8;
+    static_assert(THREADS == 2 * WGMMA_OUTPUTS, "two threads per row");
+    const u8* from[F::PLANES][MOST];
+#pragma unroll
+    for (int p = 0; p < F::PLANES; p++) {
+        int units = S::units(p);
+#pragma unroll
+        for (int j = 0; j < MOST; j++) {
+            if (j >= (units + 1) / 2) break;
+            u32 row = units == 1 ? thread % WGMMA_OUTPUTS : thread / units + j * (THREADS / units);
+            const u8* planes[4];
+            tile_row<F>(a, tile, rows, row, planes);
+            from[p][j] = planes[p] + (units == 1 ? 0 : thread % units * 16);
+        }
+    }
+    auto copy_weights = [&](u32 both, u32 stage) {
+        u32 to = base + stage * S::STAGE + S::ACTIVATIONS;
+        if (both < last) {
+#pragma unroll
+            for (int p = 0; p < F::PLANES; p++) {
+                u32 units = S::units(p), at = both * S::bytes(p), to_plane = to + S::plane_at(p);
+                if (units == 1) {
+                    if (thread / WGMMA_OUTPUTS == S::single_before(p) % 2) {
+                        copy_async<16>(to_plane + thread % WGMMA_OUTPUTS * 16, from[p][0] + (at & ~15u));
+                    }
+                    continue;
+                }
+                u32 unit = thread % units, half = units / 2;
+                // Rows end with a whole unit.
+                bool is_copied = at + unit * 16 < a.planes[0].pitches[p];
+#pragma unroll
+                for (int j = 0; j < MOST; j++) {
+                    if (j >= half) break;
+                    u32 row = thread / units + j * (THREADS / units);
+                    u32 in_plane = ((unit / half * WGMMA_OUTPUTS + row) * half + unit % half) * 16;
+                    if (is_copied) copy_async<16>(to_plane + in_plane, from[p][j] + at);
+                }
+            }
+        }
+        copy_commit();
+    };
+    auto copy_x = [&](u32 both, u32 stage) {
+        if (thread == 0 && both < last) {
+            u32 bytes = min(windows - 2 * both, 2) * W::STAGE;
+            expect_bytes(barrier + 8 * stage, bytes);
+            copy_bulk(base + stage * S::STAGE, x + size_t(both) * 2 * WINDOW * N, bytes, barrier + 8 * stage);
+        }
+    };
+    // Weights do not depend on the kernel before.
+#pragma unroll
+    for (int i = 0; i < S::STAGES - 1; i++) copy_weights(first + i, i);
+    pdl_wait();
+#pragma unroll
+    for (int i = 0; i < S::STAGES - 1; i++) copy_x(first + i, i);
+    u32 stage = 0, phase = 0, output = warp * 16 + lane / 4, offset = base - shared_address(shared);
+    for (u32 both = first; both < last; both++) {
+        wait_for_copy(barrier + 8 * stage, phase);
+        copy_wait<S::STAGES - 2>();
+        // All have multiplied the windows before, whose stage is filled again.
+        __syncthreads();
+        u32 free_stage = stage == 0 ? S::STAGES - 1 : stage - 1;
+        copy_weights(both + S::STAGES - 1, free_stage);
+        copy_x(both + S::STAGES - 1, free_stage);
+        Raw raw[2][2];
+#pragma unroll
+        for (u32 window = 0; window < 2; window++) {
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                typename S::Row row = {offset + stage * S::STAGE, output + 8 * i, window, both};
+                F::fetch(row, int(4 * window + lane % 4), raw[window][i]);
+            }
+        }
+#pragma unroll
+        for (u32 window = 0; window < 2; window++) {
+            u32 chunk = 8 * both + 4 * window + lane % 4;
+            if (2 * both + window >= windows) break;
+            Halves<F> values[2] = {Halves<F>(raw[window][0], chunk), Halves<F>(raw[window][1], chunk)};
+            // The last window may have fewer chunks.
+            if (chunk >= a.chunks) values[0].clear(), values[1].clear();
+            multiply(values, base + stage * S::STAGE + window * W::STAGE);
+        }
+        wgmma_wait<0>();
+        if (++stage == S::STAGES) stage = 0, phase ^= 1;
+    }
+}
+
 template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(const MatmulArgs& a) {
     using W = Wgmma<N>;
-    constexpr int COPIES = (N * 16 + 255) / 256;
+    using S = Staged<F, N>;
+    constexpr bool STAGED = S::IS_USED && !GROUPS;
+    constexpr int COPIES = (N * 16 + 255) / 256, STAGES = STAGED ? S::STAGES : W::STAGES;
     __shared__ u32 x_rows[N];
-    __shared__ alignas(8) u64 barriers[W::STAGES];
+    __shared__ alignas(8) u64 barriers[STAGES];
     u32 base = (shared_address(shared) + 1023) & ~1023u, barrier = shared_address(barriers);
     pdl_launch();
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -216,91 +350,17 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
     if (GROUPS) {
         for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
     } else if (thread == 0) {
-        for (u32 i = 0; i < W::STAGES; i++) init_barrier(barrier + 8 * i);
+        for (u32 i = 0; i < STAGES; i++) init_barrier(barrier + 8 * i);
         fence_for_wgmma();
     }
     __syncthreads();
 
     u32 windows = (a.chunks + 3) / 4;
-    u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
-    // The lane's weight rows are 8 apart.
-    const u8* p[2][4];
     u32 output = warp * 16 + lane / 4;
-    tile_row<F>(a, tile, rows, output, p[0]);
-    tile_row<F>(a, tile, rows, output + 8, p[1]);
-#pragma unroll
-    for (int i = 0; i < F::PLANES; i++) {
-        // The compiler would add up the parts of the addresses in each window.
-        asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
-        __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
-    }
-    Raw raw[2];
-    // The last window again instead of none: loads without a branch stay in place.
-    auto fetch = [&](u32 window) {
-        int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
-        __builtin_assume(chunk >= 0);
-        F::fetch(p[0], chunk, raw[0]);
-        F::fetch(p[1], chunk, raw[1]);
-    };
-    // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
-    // of their rows, and the others the rest in turn.
-    constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
-    auto prefetch = [&](u32 window) {
-        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
-        const u8* at = nullptr;
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
-        }
-        if (window < last) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + size_t(window) * bytes));
-    };
-    if (N <= PREFETCH_ROWS) {
-        for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
-    }
-    fetch(first);
-    if (!GROUPS) pdl_wait();
-    // Activations of the tile, or of the head.
-    const __half* x = a.x16 + size_t(tile.head) * a.cols * (GROUPS ? 1 : N);
-    if (!GROUPS) x += size_t(rows.first / N) * a.x16_stride * N;
-    auto copy_x = [&](u32 window, u32 stage) {
-        u32 to = base + stage * W::STAGE;
-        if constexpr (GROUPS) {
-            if (window < last) {
-                // A thread copies the same 16 bytes of rows 16 apart.
-                to += thread % 16 / 8 * W::PANEL + tile_at(thread / 16, thread % 8);
-#pragma unroll
-                for (int i = 0; i < COPIES; i++) {
-                    const __half* row = x + size_t(x_rows[thread / 16 + 16 * i]) * a.x16_stride;
-                    copy_async<16>(to + 16 * i * TILE_ROW, row + window * WINDOW + thread % 16 * 8);
-                }
-            }
-            copy_commit();
-        } else if (thread == 0 && window < last) {
-            expect_bytes(barrier + 8 * stage, W::STAGE);
-            copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
-        }
-    };
     float sums[N / 2] = {};
-#pragma unroll
-    for (int i = 0; i < W::STAGES - 1; i++) copy_x(first + i, i);
-    u32 stage = 0, phase = 0;
-    for (u32 window = first; window < last; window++) {
-        if constexpr (GROUPS) {
-            copy_wait<W::STAGES - 2>();
-            fence_for_wgmma();
-        } else {
-            wait_for_copy(barrier + 8 * stage, phase);
-        }
-        // All have multiplied the window before, whose stage is filled again.
-        __syncthreads();
-        copy_x(window + W::STAGES - 1, stage == 0 ? W::STAGES - 1 : stage - 1);
-        u32 chunk = 4 * window + lane % 4;
-        Halves<F> values[2] = {Halves<F>(raw[0], chunk), Halves<F>(raw[1], chunk)};
-        // The last window may have fewer chunks.
-        if (chunk >= a.chunks) values[0].clear(), values[1].clear();
-        fetch(window + 1);
-        if (N <= PREFETCH_ROWS) prefetch(window + PREFETCH);
-        u64 panel = panel_descriptor(base + stage * W::STAGE);
+    // Multiplies the weights of a window with a stage of activations.
+    auto multiply = [&](const Halves<F> (&values)[2], u32 activations) {
+        u64 panel = panel_descriptor(activations);
         u32 w[2][W::BATCH][4];
 #pragma unroll
         for (int k = 0; k < 8; k += W::BATCH) {
@@ -321,10 +381,92 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
             // The registers of the batch before are free.
             wgmma_wait<1>();
         }
-        wgmma_wait<0>();
-        if (++stage == W::STAGES) stage = 0, phase ^= 1;
+    };
+    // Activations of the tile, or of the head.
+    const __half* x = a.x16 + size_t(tile.head) * a.cols * (GROUPS ? 1 : N);
+    if (!GROUPS) x += size_t(rows.first / N) * a.x16_stride * N;
+    if constexpr (STAGED) {
+        multiply_staged<F, N>(a, tile, rows, x, base, barrier, windows, multiply);
+    } else {
+        u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
+        // The lane's weight rows are 8 apart.
+        const u8* p[2][4];
+        tile_row<F>(a, tile, rows, output, p[0]);
+        tile_row<F>(a, tile, rows, output + 8, p[1]);
+#pragma unroll
+        for (int i = 0; i < F::PLANES; i++) {
+            // The compiler would add up the parts of the addresses in each window.
+            asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
+            __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
+        }
+        Raw raw[2];
+        // The last window again instead of none: loads without a branch stay in place.
+        auto fetch = [&](u32 window) {
+            int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
+            __builtin_assume(chunk >= 0);
+            F::fetch(p[0], chunk, raw[0]);
+            F::fetch(p[1], chunk, raw[1]);
+        };
+        // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
+        // of their rows, and the others the rest in turn.
+        constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
+        auto prefetch = [&](u32 window) {
+            u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
+            const u8* at = nullptr;
+#pragma unroll
+            for (int i = 0; i < F::PLANES; i++) {
+                if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
+            }
+            if (window < last) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + size_t(window) * bytes));
+        };
+        if (N <= PREFETCH_ROWS) {
+            for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
+        }
+        fetch(first);
+        if (!GROUPS) pdl_wait();
+        auto copy_x = [&](u32 window, u32 stage) {
+            u32 to = base + stage * W::STAGE;
+            if constexpr (GROUPS) {
+                if (window < last) {
+                    // A thread copies the same 16 bytes of rows 16 apart.
+                    to += thread % 16 / 8 * W::PANEL + tile_at(thread / 16, thread % 8);
+#pragma unroll
+                    for (int i = 0; i < COPIES; i++) {
+                        const __half* row = x + size_t(x_rows[thread / 16 + 16 * i]) * a.x16_stride;
+                        copy_async<16>(to + 16 * i * TILE_ROW, row + window * WINDOW + thread % 16 * 8);
+                    }
+                }
+                copy_commit();
+            } else if (thread == 0 && window < last) {
+                expect_bytes(barrier + 8 * stage, W::STAGE);
+                copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
+            }
+        };
+#pragma unroll
+        for (int i = 0; i < W::STAGES - 1; i++) copy_x(first + i, i);
+        u32 stage = 0, phase = 0;
+        for (u32 window = first; window < last; window++) {
+            if constexpr (GROUPS) {
+                copy_wait<W::STAGES - 2>();
+                fence_for_wgmma();
+            } else {
+                wait_for_copy(barrier + 8 * stage, phase);
+            }
+            // All have multiplied the window before, whose stage is filled again.
+            __syncthreads();
+            copy_x(window + W::STAGES - 1, stage == 0 ? W::STAGES - 1 : stage - 1);
+            u32 chunk = 4 * window + lane % 4;
+            Halves<F> values[2] = {Halves<F>(raw[0], chunk), Halves<F>(raw[1], chunk)};
+            // The last window may have fewer chunks.
+            if (chunk >= a.chunks) values[0].clear(), values[1].clear();
+            fetch(window + 1);
+            if (N <= PREFETCH_ROWS) prefetch(window + PREFETCH);
+            multiply(values, base + stage * W::STAGE);
+            wgmma_wait<0>();
+            if (++stage == W::STAGES) stage = 0, phase ^= 1;
+        }
+        if (GROUPS) copy_wait<0>();
     }
-    if (GROUPS) copy_wait<0>();
     __syncthreads();
     // Sums by row, in the memory of the stages.
     float* tile_sums = reinterpret_cast<float*>(reinterpret_cast<u8*>(shared) + (base - shared_address(shared)));

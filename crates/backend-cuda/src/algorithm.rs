@@ -12,7 +12,7 @@ const WGMMA_MIN_ROWS: usize = 5;
 const WGMMA_TILES: [usize; 5] = [8, 16, 32, 64, 128];
 const WGMMA_ROWS: [usize; 4] = [128, 256, 512, usize::MAX];
 
-fn is_float(format: Format) -> bool {
+pub(crate) fn is_float(format: Format) -> bool {
     matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }
 

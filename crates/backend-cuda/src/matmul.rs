@@ -8,7 +8,7 @@ use passes::{
 };
 use quant::Format;
 
-use crate::algorithm::{Algorithm, TensorCores, algorithms};
+use crate::algorithm::{Algorithm, TensorCores, algorithms, is_float};
 use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
 use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
@@ -116,9 +116,21 @@ fn ring_bytes(format: Format) -> usize {
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
 const MIN_WARPS: usize = 8;
 
-/// Dynamic shared memory of `wgmma` in bytes: stages of a window, which start at a multiple of 1 KiB.
-fn wgmma_bytes(tile: usize) -> usize {
-    (if tile > 64 { 3 } else { 4 }) * tile * WINDOW * 2 + 1024
+/// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory.
+const STAGED_ROWS: usize = 32;
+
+/// Dynamic shared memory of `wgmma` in bytes: stages of a window, or of two with their weights, which start at a multiple of 1 KiB.
+fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
+    let window = tile * WINDOW * 2;
+    let stages = if is_grouped || tile > STAGED_ROWS || is_float(format) {
+        (if tile > 64 { 3 } else { 4 }) * window
+    } else {
+        // Bytes of a row in each plane, in whole units.
+        let row = Layout::new(format, 1, 2 * WINDOW, 16).pitches().sum::<usize>();
+        let stage = 2 * window + GEMM_OUTPUTS * row;
+        if 3 * stage <= 110 << 10 { 3 * stage } else { 2 * stage }
+    };
+    stages + 1024
 }
 
 /// Static shared memory of a GEMV kernel in bytes, at most.
@@ -482,7 +494,8 @@ impl Compiler<'_> {
                 let grid = self.tiles(matmul, GEMM_OUTPUTS, tile);
                 let buffers = matmul.buffers(Some([rows, scales]));
                 let mut launch = self.launch(kernel, buffers, words, grid, cost);
-                launch.shared = if is_wgmma { wgmma_bytes(tile) } else { gemm_bytes(tile) };
+                launch.shared =
+                    if is_wgmma { wgmma_bytes(format, tile, is_grouped) } else { gemm_bytes(tile) };
                 if is_wgmma && !is_grouped {
                     let blocks = grid.groups * max_rows.div_ceil(tile);
                     // A block of fewer windows would spend its time beginning and ending.
@@ -525,6 +538,9 @@ impl Compiler<'_> {
 mod tests {
     use super::*;
 
+    /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
+    const STATIC_OF_WGMMA: usize = 256 + (1 << 10);
+
     /// Sizes as in `kernels/gemv.cuh`.
     #[test]
     fn rings_have_whole_stages() {
@@ -534,5 +550,27 @@ mod tests {
         assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
         assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
         assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
+    }
+
+    /// Sizes as in `kernels/wgmma.cuh`: activations of two windows, then 128 rows of weights, whose planes have whole units.
+    #[test]
+    fn stages_of_wgmma_fit_twice() {
+        let of = |format, tile| wgmma_bytes(format, tile, false) - 1024;
+        assert_eq!(of(Format::Q4_K, 8), 3 * (512 * 8 + 128 * (128 + 16)));
+        assert_eq!(of(Format::Q6_K, 16), 3 * (512 * 16 + 128 * (128 + 64 + 16 + 16)));
+        assert_eq!(of(Format::Q6_K, 32), 2 * (512 * 32 + 128 * (128 + 64 + 16 + 16)));
+        assert_eq!(of(Format::Q8_0, 8), 2 * (512 * 8 + 128 * (256 + 16)));
+        assert_eq!(of(Format::MXFP4, 32), 3 * (512 * 32 + 128 * (128 + 16)));
+        assert_eq!(of(Format::TQ1_0, 8), 3 * (512 * 8 + 128 * (64 + 16)));
+        assert_eq!(of(Format::F16, 8), 4 * 256 * 8, "floats come without shared memory");
+        assert_eq!(of(Format::Q4_K, 64), 4 * 256 * 64);
+        for format in Format::ALL {
+            for tile in [8, 16, 32] {
+                assert!(
+                    wgmma_bytes(format, tile, false) + STATIC_OF_WGMMA <= (228 << 10) / 2,
+                    "{format}, {tile} rows"
+                );
+            }
+        }
     }
 }

@@ -52,6 +52,9 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
         (Format::Q8_0, 2080),
         (Format::Q4_K, 2304),
         (Format::Q2_K, 2304),
+        (Format::Q6_K, 2560),
+        (Format::IQ4_XS, 2304),
+        (Format::MXFP4, 2400),
         (Format::NVFP4, 2112),
     ] {
         linear(make, oracle, format, cols, 11);
