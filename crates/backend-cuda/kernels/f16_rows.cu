@@ -25,7 +25,8 @@ struct F16RowsArgs {
 
 constexpr u32 THREADS = 512;
 
-// Vectors of four columns that a thread keeps; rows of more are read again. Those of shorter rows take no time.
+// Vectors of four columns that a thread keeps; rows of more are read again. Vectors past the end of a row are
+// skipped.
 constexpr u32 KEPT = 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_constant__ F16RowsArgs a) {

@@ -1,8 +1,8 @@
 // GEMM on the tensor cores of compute capability 9.0, whose instructions multiply weights in registers with activations in
 // shared memory (PTX ISA: wgmma).
 //
-// A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns: weights into registers or, if N is small,
-// those of two windows by way of shared memory. A lane has chunk `lane % 4` of two weight rows: it unpacks the four values that it
+// A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns: weights into registers or, if N is small
+// and they are quantised, those of two windows by way of shared memory. A lane has chunk `lane % 4` of two weight rows: it unpacks the four values that it
 // contributes to each of the window's eight products from a word of quants. That permutes the columns of a window, and `f16_rows`
 // permutes those of the activations alike, and writes them in tiles, so that a window is one bulk copy. Rows of groups are copied
 // one by one. Blocks of a cluster divide the windows, and add their sums at the end.
@@ -104,7 +104,8 @@ __device__ __forceinline__ float load_of_block(u32 address, u32 rank) {
 
 constexpr int WINDOW = 128, WGMMA_OUTPUTS = 128;
 
-// Windows whose weights are fetched to L2 ahead, in tiles of up to this many rows; larger ones are limited by instructions.
+// Windows whose weights are fetched to L2 before they are read into registers, in tiles of up to this many rows; larger ones are
+// limited by instructions.
 constexpr int PREFETCH = 4, PREFETCH_ROWS = 64;
 
 // Rows of 64 columns with units of 16 bytes permuted by the row, as `tile_at` does: 128-byte swizzle, 1,024 bytes per 8 rows.
@@ -198,12 +199,12 @@ template <> struct Halves<F16> {
     __device__ __forceinline__ void clear() { r.a = r.b = r.c = r.e = make_uint4(0, 0, 0, 0); }
 };
 
-// Tiles of few rows: weights of two windows, copied to shared memory a line of 128 bytes at a time. Reading them into registers,
-// half a line of a row at a time, would be limited by L2. In each plane, a row has its part of the first window, then, after those of
+// Tiles of few rows: quantised weights of two windows, copied to shared memory. Most formats have a line of 128 bytes of a row
+// there. Reading half a line into registers at a time would be limited by L2. In each plane, a row has its part of the first window, then, after those of
 // all rows, that of the second one; or a unit of 16 bytes if it has no more of both.
 template <class F, int N> struct Staged {
     static constexpr bool IS_USED = N <= 32 && !F::FLOAT;
-    // Bytes of a row of plane p in two windows, and of its units.
+    // Bytes of a row of plane p in two windows, and its units of 16 bytes.
     __host__ __device__ static constexpr int bytes(int p) { return F::bytes(p) / 4; }
     __host__ __device__ static constexpr int units(int p) { return bytes(p) <= 16 ? 1 : bytes(p) / 16; }
     __host__ __device__ static constexpr int plane_at(int plane) {

@@ -116,10 +116,11 @@ fn ring_bytes(format: Format) -> usize {
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
 const MIN_WARPS: usize = 8;
 
-/// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory.
+/// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory (`Staged` in `kernels/wgmma.cuh`).
 const STAGED_ROWS: usize = 32;
 
-/// Dynamic shared memory of `wgmma` in bytes: stages of a window, or of two with their weights, which start at a multiple of 1 KiB.
+/// Dynamic shared memory of `wgmma` in bytes, as in `kernels/wgmma.cuh`: stages of a window, or of two with their weights, which
+/// start at a multiple of 1 KiB.
 fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
     let window = tile * WINDOW * 2;
     let stages = if is_grouped || tile > STAGED_ROWS || is_float(format) {

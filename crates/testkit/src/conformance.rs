@@ -114,6 +114,7 @@ macro_rules! conformance {
             linear_in_every_format
             linear_with_odd_sizes
             linear_with_many_columns
+            linear_with_many_outputs
             linear_with_weights_beyond_f16
             attention_over_several_sequences_and_scattered_pages
             attention_of_many_rows

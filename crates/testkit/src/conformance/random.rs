@@ -45,6 +45,13 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// More outputs than a workgroup computes.
+pub fn linear_with_many_outputs(make: Make<'_>, oracle: Make<'_>) {
+    for (format, outputs) in [(Format::Q4_K, 130), (Format::Q6_K, 300), (Format::Q8_0, 257)] {
+        linear(make, oracle, format, 256, outputs);
+    }
+}
+
 /// More chunks of columns than threads in a subgroup.
 pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols) in [

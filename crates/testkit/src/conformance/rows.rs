@@ -206,6 +206,7 @@ pub fn head_linear_in_several_formats(make: Make<'_>, oracle: Make<'_>) {
         (Format::F16, [2, 33, 36], 1e-6),
         (Format::F16, [1, 3, 66], 1e-6),
         (Format::Q8_0, [4, 70, 64], 5e-4),
+        (Format::Q8_0, [3, 130, 384], 5e-4),
         (Format::Q4_K, [2, 9, 256], 5e-4),
     ] {
         let mut programs = [oracle, make].map(|make| {
