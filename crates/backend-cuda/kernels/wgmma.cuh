@@ -2,10 +2,10 @@
 // shared memory (PTX ISA: wgmma).
 //
 // A block has 128 outputs of two warpgroups and N rows. It reads windows of 128 columns: weights into registers or, if N is small
-// and they are quantised, those of two windows by way of shared memory. A lane has chunk `lane % 4` of two weight rows: it unpacks the four values that it
-// contributes to each of the window's eight products from a word of quants. That permutes the columns of a window, and `f16_rows`
-// permutes those of the activations alike, and writes them in tiles, so that a window is one bulk copy. Rows of groups are copied
-// one by one. Blocks of a cluster divide the windows, and add their sums at the end.
+// and they are quantised, those of two windows by way of shared memory. A lane has chunk `lane % 4` of two weight rows: it unpacks
+// the four values that it contributes to each of the window's eight products from a word of quants. That permutes the columns of a
+// window, and `f16_rows` permutes those of the activations alike, and writes them in tiles, so that a window is one bulk copy. Rows
+// of groups are copied one by one. Blocks of a cluster divide the windows, and add their sums at the end.
 #pragma once
 #include "gemm.cuh"
 
@@ -200,8 +200,8 @@ template <> struct Halves<F16> {
 };
 
 // Tiles of few rows: quantised weights of two windows, copied to shared memory. Most formats have a line of 128 bytes of a row
-// there. Reading half a line into registers at a time would be limited by L2. In each plane, a row has its part of the first window, then, after those of
-// all rows, that of the second one; or a unit of 16 bytes if it has no more of both.
+// there. Reading half a line into registers at a time would be limited by L2. In each plane, a row has its part of the first window,
+// then, after those of all rows, that of the second one; or a unit of 16 bytes if it has no more of both.
 template <class F, int N> struct Staged {
     static constexpr bool IS_USED = N <= 32 && !F::FLOAT;
     // Bytes of a row of plane p in two windows, and its units of 16 bytes.
