@@ -52,12 +52,10 @@ impl OfCompletion {
 
     /// Adds a token whose text begins at `offset`, in characters.
     pub(super) fn push(&mut self, served: &Served, chosen: &Chosen, offset: usize) {
-        let top = chosen.logprobs.top.iter();
-        let top = top.map(|&(token, logprob)| (token_text(served, token).0, logprob.max(LEAST).into()));
-        let mut top: Map<String, Json> = top.collect();
-        let (text, logprob) = (token_text(served, chosen.token).0, chosen.logprobs.token.max(LEAST));
-        // The token itself is one of them, also where others are more likely.
-        top.entry(text.clone()).or_insert(logprob.into());
+        let of = |token: u32, logprob: f32| (token_text(served, token).0, logprob.max(LEAST));
+        let top = chosen.logprobs.top.iter().map(|&(token, logprob)| of(token, logprob));
+        let (text, logprob) = of(chosen.token, chosen.logprobs.token);
+        let top = by_text(top, (&text, logprob));
         self.tokens.push(text);
         self.token_logprobs.push(Some(logprob));
         self.top_logprobs.push(Some(top));
@@ -71,5 +69,32 @@ impl OfCompletion {
             "top_logprobs": self.top_logprobs,
             "text_offset": self.text_offset,
         })
+    }
+}
+
+/// The likeliest tokens, likeliest first, and the chosen one by their texts.
+///
+/// Tokens that are a part of a character share one text: of those the chosen one counts, else the likeliest.
+fn by_text(top: impl Iterator<Item = (String, f32)>, (chosen, logprob): (&str, f32)) -> Map<String, Json> {
+    let mut texts = Map::new();
+    for (text, logprob) in top {
+        texts.entry(text).or_insert(logprob.into());
+    }
+    texts.insert(chosen.to_owned(), logprob.into());
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_tokens_with_one_text_the_chosen_one_counts_else_the_likeliest() {
+        let top =
+            || [("\u{fffd}", -0.5), ("\u{fffd}", -1.5), ("a", -2.5)].map(|(text, of)| (text.to_owned(), of));
+        let texts = |chosen| Json::from(by_text(top().into_iter(), chosen));
+        assert_eq!(texts(("\u{fffd}", -9.5)), json!({ "\u{fffd}": -9.5, "a": -2.5 }));
+        assert_eq!(texts(("b", -9.5)), json!({ "\u{fffd}": -0.5, "a": -2.5, "b": -9.5 }));
+        assert_eq!(texts(("a", -2.5)), json!({ "\u{fffd}": -0.5, "a": -2.5 }));
     }
 }
