@@ -271,7 +271,7 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
 constexpr int F32_OUTPUTS = 64, F32_ROWS = 32;
 
 // 64 outputs and 32 rows per block of 256 threads, a chunk at a time. A thread has 4 outputs of 2 rows.
-template <class F> __device__ __forceinline__ void gemm_f32(const MatmulArgs& a) {
+template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs& a) {
     __shared__ float weights[32][F32_OUTPUTS + 4], activations[32][F32_ROWS + 2];
     __shared__ float factors[F32_ROWS];
     __shared__ u32 x_rows[F32_ROWS];
@@ -364,5 +364,5 @@ template <class F> __device__ __forceinline__ void gemm_f32(const MatmulArgs& a)
     }
 #define GEMM_F32(NAME, F)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256) NAME(const __grid_constant__ MatmulArgs args) {                  \
-        gemm_f32<F>(args);                                                                                             \
+        multiply_f32<F>(args);                                                                                             \
     }

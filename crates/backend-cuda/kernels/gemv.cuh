@@ -188,12 +188,6 @@ template <class F, class P> __device__ __forceinline__ Chunk load_integers(const
     }
 }
 
-// Adds the products of four unsigned bytes and four signed ones.
-__device__ __forceinline__ int dot_unsigned(u32 a, u32 b, int sum) {
-    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
-    return sum;
-}
-
 // Where the 8-bit activations are in shared memory: by half of a chunk, column and chunk 16 integers; then by column and
 // chunk a scale, and sums of the integers as the format needs them.
 template <class F, int COLS> struct Q8Rows {

@@ -1,9 +1,11 @@
 // Instructions that CUDA C++ has no functions for: asynchronous copies to shared memory, matrices of f16, and their products on
-// tensor cores (PTX ISA: cp.async, ldmatrix, mma).
+// tensor cores (PTX ISA: cp.async, ldmatrix, mma). `emulator/device.h` has them for the processor.
 #pragma once
 #include "common.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#if !defined(EMULATED)
 
 __device__ __forceinline__ u32 shared_address(const void* at) {
     return static_cast<u32>(__cvta_generic_to_shared(at));
@@ -60,6 +62,25 @@ __device__ __forceinline__ void multiply_matrices(float (&c)[4], const u32 (&a)[
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 }
+
+// Adds the products of four unsigned bytes and four signed ones.
+__device__ __forceinline__ int dot_unsigned(u32 a, u32 b, int sum) {
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+__device__ __forceinline__ void prefetch_to_l2(const void* at) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
+// `(a & mask) | bits` by one instruction; the compiler takes two for constants.
+__device__ __forceinline__ u32 masked_or(u32 a, u32 mask, u32 bits) {
+    u32 result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(a), "r"(mask), "r"(bits));
+    return result;
+}
+
+#endif
 
 __device__ __forceinline__ u32 pack_halves(float a, float b) {
     __half2 h = __floats2half2_rn(a, b);

@@ -1,0 +1,82 @@
+// Blocks of threads on the processor.
+//
+// A thread of a block is a fiber. It runs until it waits for others: of its warp, its block or its cluster. Blocks of a grid run
+// one after the other, those of a cluster at the same time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emulated {
+
+struct Index {
+    uint32_t x, y, z;
+};
+
+struct Block;
+struct Warp;
+
+// What kernels see of their thread.
+struct Thread {
+    Index index;
+    uint32_t lane;
+    Block* block;
+    Warp* warp;
+};
+
+struct Block {
+    Index index, size, grid;
+};
+
+// A function of the lanes of a warp, with an argument of each, and a bit for each that is there.
+using OfLanes = void (*)(void* const* lanes, uint32_t there);
+
+// Waits for the lanes of `mask`; the last one calls `of` with the arguments of all.
+void together(uint32_t mask, void* argument, OfLanes of);
+void sync_block();
+void sync_cluster();
+
+// Addresses in shared memory: its dynamic part starts at 16 bytes.
+uint32_t shared_address(const void* at);
+void* shared_pointer(uint32_t address);
+float load_of_block(uint32_t address, uint32_t rank);
+
+// `cp.async`: copies `copied` of `bytes` bytes and writes zeros in the others, when the thread waits for it.
+void copy_later(uint32_t to, const void* from, uint32_t bytes, uint32_t copied);
+void commit_copies();
+void wait_for_copies(size_t pending);
+
+// `wgmma`: multiplies when the warp waits for it.
+void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b);
+void commit_products();
+void wait_for_products(size_t pending);
+
+// `mbarrier` and bulk copies, which happen when a thread waits for the barrier.
+void init_barrier(uint32_t barrier);
+void expect_bytes(uint32_t barrier, uint32_t bytes);
+void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);
+void wait_for_copy(uint32_t barrier, uint32_t phase);
+
+// A kernel of a module.
+struct Kernel {
+    const char* name;
+    void (*call)(const void* args);
+    size_t args;
+};
+
+struct Launch {
+    const Kernel* kernel;
+    const void* args;
+    Index grid, size;
+    // Blocks of a cluster, along z; bytes of dynamic shared memory.
+    uint32_t cluster, shared;
+};
+
+// Runs a launch to its end. Says on stderr what is wrong with it, and returns whether nothing was.
+bool run(const Launch& launch);
+
+} // namespace emulated
+
+extern "C" {
+extern __thread emulated::Thread* emulated_thread;
+}
