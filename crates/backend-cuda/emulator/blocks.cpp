@@ -37,7 +37,9 @@ namespace emulated {
 namespace {
 
 constexpr uint32_t FIRST_ADDRESS = 16;
+// What shared memory has before a block writes it, and bytes beyond it that are checked.
 constexpr unsigned char UNWRITTEN = 0xff;
+constexpr size_t GUARD = 4 << 10;
 constexpr size_t STACK = 128 << 10, MOST_THREADS = 1024;
 
 // Saves the registers that a function must preserve on this stack, and goes on with another.
@@ -61,7 +63,8 @@ emulated_switch:
     popq %r12
     popq %rbx
     popq %rbp
-    ret
+    popq %rdx
+    jmpq *%rdx
 )");
 
 enum class State { READY, WAITS, POLLS, ENDED };
@@ -139,10 +142,8 @@ struct Worker : Block {
 
 thread_local std::unique_ptr<Worker> own_worker;
 
-Worker& worker() {
-    if (!own_worker) own_worker = std::make_unique<Worker>();
-    return *own_worker;
-}
+// That of the kernel's thread that runs.
+Worker& worker() { return static_cast<Worker&>(*emulated_thread->block); }
 
 Fiber& current() { return *static_cast<Fiber*>(emulated_thread); }
 
@@ -246,7 +247,8 @@ bool advance(Worker& w, Fiber& fiber) {
 
 bool run_block(Worker& w) {
     uint32_t threads = w.size.x, warps = (threads + 31) / 32;
-    memset(shared, UNWRITTEN, SHARED_BYTES);
+    size_t end = std::min(w.launch->shared + GUARD, SHARED_BYTES);
+    memset(shared, UNWRITTEN, end);
     w.present = threads, w.arrived = 0, w.has_failed = false;
     w.barriers.clear();
     for (uint32_t i = 0; i < warps; i++) {
@@ -281,18 +283,17 @@ bool run_block(Worker& w) {
             w.has_failed = true;
         }
     }
-    for (size_t i = w.launch->shared; i < SHARED_BYTES; i++) {
-        if (shared[i] == UNWRITTEN) continue;
+    if (std::any_of(shared + w.launch->shared, shared + end, [](unsigned char byte) { return byte != UNWRITTEN; })) {
         say(w, "writes beyond its shared memory");
         w.has_failed = true;
-        break;
     }
     return !w.has_failed;
 }
 
 // Runs the blocks of a rank of all clusters.
 bool run_rank(const Launch& launch, uint32_t rank, std::vector<std::unique_ptr<Cluster>>& clusters) {
-    Worker& w = worker();
+    if (!own_worker) own_worker = std::make_unique<Worker>();
+    Worker& w = *own_worker;
     w.launch = &launch, w.rank = rank, w.grid = launch.grid, w.size = launch.size;
     uint32_t depth = launch.grid.z / launch.cluster, number = 0;
     bool is_right = true;

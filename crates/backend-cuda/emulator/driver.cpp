@@ -283,6 +283,7 @@ Result cuModuleLoadData(Module** module, const void* image) {
         auto* count = static_cast<const size_t*>(dlsym(library, "emulated_count"));
         return *module = new Module{library, kernels, *count}, SUCCESS;
     }
+    fprintf(stderr, "an image that is not in kernels/compiled: compile the program again, then %s\n", here.c_str());
     return INVALID_IMAGE;
 }
 Result cuModuleUnload(Module* module) { return delete module, SUCCESS; }

@@ -25,11 +25,8 @@ struct F16RowsArgs {
 
 constexpr u32 THREADS = 512;
 
-// Vectors of four columns that a thread keeps; rows of more are read again. Vectors past the end of a row are
-// skipped.
-constexpr u32 KEPT = 8;
-
-extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_constant__ F16RowsArgs a) {
+// KEPT: vectors of four columns that a thread keeps, all of which it loads at once; those of longer rows are read again.
+template <u32 KEPT> __device__ __forceinline__ void f16_rows(const F16RowsArgs& a) {
     __shared__ u32 largest[THREADS / 32];
     __shared__ float sums[THREADS / 32];
     pdl_launch();
@@ -48,7 +45,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     float4 kept[KEPT];
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
-        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         kept[i] = a.g && col < a.cols ? load_from(a.g, col) : make_float4(1, 1, 1, 1);
     }
@@ -75,7 +71,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     };
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
-        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         kept[i] = col < a.cols ? weighted(load_from(x, col), kept[i]) : make_float4(0, 0, 0, 0);
         take_largest(kept[i]);
@@ -116,10 +111,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) f16_rows(const __grid_cons
     };
 #pragma unroll
     for (u32 i = 0; i < KEPT; i++) {
-        if (i * 4 * THREADS >= a.y_stride) break;
         u32 col = 4 * (threadIdx.x + i * THREADS);
         if (col < a.y_stride) store(col, kept[i]);
     }
     for (u32 col = 4 * (threadIdx.x + KEPT * THREADS); col < a.y_stride; col += 4 * THREADS) store(col, load(col));
     if (threadIdx.x == 0) a.scales[row] = 1.0f / scale;
 }
+
+#define F16_ROWS(NAME, KEPT)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ F16RowsArgs args) {             \
+        f16_rows<KEPT>(args);                                                                                          \
+    }
+
+F16_ROWS(f16_rows_2, 2)
+F16_ROWS(f16_rows_4, 4)
+F16_ROWS(f16_rows_8, 8)

@@ -234,11 +234,100 @@ __device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const Weigh
     }
 }
 
+// Adds the products of all windows of the block, with weights that each lane reads into registers.
+template <class F, int N, bool GROUPS, class Multiply>
+__device__ __forceinline__ void multiply_from_registers(const MatmulArgs& a, const WeightTile& tile, const RowTile& rows,
+                                                        const __half* x, const u32* x_rows, u32 base, u32 barrier, u32 windows,
+                                                        Multiply multiply) {
+    using W = Wgmma<N>;
+    // Units of 16 bytes that a thread copies of a window's rows of groups.
+    constexpr int COPIES = (N * 16 + 255) / 256;
+    u32 thread = threadIdx.x, lane = thread % 32, output = thread / 32 * 16 + lane / 4;
+    u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
+    // The lane's weight rows are 8 apart.
+    const u8* p[2][4];
+    tile_row<F>(a, tile, rows, output, p[0]);
+    tile_row<F>(a, tile, rows, output + 8, p[1]);
+#pragma unroll
+    for (int i = 0; i < F::PLANES; i++) {
+        // The compiler would add up the parts of the addresses in each window.
+        asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
+        __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
+    }
+    Raw raw[2];
+    // The last window again instead of none: loads without a branch stay in place.
+    auto fetch = [&](u32 window) {
+        int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
+        __builtin_assume(chunk >= 0);
+        F::fetch(p[0], chunk, raw[0]);
+        F::fetch(p[1], chunk, raw[1]);
+    };
+    // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
+    // of their rows, and the others the rest in turn.
+    constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
+    auto prefetch = [&](u32 window) {
+        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
+        const u8* at = nullptr;
+#pragma unroll
+        for (int i = 0; i < F::PLANES; i++) {
+            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
+        }
+        if (window < last) prefetch_to_l2(at + size_t(window) * bytes);
+    };
+    if (N <= PREFETCH_ROWS) {
+        for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
+    }
+    fetch(first);
+    if (!GROUPS) pdl_wait();
+    auto copy_x = [&](u32 window, u32 stage) {
+        u32 to = base + stage * W::STAGE;
+        if constexpr (GROUPS) {
+            if (window < last) {
+                // A thread copies the same 16 bytes of rows 16 apart.
+                to += thread % 16 / 8 * W::PANEL + tile_at(thread / 16, thread % 8);
+#pragma unroll
+                for (int i = 0; i < COPIES; i++) {
+                    const __half* row = x + size_t(x_rows[thread / 16 + 16 * i]) * a.x16_stride;
+                    copy_async<16>(to + 16 * i * TILE_ROW, row + window * WINDOW + thread % 16 * 8);
+                }
+            }
+            copy_commit();
+        } else if (thread == 0 && window < last) {
+            expect_bytes(barrier + 8 * stage, W::STAGE);
+            copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
+        }
+    };
+#pragma unroll
+    for (int i = 0; i < W::STAGES - 1; i++) copy_x(first + i, i);
+    u32 stage = 0, phase = 0;
+    for (u32 window = first; window < last; window++) {
+        if constexpr (GROUPS) {
+            copy_wait<W::STAGES - 2>();
+            fence_for_wgmma();
+        } else {
+            wait_for_copy(barrier + 8 * stage, phase);
+        }
+        // All have multiplied the window before, whose stage is filled again.
+        __syncthreads();
+        copy_x(window + W::STAGES - 1, stage == 0 ? W::STAGES - 1 : stage - 1);
+        u32 chunk = 4 * window + lane % 4;
+        Halves<F> values[2] = {Halves<F>(raw[0], chunk), Halves<F>(raw[1], chunk)};
+        // The last window may have fewer chunks.
+        if (chunk >= a.chunks) values[0].clear(), values[1].clear();
+        fetch(window + 1);
+        if (N <= PREFETCH_ROWS) prefetch(window + PREFETCH);
+        multiply(values, base + stage * W::STAGE);
+        wgmma_wait<0>();
+        if (++stage == W::STAGES) stage = 0, phase ^= 1;
+    }
+    if (GROUPS) copy_wait<0>();
+}
+
 template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(const MatmulArgs& a) {
     using W = Wgmma<N>;
     using S = Staged<F, N>;
     constexpr bool STAGED = S::IS_USED && !GROUPS;
-    constexpr int COPIES = (N * 16 + 255) / 256, STAGES = STAGED ? S::STAGES : W::STAGES;
+    constexpr int STAGES = STAGED ? S::STAGES : W::STAGES;
     __shared__ u32 x_rows[N];
     __shared__ alignas(8) u64 barriers[STAGES];
     u32 base = (shared_address(shared) + 1023) & ~1023u, barrier = shared_address(barriers);
@@ -292,84 +381,7 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
     if constexpr (STAGED) {
         multiply_staged<F, N>(a, tile, rows, x, base, barrier, windows, multiply);
     } else {
-        u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
-        // The lane's weight rows are 8 apart.
-        const u8* p[2][4];
-        tile_row<F>(a, tile, rows, output, p[0]);
-        tile_row<F>(a, tile, rows, output + 8, p[1]);
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            // The compiler would add up the parts of the addresses in each window.
-            asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
-            __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
-        }
-        Raw raw[2];
-        // The last window again instead of none: loads without a branch stay in place.
-        auto fetch = [&](u32 window) {
-            int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
-            __builtin_assume(chunk >= 0);
-            F::fetch(p[0], chunk, raw[0]);
-            F::fetch(p[1], chunk, raw[1]);
-        };
-        // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
-        // of their rows, and the others the rest in turn.
-        constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
-        auto prefetch = [&](u32 window) {
-            u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
-            const u8* at = nullptr;
-#pragma unroll
-            for (int i = 0; i < F::PLANES; i++) {
-                if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
-            }
-            if (window < last) prefetch_to_l2(at + size_t(window) * bytes);
-        };
-        if (N <= PREFETCH_ROWS) {
-            for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
-        }
-        fetch(first);
-        if (!GROUPS) pdl_wait();
-        auto copy_x = [&](u32 window, u32 stage) {
-            u32 to = base + stage * W::STAGE;
-            if constexpr (GROUPS) {
-                if (window < last) {
-                    // A thread copies the same 16 bytes of rows 16 apart.
-                    to += thread % 16 / 8 * W::PANEL + tile_at(thread / 16, thread % 8);
-#pragma unroll
-                    for (int i = 0; i < COPIES; i++) {
-                        const __half* row = x + size_t(x_rows[thread / 16 + 16 * i]) * a.x16_stride;
-                        copy_async<16>(to + 16 * i * TILE_ROW, row + window * WINDOW + thread % 16 * 8);
-                    }
-                }
-                copy_commit();
-            } else if (thread == 0 && window < last) {
-                expect_bytes(barrier + 8 * stage, W::STAGE);
-                copy_bulk(to, x + size_t(window) * WINDOW * N, W::STAGE, barrier + 8 * stage);
-            }
-        };
-#pragma unroll
-        for (int i = 0; i < W::STAGES - 1; i++) copy_x(first + i, i);
-        u32 stage = 0, phase = 0;
-        for (u32 window = first; window < last; window++) {
-            if constexpr (GROUPS) {
-                copy_wait<W::STAGES - 2>();
-                fence_for_wgmma();
-            } else {
-                wait_for_copy(barrier + 8 * stage, phase);
-            }
-            // All have multiplied the window before, whose stage is filled again.
-            __syncthreads();
-            copy_x(window + W::STAGES - 1, stage == 0 ? W::STAGES - 1 : stage - 1);
-            u32 chunk = 4 * window + lane % 4;
-            Halves<F> values[2] = {Halves<F>(raw[0], chunk), Halves<F>(raw[1], chunk)};
-            // The last window may have fewer chunks.
-            if (chunk >= a.chunks) values[0].clear(), values[1].clear();
-            fetch(window + 1);
-            if (N <= PREFETCH_ROWS) prefetch(window + PREFETCH);
-            multiply(values, base + stage * W::STAGE);
-            wgmma_wait<0>();
-            if (++stage == W::STAGES) stage = 0, phase ^= 1;
-        }
-        if (GROUPS) copy_wait<0>();
+        multiply_from_registers<F, N, GROUPS>(a, tile, rows, x, x_rows, base, barrier, windows, multiply);
     }
     __syncthreads();
     // Sums by row, in the memory of the stages.

@@ -92,6 +92,13 @@ const WINDOW: usize = 128;
 /// Threads of `f16_rows`.
 const F16_ROWS_THREADS: u32 = 512;
 
+/// The kernel that converts rows of `stride` columns: the smallest whose threads keep all of a row, if there is one.
+fn f16_rows(stride: usize) -> String {
+    let vectors = stride.div_ceil(4 * F16_ROWS_THREADS as usize);
+    let kept = [2, 4].into_iter().find(|kept| vectors <= *kept).unwrap_or(8);
+    format!("f16_rows/f16_rows_{kept}")
+}
+
 /// Blocks of a cluster at most.
 const MAX_CLUSTER: usize = 8;
 
@@ -483,7 +490,7 @@ impl Compiler<'_> {
                 ];
                 let f16_cost = Cost::row("f16_rows", x_cols * (F32 + size_of::<half::f16>()));
                 let grid = Grid { groups: 1, each };
-                let mut f16_rows = self.launch("f16_rows/f16_rows", buffers, words, grid, f16_cost);
+                let mut f16_rows = self.launch(f16_rows(stride), buffers, words, grid, f16_cost);
                 f16_rows.threads = F16_ROWS_THREADS;
                 let kernel = match (is_wgmma, is_grouped) {
                     (false, _) => format!("{name}/gemm_{tile}"),

@@ -11,6 +11,7 @@ pub mod hub;
 pub mod judge;
 pub mod llama;
 pub mod malformed;
+pub mod one_step;
 pub mod whole;
 
 pub use cases::{Case, cases};

@@ -2,17 +2,10 @@
 
 use std::sync::Arc;
 
-use backend::{
-    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, MemoryKind, OutputRow, Program, Remedy,
-    Sequence, Step, Taps, Weights,
-};
+use backend::{Backend, Error, MemoryKind, Remedy, Taps};
 use backend_reference::Reference;
-use gguf::Gguf;
-use graph::Graph;
-use models::Model;
-use runner::FileWeights;
 use testkit::conformance::random::nmse;
-use testkit::llama;
+use testkit::one_step::{BUCKET, compile, run, small, step};
 
 use super::adapter;
 use passes::Purpose;
@@ -20,40 +13,8 @@ use passes::Purpose;
 use crate::Gpu;
 use crate::device::{Device, Settings};
 
-const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
-
-/// A loaded model with a program.
-type Compiled = (Box<dyn LoadedModel>, Box<dyn Program>);
-
-/// Calls `take` with a small model and a cache of two pages.
-fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &KvLayout) -> T) -> T {
-    let file = Gguf::from_bytes(llama::small().file().into()).expect("a good file");
-    let Model { graph, .. } = Model::new(&file).expect("a good model");
-    take(&graph, &FileWeights(&file), &KvLayout::uniform(&graph, 2, KvFormat::F16))
-}
-
-/// Compiles the small model on `backend`, with its weights uploaded.
-fn compile(backend: Box<dyn Backend>) -> Result<Compiled, Error> {
-    small(|graph, weights, kv_layout| {
-        let mut loaded = backend.load(graph, weights, kv_layout)?;
-        let program = loaded.compile(BUCKET, Taps::None)?;
-        loaded.prepare(&mut |_| {})?;
-        Ok((loaded, program))
-    })
-}
-
-fn step() -> Step {
-    let sequence = Sequence::uniform(0, 12, 1, [0]);
-    Step::new((0..12).collect(), vec![sequence], OutputRow::all(0..12)).expect("a good step")
-}
-
-fn run(program: &mut dyn Program) -> Result<Vec<f32>, Error> {
-    Ok(program.run(&step())?.values().to_vec())
-}
-
 fn exact() -> Vec<f32> {
-    let (_loaded, mut program) = compile(Box::new(Reference::new())).expect("a good model");
-    run(&mut *program).expect("a good step")
+    testkit::one_step::exact(Box::new(Reference::new()))
 }
 
 fn open() -> Arc<Device> {
