@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <immintrin.h>
+#include <link.h>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -112,6 +113,29 @@ struct Barrier {
     std::vector<Copy> copies;
 };
 
+// The static shared memory of a kernel's module: the thread-local variables of its library.
+struct StaticMemory {
+    const void* function;
+    void* begin;
+    size_t bytes;
+};
+
+int find_static_memory(dl_phdr_info* library, size_t, void* data) {
+    auto& found = *static_cast<StaticMemory*>(data);
+    uintptr_t function = reinterpret_cast<uintptr_t>(found.function);
+    size_t bytes = 0;
+    bool is_it = false;
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const auto& part = library->dlpi_phdr[i];
+        uintptr_t begin = library->dlpi_addr + part.p_vaddr;
+        if (part.p_type == PT_LOAD) is_it |= function >= begin && function < begin + part.p_memsz;
+        if (part.p_type == PT_TLS) bytes = part.p_memsz;
+    }
+    if (!is_it) return 0;
+    found.begin = library->dlpi_tls_data, found.bytes = library->dlpi_tls_data ? bytes : 0;
+    return 1;
+}
+
 struct Cluster {
     std::barrier<> all;
     std::vector<unsigned char*> memories;
@@ -121,6 +145,7 @@ struct Cluster {
 // What a thread of the operating system needs to run blocks.
 struct Worker : Block {
     const Launch* launch;
+    StaticMemory of_module;
     Cluster* cluster;
     uint32_t rank;
     void* stack_pointer;
@@ -130,6 +155,8 @@ struct Worker : Block {
     uint32_t present, arrived;
     bool is_of_cluster;
     bool has_failed;
+    // Whether what is asynchronous happens at once, and threads run the last ones first.
+    bool is_early;
     std::map<uint32_t, Barrier> barriers;
 
     Worker() : fibers(MOST_THREADS), warps(MOST_THREADS / 32) {
@@ -249,6 +276,7 @@ bool run_block(Worker& w) {
     uint32_t threads = w.size.x, warps = (threads + 31) / 32;
     size_t end = std::min(w.launch->shared + GUARD, SHARED_BYTES);
     memset(shared, UNWRITTEN, end);
+    memset(w.of_module.begin, UNWRITTEN, w.of_module.bytes);
     w.present = threads, w.arrived = 0, w.has_failed = false;
     w.barriers.clear();
     for (uint32_t i = 0; i < warps; i++) {
@@ -256,8 +284,7 @@ bool run_block(Worker& w) {
         w.warps[i] = {lanes == 32 ? ~0u : (1u << lanes) - 1, 0, 0, nullptr, {}, &w.fibers[32 * i]};
     }
     for (uint32_t i = 0; i < threads; i++) start(w, i);
-    // Threads have no order: every other block runs its last ones first.
-    bool is_backward = (w.index.x + w.index.y + w.index.z) % 2;
+    bool is_backward = w.is_early = (w.index.x + w.index.y + w.index.z) % 2;
     while (w.present > 0 && !w.has_failed) {
         bool has_gone_on = false;
         for (uint32_t n = 0; n < warps && !w.has_failed; n++) {
@@ -295,6 +322,8 @@ bool run_rank(const Launch& launch, uint32_t rank, std::vector<std::unique_ptr<C
     if (!own_worker) own_worker = std::make_unique<Worker>();
     Worker& w = *own_worker;
     w.launch = &launch, w.rank = rank, w.grid = launch.grid, w.size = launch.size;
+    w.of_module = {reinterpret_cast<const void*>(launch.kernel->call), nullptr, 0};
+    dl_iterate_phdr(find_static_memory, &w.of_module);
     uint32_t depth = launch.grid.z / launch.cluster, number = 0;
     bool is_right = true;
     for (uint32_t z = 0; z < depth; z++) {
@@ -369,7 +398,9 @@ float load_of_block(uint32_t address, uint32_t rank) {
 
 void copy_later(uint32_t to, const void* from, uint32_t bytes, uint32_t copied) {
     if (to % bytes || (copied && reinterpret_cast<uintptr_t>(from) % bytes)) fail("an asynchronous copy is not aligned");
-    current().open_copies.push_back({shared_pointer(to), from, bytes, copied});
+    Copy copy = {shared_pointer(to), from, bytes, copied};
+    if (worker().is_early) return perform(copy);
+    current().open_copies.push_back(copy);
 }
 
 void commit_copies() {
@@ -460,16 +491,6 @@ void multiply(void* const* lanes, uint32_t) {
     add_product(a, b, [&](uint32_t i) { return lane(i)->c; });
 }
 
-void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b) {
-    current().open_products.push_back({c, rows, {a[0], a[1], a[2], a[3]}, b});
-}
-
-void commit_products() {
-    Fiber& own = current();
-    own.products.push_back(std::move(own.open_products));
-    own.open_products.clear();
-}
-
 namespace {
 
 // A warp's 16 rows of weights with all rows of activations. Those are rows of 64 columns in 128 bytes, whose units of 16 bytes
@@ -496,6 +517,18 @@ void multiply_warp(void* const* lanes, uint32_t) {
 
 } // namespace
 
+void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b) {
+    LaterProduct product = {c, rows, {a[0], a[1], a[2], a[3]}, b};
+    if (worker().is_early) return together(~0u, &product, multiply_warp);
+    current().open_products.push_back(product);
+}
+
+void commit_products() {
+    Fiber& own = current();
+    own.products.push_back(std::move(own.open_products));
+    own.open_products.clear();
+}
+
 void wait_for_products(size_t pending) {
     Fiber& own = current();
     for (; own.products.size() > pending; own.products.pop_front()) {
@@ -515,7 +548,9 @@ void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) 
     if (to % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(from) % 16) fail("a bulk copy is not aligned");
     Barrier& b = worker().barriers[barrier];
     b.started += bytes;
-    b.copies.push_back({shared_pointer(to), from, bytes, bytes});
+    Copy copy = {shared_pointer(to), from, bytes, bytes};
+    if (worker().is_early) return perform(copy);
+    b.copies.push_back(copy);
 }
 
 void wait_for_copy(uint32_t barrier, uint32_t phase) {

@@ -1,7 +1,8 @@
 // Blocks of threads on the processor.
 //
 // A thread of a block is a fiber. It runs until it waits for others: of its warp, its block or its cluster. Blocks of a grid run
-// one after the other, those of a cluster at the same time.
+// one after the other, those of a cluster at the same time. Asynchronous copies and products happen as late as a block may let
+// them, when it waits, and in every other block at once; these run their last threads first. Shared memory that nobody has written is NaN.
 #pragma once
 
 #include <cstddef>
@@ -41,17 +42,17 @@ uint32_t shared_address(const void* at);
 void* shared_pointer(uint32_t address);
 float load_of_block(uint32_t address, uint32_t rank);
 
-// `cp.async`: copies `copied` of `bytes` bytes and writes zeros in the others, when the thread waits for it.
+// `cp.async`: copies `copied` of `bytes` bytes and writes zeros in the others.
 void copy_later(uint32_t to, const void* from, uint32_t bytes, uint32_t copied);
 void commit_copies();
 void wait_for_copies(size_t pending);
 
-// `wgmma`: multiplies when the warp waits for it.
+// `wgmma`.
 void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b);
 void commit_products();
 void wait_for_products(size_t pending);
 
-// `mbarrier` and bulk copies, which happen when a thread waits for the barrier.
+// `mbarrier` and bulk copies.
 void init_barrier(uint32_t barrier);
 void expect_bytes(uint32_t barrier, uint32_t bytes);
 void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);

@@ -1,7 +1,6 @@
 // CUDA C++ for a C++ compiler: the types, functions and instructions that the kernels use, on the processor.
 //
-// `build` includes this file before each kernel source. Threads of a block are fibers (`blocks.h`). Copies and products that
-// are asynchronous happen as late as an implementation may let them, so that a missing wait or barrier gives wrong results.
+// `build` includes this file before each kernel source. `blocks.h` runs the threads.
 #pragma once
 
 #include <algorithm>

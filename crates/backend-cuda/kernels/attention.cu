@@ -5,7 +5,7 @@
 // positions. If rows are split, the last block of a row to finish merges the results of all.
 //
 // With `k`, every row is the last of its sequence: the block whose positions include the row's own first writes its keys
-// and values to the cache.
+// and values to the cache, unless that is in Q8_0.
 #include "attention.cuh"
 
 constexpr u32 THREADS = 256, TILE = 64;
@@ -14,7 +14,7 @@ template <class T, u32 HEADS> __device__ __forceinline__ void attention(const At
     extern __shared__ float shared[];
     __shared__ float scores[HEADS][TILE], tile_max[HEADS], old_weight[HEADS], row_sum[HEADS];
     __shared__ u32 pages[TILE / PAGE], is_last;
-    u32 k_cols = padded(a.k_dim), v_cols = padded(a.v_dim);
+    u32 k_cols = padded<T>(a.k_dim), v_cols = padded<T>(a.v_dim);
     // Queries, then the values that slices of positions have summed.
     float* queries = shared;
     float* sums = shared + HEADS * k_cols;
@@ -37,19 +37,19 @@ template <class T, u32 HEADS> __device__ __forceinline__ void attention(const At
         u32 at = a.q_at + row * a.q_stride + (first_head + head) * a.k_dim;
         queries[i] = col < a.k_dim ? a.scale * roped(a.q, at, col, a.dims, table_of_q, a.halves) : 0.0f;
     }
-    T* keys = reinterpret_cast<T*>(a.keys);
-    T* values = reinterpret_cast<T*>(a.values);
-    if (a.k && own >= begin && own < end) {
-        size_t cell = (size_t(a.step[table + own / PAGE]) * a.kv_heads + kv_head) * PAGE + own % PAGE;
-        const float* table_of_k = reinterpret_cast<const float*>(a.step + a.k_cos_sin) + row * a.k_dims;
-        for (u32 col = thread; col < k_cols; col += THREADS) {
-            u32 at = a.k_at + row * a.k_stride + kv_head * a.k_dim;
-            float x = col < a.k_dim ? roped(a.k, at, col, a.k_dims, table_of_k, a.k_halves) : 0.0f;
-            store_one(keys + cell * k_cols + col, x);
-        }
-        for (u32 col = thread; col < v_cols; col += THREADS) {
-            float x = col < a.v_dim ? a.v[a.v_at + row * a.v_stride + kv_head * a.v_dim + col] : 0.0f;
-            store_one(values + cell * v_cols + col, x);
+    if constexpr (!__is_same(T, Q8Cache)) {
+        if (a.k && own >= begin && own < end) {
+            size_t cell = (size_t(a.step[table + own / PAGE]) * a.kv_heads + kv_head) * PAGE + own % PAGE;
+            const float* table_of_k = reinterpret_cast<const float*>(a.step + a.k_cos_sin) + row * a.k_dims;
+            for (u32 col = thread; col < k_cols; col += THREADS) {
+                u32 at = a.k_at + row * a.k_stride + kv_head * a.k_dim;
+                float x = col < a.k_dim ? roped(a.k, at, col, a.k_dims, table_of_k, a.k_halves) : 0.0f;
+                store_one(reinterpret_cast<T*>(a.keys) + cell * k_cols + col, x);
+            }
+            for (u32 col = thread; col < v_cols; col += THREADS) {
+                float x = col < a.v_dim ? a.v[a.v_at + row * a.v_stride + kv_head * a.v_dim + col] : 0.0f;
+                store_one(reinterpret_cast<T*>(a.values) + cell * v_cols + col, x);
+            }
         }
     }
     __syncthreads();
@@ -69,10 +69,10 @@ template <class T, u32 HEADS> __device__ __forceinline__ void attention(const At
             bool is_seen = j < count && position >= first_seen;
             float dots[HEADS] = {};
             if (is_seen) {
-                const T* key = keys + ((size_t(pages[j / PAGE]) * a.kv_heads + kv_head) * PAGE + j % PAGE) * k_cols;
+                CacheRow<T> key(a.keys, size_t(pages[j / PAGE]) * a.kv_heads + kv_head, j % PAGE, k_cols);
                 for (u32 col = 8 * lane; col < k_cols; col += 8 * lanes) {
                     float k[8];
-                    load_eight(key + col, k);
+                    key.load(col, k);
 #pragma unroll
                     for (u32 h = 0; h < HEADS; h++) {
                         const float4* q = reinterpret_cast<const float4*>(queries + h * k_cols + col);
@@ -129,10 +129,9 @@ template <class T, u32 HEADS> __device__ __forceinline__ void attention(const At
             // Positions before the visible ones are skipped: a NaN times a weight of 0 would still be NaN.
             u32 skipped = first_seen > tile ? first_seen - tile : 0;
             for (u32 j = skipped + slice; j < count; j += slices) {
-                const T* value =
-                    values + ((size_t(pages[j / PAGE]) * a.kv_heads + kv_head) * PAGE + j % PAGE) * v_cols;
+                CacheRow<T> value(a.values, size_t(pages[j / PAGE]) * a.kv_heads + kv_head, j % PAGE, v_cols);
                 float v[8];
-                load_eight(value + 8 * vector, v);
+                value.load(8 * vector, v);
 #pragma unroll
                 for (u32 h = 0; h < HEADS; h++) {
                     float weight = scores[h][j];
@@ -193,3 +192,6 @@ ATTENTION(attention_bf16_8, __nv_bfloat16, 8)
 ATTENTION(attention_f32_1, float, 1)
 ATTENTION(attention_f32_4, float, 4)
 ATTENTION(attention_f32_8, float, 8)
+ATTENTION(attention_q8_0_1, Q8Cache, 1)
+ATTENTION(attention_q8_0_4, Q8Cache, 4)
+ATTENTION(attention_q8_0_8, Q8Cache, 8)

@@ -1,6 +1,7 @@
 // What the attention kernels share: arguments, masks and elements of the K/V cache.
 //
-// The cache has `[page][K/V head][32 positions][columns, padded to a multiple of 8]` for keys and for values.
+// The cache has `[page][K/V head][32 positions][columns, padded to a multiple of 8]` for keys and for values. In Q8_0 columns are
+// padded to a multiple of 32, and the positions of a page and head have 8-bit integers, followed by an f16 scale per 32 columns.
 #pragma once
 #include "common.cuh"
 #include <cuda_bf16.h>
@@ -49,7 +50,14 @@ constexpr u32 PAGE = 32;
 constexpr float LOWEST = -3.402823466e38f;
 constexpr float LOG2_E = 1.4426950408889634f;
 
-__host__ __device__ constexpr u32 padded(u32 dim) { return (dim + 7) / 8 * 8; }
+// The type of a cache in Q8_0.
+struct Q8Cache;
+
+// Columns of a head in a cache of type `T`.
+template <class T> __device__ constexpr u32 padded(u32 dim) {
+    constexpr u32 UNIT = __is_same(T, Q8Cache) ? 32 : 8;
+    return (dim + UNIT - 1) / UNIT * UNIT;
+}
 
 // Eight elements of the cache.
 __device__ __forceinline__ void load_eight(const __half* at, float (&to)[8]) {
@@ -75,6 +83,30 @@ __device__ __forceinline__ void load_eight(const float* at, float (&to)[8]) {
     float4 a = *reinterpret_cast<const float4*>(at), b = *reinterpret_cast<const float4*>(at + 4);
     to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
 }
+
+// A position of a page and head, of `cols` columns.
+template <class T> struct CacheRow {
+    const T* at;
+    __device__ __forceinline__ CacheRow(const u8* cache, size_t page_and_head, u32 position, u32 cols)
+        : at(reinterpret_cast<const T*>(cache) + (page_and_head * PAGE + position) * cols) {}
+    __device__ __forceinline__ void load(u32 col, float (&to)[8]) const { load_eight(at + col, to); }
+};
+
+template <> struct CacheRow<Q8Cache> {
+    const u8* values;
+    const __half* scales;
+    __device__ __forceinline__ CacheRow(const u8* cache, size_t page_and_head, u32 position, u32 cols) {
+        const u8* page = cache + page_and_head * PAGE * (cols + cols / 16);
+        values = page + position * cols;
+        scales = reinterpret_cast<const __half*>(page + PAGE * cols) + position * (cols / 32);
+    }
+    __device__ __forceinline__ void load(u32 col, float (&to)[8]) const {
+        uint2 v = *reinterpret_cast<const uint2*>(values + col);
+        float scale = __half2float(scales[col / 32]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) to[i] = scale * float(int((i < 4 ? v.x : v.y) << (24 - i % 4 * 8)) >> 24);
+    }
+};
 
 __device__ __forceinline__ void store_one(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ __forceinline__ void store_one(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }

@@ -1,7 +1,7 @@
 // Flash attention (Dao 2023) for tiles of up to 64 rows of a sequence, one head per block, on tensor cores.
 //
-// A warp has 16 rows. Keys and values are f16 in the cache, and come in tiles of 64 positions by asynchronous copies;
-// queries, already roped, and softmax weights are rounded to f16.
+// A warp has 16 rows. Keys and values of a cache in f16 come in tiles of 64 positions by asynchronous copies; those of one in
+// Q8_0 become f16 on the way. Queries, already roped, and softmax weights are rounded to f16.
 //
 // A non-finite value must not reach rows that do not see its position, not even with a weight of 0. If a result is not
 // finite, the tile is computed again, with non-finite values replaced by 0 and noted for the rows that see them.
@@ -15,7 +15,11 @@ template <u32 DIM> __device__ __forceinline__ u32 unit_at(u32 row, u32 unit) {
     return row * DIM * 2 + ((unit & ~7u) | ((unit ^ row) & 7)) * 16;
 }
 
-template <u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArgs& a) {
+template <u32 N> struct Columns {
+    static constexpr u32 COUNT = N;
+};
+
+template <class T, u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArgs& a) {
     extern __shared__ uint4 shared[];
     __shared__ u32 nonfinite[2 * V], has_nonfinite;
     u8* queries = reinterpret_cast<u8*>(shared);
@@ -27,7 +31,7 @@ template <u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArg
     u32 head = blockIdx.x, kv_head = head / (a.heads / a.kv_heads);
     u32 first_row = a.step[a.tiles + 2 * blockIdx.y], rows = a.step[a.tiles + 2 * blockIdx.y + 1];
     u32 table = a.pages + a.step[a.tables + first_row];
-    u32 k_cols = padded(a.k_dim), v_cols = padded(a.v_dim);
+    u32 k_cols = padded<T>(a.k_dim), v_cols = padded<T>(a.v_dim);
     auto visible = [&](u32 row, u32& first, u32& end) {
         row = first_row + min(row, rows - 1);
         first = 0, end = a.step[a.positions + row] + 1;
@@ -48,24 +52,28 @@ template <u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArg
         }
         *reinterpret_cast<u32*>(queries + unit_at<K>(row, col / 8) + col % 8 * 2) = pack_halves(x.x, x.y);
     }
-    const __half* cached_keys = reinterpret_cast<const __half*>(a.keys);
-    const __half* cached_values = reinterpret_cast<const __half*>(a.values);
+    // Columns of a tile of keys or values, eight at a time.
+    auto copy_columns = [&](const u8* cache, u32 cols, auto dim, u8* tile, u32 position) {
+        constexpr u32 UNITS = decltype(dim)::COUNT / 8;
+        for (u32 i = thread; i < POSITIONS * UNITS; i += FLASH_THREADS) {
+            u32 j = i / UNITS, unit = i % UNITS, at = min(position + j, end - 1);
+            size_t page_and_head = size_t(a.step[table + at / PAGE]) * a.kv_heads + kv_head;
+            bool is_copied = position + j < end && unit * 8 < cols;
+            u8* to = tile + unit_at<8 * UNITS>(j, unit);
+            CacheRow<T> row(cache, page_and_head, at % PAGE, cols);
+            if constexpr (__is_same(T, __half)) {
+                copy_or_zero(shared_address(to), row.at + (is_copied ? unit * 8 : 0), is_copied);
+            } else {
+                float x[8] = {};
+                if (is_copied) row.load(unit * 8, x);
+                *reinterpret_cast<uint4*>(to) = make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]),
+                                                           pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
+            }
+        }
+    };
     auto copy_tile = [&](u32 position, u32 stage) {
-        u32 k_to = shared_address(keys) + stage * POSITIONS * K * 2;
-        u32 v_to = shared_address(values) + stage * POSITIONS * V * 2;
-        constexpr u32 K_UNITS = K / 8, V_UNITS = V / 8;
-        for (u32 i = thread; i < POSITIONS * K_UNITS; i += FLASH_THREADS) {
-            u32 j = i / K_UNITS, unit = i % K_UNITS, at = min(position + j, end - 1);
-            size_t cell = (size_t(a.step[table + at / PAGE]) * a.kv_heads + kv_head) * PAGE + at % PAGE;
-            bool is_copied = position + j < end && unit * 8 < k_cols;
-            copy_or_zero(k_to + unit_at<K>(j, unit), cached_keys + cell * k_cols + (is_copied ? unit * 8 : 0), is_copied);
-        }
-        for (u32 i = thread; i < POSITIONS * V_UNITS; i += FLASH_THREADS) {
-            u32 j = i / V_UNITS, unit = i % V_UNITS, at = min(position + j, end - 1);
-            size_t cell = (size_t(a.step[table + at / PAGE]) * a.kv_heads + kv_head) * PAGE + at % PAGE;
-            bool is_copied = position + j < end && unit * 8 < v_cols;
-            copy_or_zero(v_to + unit_at<V>(j, unit), cached_values + cell * v_cols + (is_copied ? unit * 8 : 0), is_copied);
-        }
+        copy_columns(a.keys, k_cols, Columns<K>(), keys + stage * POSITIONS * K * 2, position);
+        copy_columns(a.values, v_cols, Columns<V>(), values + stage * POSITIONS * V * 2, position);
         copy_commit();
     };
     __syncthreads();
@@ -221,10 +229,13 @@ template <u32 K, u32 V> __device__ __forceinline__ void flash(const AttentionArg
     }
 }
 
-#define FLASH(NAME, K, V)                                                                                              \
+#define FLASH(NAME, T, DIM)                                                                                            \
     extern "C" __global__ void __launch_bounds__(FLASH_THREADS) NAME(const __grid_constant__ AttentionArgs args) {     \
-        flash<K, V>(args);                                                                                             \
+        flash<T, DIM, DIM>(args);                                                                                      \
     }
-FLASH(flash_64, 64, 64)
-FLASH(flash_128, 128, 128)
-FLASH(flash_256, 256, 256)
+FLASH(flash_f16_64, __half, 64)
+FLASH(flash_f16_128, __half, 128)
+FLASH(flash_f16_256, __half, 256)
+FLASH(flash_q8_0_64, Q8Cache, 64)
+FLASH(flash_q8_0_128, Q8Cache, 128)
+FLASH(flash_q8_0_256, Q8Cache, 256)

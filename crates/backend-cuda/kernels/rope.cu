@@ -14,7 +14,7 @@ struct RopeArgs {
     // Heads that are written to the cache; null if there are none.
     const float* k;
     const float* v;
-    // The cache: `[page][K/V head][32 positions][dim]`, with dim padded to a multiple of 8. The padding is 0.
+    // The cache, as in `attention.cuh`. The padding is 0.
     u8* keys;
     u8* values;
     // Offset, stride, heads, head dimension.
@@ -85,4 +85,34 @@ extern "C" __global__ void __launch_bounds__(256) rope_store(const __grid_consta
     u32 page = args.step[args.pages + args.step[args.tables + row] + position / 32];
     size_t to = ((size_t(page) * heads + head) * 32 + position % 32) * (2 * pairs) + col;
     store_pair(is_key ? args.keys : args.values, is_key ? args.k_type : args.v_type, to, value, next);
+}
+
+// Writes keys and values to a cache in Q8_0: a warp has 32 columns of a head. Blocks of 256 threads; `blockIdx.x` counts warps over
+// `k_heads * ceil(k_dim / 32) + v_heads * ceil(v_dim / 32)`. A value that is not finite makes its 32 columns NaN.
+extern "C" __global__ void __launch_bounds__(256) store_q8_0(const __grid_constant__ RopeArgs args) {
+    pdl_launch();
+    pdl_wait();
+    u32 row = blockIdx.y, lane = threadIdx.x % 32, item = 8 * blockIdx.x + threadIdx.x / 32;
+    u32 k_blocks = (args.k_dim + 31) / 32, v_blocks = (args.v_dim + 31) / 32;
+    bool is_key = item < args.k_heads * k_blocks;
+    if (!is_key) item -= args.k_heads * k_blocks;
+    u32 heads = is_key ? args.k_heads : args.v_heads, dim = is_key ? args.k_dim : args.v_dim;
+    u32 blocks = is_key ? k_blocks : v_blocks;
+    if (item >= heads * blocks) return;
+    u32 head = item / blocks, block = item % blocks, col = 32 * block + lane;
+    const float* x = is_key ? args.k + args.k_at + size_t(row) * args.k_stride
+                            : args.v + args.v_at + size_t(row) * args.v_stride;
+    const float* cos_sin = reinterpret_cast<const float*>(args.step + args.cos_sin) + size_t(row) * args.dims;
+    u32 dims = is_key && args.ropes_keys ? args.dims : 0;
+    float value = col < dim ? roped(x, head * dim, col, dims, cos_sin, args.halves != 0) : 0.0f;
+    // The largest magnitude, or NaN.
+    float largest = __uint_as_float(__reduce_max_sync(ALL_LANES, __float_as_uint(value) & 0x7fffffffu));
+    float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
+    u32 position = args.step[args.positions + row];
+    u32 page = args.step[args.pages + args.step[args.tables + row] + position / 32];
+    u32 cols = 32 * blocks;
+    u8* to = (is_key ? args.keys : args.values) + (size_t(page) * heads + head) * 32 * (cols + cols / 16);
+    to[position % 32 * cols + col] = u8(__float2int_rn(value * inverse));
+    __half* scales = reinterpret_cast<__half*>(to + 32 * cols);
+    if (lane == 0) scales[position % 32 * blocks + block] = __float2half_rn(largest / 127.0f);
 }

@@ -22,7 +22,9 @@ fn kv_number(kind: KvType) -> u32 {
         KvType::F16 => 0,
         KvType::F32 => 1,
         KvType::BF16 => 2,
-        KvType::Q8_0 | KvType::Q4_0 => unreachable!("refused when the model is planned"),
+        // `store_q8_0` writes no other.
+        KvType::Q8_0 => 3,
+        KvType::Q4_0 => unreachable!("refused when the model is planned"),
     }
 }
 
@@ -67,7 +69,8 @@ impl Compiler<'_> {
         self.rope_store(Some(((self.slot(x), heads), (y, at))), None, Some(rope))
     }
 
-    /// Ropes queries, and writes keys and values to the KV cache: keys are roped if `attend` says so, by the same rope.
+    /// Ropes queries, and writes keys and values to the KV cache: keys are roped if `attend` says so, by the same rope. In
+    /// Q8_0, these are two launches.
     fn rope_store(
         &self,
         queries: Option<((BufferId, Heads), Operand)>,
@@ -106,10 +109,16 @@ impl Compiler<'_> {
         words.extend(self.rope_table(rope));
         words.extend(tables);
         words.extend(flags);
-        let of_cache = |heads: Heads| 4 * heads[2] * heads[3].div_ceil(8);
-        let pairs = elements + of_cache(of_k) + of_cache(of_v);
-        let cost = Cost::row("rope", 4 * pairs as usize * F32);
-        self.launch("rope/rope_store", buffers, words, Grid::rows(pairs.div_ceil(THREADS) as usize), cost)
+        let is_q8_0 = stored.is_some_and(|(attend, _)| self.layout(attend).format.k == KvType::Q8_0);
+        assert!(!is_q8_0 || queries.is_none(), "`store_q8_0` ropes no queries");
+        // Threads of a head's columns, of which each has two, or one in Q8_0.
+        let of_cache = |heads: Heads| {
+            heads[2] * if is_q8_0 { 32 * heads[3].div_ceil(32) } else { 4 * heads[3].div_ceil(8) }
+        };
+        let threads = elements + of_cache(of_k) + of_cache(of_v);
+        let cost = Cost::row("rope", 4 * threads as usize * F32);
+        let kernel = if is_q8_0 { "rope/store_q8_0" } else { "rope/rope_store" };
+        self.launch(kernel, buffers, words, Grid::rows(threads.div_ceil(THREADS) as usize), cost)
     }
 
     fn layout(&self, attend: &Attend) -> StoreLayout {
@@ -164,6 +173,9 @@ impl Compiler<'_> {
             return Err(out_of_memory(what, bytes as u64, Remedy::UseCpu));
         }
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
+        let is_q8_0 = layout.format.k == KvType::Q8_0;
+        // Columns of a head are padded to a multiple of it.
+        let unit = if is_q8_0 { 32 } else { 8 };
         let share = heads / kv_heads;
         let together = heads_per_block(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
@@ -193,7 +205,7 @@ impl Compiler<'_> {
             let grid = Grid { groups, each: Each::Part(group) };
             let mut launch = compiler.launch(kernel, buffers, words, grid, cost("attention"));
             // The queries, and the columns that all threads have summed.
-            launch.shared = (together * k_dim.next_multiple_of(8) + 8 * THREADS as usize) * F32;
+            launch.shared = (together * k_dim.next_multiple_of(unit) + 8 * THREADS as usize) * F32;
             launch
         };
         let mut variants = Vec::new();
@@ -207,7 +219,7 @@ impl Compiler<'_> {
             launch.shared = stages;
             let launches = vec![launch];
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });
-        } else if kv.is_some() {
+        } else if kv.is_some() && !is_q8_0 {
             let launches = vec![by_row(self, kv)];
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });
         }
@@ -227,7 +239,7 @@ impl Compiler<'_> {
         let dim = [64, 128, 256].into_iter().find(|&dim| k_dim.max(v_dim) <= dim)?;
         // Queries, and two stages of keys and values, in f16.
         let shared = (64 + 4 * 64) * dim * 2;
-        if layout.format != backend::KvFormat::F16
+        if ![KvType::F16, KvType::Q8_0].contains(&layout.format.k)
             || score.alibi.is_some()
             || max_tiles(self.bound.bucket().rows) == 0
             || shared + 4096 > self.device.limits.shared_of_block
@@ -241,7 +253,7 @@ impl Compiler<'_> {
             Some(rope) => {
                 let roped = self.scratch_buffer(|own| &mut own.roped, Purpose::Activations, bytes);
                 let of_q = Some(((self.slot(q), self.heads(q, heads)), (roped, of_roped)));
-                let is_shared = kv.is_some() && (k_rope.is_none() || k_rope == q_rope);
+                let is_shared = layout.format.k == KvType::F16 && (k_rope.is_none() || k_rope == q_rope);
                 let stored = kv.filter(|_| is_shared).map(|kv| (attend, kv));
                 launches.push(self.rope_store(of_q, stored, Some(rope)));
                 if let Some(kv) = kv.filter(|_| !is_shared) {
@@ -260,7 +272,8 @@ impl Compiler<'_> {
         buffers.extend([sinks, None, None]);
         let words = self.attention_words(attend, (at, None), None);
         let grid = Grid { groups: heads, each: Each::Tile };
-        let mut launch = self.launch(format!("flash/flash_{dim}"), buffers, words, grid, cost);
+        let mut launch =
+            self.launch(format!("flash/flash_{}_{dim}", layout.format.k.name()), buffers, words, grid, cost);
         launch.threads = 128;
         launch.shared = shared;
         launches.push(launch);

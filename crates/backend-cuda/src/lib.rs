@@ -70,10 +70,14 @@ impl Cuda {
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
         let KvFormat { k, v } = kv_layout.format;
-        if k != v || ![KvType::F16, KvType::BF16, KvType::F32].contains(&k) {
+        if k != v || k == KvType::Q4_0 {
             let device = self.device.describe().device;
             let format = kv_layout.format.to_string();
-            return Err(Error::KvFormat { device, format, supported: "f16, bf16 or f32 for both K and V" });
+            return Err(Error::KvFormat {
+                device,
+                format,
+                supported: "f16, bf16, q8_0 or f32 for both K and V",
+            });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;
         ModelPlan::new(bound, &mut lock(&self.formats))

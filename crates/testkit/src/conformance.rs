@@ -119,6 +119,7 @@ macro_rules! conformance {
             linear_with_weights_beyond_f16
             attention_over_several_sequences_and_scattered_pages
             attention_of_many_rows
+            attention_in_every_cache_type
             attention_with_different_key_and_value_sizes
             attention_with_masks
             attention_without_causality

@@ -1,8 +1,9 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Slots, Step};
+use backend::{BlockTable, Error, KvFormat, KvType, OutputRow, PAGE, Sequence, Slots, Step};
 use graph::{Mask, Score, Store};
 use quant::Format;
+use synth::Random;
 
 use super::Make;
 pub use super::net::nmse;
@@ -128,6 +129,49 @@ pub fn attention_over_several_sequences_and_scattered_pages(make: Make<'_>, orac
 /// Keys of 48 columns, values of 20.
 pub fn attention_with_different_key_and_value_sizes(make: Make<'_>, oracle: Make<'_>) {
     attention(make, oracle, 48, 20, KvFormat::F16);
+}
+
+/// Keys and values that each type of the cache represents exactly: a prompt, some rows after it, and single rows. A backend may
+/// refuse a type.
+pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
+    let part = |n_past, len| Sequence::uniform(n_past, len, 1, [3, 1, 4]);
+    let steps = [(0, 66), (66, 5), (71, 1)].map(|(n_past, len)| all_rows(vec![part(n_past, len)]));
+    for kind in KvType::ALL {
+        let format = KvFormat { k: kind, v: kind };
+        for (k_dim, v_dim) in [(64, 64), (128, 128), (256, 256), (48, 20), (72, 128)] {
+            let store = store(2, k_dim, v_dim);
+            let refused = |make: Make<'_>| {
+                let mut net = Net::with_kv(1, format);
+                let inputs = [("q", HEADS * k_dim), ("k", 2 * k_dim), ("v", 2 * v_dim)];
+                let inputs = inputs.map(|(name, cols)| net.input(name, 1, &vec![0.0; cols]));
+                let y = net.attention("y", inputs, store, HEADS, 0.5);
+                matches!(net.compile(y, make()).err(), Some(Error::KvFormat { .. }))
+            };
+            if refused(make) || refused(oracle) {
+                continue;
+            }
+            let inputs = [
+                normal(SEED, "q", TOKENS * HEADS * k_dim),
+                exact_in(kind, "k", TOKENS * 2, k_dim),
+                exact_in(kind, "v", TOKENS * 2, v_dim),
+            ];
+            attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, &steps);
+        }
+    }
+}
+
+/// `heads` heads of `dim` columns: multiples of a power of two, in each block of 32 also the largest one.
+fn exact_in(kind: KvType, name: &str, heads: usize, dim: usize) -> Vec<f32> {
+    let (spread, most, largest, unit) = match kind {
+        KvType::F32 | KvType::F16 | KvType::BF16 | KvType::Q8_0 => (40.0, 126.0, 127.0, 1.0 / 64.0),
+        KvType::Q4_0 => (3.0, 7.0, -8.0, 0.25),
+    };
+    let random = Random::new(SEED, name);
+    let value = |i: usize| {
+        let integer = (spread * random.normal(i as u64)).round().clamp(-most, most);
+        unit * if i % dim % 32 == 0 { largest } else { integer }
+    };
+    (0..heads * dim).map(value).collect()
 }
 
 /// Enough rows for several tiles, of one sequence and of several.
@@ -294,14 +338,24 @@ fn attention_by(
     score: impl Fn(&mut Net) -> Score,
     steps: &[Step],
 ) {
+    let inputs =
+        [("q", HEADS * store.k_dim), ("k", store.heads * store.k_dim), ("v", store.heads * store.v_dim)];
+    let inputs = inputs.map(|(name, cols)| normal(SEED, name, TOKENS * cols));
+    attention_on(make, oracle, store, format, score, inputs, steps);
+}
+
+fn attention_on(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    store: Store,
+    format: KvFormat,
+    score: impl Fn(&mut Net) -> Score,
+    [q, k, v]: [Vec<f32>; 3],
+    steps: &[Step],
+) {
     let run = |make: Make<'_>| {
         let mut net = Net::with_kv(PAGES, format);
-        let mut input = |name, cols| net.input(name, TOKENS, &normal(SEED, name, TOKENS * cols));
-        let inputs = [
-            input("q", HEADS * store.k_dim),
-            input("k", store.heads * store.k_dim),
-            input("v", store.heads * store.v_dim),
-        ];
+        let inputs = [("q", &q), ("k", &k), ("v", &v)].map(|(name, values)| net.input(name, TOKENS, values));
         let score = score(&mut net);
         let y = net.attention("y", inputs, store, HEADS, score);
         net.run(y, make(), steps)
