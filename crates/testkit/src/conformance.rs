@@ -74,6 +74,7 @@ macro_rules! conformance {
             head_linear_in_several_formats
             head_linear_of_large_heads
             row_wise_operations_in_a_chain
+            norms_of_many_columns
         );
         $crate::conformance!(@recurrent $candidate;
             conv_continues_over_steps

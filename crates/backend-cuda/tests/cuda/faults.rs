@@ -54,7 +54,7 @@ const LAUNCHES: &str = "EMULATED_LAUNCHES";
 
 /// Runs a test of this file in a process of its own, on an emulated card; a real one is not broken.
 fn in_process(test: &str, setting: &str, value: u64) {
-    let Some(_) = card().filter(|card| is_emulated(card)) else { return };
+    let Some(_) = card().filter(is_emulated) else { return };
     let program = std::env::current_exe().expect("this program");
     let test = format!("faults::{test}");
     let mut command = Command::new(program);

@@ -169,7 +169,7 @@ fn exact_in(kind: KvType, name: &str, heads: usize, dim: usize) -> Vec<f32> {
     let random = Random::new(SEED, name);
     let value = |i: usize| {
         let integer = (spread * random.normal(i as u64)).round().clamp(-most, most);
-        unit * if i % dim % 32 == 0 { largest } else { integer }
+        unit * if (i % dim).is_multiple_of(32) { largest } else { integer }
     };
     (0..heads * dim).map(value).collect()
 }

@@ -266,3 +266,26 @@ pub fn row_wise_operations_in_a_chain(make: Make<'_>, oracle: Make<'_>) {
         same(&mut programs, &rows(n), 1e-6, format_args!("seed {SEED}"));
     }
 }
+
+/// Groups of more columns than a warp has registers for, with one column for some threads of a block and with many.
+pub fn norms_of_many_columns(make: Make<'_>, oracle: Make<'_>) {
+    const SEED: u64 = 13;
+    for (cols, kind) in [
+        (1027, NormKind::Rms),
+        (1500, NormKind::L2),
+        (2051, NormKind::Layer),
+        (4096, NormKind::Rms),
+        (4096, NormKind::Layer),
+    ] {
+        let mut programs = [oracle, make].map(|make| {
+            let mut net = Net::default();
+            let x = net.input("x", 5, &normal(SEED, "x", 5 * 2 * cols));
+            let w = net.matrix("w", 1, &normal(SEED, "w", 2 * cols));
+            let y = net.graph.norm("y", x, kind, cols, Some(w), 1e-3);
+            net.compile(y, make()).expect("a good graph")
+        });
+        for n in [1, 5] {
+            same(&mut programs, &rows(n), 1e-10, format_args!("{kind:?} of {cols} columns"));
+        }
+    }
+}
