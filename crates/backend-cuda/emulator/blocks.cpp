@@ -42,6 +42,7 @@ constexpr uint32_t FIRST_ADDRESS = 16;
 constexpr unsigned char UNWRITTEN = 0xff;
 constexpr size_t GUARD = 4 << 10;
 constexpr size_t STACK = 128 << 10, MOST_THREADS = 1024;
+constexpr uint64_t STACK_END = 0x57ac57ac57ac57ac;
 
 // Saves the registers that a function must preserve on this stack, and goes on with another.
 extern "C" void emulated_switch(void** from, void* to);
@@ -120,19 +121,23 @@ struct StaticMemory {
     size_t bytes;
 };
 
+extern "C" void* __tls_get_addr(size_t* variable);
+
 int find_static_memory(dl_phdr_info* library, size_t, void* data) {
     auto& found = *static_cast<StaticMemory*>(data);
     uintptr_t function = reinterpret_cast<uintptr_t>(found.function);
-    size_t bytes = 0;
     bool is_it = false;
+    found.bytes = 0;
     for (int i = 0; i < library->dlpi_phnum; i++) {
         const auto& part = library->dlpi_phdr[i];
         uintptr_t begin = library->dlpi_addr + part.p_vaddr;
         if (part.p_type == PT_LOAD) is_it |= function >= begin && function < begin + part.p_memsz;
-        if (part.p_type == PT_TLS) bytes = part.p_memsz;
+        if (part.p_type == PT_TLS) found.bytes = part.p_memsz;
     }
     if (!is_it) return 0;
-    found.begin = library->dlpi_tls_data, found.bytes = library->dlpi_tls_data ? bytes : 0;
+    // Allocates it, if this thread of the operating system has not used it yet.
+    size_t variable[] = {library->dlpi_tls_modid, 0};
+    if (found.bytes > 0) found.begin = __tls_get_addr(variable);
     return 1;
 }
 
@@ -155,6 +160,8 @@ struct Worker : Block {
     uint32_t present, arrived;
     bool is_of_cluster;
     bool has_failed;
+    // Counts what threads that poll may wait for.
+    uint64_t events;
     // Whether what is asynchronous happens at once, and threads run the last ones first.
     bool is_early;
     std::map<uint32_t, Barrier> barriers;
@@ -194,6 +201,11 @@ void yield(State state, const char* waits_for) {
     w.has_failed = true;
     yield(State::ENDED, "nothing");
     abort();
+}
+
+// Instructions on matrices take values of all lanes.
+void need_all(uint32_t there) {
+    if (there != ~0u) fail("lanes have ended that a product needs");
 }
 
 void finish_warp(Warp& warp) {
@@ -249,6 +261,9 @@ void begin_of_thread() {
     end_of_thread();
 }
 
+// The last word of a thread's stack, which it must not reach.
+uint64_t* end_of_stack(Worker& w, uint32_t i) { return reinterpret_cast<uint64_t*>(w.stacks + STACK * i); }
+
 void start(Worker& w, uint32_t i) {
     Fiber& fiber = w.fibers[i];
     fiber.index = {i, 0, 0};
@@ -262,22 +277,24 @@ void start(Worker& w, uint32_t i) {
     *top = reinterpret_cast<void*>(begin_of_thread);
     memset(top - 6, 0, 6 * sizeof(void*));
     fiber.stack_pointer = top - 6;
+    *end_of_stack(w, i) = STACK_END;
 }
 
 // Runs a thread until it waits; returns whether it has gone on.
 bool advance(Worker& w, Fiber& fiber) {
+    uint64_t events = w.events;
     emulated_thread = &fiber;
     emulated_switch(&w.stack_pointer, fiber.stack_pointer);
     emulated_thread = nullptr;
-    return fiber.state != State::POLLS;
+    return fiber.state != State::POLLS || w.events != events;
 }
 
 bool run_block(Worker& w) {
     uint32_t threads = w.size.x, warps = (threads + 31) / 32;
     size_t end = std::min(w.launch->shared + GUARD, SHARED_BYTES);
     memset(shared, UNWRITTEN, end);
-    memset(w.of_module.begin, UNWRITTEN, w.of_module.bytes);
-    w.present = threads, w.arrived = 0, w.has_failed = false;
+    if (w.of_module.bytes > 0) memset(w.of_module.begin, UNWRITTEN, w.of_module.bytes);
+    w.present = threads, w.arrived = 0, w.has_failed = false, w.events = 0;
     w.barriers.clear();
     for (uint32_t i = 0; i < warps; i++) {
         uint32_t lanes = std::min(32u, threads - 32 * i);
@@ -314,6 +331,14 @@ bool run_block(Worker& w) {
         say(w, "writes beyond its shared memory");
         w.has_failed = true;
     }
+    for (uint32_t i = 0; i < threads; i++) {
+        if (*end_of_stack(w, i) == STACK_END) continue;
+        say(w, "a thread needs more stack than it has");
+        w.has_failed = true;
+        break;
+    }
+    // Blocks of the cluster that still read it are too late.
+    if (w.cluster) memset(shared, UNWRITTEN, end);
     return !w.has_failed;
 }
 
@@ -416,11 +441,8 @@ void wait_for_copies(size_t pending) {
     }
 }
 
-void load_matrices(void* const* lanes, uint32_t) {
-    struct Matrices {
-        uint32_t address, r[4];
-        bool is_transposed;
-    };
+void load_matrices(void* const* lanes, uint32_t there) {
+    need_all(there);
     auto lane = [&](uint32_t i) { return static_cast<Matrices*>(lanes[i]); };
     for (uint32_t m = 0; m < 4; m++) {
         uint16_t values[8][8];
@@ -443,9 +465,9 @@ namespace {
 
 float to_float(uint16_t bits, bool is_bf16) {
     if (!is_bf16) return _cvtsh_ss(bits);
-    uint32_t wide = uint32_t(bits) << 16;
+    uint32_t as_f32 = uint32_t(bits) << 16;
     float value;
-    memcpy(&value, &wide, sizeof value);
+    memcpy(&value, &as_f32, sizeof value);
     return value;
 }
 
@@ -472,12 +494,8 @@ template <class Sums> void add_product(const float (&a)[16][16], const float (&b
 
 } // namespace
 
-void multiply(void* const* lanes, uint32_t) {
-    struct Product {
-        float* c;
-        uint32_t a[4], b[2];
-        bool is_bf16;
-    };
+void multiply(void* const* lanes, uint32_t there) {
+    need_all(there);
     auto lane = [&](uint32_t i) { return static_cast<Product*>(lanes[i]); };
     bool is_bf16 = lane(0)->is_bf16;
     float a[16][16], b[16][8];
@@ -495,7 +513,8 @@ namespace {
 
 // A warp's 16 rows of weights with all rows of activations. Those are rows of 64 columns in 128 bytes, whose units of 16 bytes
 // are permuted by the row: bits 4 to 6 of an address are xored with bits 7 to 9 (128-byte swizzle).
-void multiply_warp(void* const* lanes, uint32_t) {
+void multiply_warp(void* const* lanes, uint32_t there) {
+    need_all(there);
     auto lane = [&](uint32_t i) { return static_cast<LaterProduct*>(lanes[i]); };
     uint64_t descriptor = lane(0)->b;
     uint32_t start = uint32_t(descriptor & 0x3fff) << 4, of_eight = uint32_t(descriptor >> 32 & 0x3fff) << 4;
@@ -542,6 +561,7 @@ void expect_bytes(uint32_t barrier, uint32_t bytes) {
     Barrier& b = worker().barriers[barrier];
     if (b.is_expected) fail("bytes are expected twice at a barrier");
     b.is_expected = true, b.expected = bytes;
+    worker().events++;
 }
 
 void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
@@ -559,6 +579,7 @@ void wait_for_copy(uint32_t barrier, uint32_t phase) {
         if (b.is_expected && b.started == b.expected) {
             for (const Copy& copy : b.copies) perform(copy);
             b = {b.phase + 1, false, 0, 0, {}};
+            worker().events++;
         } else {
             yield(State::POLLS, "a bulk copy");
         }

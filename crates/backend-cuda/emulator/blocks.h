@@ -47,6 +47,21 @@ void copy_later(uint32_t to, const void* from, uint32_t bytes, uint32_t copied);
 void commit_copies();
 void wait_for_copies(size_t pending);
 
+// `ldmatrix`: lane i gives the address of row i % 8 of matrix i / 8, and gets two values of each matrix.
+struct Matrices {
+    uint32_t address, r[4];
+    bool is_transposed;
+};
+void load_matrices(void* const* lanes, uint32_t there);
+
+// `mma` of 16 x 8 results from 16 x 16 and 16 x 8 values of 16 bits.
+struct Product {
+    float* c;
+    uint32_t a[4], b[2];
+    bool is_bf16;
+};
+void multiply(void* const* lanes, uint32_t there);
+
 // `wgmma`.
 void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b);
 void commit_products();

@@ -172,25 +172,6 @@ inline void copy_commit() { emulated::commit_copies(); }
 template <int PENDING> inline void copy_wait() { emulated::wait_for_copies(PENDING); }
 inline void prefetch_to_l2(const void*) {}
 
-namespace emulated {
-
-// `ldmatrix`: lane i gives the address of row i % 8 of matrix i / 8, and gets two values of each matrix.
-struct Matrices {
-    uint32_t address, r[4];
-    bool is_transposed;
-};
-void load_matrices(void* const* lanes, uint32_t there);
-
-// `mma` of 16 x 8 results from 16 x 16 and 16 x 8 values of 16 bits.
-struct Product {
-    float* c;
-    uint32_t a[4], b[2];
-    bool is_bf16;
-};
-void multiply(void* const* lanes, uint32_t there);
-
-} // namespace emulated
-
 inline void load_matrices(uint32_t (&r)[4], uint32_t address, bool is_transposed = false) {
     emulated::Matrices lane{address, {}, is_transposed};
     emulated::together(~0u, &lane, emulated::load_matrices);

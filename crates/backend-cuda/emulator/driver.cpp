@@ -62,6 +62,12 @@ uint64_t setting(const char* name, uint64_t otherwise) {
     return text ? strtoull(text, nullptr, 10) : otherwise;
 }
 
+uint64_t capability() { return setting("EMULATED_CAPABILITY", 90); }
+
+// Bytes of shared memory of a multiprocessor. A block can have all but what is reserved.
+constexpr int RESERVED = 1 << 10;
+int shared_memory() { return (capability() == 80 ? 164 : 228) << 10; }
+
 uint64_t memory() { return setting("EMULATED_MEMORY", 16ull << 30); }
 
 struct Allocation {
@@ -162,15 +168,14 @@ Result cuDeviceGetName(char* name, int size, int) { return snprintf(name, size, 
 Result cuDeviceGetPCIBusId(char* id, int size, int) { return snprintf(id, size, "0000:00:00.0"), SUCCESS; }
 Result cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = memory(), SUCCESS; }
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
-    uint64_t capability = setting("EMULATED_CAPABILITY", 90);
     switch (attribute) {
     case 16: *value = 4; break;                     // multiprocessors
-    case 75: *value = int(capability / 10); break;  // compute capability
-    case 76: *value = int(capability % 10); break;
-    case 81: *value = 228 << 10; break;             // shared memory of a multiprocessor
+    case 75: *value = int(capability() / 10); break;  // compute capability
+    case 76: *value = int(capability() % 10); break;
+    case 81: *value = shared_memory(); break;       // shared memory of a multiprocessor
     case 82: *value = 65536; break;                 // its registers
-    case 97: *value = 227 << 10; break;             // shared memory of a block
-    case 111: *value = 1 << 10; break;              // reserved
+    case 97: *value = shared_memory() - RESERVED; break; // shared memory of a block
+    case 111: *value = RESERVED; break;
     default: return INVALID_VALUE;
     }
     return SUCCESS;
@@ -218,8 +223,8 @@ Result cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, Stre
     // Fresh memory is zero: writing it would take as much of the machine's.
     auto* at = reinterpret_cast<unsigned char*>(address);
     std::lock_guard guard(lock);
-    if (value == 0 && allocations.count(address)) {
-        madvise(allocations[address].start, allocations[address].mapped - PAGE, MADV_DONTNEED);
+    if (auto found = allocations.find(address); value == 0 && found != allocations.end() && found->second.bytes == bytes) {
+        madvise(found->second.start, found->second.mapped - PAGE, MADV_DONTNEED);
     } else {
         memset(at, value, bytes);
     }
@@ -273,7 +278,7 @@ Result cuModuleLoadData(Module** module, const void* image) {
     memcpy(&bytes, static_cast<const char*>(image) + 8, sizeof bytes);
     std::string here = folder();
     std::ifstream list(here + "/modules");
-    for (std::string name, path; list >> name >> path;) {
+    for (std::string name, path; list >> name && std::getline(list >> std::ws, path);) {
         std::ifstream file(path, std::ios::binary);
         std::string content{std::istreambuf_iterator<char>(file), {}};
         if (content.size() != header + bytes || memcmp(content.data(), image, content.size())) continue;
@@ -307,6 +312,7 @@ Result cuOccupancyMaxActiveClusters(int* clusters, const Kernel*, const LaunchCo
     return *clusters = int(8 / std::max(1u, config->grid[2])), SUCCESS;
 }
 Result cuLaunchKernelEx(const LaunchConfig* config, const Kernel* kernel, void** params, void**) {
+    if (int(config->shared) > shared_memory() - RESERVED) return INVALID_VALUE;
     emulated::Launch launch = {kernel, nullptr, {}, {}, 1, config->shared};
     memcpy(&launch.grid, config->grid, sizeof launch.grid);
     memcpy(&launch.size, config->block, sizeof launch.size);

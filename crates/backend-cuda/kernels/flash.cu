@@ -66,6 +66,11 @@ template <class T, u32 K, u32 V> __device__ __forceinline__ void flash(const Att
             } else {
                 float x[8] = {};
                 if (is_copied) row.load(unit * 8, x);
+                // Larger than f16 has.
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    if (fabsf(x[c]) < INFINITY) x[c] = fminf(fmaxf(x[c], -65504.0f), 65504.0f);
+                }
                 *reinterpret_cast<uint4*>(to) = make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]),
                                                            pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
             }

@@ -364,5 +364,5 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
     }
 #define GEMM_F32(NAME, F)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256) NAME(const __grid_constant__ MatmulArgs args) {                  \
-        multiply_f32<F>(args);                                                                                             \
+        multiply_f32<F>(args);                                                                                         \
     }

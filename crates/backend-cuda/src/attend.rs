@@ -22,10 +22,15 @@ fn kv_number(kind: KvType) -> u32 {
         KvType::F16 => 0,
         KvType::F32 => 1,
         KvType::BF16 => 2,
-        // `store_q8_0` writes no other.
+        // `store_q8_0` does not read it.
         KvType::Q8_0 => 3,
         KvType::Q4_0 => unreachable!("refused when the model is planned"),
     }
+}
+
+/// Columns that a cache has for a head of `dim` columns, as in `kernels/attention.cuh`.
+fn padded(kind: KvType, dim: usize) -> usize {
+    dim.next_multiple_of(if kind == KvType::Q8_0 { 32 } else { 8 })
 }
 
 fn is_halves(rope: Option<&Rope>) -> u32 {
@@ -111,12 +116,17 @@ impl Compiler<'_> {
         words.extend(flags);
         let is_q8_0 = stored.is_some_and(|(attend, _)| self.layout(attend).format.k == KvType::Q8_0);
         assert!(!is_q8_0 || queries.is_none(), "`store_q8_0` ropes no queries");
-        // Threads of a head's columns, of which each has two, or one in Q8_0.
-        let of_cache = |heads: Heads| {
-            heads[2] * if is_q8_0 { 32 * heads[3].div_ceil(32) } else { 4 * heads[3].div_ceil(8) }
+        // A thread has two columns, or one in Q8_0.
+        let of_cache = |heads: Heads| match stored {
+            Some((attend, _)) => {
+                let kind = self.layout(attend).format.k;
+                heads[2] * padded(kind, heads[3] as usize) as u32 / if is_q8_0 { 1 } else { 2 }
+            }
+            None => 0,
         };
         let threads = elements + of_cache(of_k) + of_cache(of_v);
-        let cost = Cost::row("rope", 4 * threads as usize * F32);
+        let moved = if is_q8_0 { F32 + 1 } else { 4 * F32 };
+        let cost = Cost::row("rope", threads as usize * moved);
         let kernel = if is_q8_0 { "rope/store_q8_0" } else { "rope/rope_store" };
         self.launch(kernel, buffers, words, Grid::rows(threads.div_ceil(THREADS) as usize), cost)
     }
@@ -174,8 +184,6 @@ impl Compiler<'_> {
         }
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
         let is_q8_0 = layout.format.k == KvType::Q8_0;
-        // Columns of a head are padded to a multiple of it.
-        let unit = if is_q8_0 { 32 } else { 8 };
         let share = heads / kv_heads;
         let together = heads_per_block(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
@@ -205,7 +213,7 @@ impl Compiler<'_> {
             let grid = Grid { groups, each: Each::Part(group) };
             let mut launch = compiler.launch(kernel, buffers, words, grid, cost("attention"));
             // The queries, and the columns that all threads have summed.
-            launch.shared = (together * k_dim.next_multiple_of(unit) + 8 * THREADS as usize) * F32;
+            launch.shared = (together * padded(layout.format.k, k_dim) + 8 * THREADS as usize) * F32;
             launch
         };
         let mut variants = Vec::new();

@@ -69,7 +69,7 @@ fn is_emulated(card: &Card) -> bool {
     Cuda::new(card).is_ok_and(|cuda| cuda.describe().device == "emulated card")
 }
 
-/// The card is lost after so many launches: while weights are uploaded, in the first step, in a recorded one.
+/// The card is lost after so many launches: in the first step, before a graph is recorded, and while it is replayed.
 #[test]
 fn a_lost_card_is_an_error() {
     for launches in [0, 1, 5, 20, 50, 100] {

@@ -131,15 +131,25 @@ pub fn attention_with_different_key_and_value_sizes(make: Make<'_>, oracle: Make
     attention(make, oracle, 48, 20, KvFormat::F16);
 }
 
-/// Keys and values that each type of the cache represents exactly: a prompt, some rows after it, and single rows. A backend may
-/// refuse a type.
+/// Keys and values that each type of the cache represents exactly: a prompt, some rows after it, and single rows; many columns; many
+/// positions, some of which rows do not see. A backend may refuse a type.
 pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
     let part = |n_past, len| Sequence::uniform(n_past, len, 1, [3, 1, 4]);
-    let steps = [(0, 66), (66, 5), (71, 1)].map(|(n_past, len)| all_rows(vec![part(n_past, len)]));
+    let short = [(0, 66), (66, 5), (71, 1)].map(|(n_past, len)| all_rows(vec![part(n_past, len)]));
+    let window = Mask::Window(600);
+    let long = masked_steps(window);
     for kind in KvType::ALL {
         let format = KvFormat { k: kind, v: kind };
-        for (k_dim, v_dim) in [(64, 64), (128, 128), (256, 256), (48, 20), (72, 128)] {
-            let store = store(2, k_dim, v_dim);
+        for (k_dim, v_dim, mask, steps) in [
+            (64, 64, Mask::Causal, &short[..]),
+            (128, 128, Mask::Causal, &short),
+            (256, 256, Mask::Causal, &short),
+            (48, 20, Mask::Causal, &short),
+            (72, 128, Mask::Causal, &short),
+            (1100, 1500, Mask::Causal, &short[1..]),
+            (64, 64, window, &long),
+        ] {
+            let store = Store { mask, ..store(2, k_dim, v_dim) };
             let refused = |make: Make<'_>| {
                 let mut net = Net::with_kv(1, format);
                 let inputs = [("q", HEADS * k_dim), ("k", 2 * k_dim), ("v", 2 * v_dim)];
@@ -155,7 +165,7 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
                 exact_in(kind, "k", TOKENS * 2, k_dim),
                 exact_in(kind, "v", TOKENS * 2, v_dim),
             ];
-            attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, &steps);
+            attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, steps);
         }
     }
 }
