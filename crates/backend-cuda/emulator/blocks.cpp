@@ -293,7 +293,7 @@ bool run_block(Worker& w) {
     uint32_t threads = w.size.x, warps = (threads + 31) / 32;
     size_t end = std::min(w.launch->shared + GUARD, SHARED_BYTES);
     memset(shared, UNWRITTEN, end);
-    if (w.of_module.bytes > 0) memset(w.of_module.begin, UNWRITTEN, w.of_module.bytes);
+    if (w.of_module.begin) memset(w.of_module.begin, UNWRITTEN, w.of_module.bytes);
     w.present = threads, w.arrived = 0, w.has_failed = false, w.events = 0;
     w.barriers.clear();
     for (uint32_t i = 0; i < warps; i++) {
