@@ -170,6 +170,7 @@ template <int BYTES> inline void copy_async(uint32_t to, const void* from) {
 inline void copy_or_zero(uint32_t to, const void* from, bool is_copied) { emulated::copy_later(to, from, 16, is_copied ? 16 : 0); }
 inline void copy_commit() { emulated::commit_copies(); }
 template <int PENDING> inline void copy_wait() { emulated::wait_for_copies(PENDING); }
+inline void prefetch_to_l1(const void*) {}
 inline void prefetch_to_l2(const void*) {}
 
 inline void load_matrices(uint32_t (&r)[4], uint32_t address, bool is_transposed = false) {

@@ -113,7 +113,7 @@ __device__ __forceinline__ void store_one(__nv_bfloat16* at, float x) { *at = __
 __device__ __forceinline__ void store_one(float* at, float x) { *at = x; }
 
 // The ALiBi slope of a head.
-__device__ __forceinline__ float slope(float alibi, u32 heads, u32 head) {
+static __device__ __noinline__ float slope(float alibi, u32 heads, u32 head) {
     u32 m = 1u << (31 - __clz(heads));
     float power = head < m ? float(head + 1) / float(m) : float(2 * (head - m) + 1) / float(2 * m);
     return exp2f(-alibi * power);
@@ -132,7 +132,7 @@ __device__ __forceinline__ float* partial_weights(const AttentionArgs& a, u32 ro
 // Merges the results of all splits, if this block is the last of the row and its heads to write its own. `VECTOR`: columns
 // that a thread merges at a time.
 template <u32 VECTOR>
-__device__ __forceinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads,
+static __device__ __noinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads,
                                              u32 v_dim, u32& is_last) {
     u32 thread = threadIdx.x, threads = blockDim.x;
     __threadfence();

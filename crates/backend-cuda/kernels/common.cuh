@@ -28,10 +28,8 @@ __device__ __forceinline__ void pdl_wait() {
 // Activation functions, in the order of `graph::Activation`.
 enum Act : u32 { SILU, GELU_TANH, GELU_SIGMOID, SIGMOID, SOFTPLUS, RELU, RELU_SQUARED, IDENTITY };
 
-// If an intermediate value overflows, the result is still 0 or x. NaN stays NaN: `fmaxf` and `fminf` would drop it.
-__device__ __forceinline__ float activation(u32 act, float x) {
-    // The most common one first.
-    if (act == SILU) return __fdividef(x, 1.0f + __expf(-x));
+// Rare code is a function of its own (`__noinline__`): kernels that run for microseconds wait for their instructions.
+static __device__ __noinline__ float rare_activation(u32 act, float x) {
     switch (act) {
     case GELU_TANH:
         // x / 2 * (1 + tanh(z)) = x / (1 + exp(-2 z)); the constant is 2 sqrt(2 / pi).
@@ -52,6 +50,11 @@ __device__ __forceinline__ float activation(u32 act, float x) {
     }
 }
 
+// If an intermediate value overflows, the result is still 0 or x. NaN stays NaN: `fmaxf` and `fminf` would drop it.
+__device__ __forceinline__ float activation(u32 act, float x) {
+    return act == SILU ? __fdividef(x, 1.0f + __expf(-x)) : rare_activation(act, x);
+}
+
 // A gated linear unit; `limited`: gate and up are at most `limit`, up at least `-limit`, and 1 is added to it. NaN stays NaN.
 __device__ __forceinline__ float glu(u32 act, float gate, float up, float limit, bool limited) {
     if (!limited) return activation(act, gate) * up;
@@ -61,28 +64,44 @@ __device__ __forceinline__ float glu(u32 act, float gate, float up, float limit,
 }
 
 // `cap * tanh(x / cap)`.
-__device__ __forceinline__ float softcap(float x, float cap) {
+static __device__ __noinline__ float softcap(float x, float cap) {
     return cap * tanhf(x * (1.0f / cap));
 }
 
 // Weight of a sink, relative to a score of `row_max`. A weight of e^80 leaves nothing of the values.
-__device__ __forceinline__ float sink_weight(float sink, float row_max) {
+static __device__ __noinline__ float sink_weight(float sink, float row_max) {
     float above = sink - row_max;
     return expf(above > 80.0f ? 80.0f : above);
 }
 
-// Column `col` of the head at `x[at]`, roped by the row's cos/sin table, a pair of numbers per pair of columns. The first
-// `dims` columns rotate. `halves`: column i pairs with i + dims / 2, otherwise with the one beside it.
-__device__ __forceinline__ float roped(const float* x, u32 at, u32 col, u32 dims, const float* cos_sin_row, bool halves) {
-    float value = x[at + col];
-    if (col >= dims) return value;
+// How RoPE makes a column of a head, from itself and another one.
+struct Rotation {
+    u32 other;
+    float cosine, sine;
+};
+
+// That of column `col` by the row's cos/sin table, a pair of numbers per pair of columns. The first `dims` columns rotate.
+// `halves`: column i pairs with i + dims / 2, otherwise with the one beside it.
+__device__ __forceinline__ Rotation rotation(u32 col, u32 dims, const float* cos_sin_row, bool halves) {
+    if (col >= dims) return {col, 1.0f, 0.0f};
     u32 half = dims / 2;
     bool first = halves ? col < half : col % 2 == 0;
     u32 distance = halves ? half : 1;
     u32 pair = halves ? col - (first ? 0 : half) : col / 2;
-    float other = x[at + (first ? col + distance : col - distance)];
-    float cosine = cos_sin_row[2 * pair], sine = cos_sin_row[2 * pair + 1];
-    return value * cosine + (first ? -other : other) * sine;
+    float sine = cos_sin_row[2 * pair + 1];
+    return {first ? col + distance : col - distance, cos_sin_row[2 * pair], first ? -sine : sine};
+}
+
+// Column `col` of a head, rotated. It loads both columns, whether it needs them or not: behind a branch, each column would wait for
+// the one before.
+__device__ __forceinline__ float rotated(const float* head, u32 col, const Rotation& by) {
+    float own = head[col], other = head[by.other];
+    return by.other == col ? own : own * by.cosine + other * by.sine;
+}
+
+// Column `col` of the head at `x[at]`, roped.
+__device__ __forceinline__ float roped(const float* x, u32 at, u32 col, u32 dims, const float* cos_sin_row, bool halves) {
+    return rotated(x + at, col, rotation(col, dims, cos_sin_row, halves));
 }
 
 // Sum over a warp, the same in all lanes.

@@ -90,39 +90,64 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
         copy_commit();
     };
     u32 first_group = begin + GROUP * warp;
-    auto fill = [&] {
-#pragma unroll
-        for (u32 i = 0; i < STAGES; i++) copy_group(first_group + i * WARPS * GROUP, i);
-    };
-    if (!is_stored) fill();
-    pdl_wait();
-    if (is_stored) fill();
-    // A warp has a head.
+    if (is_stored) pdl_wait();
+#pragma unroll 1
+    for (u32 i = 0; i < STAGES; i++) copy_group(first_group + i * WARPS * GROUP, i);
+    // How the lane's columns of a query rotate, and the thread's of the key.
+    constexpr u32 OF_THREAD = (D + THREADS - 1) / THREADS;
     const float* table_of_q = reinterpret_cast<const float*>(a.step + a.cos_sin) + row * a.dims;
-    for (u32 h = warp; h < MAX_HEADS; h += WARPS) {
-        float x[D / 32], largest = 0.0f;
+    const float* table_of_k = reinterpret_cast<const float*>(a.step + a.k_cos_sin) + row * a.k_dims;
+    Rotation of_q[D / 32], of_k[OF_THREAD];
 #pragma unroll
-        for (u32 i = 0; i < D / 32; i++) {
-            u32 at = a.q_at + row * a.q_stride + (first_head + h) * D;
-            x[i] = h < heads ? a.scale * roped(a.q, at, lane + 32 * i, a.dims, table_of_q, a.halves) : 0.0f;
-            largest = fmaxf(largest, fabsf(x[i]));
+    for (u32 i = 0; i < D / 32; i++) of_q[i] = rotation(lane + 32 * i, a.dims, table_of_q, a.halves);
+    bool writes = !is_stored && own >= begin && own < end;
+    size_t own_cell = 0;
+    if (writes) {
+#pragma unroll
+        for (u32 i = 0; i < OF_THREAD; i++) of_k[i] = rotation(thread + i * THREADS, a.k_dims, table_of_k, a.k_halves);
+        own_cell = (size_t(a.step[table + own / PAGE]) * a.kv_heads + kv_head) * PAGE + own % PAGE;
+    }
+    if (!is_stored) pdl_wait();
+    // A warp has heads WARPS apart.
+    float x[MAX_HEADS / WARPS][D / 32], own_key[OF_THREAD], own_value[OF_THREAD];
+#pragma unroll
+    for (u32 n = 0; n < MAX_HEADS / WARPS; n++) {
+        u32 h = warp + n * WARPS;
+        // Heads that are not there have another one's values, which nothing reads.
+        const float* query = a.q + a.q_at + row * a.q_stride + (first_head + min(h, heads - 1)) * D;
+#pragma unroll
+        for (u32 i = 0; i < D / 32; i++) x[n][i] = a.scale * rotated(query, lane + 32 * i, of_q[i]);
+    }
+    if (writes) {
+#pragma unroll
+        for (u32 i = 0; i < OF_THREAD; i++) {
+            u32 col = thread + i * THREADS;
+            if (col >= D) break;
+            own_key[i] = rotated(a.k + a.k_at + row * a.k_stride + kv_head * D, col, of_k[i]);
+            own_value[i] = a.v[a.v_at + row * a.v_stride + kv_head * D + col];
         }
+    }
+#pragma unroll
+    for (u32 n = 0; n < MAX_HEADS / WARPS; n++) {
+        u32 h = warp + n * WARPS;
+        float largest = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < D / 32; i++) largest = fmaxf(largest, fabsf(x[n][i]));
         float power = power_of_two(warp_max(largest));
         if (lane == 0) powers[h] = power;
+        // A power of two has an exact inverse.
 #pragma unroll
-        for (u32 i = 0; i < D / 32; i++) queries[h][lane + 32 * i] = x[i] / power;
+        for (u32 i = 0; i < D / 32; i++) queries[h][lane + 32 * i] = x[n][i] * (1.0f / power);
     }
-    bool writes = !is_stored && own >= begin && own < end;
     if (writes) {
-        size_t cell = (size_t(a.step[table + own / PAGE]) * a.kv_heads + kv_head) * PAGE + own % PAGE;
-        const float* table_of_k = reinterpret_cast<const float*>(a.step + a.k_cos_sin) + row * a.k_dims;
 #pragma unroll
-        for (u32 col = thread; col < D; col += THREADS) {
-            u32 at = a.k_at + row * a.k_stride + kv_head * D;
-            store_one(&own_rows[0][col], roped(a.k, at, col, a.k_dims, table_of_k, a.k_halves));
-            store_one(&own_rows[1][col], a.v[a.v_at + row * a.v_stride + kv_head * D + col]);
-            keys[cell * D + col] = own_rows[0][col];
-            values[cell * D + col] = own_rows[1][col];
+        for (u32 i = 0; i < OF_THREAD; i++) {
+            u32 col = thread + i * THREADS;
+            if (col >= D) break;
+            store_one(&own_rows[0][col], own_key[i]);
+            store_one(&own_rows[1][col], own_value[i]);
+            keys[own_cell * D + col] = own_rows[0][col];
+            values[own_cell * D + col] = own_rows[1][col];
         }
     }
     __syncthreads();

@@ -3,8 +3,8 @@
 // A warp computes two outputs at a time: neighbours, or a gate and its up projection. It streams both weight rows through
 // a ring of stages in shared memory, filled by asynchronous copies that run several stages ahead, beyond the end of the
 // rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
-// of a block's outputs are divided equally among its warps; where a warp begins inside of rows, the warp that has their
-// beginning adds its sums. With Q8, the block quantises the activations to 8 bits per chunk once, and multiplies integers;
+// of a block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes
+// an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk once, and multiplies integers;
 // otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts nor heads.
 //
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
@@ -270,11 +270,20 @@ __device__ __forceinline__ u32 quantize(float4 v, float inverse, int& sum) {
     return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
 }
 
+// Pieces of 8 activations that a thread loads at once.
+constexpr int BATCH = 2;
+
+// Rows of quantised weights have a multiple of 32 columns, and activations start at a multiple of 16 bytes.
+__device__ __forceinline__ void load_piece(const float* from, float4 (&to)[2]) {
+    const float4* at = reinterpret_cast<const float4*>(from);
+    to[0] = at[0], to[1] = at[1];
+}
+
 // Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before.
 __device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[2]) {
-    if (a.g && 8 * threadIdx.x < a.cols) {
-        early[0] = g_four(a, 8 * threadIdx.x), early[1] = g_four(a, 8 * threadIdx.x + 4);
-    }
+    if (a.g && 8 * threadIdx.x < a.cols) load_piece(a.g + 8 * threadIdx.x, early);
+    u32 next = threadIdx.x + blockDim.x;
+    if (a.g && 8 * next < a.cols) prefetch_to_l1(a.g + 8 * next);
 }
 
 // Quantises rows of activations to 8 bits in shared memory. Four lanes have a chunk, 8 values each. Returns the sum of
@@ -282,8 +291,6 @@ __device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[
 template <int COLS, class Rows>
 __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row, u32 last_row, const Rows& rows,
                                               const float4 (&early)[2], float (&squares)[COLS]) {
-    // Pieces that are loaded at once.
-    constexpr int BATCH = 2;
     u8* bytes = reinterpret_cast<u8*>(shared);
     u32 pieces = rows.chunks * 4, threads = blockDim.x;
 #pragma unroll
@@ -298,7 +305,7 @@ __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row
             u32 chunk = (piece - col * pieces) / 4;
             u32 segment = a.x_segments == 1 ? 0 : chunk / a.chunks;
             u32 at = 32 * (chunk - segment * a.chunks) + 8 * (piece % 4), row = min(first_row + col, last_row);
-            x[i][0] = x_four(a, row, segment, at), x[i][1] = x_four(a, row, segment, at + 4);
+            load_piece(a.x + x_offset(a, row, segment) + at, x[i]);
         }
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
@@ -314,8 +321,9 @@ __device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row
                 for (int c = 0; c < COLS; c++) squares[c] += c == col ? sum : 0.0f;
                 // Of one segment.
                 bool is_early = COLS == 1 && piece == threadIdx.x;
-                u = times(u, is_early ? early[0] : g_four(a, 32 * chunk + 8 * quarter));
-                v = times(v, is_early ? early[1] : g_four(a, 32 * chunk + 8 * quarter + 4));
+                float4 g[2] = {early[0], early[1]};
+                if (!is_early && is_piece) load_piece(a.g + 32 * chunk + 8 * quarter, g);
+                u = times(u, g[0]), v = times(v, g[1]);
             }
             u32 bits = max(magnitude_bits(u), magnitude_bits(v));
             bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 1));
@@ -370,16 +378,19 @@ __device__ __forceinline__ float warp_sums(float a, float b, int lane) {
     return x;
 }
 
-// Writes the outputs of a pair: lane `col` has the first one of column `col`, and 16 lanes on is the second.
-template <int COLS, bool PLAIN>
-__device__ __forceinline__ void write_pair(const MatmulArgs& a, const Shape& shape, u32 unit, u32 first_row, u32 rows,
-                                           float value, int lane) {
-    float up = a.glu ? __shfl_down_sync(ALL_LANES, value, 16) : 0.0f;
-    Pair pair = pair_of<PLAIN>(a, shape, unit);
-    u32 row = first_row + lane % 16;
-    if (lane % 16 >= COLS || row >= rows || (lane >= 16 && !pair.next)) return;
-    u32 output = pair.output + lane / 16;
-    if (PLAIN) return write_plain(a, row, pair.group, output, value, up);
+// Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `matmul.rs`.
+constexpr u32 MAX_SUMS = 2048;
+
+// Writes an output of a pair: the first or the second one, or with a GLU that of both sums. `addend`: what is added, if PLAIN.
+template <bool PLAIN>
+__device__ __forceinline__ void write_sum(const MatmulArgs& a, const Shape& shape, const Pair& pair, u32 row, u32 which,
+                                          float value, float up, float addend) {
+    u32 output = pair.output + which;
+    if (PLAIN) {
+        u32 col = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) + output;
+        a.y[size_t(row) * a.y_stride + col] = activate(a, value, up) + addend;
+        return;
+    }
     Target to = {row, 0, 0, 1.0f};
     if (a.mode == INTO_HIDDEN) {
         to.slot = pair.group;
@@ -394,10 +405,16 @@ __device__ __forceinline__ void write_pair(const MatmulArgs& a, const Shape& sha
 template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
     using R = Ring<F>;
     static_assert(COLS <= 16, "half a warp writes the columns");
-    __shared__ float partial[COLS][32];
-    // Sums of the rows that a warp begins inside of.
-    __shared__ float heads[32][32];
-    pdl_launch();
+    __shared__ float partial[COLS][32], factors[COLS];
+    // By pair, its two outputs' sums of each column, from the warp that begins it; the same of the pair that a warp begins
+    // inside of.
+    __shared__ float sums[MAX_SUMS], heads[32][2 * COLS];
+    // By warp, the first of the block's stages that it has, and then their number; by pair, the first warp that begins after it.
+    __shared__ u32 begins[33];
+    __shared__ u8 next_warps[MAX_SUMS / 2 / COLS];
+    // Of single rows.
+    u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
+    if (!(side_by_side & FIRST)) pdl_launch();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 warps = blockDim.x / 32;
     Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
@@ -424,6 +441,11 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         source.position = Position::at(shape, first_unit, begin_of(warp));
         if (source.left > 0) source.find_rows(a, shape, lane);
         for (int i = 0; i < R::EARLY; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
+        if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
+        if (threadIdx.x <= warps) begins[threadIdx.x] = begin_of(threadIdx.x);
+        for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
+            next_warps[unit] = ((at + 1) * warps + stages - 1) / stages;
+        }
     };
     bool has_list = !PLAIN && a.mode != PER_HEAD;
     if (!has_list) fill_ring();
@@ -431,7 +453,13 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     u32 rows = a.step[a.rows];
     float4 early[2];
     if (Q8 && COLS == 1) load_early(a, early);
-    pdl_wait();
+    if (side_by_side & SECOND) {
+        // L1 may have what was there before the activations.
+        __threadfence();
+    } else {
+        pdl_wait();
+    }
+    if (side_by_side & FIRST) pdl_launch();
     if (first_row >= rows) return copy_wait<0>();
     if (has_list) {
         shape.list = a.chosen + size_t(first_row) * (1 + 2 * a.used);
@@ -470,16 +498,6 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         }
     }
     __syncthreads();
-    // Lane `col`, and 16 more, writes column `col`.
-    float factor = 1.0f;
-    if (a.g) {
-#pragma unroll
-        for (int col = 0; col < COLS; col++) {
-            float of_col = norm_factor(a, partial[col], lane);
-            if (lane % 16 == col) factor = of_col;
-        }
-    }
-
     u32 begin = begin_of(warp), end = begin_of(warp + 1);
     Position position = Position::at(shape, first_unit, begin);
     bool is_head = position.segment + position.stage > 0;
@@ -528,29 +546,44 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
                 if (lane % 16 == col) value = of_col;
                 sum[0][col] = sum[1][col] = 0.0f;
             }
-            if (is_head) {
-                heads[warp][lane] = value;
-            } else if (position.unit != unit) {
-                write_pair<COLS, PLAIN>(a, shape, unit, first_row, rows, factor * value, lane);
-            }
+            float* to = is_head ? heads[warp] : sums + (unit - first_unit) * 2 * COLS;
+            if (lane % 16 < COLS) to[lane / 16 * COLS + lane % 16] = value;
             is_head = is_head && position.unit == unit;
         }
     }
     copy_wait<0>();
-    __syncthreads();
-    // A pair that this warp has begun but not ended.
-    if (begin < end && !is_head && position.segment + position.stage > 0) {
-        u32 end_of_unit = (position.unit - first_unit + 1) * of_unit;
-        for (u32 other = warp + 1; other < warps && begin_of(other) < end_of_unit; other++) {
-            if (begin_of(other) < begin_of(other + 1)) value += heads[other][lane];
-        }
-        write_pair<COLS, PLAIN>(a, shape, position.unit, first_row, rows, factor * value, lane);
+    for (u32 col = warp; a.g && col < COLS; col += warps) {
+        float factor = norm_factor(a, partial[col], lane);
+        if (lane == 0) factors[col] = factor;
     }
+    // A thread's output: its column, pair, and which one of the pair it is.
+    u32 of_pair = a.glu ? 1 : 2, outputs = stages / of_unit * of_pair * COLS;
+    auto addend_of = [&](const Pair& pair, u32 which, u32 row) {
+        u32 col = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) - a.y_at[0] + pair.output + which;
+        return PLAIN && a.r ? a.r[a.r_at + size_t(row) * a.r_stride + col] : 0.0f;
+    };
+    for (u32 index = threadIdx.x, round = 0; round == 0 || index < outputs; index += blockDim.x, round++) {
+        u32 col = index % COLS, row = first_row + col, pairs_output = index / COLS;
+        u32 unit = a.glu ? pairs_output : pairs_output / 2, which = a.glu ? 0 : pairs_output % 2;
+        Pair pair = pair_of<PLAIN>(a, shape, first_unit + unit);
+        bool is_written = index < outputs && row < rows && which <= pair.next;
+        float addend = is_written ? addend_of(pair, which, row) : 0.0f;
+        // The addend is loaded while warps wait for each other.
+        if (round == 0) __syncthreads();
+        if (!is_written) continue;
+        float value = sums[2 * COLS * unit + COLS * which + col], up = sums[2 * COLS * unit + COLS + col];
+        for (u32 other = next_warps[unit]; begins[other] < (unit + 1) * of_unit; other++) {
+            value += heads[other][COLS * which + col], up += heads[other][COLS + col];
+        }
+        float factor = a.g ? factors[col] : 1.0f;
+        write_sum<PLAIN>(a, shape, pair, row, which, factor * value, factor * up, addend);
+    }
+    if (side_by_side & SECOND) pdl_wait();
 }
 
-// Up to 64 registers for few columns, and 128 for many.
+// Up to 64 registers for one column, and 128 for more.
 #define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : 512)                                              \
+    extern "C" __global__ void __launch_bounds__(COLS == 1 ? 1024 : 512)                                              \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
         gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
     }

@@ -69,6 +69,10 @@ __device__ __forceinline__ int dot_unsigned(u32 a, u32 b, int sum) {
     return sum;
 }
 
+__device__ __forceinline__ void prefetch_to_l1(const void* at) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+}
+
 __device__ __forceinline__ void prefetch_to_l2(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }

@@ -49,10 +49,16 @@ struct MatmulArgs {
     u32 has_biases, up_biases, factors;
     // GEMM: columns of a row of `x16`; offset of the entries in `groups`.
     u32 x16_stride, entries;
+    // Launches that run side by side since they read the same activations: FIRST, SECOND or both.
+    u32 side_by_side;
 };
 
 // As `Matmul::words` writes them.
-static_assert(sizeof(MatmulArgs) == 13 * 8 + 53 * 4 + 4, "the host passes 13 pointers and 53 words");
+static_assert(sizeof(MatmulArgs) == 13 * 8 + 54 * 4, "the host passes 13 pointers and 54 words");
+
+// FIRST: the next launch may start when the activations are complete, and no sooner. SECOND: they are complete when it starts, so
+// that it waits for the launch before it only at its own end.
+constexpr u32 FIRST = 1, SECOND = 2;
 
 constexpr u32 INTO_HIDDEN = 1, OUT_OF_HIDDEN = 2, PER_HEAD = 3;
 
@@ -144,25 +150,33 @@ __device__ __forceinline__ void write_output(const MatmulArgs& a, const Target& 
     a.y[size_t(to.row) * a.y_stride + col] = value;
 }
 
-__device__ __forceinline__ float4 x_four(const MatmulArgs& a, u32 row, u32 segment, u32 col) {
-    size_t at = a.x_at + size_t(row) * a.x_stride + size_t(segment) * a.x_segment;
-    if (((at | a.cols) & 3) == 0) {
-        return col < a.cols ? *reinterpret_cast<const float4*>(a.x + at + col) : make_float4(0, 0, 0, 0);
-    }
+// Values of a row, or of a vector, from column `col` on; zeros past its end.
+static __device__ __noinline__ float4 load_some(const float* row, u32 col, u32 cols) {
     float v[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = col + i < a.cols ? a.x[at + col + i] : 0.0f;
+    for (u32 i = 0; i < 4; i++) v[i] = col + i < cols ? row[col + i] : 0.0f;
     return make_float4(v[0], v[1], v[2], v[3]);
 }
 
+__device__ __forceinline__ bool is_aligned(const float* row) {
+    return (reinterpret_cast<u64>(row) & 15) == 0;
+}
+
+__device__ __forceinline__ float4 load_four(const float* row, u32 col, u32 cols) {
+    if (col + 4 <= cols && is_aligned(row)) return *reinterpret_cast<const float4*>(row + col);
+    return load_some(row, col, cols);
+}
+
+// Where a row of activations, or a segment of it, begins in `x`.
+__device__ __forceinline__ size_t x_offset(const MatmulArgs& a, u32 row, u32 segment) {
+    return a.x_at + size_t(row) * a.x_stride + size_t(segment) * a.x_segment;
+}
+
+__device__ __forceinline__ float4 x_four(const MatmulArgs& a, u32 row, u32 segment, u32 col) {
+    return load_four(a.x + x_offset(a, row, segment), col, a.cols);
+}
+
 __device__ __forceinline__ float4 g_four(const MatmulArgs& a, u32 col) {
-    float v[4];
-    if ((a.cols & 3) == 0) {
-        return col < a.cols ? *reinterpret_cast<const float4*>(a.g + col) : make_float4(0, 0, 0, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = col + i < a.cols ? a.g[col + i] : 0.0f;
-    return make_float4(v[0], v[1], v[2], v[3]);
+    return load_four(a.g, col, a.cols);
 }
 
 __device__ __forceinline__ float square(float4 v) {

@@ -51,6 +51,9 @@ pub(crate) struct Beside {
     is_converted: bool,
     /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
     f16_weights: Vec<WeightId>,
+    /// Whether the launch before, and the one after, reads the same activations of a single row in 8 bits: both run side by side.
+    follows: bool,
+    leads: bool,
 }
 
 /// Arguments for experts.
@@ -141,8 +144,11 @@ fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
     stages + 1024
 }
 
+/// Sums of pairs of outputs that a block of a GEMV kernel has room for, over all columns (`kernels/gemv.cuh`).
+const MAX_SUMS: usize = 2048;
+
 /// Static shared memory of a GEMV kernel in bytes, at most.
-const STATIC_SHARED: usize = 8192;
+const STATIC_SHARED: usize = MAX_SUMS * F32 + 4096;
 
 /// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
 fn gemm_bytes(tile: usize) -> usize {
@@ -167,7 +173,7 @@ impl Matmul {
         self.parts.iter().map(|part| part.1).sum()
     }
 
-    fn words(&self, compiler: &Compiler<'_>, x16_stride: usize) -> Vec<u32> {
+    fn words(&self, compiler: &Compiler<'_>, x16_stride: usize, algorithm: Algorithm) -> Vec<u32> {
         let chunks = self.cols.div_ceil(CHUNK);
         let [segments, segment] = self.x_segments;
         let (_, [x_at, x_stride]) = self.x;
@@ -206,7 +212,11 @@ impl Matmul {
         words.extend([u32::from(weighs_inputs), u32::from(has_biases), up_biases as u32]);
         words.push(self.experts.factors.map_or(u32::MAX, |at| at as u32));
         words.extend([x16_stride as u32, self.experts.groups.map_or(0, |(_, entries)| entries)]);
-        assert_eq!(words.len(), 53, "words of `MatmulArgs`");
+        // FIRST and SECOND.
+        let Beside { leads, follows, .. } = self.beside;
+        let is_single = algorithm == Algorithm::Q8(1) && self.mode == Mode::Plain;
+        words.push(if is_single { u32::from(leads) | u32::from(follows) << 1 } else { 0 });
+        assert_eq!(words.len(), 54, "words of `MatmulArgs`");
         words
     }
 
@@ -319,6 +329,7 @@ impl Compiler<'_> {
         let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).format);
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
         let mut is_converted = false;
+        let mut follows = false;
         for i in 0..parts.len() {
             if done[i] {
                 continue;
@@ -332,8 +343,12 @@ impl Compiler<'_> {
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
             let is_f16 = may_fit_f16(self.model.matrix(parts[i].weight).format);
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
-            let beside = Beside { is_converted, f16_weights };
+            let is_q8 = |part: &Part| self.is_q8(&matmul, part.weight);
+            let next = (0..parts.len()).find(|&j| !done[j]);
+            let leads = next.is_some_and(|next| is_q8(&parts[i]) && is_q8(&parts[next]));
+            let beside = Beside { is_converted, f16_weights, follows, leads };
             is_converted |= is_f16;
+            follows = leads;
             self.matmul(y, &Matmul { parts: of_launch, addend, beside, ..matmul.clone() });
         }
         Ok(())
@@ -390,6 +405,12 @@ impl Compiler<'_> {
             }
         }
         self.dispatch(y, variants);
+    }
+
+    /// Whether a single row is multiplied with these weights in 8 bits.
+    fn is_q8(&self, matmul: &Matmul, weight: WeightId) -> bool {
+        let format = self.model.matrix(weight).format;
+        !self.device.f32_activations && !is_float(format) && matmul.fits_q8(self.device, format, 1)
     }
 
     /// Whether `wgmma` can multiply. A head must start with a window.
@@ -451,8 +472,9 @@ impl Compiler<'_> {
                     Mode::OutOfHidden | Mode::Plain | Mode::PerHead(_) => outputs.div_ceil(2),
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
-                let grid = Grid { groups: pairs.min(blocks), each: Each::Rows(columns) };
-                let words = matmul.words(self, 0);
+                let groups = pairs.min(blocks).max(pairs.div_ceil(MAX_SUMS / 2 / columns));
+                let grid = Grid { groups, each: Each::Rows(columns) };
+                let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
                 let mut launch = self.launch(kernel, matmul.buffers(None), words, grid, cost);
                 launch.shared = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
@@ -497,7 +519,7 @@ impl Compiler<'_> {
                     (true, true) => format!("{name}/wgmma_groups"),
                     (true, false) => format!("{name}/wgmma_{tile}"),
                 };
-                let words = matmul.words(self, stride);
+                let words = matmul.words(self, stride, algorithm);
                 let cost = cost(&kernel);
                 let grid = self.tiles(matmul, GEMM_OUTPUTS, tile);
                 let buffers = matmul.buffers(Some([rows, scales]));
@@ -514,7 +536,7 @@ impl Compiler<'_> {
             }
             Algorithm::GemmF32 => {
                 let kernel = format!("{name}/gemm_f32");
-                let words = matmul.words(self, 0);
+                let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
                 let grid = self.tiles(matmul, F32_OUTPUTS, F32_ROWS);
                 vec![self.launch(kernel, matmul.buffers(None), words, grid, cost)]
