@@ -4,8 +4,12 @@
 // a ring of stages in shared memory, filled by asynchronous copies that run several stages ahead, beyond the end of the
 // rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
 // of a block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes
-// an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk once, and multiplies integers;
-// otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts nor heads.
+// an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk
+// once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts
+// nor heads.
+//
+// These kernels run for some microseconds, so that they wait for their instructions, too: code that is rarely needed is in
+// functions of its own (`__noinline__`), and outputs are written in one place.
 //
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
 #pragma once

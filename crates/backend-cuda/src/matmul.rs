@@ -51,7 +51,7 @@ pub(crate) struct Beside {
     is_converted: bool,
     /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
     f16_weights: Vec<WeightId>,
-    /// Whether the launch before, and the one after, reads the same activations of a single row in 8 bits: both run side by side.
+    /// Whether the launch before reads the same single row in 8 bits, so that both run side by side, and the launch after.
     follows: bool,
     leads: bool,
 }
@@ -465,11 +465,13 @@ impl Compiler<'_> {
                     _ => "heads".to_owned(),
                 };
                 let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
-                // Pairs of outputs.
-                let pairs = match matmul.mode {
+                // Pairs of outputs, or outputs of a gated linear unit.
+                let of_parts = || matmul.parts.iter().map(|part| part.1.div_ceil(2)).sum();
+                let pairs: usize = match matmul.mode {
                     Mode::IntoHidden => matmul.experts.used * matmul.parts[0].1,
                     Mode::Plain if glu => outputs / 2,
-                    Mode::OutOfHidden | Mode::Plain | Mode::PerHead(_) => outputs.div_ceil(2),
+                    Mode::PerHead(per_head) => outputs / per_head * per_head.div_ceil(2),
+                    Mode::OutOfHidden | Mode::Plain => of_parts(),
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
                 let groups = pairs.min(blocks).max(pairs.div_ceil(MAX_SUMS / 2 / columns));

@@ -73,6 +73,7 @@ macro_rules! conformance {
         $crate::conformance!(@rows $candidate, $oracle;
             head_linear_in_several_formats
             head_linear_of_large_heads
+            head_linear_of_many_heads
             row_wise_operations_in_a_chain
             norms_of_many_columns
         );

@@ -51,6 +51,8 @@ pub fn linear_with_many_outputs(make: Make<'_>, oracle: Make<'_>) {
     for (format, outputs) in [(Format::Q4_K, 130), (Format::Q6_K, 300), (Format::Q8_0, 257)] {
         linear(make, oracle, format, 256, outputs);
     }
+    // More than the blocks of a small card have room for.
+    linear(make, oracle, Format::Q8_0, 32, 9001);
 }
 
 /// More chunks of columns than threads in a subgroup.
