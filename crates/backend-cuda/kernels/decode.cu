@@ -113,7 +113,7 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
 #pragma unroll
     for (u32 n = 0; n < MAX_HEADS / WARPS; n++) {
         u32 h = warp + n * WARPS;
-        // Heads that are not there have another one's values, which nothing reads.
+        // Heads that are not there compute with another one's query; nothing reads their results.
         const float* query = a.q + a.q_at + row * a.q_stride + (first_head + min(h, heads - 1)) * D;
 #pragma unroll
         for (u32 i = 0; i < D / 32; i++) x[n][i] = a.scale * rotated(query, lane + 32 * i, of_q[i]);

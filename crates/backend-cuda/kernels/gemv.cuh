@@ -283,7 +283,8 @@ __device__ __forceinline__ void load_piece(const float* from, float4 (&to)[2]) {
     to[0] = at[0], to[1] = at[1];
 }
 
-// Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before.
+// Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before, and those of its
+// second one to L1.
 __device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[2]) {
     if (a.g && 8 * threadIdx.x < a.cols) load_piece(a.g + 8 * threadIdx.x, early);
     u32 next = threadIdx.x + blockDim.x;
@@ -383,7 +384,7 @@ __device__ __forceinline__ float warp_sums(float a, float b, int lane) {
 }
 
 // Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `matmul.rs`.
-constexpr u32 MAX_SUMS = 2048;
+constexpr u32 MAX_SUMS = 1024;
 
 // Writes an output of a pair: the first or the second one, or with a GLU that of both sums. `addend`: what is added, if PLAIN.
 template <bool PLAIN>
@@ -408,14 +409,15 @@ __device__ __forceinline__ void write_sum(const MatmulArgs& a, const Shape& shap
 
 template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
     using R = Ring<F>;
-    static_assert(COLS <= 16, "half a warp writes the columns");
+    static_assert(COLS <= 16, "half a warp has the columns' sums");
     __shared__ float partial[COLS][32], factors[COLS];
     // By pair, its two outputs' sums of each column, from the warp that begins it; the same of the pair that a warp begins
     // inside of.
     __shared__ float sums[MAX_SUMS], heads[32][2 * COLS];
-    // By warp, the first of the block's stages that it has, and then their number; by pair, the first warp that begins after it.
+    // By warp, the first of the block's stages that it has, and then their number; by pair, the first warp that begins behind the
+    // pair's first stage: inside of the pair, or after it.
     __shared__ u32 begins[33];
-    __shared__ u8 next_warps[MAX_SUMS / 2 / COLS];
+    __shared__ u8 later_warps[MAX_SUMS / 2 / COLS];
     // Of single rows.
     u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
     if (!(side_by_side & FIRST)) pdl_launch();
@@ -448,7 +450,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         if (threadIdx.x <= warps) begins[threadIdx.x] = begin_of(threadIdx.x);
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
-            next_warps[unit] = ((at + 1) * warps + stages - 1) / stages;
+            later_warps[unit] = ((at + 1) * warps + stages - 1) / stages;
         }
     };
     bool has_list = !PLAIN && a.mode != PER_HEAD;
@@ -464,7 +466,11 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         pdl_wait();
     }
     if (side_by_side & FIRST) pdl_launch();
-    if (first_row >= rows) return copy_wait<0>();
+    if (first_row >= rows) {
+        copy_wait<0>();
+        if (side_by_side & SECOND) pdl_wait();
+        return;
+    }
     if (has_list) {
         shape.list = a.chosen + size_t(first_row) * (1 + 2 * a.used);
         u32 used = shape.list[0];
@@ -567,20 +573,20 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         return PLAIN && a.r ? a.r[a.r_at + size_t(row) * a.r_stride + col] : 0.0f;
     };
     for (u32 index = threadIdx.x, round = 0; round == 0 || index < outputs; index += blockDim.x, round++) {
-        u32 col = index % COLS, row = first_row + col, pairs_output = index / COLS;
-        u32 unit = a.glu ? pairs_output : pairs_output / 2, which = a.glu ? 0 : pairs_output % 2;
+        u32 col = index % COLS, row = first_row + col, of_column = index / COLS;
+        u32 unit = a.glu ? of_column : of_column / 2, which = a.glu ? 0 : of_column % 2;
         Pair pair = pair_of<PLAIN>(a, shape, first_unit + unit);
         bool is_written = index < outputs && row < rows && which <= pair.next;
         float addend = is_written ? addend_of(pair, which, row) : 0.0f;
         // The addend is loaded while warps wait for each other.
         if (round == 0) __syncthreads();
         if (!is_written) continue;
-        float value = sums[2 * COLS * unit + COLS * which + col], up = sums[2 * COLS * unit + COLS + col];
-        for (u32 other = next_warps[unit]; begins[other] < (unit + 1) * of_unit; other++) {
-            value += heads[other][COLS * which + col], up += heads[other][COLS + col];
+        float total = sums[2 * COLS * unit + COLS * which + col], up = sums[2 * COLS * unit + COLS + col];
+        for (u32 other = later_warps[unit]; begins[other] < (unit + 1) * of_unit; other++) {
+            total += heads[other][COLS * which + col], up += heads[other][COLS + col];
         }
         float factor = a.g ? factors[col] : 1.0f;
-        write_sum<PLAIN>(a, shape, pair, row, which, factor * value, factor * up, addend);
+        write_sum<PLAIN>(a, shape, pair, row, which, factor * total, factor * up, addend);
     }
     if (side_by_side & SECOND) pdl_wait();
 }

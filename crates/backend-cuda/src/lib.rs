@@ -22,6 +22,7 @@ mod program;
 mod recurrent;
 mod route;
 mod rows;
+mod shared_memory;
 mod upload;
 
 use std::sync::{Arc, Mutex};

@@ -3,8 +3,7 @@
 use backend::Error;
 use graph::{Activation, Glu, ValueId, WeightId};
 use passes::{
-    Addend, CHUNK, Cost, GROUP_ROWS, Layout, LinearOutput, Norm, Part, Purpose, Variant, kernel_name,
-    may_fit_f16,
+    Addend, CHUNK, Cost, GROUP_ROWS, LinearOutput, Norm, Part, Purpose, Variant, kernel_name, may_fit_f16,
 };
 use quant::Format;
 
@@ -12,6 +11,9 @@ use crate::algorithm::{Algorithm, TensorCores, algorithms, is_float};
 use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
 use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
+use crate::shared_memory::{
+    GEMM_OUTPUTS, MAX_SUMS, MIN_WARPS, STATIC_SHARED, WINDOW, gemm_bytes, ring_bytes, wgmma_bytes,
+};
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +46,16 @@ pub(crate) struct Matmul {
     pub(crate) beside: Beside,
 }
 
-/// Matmuls of the same activations before a matmul.
+/// A matmul's neighbours that read the same activations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Whether one of them converts the activations to f16, if this one needs them so.
+    /// Whether one before it converts the activations to f16, if it needs them so.
     is_converted: bool,
     /// The weights of all of them that are multiplied in f16: either all are finite, or none is.
     f16_weights: Vec<WeightId>,
-    /// Whether the launch before reads the same single row in 8 bits, so that both run side by side, and the launch after.
+    /// Whether it runs beside the launch before, which multiplies the same single row in 8 bits (SECOND in `kernels/matmul.cuh`).
     follows: bool,
+    /// Whether the launch after runs beside it (FIRST).
     leads: bool,
 }
 
@@ -89,9 +92,6 @@ impl ExpertArgs {
     };
 }
 
-/// Columns that `wgmma` reads at a time.
-const WINDOW: usize = 128;
-
 /// Threads of `f16_rows`.
 const F16_ROWS_THREADS: u32 = 512;
 
@@ -102,58 +102,12 @@ fn f16_rows(stride: usize) -> String {
     format!("f16_rows/f16_rows_{kept}")
 }
 
-/// Blocks of a cluster at most.
-const MAX_CLUSTER: usize = 8;
-
-/// Outputs of a block of `gemm`, and of `gemm_f32`.
-const GEMM_OUTPUTS: usize = 128;
+/// Outputs and rows of a block of `gemm_f32`.
 const F32_OUTPUTS: usize = 64;
 const F32_ROWS: usize = 32;
 
-/// Bytes of a warp's ring in a GEMV kernel, as in `kernels/gemv.cuh`.
-fn ring_bytes(format: Format) -> usize {
-    // 32 chunks of two rows.
-    let stage = 2 * Layout::new(format, 1, 32 * CHUNK, 1).pitches().sum::<usize>();
-    let stage = stage.next_multiple_of(16);
-    let stages = match stage {
-        4097.. => 2,
-        1201.. => 3,
-        _ => 4,
-    };
-    stages * stage
-}
-
-/// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
-const MIN_WARPS: usize = 8;
-
-/// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory (`Staged` in `kernels/wgmma.cuh`).
-const STAGED_ROWS: usize = 32;
-
-/// Dynamic shared memory of `wgmma` in bytes, as in `kernels/wgmma.cuh`: stages of a window, or of two with their weights, which
-/// start at a multiple of 1 KiB.
-fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
-    let window = tile * WINDOW * 2;
-    let stages = if is_grouped || tile > STAGED_ROWS || is_float(format) {
-        (if tile > 64 { 3 } else { 4 }) * window
-    } else {
-        // Bytes of a row in each plane, in whole units.
-        let row = Layout::new(format, 1, 2 * WINDOW, 16).pitches().sum::<usize>();
-        let stage = 2 * window + GEMM_OUTPUTS * row;
-        if 3 * stage <= 110 << 10 { 3 * stage } else { 2 * stage }
-    };
-    stages + 1024
-}
-
-/// Sums of pairs of outputs that a block of a GEMV kernel has room for, over all columns (`kernels/gemv.cuh`).
-const MAX_SUMS: usize = 2048;
-
-/// Static shared memory of a GEMV kernel in bytes, at most.
-const STATIC_SHARED: usize = MAX_SUMS * F32 + 4096;
-
-/// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
-fn gemm_bytes(tile: usize) -> usize {
-    (2 * GEMM_OUTPUTS + 3 * tile) * 128
-}
+/// Blocks of a cluster at most.
+const MAX_CLUSTER: usize = 8;
 
 pub(crate) fn act_number(act: Activation) -> u32 {
     match act {
@@ -468,13 +422,17 @@ impl Compiler<'_> {
                 // Pairs of outputs, or outputs of a gated linear unit.
                 let of_parts = || matmul.parts.iter().map(|part| part.1.div_ceil(2)).sum();
                 let pairs: usize = match matmul.mode {
-                    Mode::IntoHidden => matmul.experts.used * matmul.parts[0].1,
+                    Mode::IntoHidden if glu => matmul.experts.used * matmul.parts[0].1,
+                    Mode::IntoHidden => matmul.experts.used * outputs.div_ceil(2),
                     Mode::Plain if glu => outputs / 2,
                     Mode::PerHead(per_head) => outputs / per_head * per_head.div_ceil(2),
                     Mode::OutOfHidden | Mode::Plain => of_parts(),
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
-                let groups = pairs.min(blocks).max(pairs.div_ceil(MAX_SUMS / 2 / columns));
+                // Whole waves of blocks that have room for their sums.
+                let room = MAX_SUMS / 2 / columns;
+                let groups = pairs.min(blocks * pairs.div_ceil(blocks * room));
+                assert!(groups > 0, "a launch beside another one relies on it");
                 let grid = Grid { groups, each: Each::Rows(columns) };
                 let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
@@ -563,46 +521,5 @@ impl Compiler<'_> {
             None => Each::Rows(rows),
         };
         Grid { groups, each }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
-    const STATIC_OF_WGMMA: usize = 256 + (1 << 10);
-
-    /// Sizes as in `kernels/gemv.cuh`.
-    #[test]
-    fn rings_have_whole_stages() {
-        assert_eq!(ring_bytes(Format::Q4_K), 4 * 2 * (512 + 64));
-        assert_eq!(ring_bytes(Format::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
-        assert_eq!(ring_bytes(Format::Q2_K), 4 * 2 * (256 + 64 + 16));
-        assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
-        assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
-        assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
-    }
-
-    /// Sizes as in `kernels/wgmma.cuh`: activations of two windows, then 128 rows of weights, whose planes have whole units.
-    #[test]
-    fn stages_of_wgmma_fit_twice() {
-        let of = |format, tile| wgmma_bytes(format, tile, false) - 1024;
-        assert_eq!(of(Format::Q4_K, 8), 3 * (512 * 8 + 128 * (128 + 16)));
-        assert_eq!(of(Format::Q6_K, 16), 3 * (512 * 16 + 128 * (128 + 64 + 16 + 16)));
-        assert_eq!(of(Format::Q6_K, 32), 2 * (512 * 32 + 128 * (128 + 64 + 16 + 16)));
-        assert_eq!(of(Format::Q8_0, 8), 2 * (512 * 8 + 128 * (256 + 16)));
-        assert_eq!(of(Format::MXFP4, 32), 3 * (512 * 32 + 128 * (128 + 16)));
-        assert_eq!(of(Format::TQ1_0, 8), 3 * (512 * 8 + 128 * (64 + 16)));
-        assert_eq!(of(Format::F16, 8), 4 * 256 * 8, "floats come without shared memory");
-        assert_eq!(of(Format::Q4_K, 64), 4 * 256 * 64);
-        for format in Format::ALL {
-            for tile in [8, 16, 32] {
-                assert!(
-                    wgmma_bytes(format, tile, false) + STATIC_OF_WGMMA <= (228 << 10) / 2,
-                    "{format}, {tile} rows"
-                );
-            }
-        }
     }
 }

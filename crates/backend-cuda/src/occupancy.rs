@@ -88,7 +88,7 @@ mod tests {
         is_side_by_side: true,
     };
 
-    const NEEDS: Needs = Needs { registers: 64, threads: 1024, fixed: 5 << 10 };
+    const NEEDS: Needs = Needs { registers: 64, threads: 1024, fixed: 5136 };
 
     /// Whether two blocks fit in a multiprocessor.
     fn fit(a: Block, b: Block, needs: Needs) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn blocks_of_one_form_do_not_share_a_multiprocessor() {
         for registers in [57, 64, 83, 100, 120, 128] {
-            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (20 << 10, 4352)] {
+            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
                 let needs = Needs { registers, ..NEEDS };
                 let [a, b] = HOPPER.forms(needs, shared, of_warp);
                 assert!(fit(a, b, needs) && a != b, "{registers} registers: {a:?} {b:?}");

@@ -216,7 +216,7 @@ pub fn head_linear_of_large_heads(make: Make<'_>, oracle: Make<'_>) {
     head_linear(make, oracle, Format::Q8_0, [3, 130, 384], 5e-4);
 }
 
-/// A single output per head, which others have in pairs.
+/// Heads of a single output, each a pair of its own: more pairs than half the outputs, and than a block has room for.
 pub fn head_linear_of_many_heads(make: Make<'_>, oracle: Make<'_>) {
     head_linear(make, oracle, Format::Q8_0, [1100, 1, 32], 5e-4);
 }

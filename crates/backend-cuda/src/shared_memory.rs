@@ -1,0 +1,99 @@
+//! Shared memory of the kernels of matmuls.
+
+use passes::{CHUNK, Layout};
+use quant::Format;
+
+use crate::algorithm::is_float;
+use crate::launch::F32;
+
+/// Columns that `wgmma` reads at a time.
+pub(crate) const WINDOW: usize = 128;
+
+/// Outputs of a block of `gemm` and `wgmma`.
+pub(crate) const GEMM_OUTPUTS: usize = 128;
+
+/// Bytes of a warp's ring in a GEMV kernel, as in `kernels/gemv.cuh`.
+pub(crate) fn ring_bytes(format: Format) -> usize {
+    // 32 chunks of two rows.
+    let stage = 2 * Layout::new(format, 1, 32 * CHUNK, 1).pitches().sum::<usize>();
+    let stage = stage.next_multiple_of(16);
+    let stages = match stage {
+        4097.. => 2,
+        1201.. => 3,
+        _ => 4,
+    };
+    stages * stage
+}
+
+/// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
+pub(crate) const MIN_WARPS: usize = 8;
+
+/// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory (`Staged` in `kernels/wgmma.cuh`).
+const STAGED_ROWS: usize = 32;
+
+/// Dynamic shared memory of `wgmma` in bytes, as in `kernels/wgmma.cuh`: stages of a window, or of two with their weights, which
+/// start at a multiple of 1 KiB.
+pub(crate) fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
+    let window = tile * WINDOW * 2;
+    let stages = if is_grouped || tile > STAGED_ROWS || is_float(format) {
+        (if tile > 64 { 3 } else { 4 }) * window
+    } else {
+        // Bytes of a row in each plane, in whole units.
+        let row = Layout::new(format, 1, 2 * WINDOW, 16).pitches().sum::<usize>();
+        let stage = 2 * window + GEMM_OUTPUTS * row;
+        if 3 * stage <= 110 << 10 { 3 * stage } else { 2 * stage }
+    };
+    stages + 1024
+}
+
+/// Sums of pairs of outputs that a block of a GEMV kernel has room for, over all columns (`kernels/gemv.cuh`).
+pub(crate) const MAX_SUMS: usize = 1024;
+
+/// Static shared memory of a GEMV kernel in bytes, at most.
+pub(crate) const STATIC_SHARED: usize = MAX_SUMS * F32 + 4096;
+
+/// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
+pub(crate) fn gemm_bytes(tile: usize) -> usize {
+    (2 * GEMM_OUTPUTS + 3 * tile) * 128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
+    const STATIC_OF_WGMMA: usize = 256 + (1 << 10);
+
+    /// Sizes as in `kernels/gemv.cuh`.
+    #[test]
+    fn rings_have_whole_stages() {
+        assert_eq!(ring_bytes(Format::Q4_K), 4 * 2 * (512 + 64));
+        assert_eq!(ring_bytes(Format::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(Format::Q2_K), 4 * 2 * (256 + 64 + 16));
+        assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
+        assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
+        assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
+    }
+
+    /// Sizes as in `kernels/wgmma.cuh`: activations of two windows, then 128 rows of weights, whose planes have whole units.
+    #[test]
+    fn stages_of_wgmma_fit_twice() {
+        let of = |format, tile| wgmma_bytes(format, tile, false) - 1024;
+        assert_eq!(of(Format::Q4_K, 8), 3 * (512 * 8 + 128 * (128 + 16)));
+        assert_eq!(of(Format::Q6_K, 16), 3 * (512 * 16 + 128 * (128 + 64 + 16 + 16)));
+        assert_eq!(of(Format::Q6_K, 32), 2 * (512 * 32 + 128 * (128 + 64 + 16 + 16)));
+        assert_eq!(of(Format::Q8_0, 8), 2 * (512 * 8 + 128 * (256 + 16)));
+        assert_eq!(of(Format::MXFP4, 32), 3 * (512 * 32 + 128 * (128 + 16)));
+        assert_eq!(of(Format::TQ1_0, 8), 3 * (512 * 8 + 128 * (64 + 16)));
+        assert_eq!(of(Format::F16, 8), 4 * 256 * 8, "floats come without shared memory");
+        assert_eq!(of(Format::Q4_K, 64), 4 * 256 * 64);
+        for format in Format::ALL {
+            for tile in [8, 16, 32] {
+                assert!(
+                    wgmma_bytes(format, tile, false) + STATIC_OF_WGMMA <= (228 << 10) / 2,
+                    "{format}, {tile} rows"
+                );
+            }
+        }
+    }
+}
