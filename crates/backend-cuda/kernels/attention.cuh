@@ -132,8 +132,8 @@ __device__ __forceinline__ float* partial_weights(const AttentionArgs& a, u32 ro
 // Merges the results of all splits, if this block is the last of the row and its heads to write its own. `VECTOR`: columns
 // that a thread merges at a time.
 template <u32 VECTOR>
-static __device__ __noinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads,
-                                             u32 v_dim, u32& is_last) {
+static __device__ __noinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads, u32 v_dim,
+                                                 u32& is_last) {
     u32 thread = threadIdx.x, threads = blockDim.x;
     __threadfence();
     __syncthreads();

@@ -383,7 +383,7 @@ __device__ __forceinline__ float warp_sums(float a, float b, int lane) {
     return x;
 }
 
-// Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `matmul.rs`.
+// Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `shared_memory.rs`.
 constexpr u32 MAX_SUMS = 1024;
 
 // Writes an output of a pair: the first or the second one, or with a GLU that of both sums. `addend`: what is added, if PLAIN.

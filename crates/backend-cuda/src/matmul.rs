@@ -420,19 +420,19 @@ impl Compiler<'_> {
                 };
                 let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
                 // Pairs of outputs, or outputs of a gated linear unit.
-                let of_parts = || matmul.parts.iter().map(|part| part.1.div_ceil(2)).sum();
-                let pairs: usize = match matmul.mode {
+                let pairs = match matmul.mode {
                     Mode::IntoHidden if glu => matmul.experts.used * matmul.parts[0].1,
                     Mode::IntoHidden => matmul.experts.used * outputs.div_ceil(2),
                     Mode::Plain if glu => outputs / 2,
                     Mode::PerHead(per_head) => outputs / per_head * per_head.div_ceil(2),
-                    Mode::OutOfHidden | Mode::Plain => of_parts(),
+                    Mode::OutOfHidden | Mode::Plain => {
+                        matmul.parts.iter().map(|part| part.1.div_ceil(2)).sum()
+                    }
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
-                // Whole waves of blocks that have room for their sums.
+                // Whole waves of blocks that have room for their sums; one if there is nothing, since a launch beside it relies on it.
                 let room = MAX_SUMS / 2 / columns;
-                let groups = pairs.min(blocks * pairs.div_ceil(blocks * room));
-                assert!(groups > 0, "a launch beside another one relies on it");
+                let groups = pairs.min(blocks * pairs.div_ceil(blocks * room)).max(1);
                 let grid = Grid { groups, each: Each::Rows(columns) };
                 let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
