@@ -77,12 +77,6 @@ struct Copy {
     uint32_t bytes, copied;
 };
 
-struct LaterProduct {
-    float* c;
-    uint32_t rows, a[4];
-    uint64_t b;
-};
-
 struct Fiber : Thread {
     void* stack_pointer;
     State state;
@@ -511,35 +505,56 @@ void multiply(void* const* lanes, uint32_t there) {
 
 namespace {
 
-// A warp's 16 rows of weights with all rows of activations. Those are rows of 64 columns in 128 bytes, whose units of 16 bytes
-// are permuted by the row: bits 4 to 6 of an address are xored with bits 7 to 9 (128-byte swizzle).
+// A matrix in shared memory: panels of rows of 64 values in 128 bytes, whose units of 16 bytes are permuted by the row. Bits 4 to 6
+// of an address are xored with bits 7 to 9 (128-byte swizzle).
+struct Panels {
+    uint32_t start, panel, eight_rows;
+
+    explicit Panels(uint64_t descriptor)
+        : start(uint32_t(descriptor & 0x3fff) << 4), panel(uint32_t(descriptor >> 16 & 0x3fff) << 4),
+          eight_rows(uint32_t(descriptor >> 32 & 0x3fff) << 4) {
+        if (descriptor >> 62 != 1 || start % 1024 >= 128) fail("a matrix in shared memory is not one of 128-byte swizzle");
+    }
+    float at(uint32_t row, uint32_t col) const {
+        uint32_t address = start + col / 64 * panel + row / 8 * eight_rows + row % 8 * 128 + col % 64 * 2;
+        uint16_t bits;
+        memcpy(&bits, shared_pointer(address ^ (address >> 7 & 7) << 4), sizeof bits);
+        return _cvtsh_ss(bits);
+    }
+};
+
+// A warp's 16 rows of the product of a warpgroup.
 void multiply_warp(void* const* lanes, uint32_t there) {
     need_all(there);
     auto lane = [&](uint32_t i) { return static_cast<LaterProduct*>(lanes[i]); };
-    uint64_t descriptor = lane(0)->b;
-    uint32_t start = uint32_t(descriptor & 0x3fff) << 4, of_eight = uint32_t(descriptor >> 32 & 0x3fff) << 4;
-    if (descriptor >> 62 != 1 || start % 1024 >= 128) fail("a matrix in shared memory is not one of 128-byte swizzle");
+    const LaterProduct& first_lane = *lane(0);
     float a[16][16], b[16][8];
-    first_operand(a, false, [&](uint32_t i) { return lane(i)->a; });
-    for (uint32_t first = 0; first < lane(0)->rows; first += 8) {
-        for (uint32_t row = 0; row < 8; row++) {
+    if (first_lane.shared_a) {
+        Panels panels(first_lane.shared_a);
+        for (uint32_t row = 0; row < 16; row++) {
+            for (uint32_t k = 0; k < 16; k++) a[row][k] = panels.at(emulated_thread->index.x / 32 % 4 * 16 + row, k);
+        }
+    } else {
+        first_operand(a, false, [&](uint32_t i) { return lane(i)->a; });
+    }
+    Panels panels(first_lane.b);
+    for (uint32_t first = 0; first < first_lane.cols; first += 8) {
+        for (uint32_t col = 0; col < 8; col++) {
             for (uint32_t k = 0; k < 16; k++) {
-                uint32_t address = start + first / 8 * of_eight + row * 128 + 2 * k;
-                uint16_t bits;
-                memcpy(&bits, shared_pointer(address ^ (address >> 7 & 7) << 4), sizeof bits);
-                b[k][row] = _cvtsh_ss(bits);
+                b[k][col] = first_lane.is_by_column ? panels.at(first + col, k) : panels.at(k, first + col);
             }
         }
+        for (uint32_t i = 0; i < 32 && !first_lane.is_added; i++) std::fill_n(lane(i)->c + first / 2, 4, 0.0f);
         add_product(a, b, [&](uint32_t i) { return lane(i)->c + first / 2; });
     }
 }
 
 } // namespace
 
-void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b) {
-    LaterProduct product = {c, rows, {a[0], a[1], a[2], a[3]}, b};
-    if (worker().is_early) return together(~0u, &product, multiply_warp);
-    current().open_products.push_back(product);
+void multiply_later(const LaterProduct& product) {
+    LaterProduct own = product;
+    if (worker().is_early) return together(~0u, &own, multiply_warp);
+    current().open_products.push_back(own);
 }
 
 void commit_products() {

@@ -62,8 +62,14 @@ struct Product {
 };
 void multiply(void* const* lanes, uint32_t there);
 
-// `wgmma`.
-void multiply_later(float* c, uint32_t rows, const uint32_t* a, uint64_t b);
+// `wgmma` with `cols` columns of the second matrix. The first one is in registers, or in shared memory if it has a descriptor.
+struct LaterProduct {
+    float* c;
+    uint32_t cols, a[4];
+    uint64_t shared_a, b;
+    bool is_by_column, is_added;
+};
+void multiply_later(const LaterProduct& product);
 void commit_products();
 void wait_for_products(size_t pending);
 

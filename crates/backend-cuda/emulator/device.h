@@ -191,11 +191,17 @@ inline int dot_unsigned(uint32_t a, uint32_t b, int sum) {
     for (int i = 0; i < 4; i++) sum += int(a >> 8 * i & 255) * int8_t(b >> 8 * i);
     return sum;
 }
+inline float exp2_approximate(float x) { return exp2f(x); }
 inline uint32_t masked_or(uint32_t a, uint32_t mask, uint32_t bits) { return (a & mask) | bits; }
 
-// `wgmma`: the product of a warpgroup's 64 x 16 weights in registers and 16 x N activations in shared memory.
+// `wgmma`: the product of a warpgroup's 64 x 16 values, in registers or in shared memory, and 16 x N in shared memory.
 template <int N> struct Instruction {
-    static inline void add(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b) { emulated::multiply_later(c, N, a, b); }
+    template <bool BY_COLUMN = true> static inline void add(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b) {
+        emulated::multiply_later({c, N, {a[0], a[1], a[2], a[3]}, 0, b, BY_COLUMN, true});
+    }
+    static inline void add(float (&c)[N / 2], uint64_t a, uint64_t b, bool is_added) {
+        emulated::multiply_later({c, N, {}, a, b, true, is_added});
+    }
 };
 inline void wgmma_fence() {}
 inline void wgmma_commit() { emulated::commit_products(); }

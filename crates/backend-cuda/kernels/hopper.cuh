@@ -5,48 +5,48 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(EMULATED)
 
-// Adds the product of 64 x 16 weights of a warpgroup and 16 x N activations to `c`.
+// The sums of a thread as operands: 4 to 64 registers.
+#define REGISTERS_4 "%0, %1, %2, %3"
+#define REGISTERS_8 REGISTERS_4 ", %4, %5, %6, %7"
+#define REGISTERS_16 REGISTERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define REGISTERS_32 REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGISTERS_64                                                                                                   \
+    REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50"     \
+                 ", %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define SUMS_8(c, i) SUMS_4(c, i), SUMS_4(c, i + 4)
+#define SUMS_16(c, i) SUMS_8(c, i), SUMS_8(c, i + 8)
+#define SUMS_32(c, i) SUMS_16(c, i), SUMS_16(c, i + 16)
+#define SUMS_64(c, i) SUMS_32(c, i), SUMS_32(c, i + 32)
+
+// `wgmma` with N columns of the second matrix. `A0` to `A5`: the numbers of the operands after the sums.
 template <int N> struct Instruction;
-template <> struct Instruction<8> {
-    static __device__ __forceinline__ void add(float (&c)[4], const u32 (&a)[4], u64 b) {
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-template <> struct Instruction<16> {
-    static __device__ __forceinline__ void add(float (&c)[8], const u32 (&a)[4], u64 b) {
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-                     "{%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-template <> struct Instruction<32> {
-    static __device__ __forceinline__ void add(float (&c)[16], const u32 (&a)[4], u64 b) {
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                     "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-template <> struct Instruction<64> {
-    static __device__ __forceinline__ void add(float (&c)[32], const u32 (&a)[4], u64 b) {
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                     "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-template <> struct Instruction<128> {
-    static __device__ __forceinline__ void add(float (&c)[64], const u32 (&a)[4], u64 b) {
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                     "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+#define INSTRUCTION(N, COUNT, A0, A1, A2, A3, A4, A5)                                                                  \
+    template <> struct Instruction<N> {                                                                                \
+        /* Adds the product of 64 x 16 values of a warpgroup and 16 x N in shared memory, whose columns are contiguous if */ \
+        /* `BY_COLUMN`, otherwise its rows. */                                                                           \
+        template <bool BY_COLUMN = true>                                                                               \
+        static __device__ __forceinline__ void add(float (&c)[COUNT], const u32 (&a)[4], u64 b) {                      \
+            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #N               \
+                         "k16.f32.f16.f16 {" REGISTERS_##COUNT "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4      \
+                         ", p, 1, 1, %" #A5 ";\n}"                                                                     \
+                         : SUMS_##COUNT(c, 0)                                                                          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(BY_COLUMN ? 0 : 1));                \
+        }                                                                                                              \
+        /* The same with both in shared memory, rows of the first one and columns of the second one contiguous. The */   \
+        /* product replaces the sums if not `is_added`. */                                                               \
+        static __device__ __forceinline__ void add(float (&c)[COUNT], u64 a, u64 b, bool is_added) {                   \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %" #A2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N        \
+                         "k16.f32.f16.f16 {" REGISTERS_##COUNT "}, %" #A0 ", %" #A1 ", p, 1, 1, 0, 0;\n}"              \
+                         : SUMS_##COUNT(c, 0)                                                                          \
+                         : "l"(a), "l"(b), "r"(u32(is_added)));                                                        \
+        }                                                                                                              \
+    };
+INSTRUCTION(8, 4, 4, 5, 6, 7, 8, 9)
+INSTRUCTION(16, 8, 8, 9, 10, 11, 12, 13)
+INSTRUCTION(32, 16, 16, 17, 18, 19, 20, 21)
+INSTRUCTION(64, 32, 32, 33, 34, 35, 36, 37)
+INSTRUCTION(128, 64, 64, 65, 66, 67, 68, 69)
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -97,3 +97,9 @@ __device__ __forceinline__ float load_of_block(u32 address, u32 rank) {
 }
 
 #endif
+
+// A matrix in shared memory in panels of rows of 64 values, whose units of 16 bytes are permuted by the row (128-byte swizzle): 8
+// rows have 1,024 bytes. `panel`: bytes from one panel to the next, where a matrix is read across panels.
+__device__ __forceinline__ u64 panel_descriptor(u32 address, u32 panel = 16) {
+    return u64((address & 0x3ffff) >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+}

@@ -77,6 +77,13 @@ __device__ __forceinline__ void prefetch_to_l2(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
+// 2^x, with a relative error of 2^-22; results and arguments too small for a normal number become 0.
+__device__ __forceinline__ float exp2_approximate(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
 // `(a & mask) | bits` by one instruction; the compiler takes two for constants.
 __device__ __forceinline__ u32 masked_or(u32 a, u32 mask, u32 bits) {
     u32 result;

@@ -18,11 +18,6 @@ constexpr int WINDOW = 128, WGMMA_OUTPUTS = 128;
 // limited by instructions.
 constexpr int PREFETCH = 4, PREFETCH_ROWS = 64;
 
-// Rows of 64 columns with units of 16 bytes permuted by the row, as `tile_at` does: 128-byte swizzle, 1,024 bytes per 8 rows.
-__device__ __forceinline__ u64 panel_descriptor(u32 address) {
-    return u64((address & 0x3ffff) >> 4) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
-}
-
 template <int N> struct Wgmma {
     static constexpr int STAGES = N > 64 ? 3 : 4;
     // Products between waits.

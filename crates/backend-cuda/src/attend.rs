@@ -7,6 +7,7 @@ use passes::{Attend, Cost, MAX_SPLIT_ROWS, Purpose, Variant, max_tiles, out_of_m
 use crate::compile::{Compiler, Operand, THREADS};
 use crate::decode;
 use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
+use crate::shared_memory::{flash_bytes, flash_wgmma_bytes};
 
 /// Columns of values that a block of `attention.cu` has threads for.
 const MAX_V_DIM: usize = 2048;
@@ -245,8 +246,14 @@ impl Compiler<'_> {
         let layout = self.layout(attend);
         let Store { k_dim, v_dim, .. } = layout.store;
         let dim = [64, 128, 256].into_iter().find(|&dim| k_dim.max(v_dim) <= dim)?;
-        // Queries, and two stages of keys and values, in f16.
-        let shared = (64 + 4 * 64) * dim * 2;
+        let share = heads / layout.store.heads;
+        // Query heads of a block.
+        let together = if share > 1 && self.device.card.has_wgmma() { 2 } else { 1 };
+        let kind = layout.format.k.name();
+        let (kernel, shared) = match self.device.card.has_wgmma() {
+            true => (format!("flash_wgmma/flash_{kind}_{dim}_{together}"), flash_wgmma_bytes(dim, together)),
+            false => (format!("flash/flash_{kind}_{dim}"), flash_bytes(dim)),
+        };
         if ![KvType::F16, KvType::Q8_0].contains(&layout.format.k)
             || score.alibi.is_some()
             || max_tiles(self.bound.bucket().rows) == 0
@@ -279,10 +286,9 @@ impl Compiler<'_> {
         buffers.extend([0, 1].map(|which| Some(BufferId::Store(store, which))));
         buffers.extend([sinks, None, None]);
         let words = self.attention_words(attend, (at, None), None);
-        let grid = Grid { groups: heads, each: Each::Tile };
-        let mut launch =
-            self.launch(format!("flash/flash_{}_{dim}", layout.format.k.name()), buffers, words, grid, cost);
-        launch.threads = 128;
+        let grid = Grid { groups: layout.store.heads * share.div_ceil(together), each: Each::Tile };
+        let mut launch = self.launch(kernel, buffers, words, grid, cost);
+        launch.threads = 128 * together as u32;
         launch.shared = shared;
         launches.push(launch);
         Some(launches)

@@ -1,6 +1,6 @@
-//! Shared memory of the kernels of matmuls.
+//! Shared memory of the kernels of matmuls, and of flash attention.
 
-use passes::{CHUNK, Layout};
+use passes::{CHUNK, FLASH_ROWS, Layout};
 use quant::Format;
 
 use crate::algorithm::is_float;
@@ -55,6 +55,21 @@ pub(crate) const STATIC_SHARED: usize = MAX_SUMS * F32 + 4096;
 /// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
 pub(crate) fn gemm_bytes(tile: usize) -> usize {
     (2 * GEMM_OUTPUTS + 3 * tile) * 128
+}
+
+/// Dynamic shared memory of `flash` in bytes, for heads of up to `dim` columns: queries, and two stages of 64 keys and values.
+pub(crate) fn flash_bytes(dim: usize) -> usize {
+    (FLASH_ROWS + 4 * 64) * dim * 2
+}
+
+/// Dynamic shared memory of `flash_wgmma` in bytes: queries of `heads` heads, and two stages of keys and values, which start at
+/// multiples of 1 KiB.
+pub(crate) fn flash_wgmma_bytes(dim: usize, heads: usize) -> usize {
+    let positions = match (dim, heads) {
+        (256, _) | (128, 1) => 64,
+        _ => 128,
+    };
+    (heads * FLASH_ROWS + 4 * positions) * dim * 2 + 1024
 }
 
 #[cfg(test)]

@@ -1,0 +1,174 @@
+// What the flash attention kernels share (Dao 2022): tiles of rows, copies of the cache, softmax over positions, and results.
+//
+// Queries, already roped, and softmax weights are rounded to f16, keys and values that are not f16, too.
+//
+// A non-finite value must not reach rows that do not see its position, not even with a weight of 0. If a result is not
+// finite, the tile is computed again, with non-finite values replaced by 0 and noted for the rows that see them.
+#pragma once
+#include "attention.cuh"
+#include "instructions.cuh"
+
+// Rows of a tile at most (`passes::FLASH_ROWS`).
+constexpr u32 ROWS = 64;
+
+// Rows of a sequence, and the positions that they see.
+struct FlashTile {
+    const AttentionArgs& a;
+    u32 first_row, rows, table, begin, end;
+
+    __device__ __forceinline__ FlashTile(const AttentionArgs& args, u32 tile) : a(args) {
+        first_row = a.step[a.tiles + 2 * tile], rows = a.step[a.tiles + 2 * tile + 1];
+        table = a.pages + a.step[a.tables + first_row];
+        u32 unused;
+        visible(0, begin, unused);
+        visible(rows - 1, unused, end);
+        begin = begin / PAGE * PAGE;
+    }
+    // The positions from `first` to before `end` that a row sees; rows that the tile lacks are like the last one.
+    __device__ __forceinline__ void visible(u32 row, u32& first, u32& end) const {
+        row = first_row + min(row, rows - 1);
+        first = 0, end = a.step[a.positions + row] + 1;
+        if (a.masked) first = a.step[a.visible + 2 * row], end = a.step[a.visible + 2 * row + 1];
+    }
+    // Two columns of a row's query, scaled, or zeros.
+    __device__ __forceinline__ u32 query_pair(u32 row, u32 head, u32 col) const {
+        float2 x = make_float2(0, 0);
+        if (row < rows) {
+            const float* q = a.q + a.q_at + size_t(first_row + row) * a.q_stride + head * a.k_dim;
+            if (col < a.k_dim) x.x = a.scale * q[col];
+            if (col + 1 < a.k_dim) x.y = a.scale * q[col + 1];
+        }
+        return pack_halves(x.x, x.y);
+    }
+    // Copies columns 8 `unit` to 8 `unit` + 7 of a position, or writes zeros if the tile does not see it; asynchronously if the
+    // cache is in f16. `cols`: columns that the cache has for a head.
+    template <class T>
+    __device__ __forceinline__ void copy_unit(u8* to, const u8* cache, u32 kv_head, u32 cols, u32 position, u32 unit) const {
+        size_t page_and_head = size_t(a.step[table + min(position, end - 1) / PAGE]) * a.kv_heads + kv_head;
+        bool is_copied = position < end && unit * 8 < cols;
+        CacheRow<T> row(cache, page_and_head, position % PAGE, cols);
+        if constexpr (__is_same(T, __half)) {
+            copy_or_zero(shared_address(to), row.at + (is_copied ? unit * 8 : 0), is_copied);
+        } else {
+            float x[8] = {};
+            if (is_copied) row.load(unit * 8, x);
+            // Larger than f16 has.
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                if (fabsf(x[c]) < INFINITY) x[c] = fminf(fmaxf(x[c], -65504.0f), 65504.0f);
+            }
+            *reinterpret_cast<uint4*>(to) =
+                make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]), pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
+        }
+    }
+    // Replaces non-finite values of positions from `position` on by 0. Notes by column the rows that see them, as bits of two words.
+    // `at`: where the value of a position and column is.
+    template <class At> __device__ __forceinline__ void note_nonfinite(u32 position, u32 positions, u32 cols, u32* noted, At at) const {
+        for (u32 i = threadIdx.x; i < positions * cols; i += blockDim.x) {
+            u32 j = i / cols, col = i % cols;
+            unsigned short& value = *reinterpret_cast<unsigned short*>(at(j, col));
+            if ((value & 0x7c00) != 0x7c00) continue;
+            value = 0;
+            for (u32 row = 0; row < rows; row++) {
+                u32 first_of_row, end_of_row;
+                visible(row, first_of_row, end_of_row);
+                if (position + j >= first_of_row && position + j < end_of_row) atomicOr(&noted[2 * col + row / 32], 1u << (row % 32));
+            }
+        }
+    }
+};
+
+// A lane's rows of a warp's sums on tensor cores, `lane / 4` and 8 more, with columns 8 i + `lane % 4` and the next one: softmax over
+// positions that come in tiles (Milakov and Gimelshein 2018).
+struct FlashRows {
+    u32 own[2], first_seen[2], end_seen[2];
+    // Largest scores, times log2(e), and sums of weights over the lane's positions.
+    float largest[2], sums[2];
+
+    __device__ __forceinline__ FlashRows(const FlashTile& tile, u32 first_row_of_warp) {
+#pragma unroll
+        for (u32 r = 0; r < 2; r++) {
+            own[r] = first_row_of_warp + threadIdx.x % 32 / 4 + 8 * r;
+            tile.visible(own[r], first_seen[r], end_seen[r]);
+        }
+        clear();
+    }
+    __device__ __forceinline__ void clear() { largest[0] = largest[1] = -1e30f, sums[0] = sums[1] = 0.0f; }
+
+    // Turns the scores of positions from `position` on into weights. `old`: the weight that results so far have now.
+    template <u32 N> __device__ __forceinline__ void weigh(float (&scores)[N][4], u32 position, float cap, float (&old)[2]) {
+        if (cap > 0.0f) {
+            float inverse = 2.0f * LOG2_E / cap;
+#pragma unroll
+            for (u32 i = 0; i < 4 * N; i++) {
+                // cap * tanh(score / cap)
+                float& score = scores[i / 4][i % 4];
+                score = cap - __fdividef(2.0f * cap, exp2_approximate(score * inverse) + 1.0f);
+            }
+        }
+        u32 lane_first = position + 2 * (threadIdx.x % 4);
+        if (position < max(first_seen[0], first_seen[1]) || position + 8 * N > min(end_seen[0], end_seen[1])) {
+#pragma unroll
+            for (u32 i = 0; i < 4 * N; i++) {
+                u32 at = lane_first + i / 4 * 8 + i % 2, r = i % 4 / 2;
+                if (at < first_seen[r] || at >= end_seen[r]) scores[i / 4][i % 4] = -INFINITY;
+            }
+        }
+#pragma unroll
+        for (u32 r = 0; r < 2; r++) {
+            float now = -INFINITY;
+#pragma unroll
+            for (u32 i = 0; i < N; i++) now = fmaxf(now, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
+            now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
+            now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
+            now = fmaxf(now * LOG2_E, largest[r]);
+            old[r] = exp2_approximate(largest[r] - now);
+            largest[r] = now;
+            sums[r] *= old[r];
+#pragma unroll
+            for (u32 i = 0; i < 2 * N; i++) {
+                float& score = scores[i / 2][2 * r + i % 2];
+                score = exp2_approximate(fmaf(score, LOG2_E, -now));
+                sums[r] += score;
+            }
+        }
+    }
+    // Writes what `results` has of columns from `col` on. `noted`: of `note_nonfinite`, or null.
+    template <u32 N>
+    __device__ __forceinline__ void write(const FlashTile& tile, u32 head, u32 col, const float (&results)[N][4], const u32* noted) const {
+        const AttentionArgs& a = tile.a;
+#pragma unroll
+        for (u32 r = 0; r < 2; r++) {
+            float sum = sums[r] + __shfl_xor_sync(ALL_LANES, sums[r], 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            if (a.sinks) sum += sink_weight(a.sinks[head], largest[r] / LOG2_E);
+            if (own[r] >= tile.rows) continue;
+            float* y = a.y + a.y_at + size_t(tile.first_row + own[r]) * a.y_stride + head * a.v_dim;
+#pragma unroll
+            for (u32 i = 0; i < 2 * N; i++) {
+                u32 at = col + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+                float value = results[i / 2][2 * r + i % 2] / sum;
+                if (noted && (noted[2 * at + own[r] / 32] >> (own[r] % 32) & 1)) value = NAN;
+                if (at < a.v_dim) y[at] = value;
+            }
+        }
+    }
+};
+
+// The weights of 16 positions as the first operand of a product.
+__device__ __forceinline__ void pack_weights(u32 (&to)[4], const float (&first)[4], const float (&second)[4]) {
+    to[0] = pack_halves(first[0], first[1]), to[1] = pack_halves(first[2], first[3]);
+    to[2] = pack_halves(second[0], second[1]), to[3] = pack_halves(second[2], second[3]);
+}
+
+template <u32 N> __device__ __forceinline__ void scale_rows(float (&results)[N][4], const float (&by)[2]) {
+#pragma unroll
+    for (u32 i = 0; i < 4 * N; i++) results[i / 4][i % 4] *= by[i % 4 / 2];
+}
+
+template <u32 N> __device__ __forceinline__ bool are_finite(const float (&results)[N][4]) {
+    bool are = true;
+#pragma unroll
+    for (u32 i = 0; i < 4 * N; i++) are = are && isfinite(results[i / 4][i % 4]);
+    return are;
+}
