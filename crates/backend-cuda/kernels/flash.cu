@@ -28,10 +28,8 @@ template <class T, u32 DIM> __device__ __forceinline__ void flash(const Attentio
         *reinterpret_cast<u32*>(queries + unit_at<DIM>(row, col / 8) + col % 8 * 2) = tile.query_pair(row, head, col);
     }
     auto copy_columns = [&](const u8* cache, u32 cols, u8* to, u32 position) {
-        for (u32 i = thread; i < POSITIONS * UNITS; i += FLASH_THREADS) {
-            u32 j = i / UNITS, unit = i % UNITS;
-            tile.copy_unit<T>(to + unit_at<DIM>(j, unit), cache, kv_head, cols, position + j, unit);
-        }
+        tile.copy<T, POSITIONS, UNITS, FLASH_THREADS>(cache, kv_head, cols, position,
+                                                      [&](u32 j, u32 unit) { return to + unit_at<DIM>(j, unit); });
     };
     auto copy_tile = [&](u32 position, u32 stage) {
         copy_columns(a.keys, padded<T>(a.k_dim), keys + stage * TILE, position);

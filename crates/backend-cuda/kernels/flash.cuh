@@ -40,18 +40,32 @@ struct FlashTile {
         }
         return pack_halves(x.x, x.y);
     }
-    // Copies columns 8 `unit` to 8 `unit` + 7 of a position, or writes zeros if the tile does not see it; asynchronously if the
-    // cache is in f16. `cols`: columns that the cache has for a head.
-    template <class T>
-    __device__ __forceinline__ void copy_unit(u8* to, const u8* cache, u32 kv_head, u32 cols, u32 position, u32 unit) const {
-        size_t page_and_head = size_t(a.step[table + min(position, end - 1) / PAGE]) * a.kv_heads + kv_head;
-        bool is_copied = position < end && unit * 8 < cols;
-        CacheRow<T> row(cache, page_and_head, position % PAGE, cols);
+    // Copies units of eight columns of positions from `position` on, the first of a page, to shared memory, where `at` tells
+    // the place of a position and unit. Writes zeros for positions that the tile does not see. Asynchronous if the cache is in f16.
+    // `cols`: columns that the cache has for a head.
+    template <class T, u32 POSITIONS, u32 UNITS, u32 THREADS, class At>
+    __device__ __forceinline__ void copy(const u8* cache, u32 kv_head, u32 cols, u32 position, At at) const {
+        u32 thread = threadIdx.x, unit = thread % UNITS;
+        bool has_unit = unit * 8 < cols;
+#pragma unroll
+        for (u32 first = 0; first < POSITIONS; first += PAGE) {
+            u32 page = a.step[table + min(position + first, end - 1) / PAGE];
+            size_t page_and_head = size_t(page) * a.kv_heads + kv_head;
+#pragma unroll
+            for (u32 j = 0; j < PAGE; j += THREADS / UNITS) {
+                u32 of_page = j + thread / UNITS;
+                bool is_copied = has_unit && position + first + of_page < end;
+                CacheRow<T> row(cache, page_and_head, of_page, cols);
+                copy_unit(at(first + of_page, unit), row, is_copied ? unit * 8 : 0, is_copied);
+            }
+        }
+    }
+    template <class T> static __device__ __forceinline__ void copy_unit(u8* to, const CacheRow<T>& row, u32 col, bool is_copied) {
         if constexpr (__is_same(T, __half)) {
-            copy_or_zero(shared_address(to), row.at + (is_copied ? unit * 8 : 0), is_copied);
+            copy_or_zero(shared_address(to), row.at + col, is_copied);
         } else {
             float x[8] = {};
-            if (is_copied) row.load(unit * 8, x);
+            if (is_copied) row.load(col, x);
             // Larger than f16 has.
 #pragma unroll
             for (int c = 0; c < 8; c++) {
@@ -116,21 +130,23 @@ struct FlashRows {
         }
 #pragma unroll
         for (u32 r = 0; r < 2; r++) {
-            float now = -INFINITY;
+            // Several at a time: a warp would wait for each.
+            float now[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, total[4] = {};
 #pragma unroll
-            for (u32 i = 0; i < N; i++) now = fmaxf(now, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
-            now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
-            now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
-            now = fmaxf(now * LOG2_E, largest[r]);
-            old[r] = exp2_approximate(largest[r] - now);
-            largest[r] = now;
-            sums[r] *= old[r];
+            for (u32 i = 0; i < 2 * N; i++) now[i % 4] = fmaxf(now[i % 4], scores[i / 2][2 * r + i % 2]);
+            now[0] = fmaxf(fmaxf(now[0], now[1]), fmaxf(now[2], now[3]));
+            now[0] = fmaxf(now[0], __shfl_xor_sync(ALL_LANES, now[0], 1));
+            now[0] = fmaxf(now[0], __shfl_xor_sync(ALL_LANES, now[0], 2));
+            now[0] = fmaxf(now[0] * LOG2_E, largest[r]);
+            old[r] = exp2_approximate(largest[r] - now[0]);
+            largest[r] = now[0];
 #pragma unroll
             for (u32 i = 0; i < 2 * N; i++) {
                 float& score = scores[i / 2][2 * r + i % 2];
-                score = exp2_approximate(fmaf(score, LOG2_E, -now));
-                sums[r] += score;
+                score = exp2_approximate(fmaf(score, LOG2_E, -now[0]));
+                total[i % 4] += score;
             }
+            sums[r] = sums[r] * old[r] + ((total[0] + total[1]) + (total[2] + total[3]));
         }
     }
     // Writes what `results` has of columns from `col` on. `noted`: of `note_nonfinite`, or null.

@@ -1,8 +1,9 @@
 // Flash attention on the tensor cores of compute capability 9.0 (Shah et al. 2024; PTX ISA: wgmma), for tiles of up to 64 rows of a
 // sequence and, if several query heads share keys and values, two of them.
 //
-// A warpgroup has the rows of one head. While tensor cores multiply the weights of a tile of positions with its values, the scores
-// of the next tile become weights: they were multiplied before. Keys are thus one tile ahead of values, with two stages of each.
+// A warpgroup has the rows of one head. While tensor cores multiply for one, the other one turns scores into weights. A turn of the
+// tensor cores multiplies queries with a tile of keys, and the weights of the tile before with its values. Keys are thus one tile
+// ahead of values, with two stages of each.
 #include "flash.cuh"
 #include "hopper.cuh"
 
@@ -26,7 +27,7 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
     __shared__ u32 noted[2 * DIM], has_nonfinite;
     pdl_launch();
     pdl_wait();
-    u32 thread = threadIdx.x, group = thread / 128;
+    u32 thread = threadIdx.x, group = HEADS > 1 ? thread / 128 : 0;
     // Panels start at multiples of 1 KiB.
     u32 start = shared_address(shared), queries = (start + 1023) & ~1023u, keys = queries + HEADS * Q_TILE, values = keys + 2 * TILE;
     u8* all = reinterpret_cast<u8*>(shared) - start;
@@ -38,11 +39,8 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
 
     auto copy = [&](const u8* cache, u32 cols, u32 to, u32 position) {
         if (position >= tile.end) return;
-#pragma unroll
-        for (u32 first = 0; first < POSITIONS; first += THREADS / UNITS) {
-            u32 j = first + thread / UNITS, unit = thread % UNITS;
-            tile.copy_unit<T>(all + to + unit_at(j, unit, PANEL), cache, kv_head, cols, position + j, unit);
-        }
+        tile.copy<T, POSITIONS, UNITS, THREADS>(cache, kv_head, cols, position,
+                                                [&](u32 j, u32 unit) { return all + to + unit_at(j, unit, PANEL); });
     };
     auto copy_keys = [&](u32 position, u32 stage) { copy(a.keys, padded<T>(a.k_dim), keys + stage * TILE, position); };
     auto copy_values = [&](u32 position, u32 stage) { copy(a.values, padded<T>(a.v_dim), values + stage * TILE, position); };
@@ -77,7 +75,10 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
         }
         wgmma_commit();
     };
-    auto pack = [&] {
+    auto weigh = [&](u32 position) {
+        rows.weigh(scores, position, a.cap, old);
+#pragma unroll
+        for (u32 i = 0; i < DIM / COLS; i++) scale_rows(result[i], old);
 #pragma unroll
         for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
     };
@@ -111,25 +112,37 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
         wgmma_fence();
         multiply_keys(0);
         wgmma_wait<0>();
-        rows.weigh(scores, tile.begin, a.cap, old);
-        pack();
+        if (group == 0) weigh(tile.begin);
         u32 position = tile.begin, stage = 0;
         for (; position + POSITIONS < tile.end; position += POSITIONS, stage ^= 1) {
+            auto copy_next = [&] {
+                copy_keys(position + 2 * POSITIONS, stage);
+                copy_values(position + POSITIONS, stage ^ 1);
+                copy_commit();
+            };
             wait(position, stage);
-            wgmma_fence();
-            multiply_keys(stage ^ 1);
-            multiply_values(stage);
-            copy_keys(position + 2 * POSITIONS, stage);
-            copy_values(position + POSITIONS, stage ^ 1);
-            copy_commit();
-            wgmma_wait<1>();
-            rows.weigh(scores, position + POSITIONS, a.cap, old);
-            wgmma_wait<0>();
-#pragma unroll
-            for (u32 i = 0; i < DIM / COLS; i++) scale_rows(result[i], old);
-            pack();
+            if (group == 0) {
+                wgmma_fence();
+                multiply_keys(stage ^ 1);
+                multiply_values(stage);
+                copy_next();
+                wgmma_wait<0>();
+            } else {
+                copy_next();
+                weigh(position);
+            }
+            if (HEADS > 1) __syncthreads();
+            if (group == 0) {
+                weigh(position + POSITIONS);
+            } else {
+                wgmma_fence();
+                multiply_keys(stage ^ 1);
+                multiply_values(stage);
+                wgmma_wait<0>();
+            }
         }
         wait(position, stage);
+        if (group > 0) weigh(position);
         wgmma_fence();
         multiply_values(stage);
         wgmma_wait<0>();
