@@ -588,6 +588,28 @@ void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) 
     b.copies.push_back(copy);
 }
 
+void copy_panel(uint32_t to, const void* map, uint32_t col, uint32_t row, uint32_t barrier) {
+    PanelMap panel;
+    memcpy(&panel, map, sizeof panel);
+    if (to % 1024 % (panel.box_rows * panel.box_cols * 2) || reinterpret_cast<uintptr_t>(map) % 64) fail("a panel is not aligned");
+    if (col % 8 || panel.cols % 8) fail("a panel has units that are not whole");
+    Barrier& b = worker().barriers[barrier];
+    for (uint32_t i = 0; i < panel.box_rows; i++) {
+        for (uint32_t j = 0; j < panel.box_cols; j += 8) {
+            uint32_t address = to + (i * panel.box_cols + j) * 2;
+            bool is_there = row + i < panel.rows && col + j < panel.cols;
+            const void* from = panel.at + (is_there ? (row + i) * panel.pitch + (col + j) * 2 : 0);
+            Copy copy = {shared_pointer(address ^ (address >> 7 & 7) << 4), from, 16, is_there ? 16u : 0u};
+            if (worker().is_early) {
+                perform(copy);
+            } else {
+                b.copies.push_back(copy);
+            }
+        }
+    }
+    b.started += panel.box_rows * panel.box_cols * 2;
+}
+
 void wait_for_copy(uint32_t barrier, uint32_t phase) {
     Barrier& b = worker().barriers[barrier];
     while (b.phase % 2 == phase % 2) {

@@ -21,6 +21,8 @@ struct AttentionArgs {
     // Partial results of split attention, and a counter per row and block of heads, zero between launches.
     float* parts;
     u32* counters;
+    // Of a cache in f16: where keys and values are, for bulk copies (`panels`), 128 bytes each; or null.
+    const u8* panels;
     // Offsets and strides.
     u32 q_at, q_stride, k_at, k_stride, v_at, v_stride, y_at, y_stride;
     // Query heads, K/V heads; columns of a head.
@@ -40,7 +42,7 @@ struct AttentionArgs {
 };
 
 // As `attention_words` writes them.
-static_assert(sizeof(AttentionArgs) == 10 * 8 + 28 * 4, "the host passes 10 pointers and 28 words");
+static_assert(sizeof(AttentionArgs) == 11 * 8 + 28 * 4, "the host passes 11 pointers and 28 words");
 
 // Query heads of a block at most, as `attend.rs` counts blocks, and splits of a row's positions (`passes::inputs`).
 constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;

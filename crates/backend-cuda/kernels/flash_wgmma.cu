@@ -1,9 +1,9 @@
 // Flash attention on the tensor cores of compute capability 9.0 (Shah et al. 2024; PTX ISA: wgmma), for tiles of up to 64 rows of a
 // sequence and, if several query heads share keys and values, two of them.
 //
-// A warpgroup has the rows of one head. While tensor cores multiply for one, the other one turns scores into weights. A turn of the
-// tensor cores multiplies queries with a tile of keys, and the weights of the tile before with its values. Keys are thus one tile
-// ahead of values, with two stages of each.
+// A warpgroup has the rows of one head. While tensor cores multiply the weights of a tile of positions with its values, the scores
+// of the next tile become weights. Keys are thus one tile ahead of values, with two stages of each. A cache in f16 is copied in
+// panels of a page, by instructions of one thread for each.
 #include "flash.cuh"
 #include "hopper.cuh"
 
@@ -19,43 +19,67 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
     constexpr u32 COLS = DIM < 128 ? DIM : 128;
     // Bytes of panels of 64 columns and of tiles: queries of a head, keys or values.
     constexpr u32 Q_PANEL = ROWS * 128, PANEL = POSITIONS * 128, Q_TILE = DIM / 64 * Q_PANEL, TILE = DIM / 64 * PANEL;
+    constexpr bool IS_BULK = __is_same(T, __half);
     using OfKeys = Instruction<int(POSITIONS)>;
     using OfValues = Instruction<int(COLS)>;
     using Scores = float[POSITIONS / 2];
     using Results = float[COLS / 2];
     extern __shared__ uint4 shared[];
     __shared__ u32 noted[2 * DIM], has_nonfinite;
+    // Of the stages of keys, then of those of values.
+    __shared__ alignas(8) u64 barriers[4];
     pdl_launch();
-    pdl_wait();
     u32 thread = threadIdx.x, group = HEADS > 1 ? thread / 128 : 0;
     // Panels start at multiples of 1 KiB.
     u32 start = shared_address(shared), queries = (start + 1023) & ~1023u, keys = queries + HEADS * Q_TILE, values = keys + 2 * TILE;
     u8* all = reinterpret_cast<u8*>(shared) - start;
+    if (IS_BULK && thread == 0) {
+        for (u32 i = 0; i < 4; i++) init_barrier(shared_address(barriers + i));
+        fence_for_wgmma();
+    }
+    __syncthreads();
+    pdl_wait();
     u32 share = a.heads / a.kv_heads, blocks = (share + HEADS - 1) / HEADS, kv_head = blockIdx.x / blocks;
     u32 of_share = blockIdx.x % blocks * HEADS + group, head = kv_head * share + min(of_share, share - 1);
     // The last rows see most positions: they start first.
     FlashTile tile(a, gridDim.y - 1 - blockIdx.y);
     auto unit_at = [](u32 row, u32 unit, u32 panel) { return unit / 8 * panel + row * 128 + ((unit ^ row) & 7) * 16; };
 
-    auto copy = [&](const u8* cache, u32 cols, u32 to, u32 position) {
+    // Copies a tile of keys (0) or values (1) to a stage.
+    auto copy = [&](u32 which, u32 position, u32 stage) {
         if (position >= tile.end) return;
-        tile.copy<T, POSITIONS, UNITS, THREADS>(cache, kv_head, cols, position,
-                                                [&](u32 j, u32 unit) { return all + to + unit_at(j, unit, PANEL); });
+        u32 to = (which ? values : keys) + stage * TILE, barrier = shared_address(barriers + 2 * which + stage);
+        if constexpr (IS_BULK) {
+            if (thread == 0) expect_bytes(barrier, TILE);
+            if (thread >= POSITIONS / PAGE) return;
+            // Pages after the last one would leave values in shared memory that may not be finite.
+            u32 page = a.step[tile.table + min(position / PAGE + thread, (tile.end - 1) / PAGE)];
+#pragma unroll
+            for (u32 i = 0; i < DIM / 64; i++) {
+                copy_panel(to + i * PANEL + thread * PAGE * 128, a.panels + 128 * which, 64 * i, (page * a.kv_heads + kv_head) * PAGE, barrier);
+            }
+        } else {
+            tile.copy<T, POSITIONS, UNITS, THREADS>(which ? a.values : a.keys, kv_head, padded<T>(which ? a.v_dim : a.k_dim), position,
+                                                    [&](u32 j, u32 unit) { return all + to + unit_at(j, unit, PANEL); });
+            fence_for_wgmma();
+        }
     };
-    auto copy_keys = [&](u32 position, u32 stage) { copy(a.keys, padded<T>(a.k_dim), keys + stage * TILE, position); };
-    auto copy_values = [&](u32 position, u32 stage) { copy(a.values, padded<T>(a.v_dim), values + stage * TILE, position); };
-
-    for (u32 i = thread % 128; i < ROWS * DIM / 2; i += 128) {
-        u32 row = i / (DIM / 2), col = i % (DIM / 2) * 2;
-        u8* to = all + queries + group * Q_TILE + unit_at(row, col / 8, Q_PANEL) + col % 8 * 2;
-        *reinterpret_cast<u32*>(to) = tile.query_pair(row, head, col);
-    }
+    // Waits for a copy to a stage. Other copies are ordered by `__syncthreads`.
+    u32 phases = 0;
+    auto wait = [&](u32 which, u32 stage) {
+        if constexpr (IS_BULK) {
+            u32 i = 2 * which + stage;
+            wait_for_copy(shared_address(barriers + i), phases >> i & 1);
+            phases ^= 1 << i;
+        }
+    };
     u64 of_queries = panel_descriptor(queries + group * Q_TILE);
     FlashRows rows(tile, thread % 128 / 32 * 16);
     float scores[POSITIONS / 8][4], result[DIM / COLS][COLS / 8][4], old[2];
     u32 weights[POSITIONS / 16][4];
     auto multiply_keys = [&](u32 stage) {
         u64 of_keys = panel_descriptor(keys + stage * TILE);
+        wgmma_fence();
 #pragma unroll
         for (u32 k = 0; k < DIM / 16; k++) {
             OfKeys::add(reinterpret_cast<Scores&>(scores), of_queries + (k / 4 * Q_PANEL + k % 4 * 32) / 16,
@@ -65,6 +89,7 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
     };
     auto multiply_values = [&](u32 stage) {
         u64 of_values = panel_descriptor(values + stage * TILE, PANEL);
+        wgmma_fence();
 #pragma unroll
         for (u32 j = 0; j < POSITIONS / 16; j++) {
 #pragma unroll
@@ -75,22 +100,23 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
         }
         wgmma_commit();
     };
-    auto weigh = [&](u32 position) {
-        rows.weigh(scores, position, a.cap, old);
-#pragma unroll
-        for (u32 i = 0; i < DIM / COLS; i++) scale_rows(result[i], old);
-#pragma unroll
-        for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
-    };
     for (u32 is_careful = 0; is_careful < 2; is_careful++) {
+        copy(0, tile.begin, 0);
+        copy(0, tile.begin + POSITIONS, 1);
+        copy(1, tile.begin, 0);
         if (is_careful) {
             for (u32 i = thread; i < 2 * DIM; i += THREADS) noted[i] = 0;
-        }
-        // Waits for the keys of the next tile and for the values of this one.
-        auto wait = [&](u32 position, u32 stage) {
-            copy_wait<0>();
+        } else {
+            for (u32 i = thread % 128; i < ROWS * DIM / 2; i += 128) {
+                u32 row = i / (DIM / 2), col = i % (DIM / 2) * 2;
+                u8* to = all + queries + group * Q_TILE + unit_at(row, col / 8, Q_PANEL) + col % 8 * 2;
+                *reinterpret_cast<u32*>(to) = tile.query_pair(row, head, col);
+            }
             fence_for_wgmma();
-            __syncthreads();
+        }
+        // Waits for the values of a tile.
+        auto wait_for_values = [&](u32 position, u32 stage) {
+            wait(1, stage);
             if (!is_careful) return;
             tile.note_nonfinite(position, POSITIONS, DIM, noted, [&](u32 j, u32 col) {
                 return all + values + stage * TILE + unit_at(j, col / 8, PANEL) + col % 8 * 2;
@@ -98,52 +124,36 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
             fence_for_wgmma();
             __syncthreads();
         };
-        copy_keys(tile.begin, 0);
-        copy_commit();
-        copy_keys(tile.begin + POSITIONS, 1);
-        copy_values(tile.begin, 0);
-        copy_commit();
 #pragma unroll
         for (u32 i = 0; i < DIM / 2; i++) result[i / (COLS / 2)][i % (COLS / 2) / 4][i % 4] = 0.0f;
         rows.clear();
-        copy_wait<1>();
-        fence_for_wgmma();
         __syncthreads();
-        wgmma_fence();
+        wait(0, 0);
         multiply_keys(0);
         wgmma_wait<0>();
-        if (group == 0) weigh(tile.begin);
+        rows.weigh(scores, tile.begin, a.cap, old);
+#pragma unroll
+        for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
         u32 position = tile.begin, stage = 0;
         for (; position + POSITIONS < tile.end; position += POSITIONS, stage ^= 1) {
-            auto copy_next = [&] {
-                copy_keys(position + 2 * POSITIONS, stage);
-                copy_values(position + POSITIONS, stage ^ 1);
-                copy_commit();
-            };
-            wait(position, stage);
-            if (group == 0) {
-                wgmma_fence();
-                multiply_keys(stage ^ 1);
-                multiply_values(stage);
-                copy_next();
-                wgmma_wait<0>();
-            } else {
-                copy_next();
-                weigh(position);
-            }
-            if (HEADS > 1) __syncthreads();
-            if (group == 0) {
-                weigh(position + POSITIONS);
-            } else {
-                wgmma_fence();
-                multiply_keys(stage ^ 1);
-                multiply_values(stage);
-                wgmma_wait<0>();
-            }
+            // The keys of this tile and the values of the one before have been read.
+            __syncthreads();
+            wait(0, stage ^ 1);
+            multiply_keys(stage ^ 1);
+            copy(0, position + 2 * POSITIONS, stage);
+            copy(1, position + POSITIONS, stage ^ 1);
+            wait_for_values(position, stage);
+            wgmma_wait<0>();
+            multiply_values(stage);
+            rows.weigh(scores, position + POSITIONS, a.cap, old);
+            wgmma_wait<0>();
+#pragma unroll
+            for (u32 i = 0; i < DIM / COLS; i++) scale_rows(result[i], old);
+#pragma unroll
+            for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
         }
-        wait(position, stage);
-        if (group > 0) weigh(position);
-        wgmma_fence();
+        __syncthreads();
+        wait_for_values(position, stage);
         multiply_values(stage);
         wgmma_wait<0>();
         if (is_careful) break;

@@ -74,6 +74,14 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u
                  : "memory");
 }
 
+// Copies 64 columns from `col` on of 32 rows from `row` on of a matrix, with the permutation of `panel_descriptor`, by one
+// instruction. `map`: of `Device::panels` on the host, in global memory. Columns that the matrix lacks become zeros.
+__device__ __forceinline__ void copy_panel(u32 to, const void* map, u32 col, u32 row, u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(map), "r"(col), "r"(row), "r"(barrier)
+                 : "memory");
+}
+
 // Waits for the copy number `phase` of a barrier, modulo 2.
 __device__ __forceinline__ void wait_for_copy(u32 barrier, u32 phase) {
     asm volatile("{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra WAIT;\n}" ::"r"(barrier),

@@ -208,7 +208,7 @@ impl Compiler<'_> {
             let mut buffers = vec![Some(compiler.slot(q)), own.map(|kv| kv[0]), own.map(|kv| kv[1])];
             buffers.push(Some(compiler.slot(y)));
             buffers.extend(cache);
-            buffers.extend([sinks, Some(parts), Some(counters)]);
+            buffers.extend([sinks, Some(parts), Some(counters), None]);
             let words = compiler.attention_words(attend, (compiler.at(q), q_rope.as_ref()), kv);
             let kernel = format!("attention/attention_{}_{together}", layout.format.k.name());
             let grid = Grid { groups, each: Each::Part(group) };
@@ -284,7 +284,7 @@ impl Compiler<'_> {
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
         let mut buffers = vec![Some(queries), None, None, Some(self.slot(y))];
         buffers.extend([0, 1].map(|which| Some(BufferId::Store(store, which))));
-        buffers.extend([sinks, None, None]);
+        buffers.extend([sinks, None, None, Some(BufferId::Panels(store))]);
         let words = self.attention_words(attend, (at, None), None);
         let grid = Grid { groups: layout.store.heads * share.div_ceil(together), each: Each::Tile };
         let mut launch = self.launch(kernel, buffers, words, grid, cost);

@@ -13,6 +13,8 @@ pub(crate) enum BufferId {
     Weight(WeightId),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
+    /// Where the keys and values of a store are, for bulk copies.
+    Panels(StoreId),
     /// The slots of a recurrent operation.
     State(ValueId),
 }

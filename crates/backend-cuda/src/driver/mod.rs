@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod cards;
+mod panels;
 mod staging;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use passes::{Purpose, out_of_memory};
 use crate::occupancy::{Block, Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
+pub(crate) use panels::PANELS_BYTES;
 pub(crate) use staging::Staging;
 
 /// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or format of weights.
