@@ -80,7 +80,7 @@ template <class T, u32 DIM> __device__ __forceinline__ void flash(const Attentio
                 }
             }
             float old[2];
-            rows.weigh(scores, position, a.cap, old);
+            rows.weigh<false>(scores, position, a.cap, old);
             scale_rows(result, old);
 #pragma unroll
             for (u32 j = 0; j < POSITIONS / 16; j++) {

@@ -30,6 +30,14 @@ struct FlashTile {
         first = 0, end = a.step[a.positions + row] + 1;
         if (a.masked) first = a.step[a.visible + 2 * row], end = a.step[a.visible + 2 * row + 1];
     }
+    // The same of positions that all rows see.
+    __device__ __forceinline__ void seen_by_all(u32& first, u32& end) const {
+        u32 of_row[2], end_of_row[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) visible(threadIdx.x % 32 + 32 * i, of_row[i], end_of_row[i]);
+        first = __reduce_max_sync(ALL_LANES, max(of_row[0], of_row[1]));
+        end = ~__reduce_max_sync(ALL_LANES, ~min(end_of_row[0], end_of_row[1]));
+    }
     // Two columns of a row's query, scaled, or zeros.
     __device__ __forceinline__ u32 query_pair(u32 row, u32 head, u32 col) const {
         float2 x = make_float2(0, 0);
@@ -109,9 +117,11 @@ struct FlashRows {
     }
     __device__ __forceinline__ void clear() { largest[0] = largest[1] = -1e30f, sums[0] = sums[1] = 0.0f; }
 
-    // Turns the scores of positions from `position` on into weights. `old`: the weight that results so far have now.
-    template <u32 N> __device__ __forceinline__ void weigh(float (&scores)[N][4], u32 position, float cap, float (&old)[2]) {
-        if (cap > 0.0f) {
+    // Turns the scores of positions from `position` on into weights. `old`: the weight that results so far have now. `IS_PLAIN`: there
+    // is no cap, and the rows see all of the positions. Code without branches runs beside products.
+    template <bool IS_PLAIN, u32 N>
+    __device__ __forceinline__ void weigh(float (&scores)[N][4], u32 position, float cap, float (&old)[2]) {
+        if (!IS_PLAIN && cap > 0.0f) {
             float inverse = 2.0f * LOG2_E / cap;
 #pragma unroll
             for (u32 i = 0; i < 4 * N; i++) {
@@ -121,7 +131,7 @@ struct FlashRows {
             }
         }
         u32 lane_first = position + 2 * (threadIdx.x % 4);
-        if (position < max(first_seen[0], first_seen[1]) || position + 8 * N > min(end_seen[0], end_seen[1])) {
+        if (!IS_PLAIN && (position < max(first_seen[0], first_seen[1]) || position + 8 * N > min(end_seen[0], end_seen[1]))) {
 #pragma unroll
             for (u32 i = 0; i < 4 * N; i++) {
                 u32 at = lane_first + i / 4 * 8 + i % 2, r = i % 4 / 2;

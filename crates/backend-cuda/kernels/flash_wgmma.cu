@@ -13,6 +13,10 @@
 // blocks fit beside each other.
 __host__ __device__ constexpr u32 positions_of_tile(u32 dim, u32 heads) { return dim == 256 || (dim == 128 && heads == 1) ? 64 : 128; }
 
+template <bool IS> struct Constant {
+    static constexpr bool VALUE = IS;
+};
+
 template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgmma(const AttentionArgs& a) {
     constexpr u32 THREADS = 128 * HEADS, POSITIONS = positions_of_tile(DIM, HEADS), UNITS = DIM / 8;
     // Columns of values that an instruction multiplies.
@@ -100,6 +104,12 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
         }
         wgmma_commit();
     };
+    auto pack = [&] {
+#pragma unroll
+        for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
+    };
+    u32 first_of_all, end_of_all;
+    tile.seen_by_all(first_of_all, end_of_all);
     for (u32 is_careful = 0; is_careful < 2; is_careful++) {
         copy(0, tile.begin, 0);
         copy(0, tile.begin + POSITIONS, 1);
@@ -131,11 +141,10 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
         wait(0, 0);
         multiply_keys(0);
         wgmma_wait<0>();
-        rows.weigh(scores, tile.begin, a.cap, old);
-#pragma unroll
-        for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
+        rows.template weigh<false>(scores, tile.begin, a.cap, old);
+        pack();
         u32 position = tile.begin, stage = 0;
-        for (; position + POSITIONS < tile.end; position += POSITIONS, stage ^= 1) {
+        auto turn = [&](auto is_plain) {
             // The keys of this tile and the values of the one before have been read.
             __syncthreads();
             wait(0, stage ^ 1);
@@ -145,12 +154,18 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
             wait_for_values(position, stage);
             wgmma_wait<0>();
             multiply_values(stage);
-            rows.weigh(scores, position + POSITIONS, a.cap, old);
+            rows.template weigh<decltype(is_plain)::VALUE>(scores, position + POSITIONS, a.cap, old);
             wgmma_wait<0>();
 #pragma unroll
             for (u32 i = 0; i < DIM / COLS; i++) scale_rows(result[i], old);
-#pragma unroll
-            for (u32 j = 0; j < POSITIONS / 16; j++) pack_weights(weights[j], scores[2 * j], scores[2 * j + 1]);
+            pack();
+        };
+        for (; position + POSITIONS < tile.end; position += POSITIONS, stage ^= 1) {
+            if (a.cap == 0.0f && position + POSITIONS >= first_of_all && position + 2 * POSITIONS <= end_of_all) {
+                turn(Constant<true>());
+            } else {
+                turn(Constant<false>());
+            }
         }
         __syncthreads();
         wait_for_values(position, stage);
