@@ -1,7 +1,7 @@
 // Flash attention (Dao 2023) for tiles of up to 64 rows of a sequence, one head per block, on tensor cores.
 //
 // A warp has 16 rows. Keys and values of a cache in f16 come in tiles of 64 positions by asynchronous copies; those of one in
-// Q8_0 become f16 on the way. Queries, already roped, and softmax weights are rounded to f16.
+// FP8 or Q8_0 become f16 on the way. Queries, already roped, and softmax weights are rounded to f16.
 //
 // A non-finite value must not reach rows that do not see its position, not even with a weight of 0. If a result is not
 // finite, the tile is computed again, with non-finite values replaced by 0 and noted for the rows that see them.
@@ -241,6 +241,9 @@ template <class T, u32 K, u32 V> __device__ __forceinline__ void flash(const Att
 FLASH(flash_f16_64, __half, 64)
 FLASH(flash_f16_128, __half, 128)
 FLASH(flash_f16_256, __half, 256)
+FLASH(flash_fp8_64, E4M3, 64)
+FLASH(flash_fp8_128, E4M3, 128)
+FLASH(flash_fp8_256, E4M3, 256)
 FLASH(flash_q8_0_64, Q8Cache, 64)
 FLASH(flash_q8_0_128, Q8Cache, 128)
 FLASH(flash_q8_0_256, Q8Cache, 256)

@@ -69,6 +69,7 @@ fn of_cache(kind: KvType) -> f64 {
         KvType::F32 => FLOAT,
         KvType::F16 => ATTENTION_F16,
         KvType::BF16 => 1e-4,
+        KvType::FP8 => 20.0 * QUANTIZED,
         KvType::Q8_0 => QUANTIZED,
         KvType::Q4_0 => 100.0 * QUANTIZED,
     }
