@@ -216,6 +216,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn formats_are_read_as_they_are_written() {
+        for k in KvType::ALL {
+            for v in KvType::ALL {
+                let format = KvFormat { k, v };
+                assert_eq!(format.to_string().parse(), Ok(format));
+            }
+            assert!(UnknownKvFormat.to_string().contains(k.name()), "{k:?} can be expected");
+        }
+        assert_eq!("fp8/".parse::<KvFormat>(), Err(UnknownKvFormat));
+    }
+
+    #[test]
     fn windows_bound_the_number_of_pages() {
         let window = |window: Option<usize>| Group { mask: window.map_or(Mask::Causal, Mask::Window) };
         // All positions of two sequences.

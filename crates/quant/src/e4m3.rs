@@ -32,7 +32,8 @@ impl E4M3 {
     #[inline(always)]
     pub fn to_f16_bits_scaled(self) -> u16 {
         let magnitude = u16::from(self.0 & 0x7F);
-        let nan = (magnitude + 1 & 0x80) << 7;
+        // The highest bit of an F16's exponent, if all of the code's are set.
+        let nan = ((magnitude + 1) & 0x80) << 7;
         u16::from(self.0 & 0x80) << 8 | magnitude << 7 | nan
     }
 
@@ -48,7 +49,7 @@ impl E4M3 {
         let subnormal = (saturated + SHIFT).to_bits() - SHIFT.to_bits();
         let bits = saturated.to_bits();
         // Half of the last bit that is kept, less one if that bit is even; exponents have a bias of 7 instead of 127.
-        let normal = (bits + 0x7_FFFF + (bits >> 20 & 1) >> 20).wrapping_sub((127 - 7) << 3);
+        let normal = ((bits + 0x7_FFFF + (bits >> 20 & 1)) >> 20).wrapping_sub((127 - 7) << 3);
         let code = if saturated < NORMAL { subnormal } else { normal } as u8;
         E4M3(sign | if magnitude.is_finite() { code } else { NAN })
     }
