@@ -20,17 +20,24 @@ from corpus import chats  # noqa: E402
 from corpus.core import HELD_OUT  # noqa: E402
 
 MODEL = ROOT / "demo-model/rustorch-demo-f16.gguf"
-TYPES = ["f16", "bf16", "q8_0", "q4_0", "q8_0/f16", "f16/q8_0", "q8_0/q4_0", "q4_0/q8_0"]
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32}
+TYPES = ["f16", "bf16", "fp8", "q8_0", "q4_0", "f16/fp8", "q8_0/f16", "f16/q8_0", "q8_0/q4_0", "q4_0/q8_0"]
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8": 1, "q8_0": 34 / 32, "q4_0": 18 / 32}
 CHATS, N_CTX = 120, 256
 
 HEAD = """# Types of the KV cache
 
     rustorch -m model.gguf -ctk q8_0 -ctv q4_0      # --cache-type-k, --cache-type-v; --cache-type sets both
 
-K and V have a type each: `f32`, `f16` (the default), `bf16`, `q8_0` or `q4_0`, the formats of llama.cpp. The CPU has all of
-them, GPUs `f16` and `f32` for both, and refuse others; the reference backend always computes in f32. Q8_0 and Q4_0 have a scale
-for each 32 columns of a head; if a head's size is no multiple of 32, its last block has fewer columns and the same size.
+K and V have a type each: `f32`, `f16` (the default), `bf16`, `q8_0` or `q4_0`, the formats of llama.cpp, or `fp8`. The CPU has
+all of them, CUDA all but `q4_0` with one type for both, Vulkan and Metal `f16` and `f32` for both, and refuse others; the
+reference backend always computes in f32. Q8_0 and Q4_0 have a scale for each 32 columns of a head; if a head's size is no
+multiple of 32, its last block has fewer columns and the same size.
+
+FP8 is E4M3 of the [OCP 8-bit floating point
+specification](https://www.opencompute.org/documents/ocp-8-bit-floating-point-specification-ofp8-revision-1-0-2023-12-01-pdf-1)
+without scales: 3 bits of mantissa, magnitudes from 2^-9 to 448. Values round to the nearest one, ties to even, and saturate at
+±448; what is not finite becomes NaN.
+
 Attention converts pages of 32 positions to f32, except where K and V are both in F16 or both in F32. A sequence's logits are the
 same bits whatever shares its steps, in every type (`crates/backend-cpu/tests/bits.rs`).
 

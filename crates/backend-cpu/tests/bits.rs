@@ -398,13 +398,23 @@ fn avx2_with_windows_and_experts() {
 
 #[test]
 fn every_type_of_keys_and_values() {
-    use KvType::{BF16, F16, F32, Q4_0, Q8_0};
-    let pairs = [[F32, F16], [F16, BF16], [BF16, F32], [Q8_0, Q8_0], [Q4_0, Q4_0], [Q8_0, F16], [F16, Q4_0]];
+    use KvType::{BF16, F16, F32, FP8, Q4_0, Q8_0};
+    let pairs = [
+        [F32, F16],
+        [F16, BF16],
+        [BF16, F32],
+        [FP8, FP8],
+        [Q8_0, Q8_0],
+        [Q4_0, Q4_0],
+        [Q8_0, F16],
+        [F16, Q4_0],
+        [Q8_0, FP8],
+    ];
     let formats = pairs.map(|[k, v]| (Format::F32, KvFormat { k, v }));
     for isa in [Isa::Avx512, Isa::Avx2] {
         check_all(isa, &formats, newer, 2);
     }
-    check_all(Isa::Scalar, &formats[4..5], newer, 1);
+    check_all(Isa::Scalar, &formats[5..6], newer, 1);
 }
 
 /// Scalar code is slow.

@@ -4,6 +4,7 @@
 // padded to a multiple of 32, and the positions of a page and head have 8-bit integers, followed by an f16 scale per 32 columns.
 #pragma once
 #include "common.cuh"
+#include "e4m3.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -86,6 +87,15 @@ __device__ __forceinline__ void load_eight(const float* at, float (&to)[8]) {
     to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
 }
 
+__device__ __forceinline__ void load_eight(const E4M3* at, float (&to)[8]) {
+    uint2 v = *reinterpret_cast<const uint2*>(at);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 f = __half22float2(from_e4m3(__byte_perm(i < 2 ? v.x : v.y, 0, i % 2 ? 0x3424 : 0x1404)));
+        to[2 * i] = f.x, to[2 * i + 1] = f.y;
+    }
+}
+
 // A position of a page and head, of `cols` columns.
 template <class T> struct CacheRow {
     const T* at;
@@ -113,6 +123,7 @@ template <> struct CacheRow<Q8Cache> {
 __device__ __forceinline__ void store_one(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ __forceinline__ void store_one(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void store_one(float* at, float x) { *at = x; }
+__device__ __forceinline__ void store_one(E4M3* at, float x) { *at = to_e4m3(x); }
 
 // The ALiBi slope of a head.
 static __device__ __noinline__ float slope(float alibi, u32 heads, u32 head) {

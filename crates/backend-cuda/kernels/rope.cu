@@ -1,10 +1,11 @@
 // RoPE, and writing keys and values to the K/V cache.
 #include "common.cuh"
+#include "e4m3.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 // Types of the cache.
-enum KvType : u32 { KV_F16, KV_F32, KV_BF16 };
+enum KvType : u32 { KV_F16, KV_F32, KV_BF16, KV_FP8 };
 
 struct RopeArgs {
     const u32* step;
@@ -40,6 +41,9 @@ __device__ __forceinline__ void store_pair(u8* cache, u32 type, size_t at, float
         break;
     case KV_BF16:
         reinterpret_cast<__nv_bfloat162*>(cache)[at / 2] = __floats2bfloat162_rn(value, next);
+        break;
+    case KV_FP8:
+        reinterpret_cast<unsigned short*>(cache)[at / 2] = to_e4m3(value).code | to_e4m3(next).code << 8;
         break;
     default:
         reinterpret_cast<__half2*>(cache)[at / 2] = __floats2half2_rn(value, next);

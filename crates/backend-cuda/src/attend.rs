@@ -23,8 +23,9 @@ fn kv_number(kind: KvType) -> u32 {
         KvType::F16 => 0,
         KvType::F32 => 1,
         KvType::BF16 => 2,
+        KvType::FP8 => 3,
         // `store_q8_0` does not read it.
-        KvType::Q8_0 => 3,
+        KvType::Q8_0 => 4,
         KvType::Q4_0 => unreachable!("refused when the model is planned"),
     }
 }
@@ -254,7 +255,7 @@ impl Compiler<'_> {
             true => (format!("flash_wgmma/flash_{kind}_{dim}_{together}"), flash_wgmma_bytes(dim, together)),
             false => (format!("flash/flash_{kind}_{dim}"), flash_bytes(dim)),
         };
-        if ![KvType::F16, KvType::Q8_0].contains(&layout.format.k)
+        if ![KvType::F16, KvType::FP8, KvType::Q8_0].contains(&layout.format.k)
             || score.alibi.is_some()
             || max_tiles(self.bound.bucket().rows) == 0
             || shared + 4096 > self.device.limits.shared_of_block
@@ -268,7 +269,7 @@ impl Compiler<'_> {
             Some(rope) => {
                 let roped = self.scratch_buffer(|own| &mut own.roped, Purpose::Activations, bytes);
                 let of_q = Some(((self.slot(q), self.heads(q, heads)), (roped, of_roped)));
-                let is_shared = layout.format.k == KvType::F16 && (k_rope.is_none() || k_rope == q_rope);
+                let is_shared = layout.format.k != KvType::Q8_0 && (k_rope.is_none() || k_rope == q_rope);
                 let stored = kv.filter(|_| is_shared).map(|kv| (attend, kv));
                 launches.push(self.rope_store(of_q, stored, Some(rope)));
                 if let Some(kv) = kv.filter(|_| !is_shared) {

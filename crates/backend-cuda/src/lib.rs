@@ -77,7 +77,7 @@ impl Cuda {
             return Err(Error::KvFormat {
                 device,
                 format,
-                supported: "f16, bf16, q8_0 or f32 for both K and V",
+                supported: "f16, bf16, fp8, q8_0 or f32 for both K and V",
             });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;

@@ -8,21 +8,23 @@ use crate::{Error, MemoryKind, Remedy};
 /// Positions per page.
 pub const PAGE: usize = 32;
 
-/// Storage type of keys or of values. Q8_0 and Q4_0 have a scale for each 32 columns of a head, or for fewer in the last
-/// block of a head.
+/// Storage type of keys or of values. FP8 is [`quant::E4M3`], without scales. Q8_0 and Q4_0 have a scale for each 32 columns of
+/// a head, or for fewer in the last block of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum KvType {
     F32,
     F16,
     BF16,
+    FP8,
     Q8_0,
     Q4_0,
 }
 
 impl KvType {
     /// All types.
-    pub const ALL: [KvType; 5] = [KvType::F32, KvType::F16, KvType::BF16, KvType::Q8_0, KvType::Q4_0];
+    pub const ALL: [KvType; 6] =
+        [KvType::F32, KvType::F16, KvType::BF16, KvType::FP8, KvType::Q8_0, KvType::Q4_0];
 
     /// The name, such as `q8_0`.
     pub fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl KvType {
             KvType::F32 => "f32",
             KvType::F16 => "f16",
             KvType::BF16 => "bf16",
+            KvType::FP8 => "fp8",
             KvType::Q8_0 => "q8_0",
             KvType::Q4_0 => "q4_0",
         }
@@ -40,6 +43,7 @@ impl KvType {
         match self {
             KvType::F32 => dim.saturating_mul(4),
             KvType::F16 | KvType::BF16 => dim.saturating_mul(2),
+            KvType::FP8 => dim,
             KvType::Q8_0 => dim.div_ceil(32).saturating_mul(34),
             KvType::Q4_0 => dim.div_ceil(32).saturating_mul(18),
         }
@@ -83,7 +87,7 @@ impl std::fmt::Display for KvFormat {
 
 /// Text that names no K/V types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected one of f32, f16, bf16, q8_0 and q4_0, or two of them as in q8_0/f16")]
+#[error("expected one of f32, f16, bf16, fp8, q8_0 and q4_0, or two of them as in q8_0/f16")]
 pub struct UnknownKvFormat;
 
 impl std::str::FromStr for KvFormat {
@@ -210,6 +214,18 @@ mod tests {
     use graph::Mask;
 
     use super::*;
+
+    #[test]
+    fn formats_are_read_as_they_are_written() {
+        for k in KvType::ALL {
+            for v in KvType::ALL {
+                let format = KvFormat { k, v };
+                assert_eq!(format.to_string().parse(), Ok(format));
+            }
+            assert!(UnknownKvFormat.to_string().contains(k.name()), "{k:?} can be expected");
+        }
+        assert_eq!("fp8/".parse::<KvFormat>(), Err(UnknownKvFormat));
+    }
 
     #[test]
     fn windows_bound_the_number_of_pages() {

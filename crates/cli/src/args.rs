@@ -170,7 +170,7 @@ pub(crate) struct ContextArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CacheArgs {
-    /// Type of the KV cache; the reference backend always uses f32, GPUs have f16 and f32
+    /// Type of the KV cache; the reference backend always uses f32, CUDA has all but q4_0, Vulkan and Metal f16 and f32
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type(), env)]
     pub(crate) cache_type: KvType,
     /// Type of the K cache [default: that of --cache-type] [short: -ctk]

@@ -5,6 +5,7 @@
 //! files, tensors and hardware.
 
 mod block;
+mod e4m3;
 mod encode;
 mod fit;
 mod float;
@@ -29,6 +30,7 @@ mod q8;
 mod ternary;
 
 pub use block::Block;
+pub use e4m3::E4M3;
 pub use float::{Bf16Le, F16Le, F32Le};
 pub use format::{Format, UnsupportedFormat};
 pub use grid_block::GridBlock;

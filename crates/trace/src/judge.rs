@@ -33,10 +33,10 @@ const FLOAT: f64 = 1e-6;
 /// NMSE limit of a matmul with a quantised weight: activations are rounded to 8 bits.
 pub(crate) const QUANTIZED: f64 = 5e-4;
 
-/// NMSE limit of attention over K and V in F16. The replay rounds K and V as the store does; engines round queries,
-/// probabilities or sums to the same 11 bits, each with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows
-/// with its size in the softmax.
-const ATTENTION_F16: f64 = 1e-5;
+/// NMSE limit of attention over K and V in F16, BF16 or FP8. The replay rounds K and V as the store does, so that what FP8 loses, up
+/// to 2^-4 of a value, is no error. Engines round queries, probabilities or sums to the 11 bits of F16, each with an NMSE of up to
+/// 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
+const ATTENTION_ROUNDED: f64 = 1e-5;
 
 /// NMSE limit of a whole model with F32 or F16 weights.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
@@ -63,12 +63,11 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     }
 }
 
-/// The limit of attention with K or V of this type. The replay rounds to F16 only.
+/// The limit of attention with K or V of this type. The replay rounds neither to Q8_0 nor to Q4_0.
 fn of_cache(kind: KvType) -> f64 {
     match kind {
         KvType::F32 => FLOAT,
-        KvType::F16 => ATTENTION_F16,
-        KvType::BF16 => 1e-4,
+        KvType::F16 | KvType::BF16 | KvType::FP8 => ATTENTION_ROUNDED,
         KvType::Q8_0 => QUANTIZED,
         KvType::Q4_0 => 100.0 * QUANTIZED,
     }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use backend::{KvFormat, KvType};
 use graph::{Op, ValueId};
-use half::f16;
+use half::{bf16, f16};
+use quant::E4M3;
 
 use crate::causes::{self, Candidate, Cause};
 use crate::judge::{self, Judgement, Pair, Rounding, WHOLE_FLOAT};
@@ -52,12 +53,17 @@ impl Replay<'_> {
         self.oracle.call(id, &self.trace.meta().tokens[rows.clone()], rows.start)
     }
 
-    /// An input as `op` reads it: keys and values rounded as the store rounds them.
+    /// An input as `op` reads it: keys and values rounded as the store rounds them, but for blocks with a scale.
     fn as_read(&self, op: &Op, slot: usize, input: Matrix) -> Matrix {
         let KvFormat { k, v } = self.trace.meta().kv;
-        match op.store().is_some() && slot > 0 && [k, v][slot - 1] == KvType::F16 {
-            true => input.map(|x| f16::from_f32(x).to_f32()),
-            false => input,
+        if op.store().is_none() || slot == 0 {
+            return input;
+        }
+        match [k, v][slot - 1] {
+            KvType::F16 => input.map(|x| f16::from_f32(x).to_f32()),
+            KvType::BF16 => input.map(|x| bf16::from_f32(x).to_f32()),
+            KvType::FP8 => input.map(|x| E4M3::nearest(x).to_f32()),
+            KvType::F32 | KvType::Q8_0 | KvType::Q4_0 => input,
         }
     }
 

@@ -1,13 +1,13 @@
 //! K and V of types of their own, which attention converts to f32 page by page.
 //!
-//! A page of K is `[dim][PAGE]` as in the other stores, one of V `[PAGE][dim]`. Q8_0 and Q4_0 have an F16 scale for each 32
-//! columns of a head, as ggml's blocks; the last block of a head may have fewer columns. Scales precede the quants, K's
-//! `[block][PAGE]` and V's `[PAGE][block]`. A byte of Q4_0 holds the quants of positions `i` and `i + 16` (K) or columns `i`
-//! and `i + 16` of a block (V).
+//! A page of K is `[dim][PAGE]` as in the other stores, one of V `[PAGE][dim]`. FP8 has no scales. Q8_0 and Q4_0 have an F16
+//! scale for each 32 columns of a head, as ggml's blocks; the last block of a head may have fewer columns. Scales precede the
+//! quants, K's `[block][PAGE]` and V's `[PAGE][block]`. A byte of Q4_0 holds the quants of positions `i` and `i + 16` (K) or
+//! columns `i` and `i + 16` of a block (V).
 
 use backend::{Error, KvType, PAGE, StoreLayout};
 use half::{bf16, f16};
-use quant::{Bf16Le, F16Le};
+use quant::{Bf16Le, E4M3, F16Le};
 use zerocopy::FromBytes;
 
 use super::Buffer;
@@ -73,6 +73,11 @@ impl Side {
                     data[2 * at(d)..][..2].copy_from_slice(&bf16::from_f32(x).to_le_bytes());
                 }
             }
+            KvType::FP8 => {
+                for (d, &x) in x.iter().enumerate() {
+                    data[at(d)] = E4M3::nearest(x).0;
+                }
+            }
             KvType::Q8_0 | KvType::Q4_0 => {
                 let (scales, quants) = data.split_at_mut(2 * blocks * PAGE);
                 for (b, x) in x.chunks(BLOCK).enumerate() {
@@ -130,6 +135,16 @@ impl Side {
                 for (to, from) in to.as_chunks_mut::<LANES>().0.iter_mut().zip(data.as_chunks::<32>().0) {
                     let from = <[Bf16Le; LANES]>::ref_from_bytes(from);
                     lanes.store_f32(lanes.load_bf16(from.unwrap_or_else(|_| unreachable!("32 bytes"))), to);
+                }
+            }
+            KvType::FP8 => {
+                let scale = lanes.splat(256.0);
+                for (to, from) in to.as_chunks_mut::<LANES>().0.iter_mut().zip(data.as_chunks::<LANES>().0) {
+                    let mut scaled = [F16Le([0; 2]); LANES];
+                    for i in 0..LANES {
+                        scaled[i] = F16Le(E4M3(from[i]).to_f16_bits_scaled().to_le_bytes());
+                    }
+                    lanes.store_f32(lanes.mul(lanes.load_f16(&scaled), scale), to);
                 }
             }
             KvType::Q8_0 => self.unpack_blocks::<L, false>(lanes, data, to),
@@ -254,7 +269,7 @@ mod tests {
         ((0..PAGE).flat_map(|position| row(position + 1)).collect(), found)
     }
 
-    /// Of Q8_0 half a step of 1/127 of a block's largest magnitude; of Q4_0 half of 1/8, and a whole step at the other end.
+    /// Of FP8 half of 1/8. Of Q8_0 half a step of 1/127 of a block's largest magnitude; of Q4_0 half of 1/8, and a whole step at the other end.
     #[test]
     fn rows_come_back_within_half_a_step() {
         for kind in KvType::ALL {
@@ -268,6 +283,7 @@ mod tests {
                                 KvType::F32 => 0.0,
                                 KvType::F16 => x.abs() / 2047.0,
                                 KvType::BF16 => x.abs() / 255.0,
+                                KvType::FP8 => x.abs() / 16.0,
                                 KvType::Q8_0 => largest / 127.0 * 0.56,
                                 KvType::Q4_0 => largest / 8.0 * 1.01,
                             };
@@ -285,6 +301,7 @@ mod tests {
             for (d, _) in [quantize_q8(&[1.0, x]), quantize_q4(&[1.0, x])] {
                 assert!(d.is_nan());
             }
+            assert!(E4M3::nearest(x).to_f32().is_nan());
         }
     }
 }

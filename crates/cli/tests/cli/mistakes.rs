@@ -77,7 +77,7 @@ fn values_of_options_are_checked() {
     error: the \x escapes in "\\xff" are not UTF-8
     $ run -m MODEL -p a --cache-type int4
     error: invalid value 'int4' for '--cache-type <TYPE>'
-      [possible values: f32, f16, bf16, q8_0, q4_0]
+      [possible values: f32, f16, bf16, fp8, q8_0, q4_0]
     $ run -m MODEL -p a -ngl most
     error: invalid value 'most' for '--gpu-layers <N>': expected a number, auto or all
     $ -m MODEL --gpu-memory 2QB

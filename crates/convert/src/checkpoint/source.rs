@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use half::{bf16, f16};
+use quant::E4M3;
 
 /// A stored tensor: its elements in row-major order.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(crate) enum Elements {
 pub(crate) enum F8 {
     /// 4 bits of exponent, 3 of mantissa, no infinities.
     E4M3,
-    /// 5 bits of exponent, 2 of mantissa.
+    /// 5 bits of exponent, 2 of mantissa: the upper half of an F16.
     E5M2,
 }
 
@@ -116,21 +117,10 @@ impl Source {
 impl F8 {
     /// The value of a byte.
     fn value(self, byte: u8) -> f32 {
-        let (mantissa_bits, bias) = match self {
-            F8::E4M3 => (3, 7),
-            F8::E5M2 => (2, 15),
-        };
-        let magnitude = u32::from(byte & 0x7f);
-        let (exponent, mantissa) = (magnitude >> mantissa_bits, magnitude & ((1 << mantissa_bits) - 1));
-        let fraction = mantissa as f32 / (1 << mantissa_bits) as f32;
-        let value = match (self, exponent, mantissa) {
-            (F8::E4M3, 15, 7) => f32::NAN,
-            (F8::E5M2, 31, 0) => f32::INFINITY,
-            (F8::E5M2, 31, _) => f32::NAN,
-            (_, 0, _) => fraction * f32::powi(2.0, 1 - bias),
-            _ => (1.0 + fraction) * f32::powi(2.0, exponent as i32 - bias),
-        };
-        if byte & 0x80 == 0 { value } else { -value }
+        match self {
+            F8::E4M3 => E4M3(byte).to_f32(),
+            F8::E5M2 => f16::from_le_bytes([0, byte]).to_f32(),
+        }
     }
 }
 

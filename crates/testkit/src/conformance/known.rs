@@ -1,7 +1,8 @@
 //! Hand-computed answers.
 
-use backend::{Bucket, KvFormat, MAX_CANDIDATES, OutputRow, Sequence, Step, Taps};
+use backend::{Bucket, KvFormat, KvType, MAX_CANDIDATES, OutputRow, Sequence, Step, Taps};
 use graph::{Activation, LongFactors, Mask, Pairing, Rope, Score, Store, Yarn};
+use quant::E4M3;
 
 use super::Make;
 use super::net::{Net, close, rows, sequence, store};
@@ -157,6 +158,41 @@ pub fn attention_ignores_later_positions(make: Make<'_>) {
         let found = net.run(y, make(), &[sequence(0, 40)]);
         close(&found[..NAN_ROW], &[1.0; NAN_ROW], 1e-6);
         assert!(found[NAN_ROW..].iter().all(|y| y.is_nan()), "{found:?}");
+    }
+}
+
+/// A row that sees its own position alone has the value as FP8 stores it: all that are exact, the middles between two, their
+/// neighbours, those beyond the largest one, and NaN for all that is not finite. In a prompt and row by row.
+pub fn attention_rounds_values_to_fp8(make: Make<'_>) {
+    let of = |code: u8| {
+        let (x, next) = (E4M3(code).to_f32(), E4M3(code + 1).to_f32());
+        let middle = (x + next) / 2.0;
+        [x, middle, middle.next_down(), middle.next_up()]
+    };
+    let beyond = [448.0, 449.0, 464.0, 500.0, 7e4, f32::MAX, f32::INFINITY, f32::NAN];
+    let positive: Vec<f32> = (0..0x7E).flat_map(of).chain(beyond).collect();
+    const ROWS: usize = 70;
+    for (dim, rows) in [(64, ROWS), (128, ROWS), (7, ROWS), (64, 1), (7, 1)] {
+        let mut net = Net::with_kv(3, KvFormat { k: KvType::FP8, v: KvType::FP8 });
+        let signed = positive.iter().flat_map(|&x| [x, -x]);
+        let values: Vec<f32> = signed.cycle().take(ROWS * dim).collect();
+        let zeros = vec![0.0; ROWS * dim];
+        let (q, k) = (net.input("q", ROWS, &zeros), net.input("k", ROWS, &zeros));
+        let v = net.input("v", ROWS, &values);
+        let y = net.attention("y", [q, k, v], Store { mask: Mask::Window(1), ..store(1, dim, dim) }, 1, 1.0);
+        let Some(mut loaded) = net.load_in_its_type(y, make()) else { return };
+        let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None).expect("a good graph");
+        for row in (0..ROWS).step_by(rows) {
+            let found = program.run(&sequence(row, rows)).expect("a good step").values().to_vec();
+            for (&x, &found) in values[row * dim..].iter().zip(&found) {
+                let expected = E4M3::nearest(x).to_f32();
+                let is_right = if x.is_finite() { found == expected } else { found.is_nan() };
+                assert!(
+                    is_right,
+                    "{dim} columns, {rows} rows: {x:e} became {found:e}, expected {expected:e}"
+                );
+            }
+        }
     }
 }
 

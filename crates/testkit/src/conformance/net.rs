@@ -101,6 +101,20 @@ impl Net {
         Ok((graph, loaded))
     }
 
+    /// Loads the graph with the output rows of `output` as its result; `None` if the backend refuses the type of the cache, or has
+    /// another one instead.
+    pub(super) fn load_in_its_type(
+        mut self,
+        output: ValueId,
+        backend: Box<dyn Backend>,
+    ) -> Option<Box<dyn LoadedModel>> {
+        let (kv, outputs) = (self.kv, self.graph.output_rows("outputs", output));
+        match self.load(outputs, backend) {
+            Err(Error::KvFormat { .. }) => None,
+            loaded => Some(loaded.expect("a good graph").1).filter(|loaded| loaded.kv_format(kv) == kv),
+        }
+    }
+
     /// Compiles the graph with the output rows of `output` as its result, for steps of up to 64 rows.
     pub(super) fn compile(
         self,

@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 
+use backend::{KvFormat, KvType};
 use quant::Format;
 use testkit::llama::Spec;
 use trace::{Matrix, Meta, Method, Trace};
@@ -72,6 +73,17 @@ fn a_value_of_another_shape_is_not_alike() {
     let more = Meta { tokens: long.meta().tokens.clone(), ..more };
     let first = bench.compare(&bench.with_meta(&cpu, more), &long).first.expect("rows that are not there");
     assert_eq!((&*first.name, first.causes[0].kind), ("embd", "shape"));
+}
+
+/// What a cache without scales rounds away is no error of attention.
+#[test]
+fn caches_round_as_the_replay_does() {
+    for kind in [KvType::F16, KvType::BF16, KvType::FP8] {
+        let mut bench = Bench::new(Format::F32);
+        bench.kv = KvFormat { k: kind, v: kind };
+        let report = bench.compare(&bench.cpu(), &bench.reference());
+        assert!(report.alike, "{kind:?}: {report}");
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Bench {
     folder: TempDir,
     file: Gguf,
     pub(crate) graph: Graph,
+    /// Types of K and V in traces.
+    pub(crate) kv: KvFormat,
 }
 
 /// The CPU backend, on so many threads.
@@ -58,13 +60,14 @@ impl Bench {
     fn at(folder: TempDir, path: PathBuf) -> Bench {
         let file = Gguf::open(path).expect("a good file");
         let Model { graph, .. } = Model::new(&file).expect("a good model");
-        Bench { folder, file, graph }
+        Bench { folder, file, graph, kv: KvFormat::F16 }
     }
 
     /// That of a file of these bytes, whose weights `graph` uses.
     pub(crate) fn of_graph(graph: Graph, file: Vec<u8>) -> Bench {
         let folder = TempDir::new().expect("a folder");
-        Bench { folder, file: Gguf::from_bytes(file.into()).expect("a good file"), graph }
+        let file = Gguf::from_bytes(file.into()).expect("a good file");
+        Bench { folder, file, graph, kv: KvFormat::F16 }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -88,7 +91,7 @@ impl Bench {
             file: &self.file,
             graph,
             tokens: &tokens,
-            kv: KvFormat::F16,
+            kv: self.kv,
             rows: 8,
             select: &|_| true,
             producer: "test",

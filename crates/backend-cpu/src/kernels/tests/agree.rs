@@ -5,7 +5,7 @@ use backend::KvFormat;
 use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
-use super::calls::{Attention, Calls, MIXED, QUANTISED};
+use super::calls::{Attention, Calls, FP8, MIXED, QUANTISED};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
 
@@ -118,7 +118,7 @@ fn gelu_matches_its_formula() {
 
 #[test]
 fn attention_agrees() {
-    for format in [KvFormat::F16, KvFormat::F32, MIXED, QUANTISED] {
+    for format in [KvFormat::F16, KvFormat::F32, FP8, MIXED, QUANTISED] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
             for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
                 for (mask, cap) in [

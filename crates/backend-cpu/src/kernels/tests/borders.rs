@@ -5,7 +5,7 @@ use backend::KvFormat;
 use graph::{Activation, Glu, Map, Mask, NormKind, Pairing};
 use quant::Format;
 
-use super::calls::{Attention, Calls, MIXED, QUANTISED};
+use super::calls::{Attention, Calls, FP8, MIXED, QUANTISED};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
 
@@ -71,7 +71,7 @@ fn rows_of_numbers(isa: Isa) {
 }
 
 fn attention(isa: Isa) {
-    for format in [KvFormat::F16, KvFormat::F32, MIXED, QUANTISED] {
+    for format in [KvFormat::F16, KvFormat::F32, FP8, MIXED, QUANTISED] {
         for dim in LENGTHS {
             for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
                 for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {

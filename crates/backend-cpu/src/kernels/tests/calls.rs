@@ -15,6 +15,7 @@ use crate::tests::guard::{self, Guarded, Side};
 
 /// K and V of types that are converted first.
 pub(super) const MIXED: KvFormat = KvFormat { k: KvType::Q8_0, v: KvType::BF16 };
+pub(super) const FP8: KvFormat = KvFormat { k: KvType::FP8, v: KvType::FP8 };
 pub(super) const QUANTISED: KvFormat = KvFormat { k: KvType::Q4_0, v: KvType::Q8_0 };
 
 /// Calls kernels with all buffers on one side of a guard page.
