@@ -99,13 +99,13 @@ impl ModelPlan {
         self.matrices[id.index()].as_ref().expect("weights of matmuls are matrices")
     }
 
-    /// Memory use, with `activations` bytes for all programs.
+    /// Memory use, with `activations` bytes for all programs, among which panels count.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
         let on_device =
             |matrix: &Option<MatrixLayout>| matrix.as_ref().map(|matrix| (matrix.format, matrix.bytes()));
         let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
         let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
-        model_memory(weights, kv.chain([self.panels()]), activations)
+        model_memory(weights, kv, activations.saturating_add(self.panels()))
     }
 
     /// Bytes that tell where keys and values are, for bulk copies.
