@@ -6,8 +6,8 @@ Writes crates/quant/goldens/E4M3.bin: the 256 values in the order of their codes
 the byte of its code, of all codes, of the midpoints between neighbours and the f32 values beside both, of values beyond the
 largest one, and of what is not finite.
 
-ml_dtypes makes NaN of a value above 464, where the next code would be. That is the conversion without saturation of the OCP 8-bit
-floating point specification; values are clipped first for the one with saturation, which leaves infinities as they are.
+ml_dtypes makes NaN of a value above 464, where the next code would be: the conversion without saturation of the OCP 8-bit floating
+point specification. Finite values are clipped first, as by the one with saturation; infinities are not, and become NaN.
 """
 
 from pathlib import Path

@@ -589,9 +589,9 @@ void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) 
 }
 
 void copy_panel(uint32_t to, const void* map, uint32_t col, uint32_t row, uint32_t barrier) {
-    PanelMap panel;
+    TensorMap panel;
     memcpy(&panel, map, sizeof panel);
-    if (to % 1024 % (panel.box_rows * panel.box_cols * 2) || reinterpret_cast<uintptr_t>(map) % 64) fail("a panel is not aligned");
+    if (to % 1024 || reinterpret_cast<uintptr_t>(map) % 64) fail("a panel is not aligned");
     if (col % 8 || panel.cols % 8) fail("a panel has units that are not whole");
     Barrier& b = worker().barriers[barrier];
     for (uint32_t i = 0; i < panel.box_rows; i++) {

@@ -80,7 +80,7 @@ void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);
 void wait_for_copy(uint32_t barrier, uint32_t phase);
 
 // A matrix of values of 16 bits in global memory, and what a bulk copy of it takes.
-struct PanelMap {
+struct TensorMap {
     const unsigned char* at;
     uint64_t cols, rows, pitch;
     uint32_t box_cols, box_rows;

@@ -15,6 +15,7 @@ inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2floa
 inline float __low2float(__half2 h) { return __half2float(h.x); }
 inline float __high2float(__half2 h) { return __half2float(h.y); }
 inline __half2 __low2half2(__half2 h) { return {h.x, h.x}; }
+inline __half2 __half2half2(__half x) { return {x, x}; }
 inline __half2 __high2half2(__half2 h) { return {h.y, h.y}; }
 inline __half2 __hneg2(__half2 h) { return {{uint16_t(h.x.bits ^ 0x8000)}, {uint16_t(h.y.bits ^ 0x8000)}}; }
 inline __half2 __hmul2(__half2 a, __half2 b) {

@@ -211,6 +211,7 @@ inline void fence_for_wgmma() {}
 inline void init_barrier(uint32_t barrier) { emulated::init_barrier(barrier); }
 inline void expect_bytes(uint32_t barrier, uint32_t bytes) { emulated::expect_bytes(barrier, bytes); }
 inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) { emulated::copy_bulk(to, from, bytes, barrier); }
+inline void acquire_map(const void*) {}
 inline void copy_panel(uint32_t to, const void* map, uint32_t col, uint32_t row, uint32_t barrier) {
     emulated::copy_panel(to, map, col, row, barrier);
 }

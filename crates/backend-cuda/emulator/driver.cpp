@@ -291,12 +291,13 @@ Result cuModuleLoadData(Module** module, const void* image) {
     fprintf(stderr, "an image that is not in kernels/compiled: compile the program again, then %s\n", here.c_str());
     return INVALID_IMAGE;
 }
-Result cuTensorMapEncodeTiled(emulated::PanelMap* map, int type, uint32_t rank, const unsigned char* at, const uint64_t* sizes,
+Result cuTensorMapEncodeTiled(emulated::TensorMap* map, int type, uint32_t rank, const unsigned char* at, const uint64_t* sizes,
                               const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int, int) {
     constexpr int F16 = 6, SWIZZLE_128B = 3;
     bool is_known = type == F16 && rank == 2 && steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle == SWIZZLE_128B;
-    bool is_aligned = reinterpret_cast<uintptr_t>(at) % 16 == 0 && strides[0] % 16 == 0;
-    if (!is_known || !is_aligned || sizes[0] == 0 || sizes[1] == 0 || box[0] != 64 || box[1] > 256) return INVALID_VALUE;
+    bool is_aligned = reinterpret_cast<uintptr_t>(map) % 64 == 0 && reinterpret_cast<uintptr_t>(at) % 16 == 0 && strides[0] % 16 == 0;
+    auto is_size = [](uint64_t size) { return size > 0 && size <= uint64_t(1) << 32; };
+    if (!is_known || !is_aligned || !is_size(sizes[0]) || !is_size(sizes[1]) || box[0] != 64 || box[1] > 256) return INVALID_VALUE;
     *map = {at, sizes[0], sizes[1], strides[0], box[0], box[1]};
     return SUCCESS;
 }

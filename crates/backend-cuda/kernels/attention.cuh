@@ -5,6 +5,7 @@
 #pragma once
 #include "common.cuh"
 #include "e4m3.cuh"
+#include "instructions.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -22,8 +23,8 @@ struct AttentionArgs {
     // Partial results of split attention, and a counter per row and block of heads, zero between launches.
     float* parts;
     u32* counters;
-    // Of a cache in f16: where keys and values are, for bulk copies (`panels`), 128 bytes each; or null.
-    const u8* panels;
+    // Of `flash_wgmma` with a cache in f16: the tensor maps of keys and of values, 128 bytes each; or null.
+    const u8* tensor_maps;
     // Offsets and strides.
     u32 q_at, q_stride, k_at, k_stride, v_at, v_stride, y_at, y_stride;
     // Query heads, K/V heads; columns of a head.
@@ -101,7 +102,18 @@ template <class T> struct CacheRow {
     const T* at;
     __device__ __forceinline__ CacheRow(const u8* cache, size_t page_and_head, u32 position, u32 cols)
         : at(reinterpret_cast<const T*>(cache) + (page_and_head * PAGE + position) * cols) {}
+    explicit __device__ __forceinline__ CacheRow(const T* row) : at(row) {}
     __device__ __forceinline__ void load(u32 col, float (&to)[8]) const { load_eight(at + col, to); }
+    // Eight columns as f16, which has all values of FP8.
+    __device__ __forceinline__ uint4 halves(u32 col) const {
+        static_assert(__is_same(T, E4M3), "a cache in FP8");
+        uint2 v = *reinterpret_cast<const uint2*>(at + col);
+        uint4 to;
+        __half2* h = reinterpret_cast<__half2*>(&to);
+#pragma unroll
+        for (int i = 0; i < 4; i++) h[i] = from_e4m3(__byte_perm(i < 2 ? v.x : v.y, 0, i % 2 ? 0x3424 : 0x1404));
+        return to;
+    }
 };
 
 template <> struct CacheRow<Q8Cache> {
@@ -111,6 +123,31 @@ template <> struct CacheRow<Q8Cache> {
         const u8* page = cache + page_and_head * PAGE * (cols + cols / 16);
         values = page + position * cols;
         scales = reinterpret_cast<const __half*>(page + PAGE * cols) + position * (cols / 32);
+    }
+    __device__ __forceinline__ CacheRow(const u8* values, const __half* scales) : values(values), scales(scales) {}
+    // Eight columns as f16, rounded. Larger values than f16 has become its largest.
+    __device__ __forceinline__ uint4 halves(u32 col) const {
+        uint2 v = *reinterpret_cast<const uint2*>(values + col);
+        __half2 scale = __half2half2(scales[col / 32]);
+        uint4 to;
+        __half2* h = reinterpret_cast<__half2*>(&to);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            // 1152 more, as the mantissa of 2^10.
+            u32 bits = __byte_perm((i < 2 ? v.x : v.y) ^ 0x80808080u, 0x64646464u, i % 2 ? 0x4342 : 0x4140);
+            h[i] = __hmul2(__hsub2(*reinterpret_cast<__half2*>(&bits), __float2half2_rn(1152.0f)), scale);
+        }
+        if (fabsf(__low2float(scale)) > 515.0f) saturate(col, to);
+        return to;
+    }
+    __device__ __noinline__ void saturate(u32 col, uint4& to) const {
+        float x[8];
+        load(col, x);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            if (fabsf(x[c]) < INFINITY) x[c] = fminf(fmaxf(x[c], -65504.0f), 65504.0f);
+        }
+        to = make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]), pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
     }
     __device__ __forceinline__ void load(u32 col, float (&to)[8]) const {
         uint2 v = *reinterpret_cast<const uint2*>(values + col);

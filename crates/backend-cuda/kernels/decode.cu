@@ -2,15 +2,14 @@
 // eight query heads of one K/V head, over all positions or a split of them.
 //
 // A warp has groups of 16 positions, whose keys and values come by asynchronous copies, and an online softmax (Milakov and
-// Gimelshein 2018) of its own. Those of earlier steps are copied before the previous kernel has ended; the block whose
+// Gimelshein 2018) of its own. Those of a cache in FP8 or Q8_0 become f16 in shared memory. Those of earlier steps are copied before the previous kernel has ended; the block whose
 // positions include the row's own ropes and writes its keys and values to the cache. If rows are split, the last block of a
 // row to finish merges the results of all.
 //
-// A matrix of 16 rows has a query's value rounded to the type of the cache in a head's row, and what rounding has left of it
+// A matrix of 16 rows has a query's value rounded to f16, or to the type of a cache in bf16, in a head's row, and what rounding has left of it
 // eight rows further. So have weights. The sum of both rows has 22 bits in f16, nearly those of f32, and 16 in bf16. Infinite keys
 // or values make NaN.
 #include "attention.cuh"
-#include "instructions.cuh"
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, GROUP = 16, STAGES = 2;
 
@@ -45,12 +44,36 @@ __device__ __forceinline__ float power_of_two(float x) {
     return bits == 0 || bits == 0x7f800000u ? 1.0f : __uint_as_float(bits);
 }
 
-template <class T, u32 D> __device__ __forceinline__ void decode(const AttentionArgs& a) {
+// What tensor cores multiply, how a row is stored, and whether a page has scales after its 8-bit integers.
+template <class T> struct Stored {
+    using Value = T;
+    using Element = T;
+    static constexpr bool IS_BYTES = false, HAS_SCALES = false;
+};
+template <> struct Stored<E4M3> {
+    using Value = __half;
+    using Element = E4M3;
+    static constexpr bool IS_BYTES = true, HAS_SCALES = false;
+};
+template <> struct Stored<Q8Cache> {
+    using Value = __half;
+    using Element = u8;
+    static constexpr bool IS_BYTES = true, HAS_SCALES = true;
+};
+
+template <class Cache, u32 D> __device__ __forceinline__ void decode(const AttentionArgs& a) {
+    using S = Stored<Cache>;
+    using T = typename S::Value;
+    using Element = typename S::Element;
+    constexpr bool IS_BYTES = S::IS_BYTES, HAS_SCALES = S::HAS_SCALES;
     constexpr u32 UNITS = D / 8, TILE = GROUP * D * sizeof(T), PITCH = D + 8;
-    // The warps' stages of keys and values; in the end, their sums of values.
+    // Bytes of the scales of a row, and of a group's keys or values as they are stored.
+    constexpr u32 SCALES = HAS_SCALES ? D / 16 : 0, RAW = GROUP * (D * sizeof(Element) + SCALES);
+    // The warps' stages of keys and values as they are stored, and a tile of each in f16 if they are bytes; in the end, the
+    // warps' sums of values.
     extern __shared__ uint4 shared[];
     __shared__ alignas(16) float queries[MAX_HEADS][PITCH];
-    __shared__ alignas(16) T own_rows[2][D];
+    __shared__ alignas(16) Element own_rows[2][D];
     // Of the queries: a power of two that they are divided by, so that they are neither too large nor too small for f16.
     __shared__ float powers[MAX_HEADS];
     __shared__ float largest_of[WARPS][MAX_HEADS], sum_of[WARPS][MAX_HEADS];
@@ -67,17 +90,32 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
     u32 first_seen = 0, end_seen = own + 1;
     if (a.masked) first_seen = a.step[a.visible + 2 * row], end_seen = a.step[a.visible + 2 * row + 1];
     u32 begin = first_seen / PAGE * PAGE + blockIdx.z * part, end = splits == 1 ? end_seen : min(end_seen, begin + part);
-    T* keys = reinterpret_cast<T*>(a.keys);
-    T* values = reinterpret_cast<T*>(a.values);
+    Element* keys = reinterpret_cast<Element*>(a.keys);
+    Element* values = reinterpret_cast<Element*>(a.values);
     // Whether an earlier kernel of the step has written the row's keys and values.
-    bool is_stored = a.k == nullptr;
-    u8* ring = reinterpret_cast<u8*>(shared) + warp * STAGES * 2 * TILE;
+    bool is_stored = HAS_SCALES || a.k == nullptr;
+    u8* ring = reinterpret_cast<u8*>(shared) + warp * (STAGES * 2 * RAW + (IS_BYTES ? 2 * TILE : 0));
     u32 ring_address = shared_address(ring);
     // What a row does not see becomes zeros: a NaN times a weight of 0 would still be NaN.
     auto copy_group = [&](u32 group, u32 stage) {
         if (group < end) {
-            size_t cell = (size_t(a.step[table + group / PAGE]) * a.kv_heads + kv_head) * PAGE + group % PAGE;
-            u32 to = ring_address + stage * 2 * TILE;
+            size_t page_and_head = size_t(a.step[table + group / PAGE]) * a.kv_heads + kv_head;
+            u32 to = ring_address + stage * 2 * RAW;
+            if constexpr (IS_BYTES) {
+                size_t page = page_and_head * PAGE * (D + SCALES), from = page + group % PAGE * D;
+#pragma unroll
+                for (u32 i = 16 * lane; i < GROUP * D; i += 16 * 32) {
+                    copy_async<16>(to + i, a.keys + from + i);
+                    copy_async<16>(to + RAW + i, a.values + from + i);
+                }
+                if (HAS_SCALES && lane < D / 16) {
+                    size_t of_scales = page + PAGE * D + group % PAGE * SCALES + 16 * lane;
+                    copy_async<16>(to + GROUP * D + 16 * lane, a.keys + of_scales);
+                    copy_async<16>(to + RAW + GROUP * D + 16 * lane, a.values + of_scales);
+                }
+                return copy_commit();
+            }
+            size_t cell = page_and_head * PAGE + group % PAGE;
 #pragma unroll
             for (u32 i = lane; i < GROUP * UNITS; i += 32) {
                 u32 j = i / UNITS, unit = i % UNITS, position = group + j;
@@ -88,6 +126,25 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
             }
         }
         copy_commit();
+    };
+    // Keys and values of a group that are bytes become f16, and zeros where the row does not see them.
+    u8* tiles = ring + STAGES * 2 * RAW;
+    auto convert = [&](u32 group, const u8* raw) {
+#pragma unroll 4
+        for (u32 i = lane; i < 2 * GROUP * UNITS; i += 32) {
+            u32 which = i / (GROUP * UNITS), j = i / UNITS % GROUP, unit = i % UNITS, position = group + j;
+            const u8* from = raw + which * RAW;
+            uint4 eight = make_uint4(0, 0, 0, 0);
+            if (position >= first_seen && position < end) {
+                if constexpr (HAS_SCALES) {
+                    const __half* scales = reinterpret_cast<const __half*>(from + GROUP * D) + j * (D / 32);
+                    eight = CacheRow<Cache>(from + j * D, scales).halves(8 * unit);
+                } else if constexpr (IS_BYTES) {
+                    eight = CacheRow<Cache>(reinterpret_cast<const Element*>(from + j * D)).halves(8 * unit);
+                }
+            }
+            *reinterpret_cast<uint4*>(tiles + which * TILE + pair_at<D>(j, unit)) = eight;
+        }
     };
     u32 first_group = begin + GROUP * warp;
     if (is_stored) pdl_wait();
@@ -144,8 +201,10 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
         for (u32 i = 0; i < OF_THREAD; i++) {
             u32 col = thread + i * THREADS;
             if (col >= D) break;
-            store_one(&own_rows[0][col], own_key[i]);
-            store_one(&own_rows[1][col], own_value[i]);
+            if constexpr (!HAS_SCALES) {
+                store_one(&own_rows[0][col], own_key[i]);
+                store_one(&own_rows[1][col], own_value[i]);
+            }
             keys[own_cell * D + col] = own_rows[0][col];
             values[own_cell * D + col] = own_rows[1][col];
         }
@@ -166,16 +225,26 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
     for (u32 group = first_group; group < end; group += WARPS * GROUP) {
         copy_wait<STAGES - 1>();
         __syncwarp();
-        u8* key_tile = ring + stage * 2 * TILE;
+        u8* raw = ring + stage * 2 * RAW;
         if (writes && own - group < GROUP) {
-            for (u32 unit = lane; unit < 2 * UNITS; unit += 32) {
-                u32 at = unit / UNITS * TILE + pair_at<D>(own - group, unit % UNITS);
-                *reinterpret_cast<uint4*>(key_tile + at) =
-                    *reinterpret_cast<const uint4*>(&own_rows[unit / UNITS][unit % UNITS * 8]);
+            constexpr u32 OF_ROW = D * sizeof(Element) / 16;
+            for (u32 i = lane; i < 2 * OF_ROW; i += 32) {
+                u32 which = i / OF_ROW, unit = i % OF_ROW, row = own - group;
+                u32 at = which * RAW + (IS_BYTES ? row * D + 16 * unit : pair_at<D>(row, unit));
+                *reinterpret_cast<uint4*>(raw + at) =
+                    *reinterpret_cast<const uint4*>(&own_rows[which][16 / sizeof(Element) * unit]);
             }
             __syncwarp();
         }
-        u32 k_tile = ring_address + stage * 2 * TILE, v_tile = k_tile + TILE;
+        u32 k_tile = shared_address(raw);
+        if constexpr (IS_BYTES) {
+            convert(group, raw);
+            // The stage is filled again.
+            __syncwarp();
+            copy_group(group + STAGES * WARPS * GROUP, stage);
+            k_tile = shared_address(tiles);
+        }
+        u32 v_tile = k_tile + TILE;
         float products[2][4] = {};
 #pragma unroll
         for (u32 k = 0; k < D / 16; k++) {
@@ -228,9 +297,9 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
             multiply_matrices<T>(result[i], w, b[0], b[1]);
             multiply_matrices<T>(result[i + 1], w, b[2], b[3]);
         }
-        // The stage is filled again.
+        // The stage, or the tile, is filled again.
         __syncwarp();
-        copy_group(group + STAGES * WARPS * GROUP, stage);
+        if (!IS_BYTES) copy_group(group + STAGES * WARPS * GROUP, stage);
         stage ^= 1;
     }
     copy_wait<0>();
@@ -281,6 +350,12 @@ template <class T, u32 D> __device__ __forceinline__ void decode(const Attention
 DECODE(decode_f16_64, __half, 64)
 DECODE(decode_f16_128, __half, 128)
 DECODE(decode_f16_256, __half, 256)
+DECODE(decode_fp8_64, E4M3, 64)
+DECODE(decode_fp8_128, E4M3, 128)
+DECODE(decode_fp8_256, E4M3, 256)
+DECODE(decode_q8_0_64, Q8Cache, 64)
+DECODE(decode_q8_0_128, Q8Cache, 128)
+DECODE(decode_q8_0_256, Q8Cache, 256)
 DECODE(decode_bf16_64, __nv_bfloat16, 64)
 DECODE(decode_bf16_128, __nv_bfloat16, 128)
 DECODE(decode_bf16_256, __nv_bfloat16, 256)

@@ -6,7 +6,6 @@
 // finite, the tile is computed again, with non-finite values replaced by 0 and noted for the rows that see them.
 #pragma once
 #include "attention.cuh"
-#include "instructions.cuh"
 
 // Rows of a tile at most (`passes::FLASH_ROWS`).
 constexpr u32 ROWS = 64;
@@ -55,7 +54,8 @@ struct FlashTile {
     __device__ __forceinline__ void copy(const u8* cache, u32 kv_head, u32 cols, u32 position, At at) const {
         u32 thread = threadIdx.x, unit = thread % UNITS;
         bool has_unit = unit * 8 < cols;
-#pragma unroll
+        // Unrolled, it would need more registers than four blocks of 128 threads have.
+#pragma unroll 1
         for (u32 first = 0; first < POSITIONS; first += PAGE) {
             u32 page = a.step[table + min(position + first, end - 1) / PAGE];
             size_t page_and_head = size_t(page) * a.kv_heads + kv_head;
@@ -72,15 +72,7 @@ struct FlashTile {
         if constexpr (__is_same(T, __half)) {
             copy_or_zero(shared_address(to), row.at + col, is_copied);
         } else {
-            float x[8] = {};
-            if (is_copied) row.load(col, x);
-            // Larger than f16 has.
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                if (fabsf(x[c]) < INFINITY) x[c] = fminf(fmaxf(x[c], -65504.0f), 65504.0f);
-            }
-            *reinterpret_cast<uint4*>(to) =
-                make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]), pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
+            *reinterpret_cast<uint4*>(to) = is_copied ? row.halves(col) : make_uint4(0, 0, 0, 0);
         }
     }
     // Replaces non-finite values of positions from `position` on by 0. Notes by column the rows that see them, as bits of two words.
@@ -100,7 +92,7 @@ struct FlashTile {
     }
 };
 
-// A lane's rows of a warp's sums on tensor cores, `lane / 4` and 8 more, with columns 8 i + `lane % 4` and the next one: softmax over
+// A lane's rows of a warp's sums on tensor cores, `lane / 4` and 8 more, with columns 8 i + 2 * (`lane % 4`) and the next one: softmax over
 // positions that come in tiles (Milakov and Gimelshein 2018).
 struct FlashRows {
     u32 own[2], first_seen[2], end_seen[2];
@@ -153,6 +145,7 @@ struct FlashRows {
 #pragma unroll
             for (u32 i = 0; i < 2 * N; i++) {
                 float& score = scores[i / 2][2 * r + i % 2];
+                // By one instruction; its result for the largest score is not exactly 1, which matters from scores of 2^20 on.
                 score = exp2_approximate(fmaf(score, LOG2_E, -now[0]));
                 total[i % 4] += score;
             }

@@ -9,8 +9,8 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Positions of a tile of keys and values, as `flash_wgmma_bytes` in `shared_memory.rs` counts them: fewer for one head, so that two
-// blocks fit beside each other.
+// Positions of a tile of keys and values, as `flash_wgmma_bytes` in `shared_memory.rs` counts them: fewer of 256 columns, whose sums
+// take twice the registers, and of 128 columns for one head, so that two blocks fit beside each other.
 __host__ __device__ constexpr u32 positions_of_tile(u32 dim, u32 heads) { return dim == 256 || (dim == 128 && heads == 1) ? 64 : 128; }
 
 template <bool IS> struct Constant {
@@ -43,6 +43,7 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
     }
     __syncthreads();
     pdl_wait();
+    if (IS_BULK && thread < POSITIONS / PAGE) acquire_map(a.tensor_maps), acquire_map(a.tensor_maps + 128);
     u32 share = a.heads / a.kv_heads, blocks = (share + HEADS - 1) / HEADS, kv_head = blockIdx.x / blocks;
     u32 of_share = blockIdx.x % blocks * HEADS + group, head = kv_head * share + min(of_share, share - 1);
     // The last rows see most positions: they start first.
@@ -60,7 +61,7 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
             u32 page = a.step[tile.table + min(position / PAGE + thread, (tile.end - 1) / PAGE)];
 #pragma unroll
             for (u32 i = 0; i < DIM / 64; i++) {
-                copy_panel(to + i * PANEL + thread * PAGE * 128, a.panels + 128 * which, 64 * i, (page * a.kv_heads + kv_head) * PAGE, barrier);
+                copy_panel(to + i * PANEL + thread * PAGE * 128, a.tensor_maps + 128 * which, 64 * i, (page * a.kv_heads + kv_head) * PAGE, barrier);
             }
         } else {
             tile.copy<T, POSITIONS, UNITS, THREADS>(which ? a.values : a.keys, kv_head, padded<T>(which ? a.v_dim : a.k_dim), position,

@@ -74,8 +74,14 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u
                  : "memory");
 }
 
+// Before the first use of a tensor map in global memory: the host may have written another one there before.
+__device__ __forceinline__ void acquire_map(const void* map) {
+    asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
+}
+
 // Copies 64 columns from `col` on of 32 rows from `row` on of a matrix, with the permutation of `panel_descriptor`, by one
-// instruction. `map`: of `Device::panels` on the host, in global memory. Columns that the matrix lacks become zeros.
+// instruction (tensor memory access). `map`: of `Device::tensor_map` on the host, in global memory, and acquired. Columns that the
+// matrix lacks become zeros.
 __device__ __forceinline__ void copy_panel(u32 to, const void* map, u32 col, u32 row, u32 barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                  "l"(map), "r"(col), "r"(row), "r"(barrier)

@@ -219,15 +219,17 @@ impl Compiler<'_> {
             launch
         };
         let mut variants = Vec::new();
-        let is_f16 = [KvType::F16, KvType::BF16].contains(&layout.format.k);
-        let [stages, fixed] = decode::bytes(k_dim);
+        let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
+        let [stages, fixed] = decode::bytes(layout.format.k, k_dim);
         let fits = stages + fixed <= self.device.limits.shared_of_block;
-        if is_f16 && k_dim == v_dim && decode::DIMS.contains(&k_dim) && fits {
-            let mut launch = by_row(self, kv);
+        if layout.format.k != KvType::F32 && k_dim == v_dim && decode::DIMS.contains(&k_dim) && fits {
+            // Another kernel writes Q8_0.
+            let (before, own) = if is_q8_0 { (stored.clone(), None) } else { (None, kv) };
+            let mut launch = by_row(self, own);
             launch.kernel = format!("decode/decode_{}_{k_dim}", layout.format.k.name());
             launch.threads = 32 * decode::WARPS as u32;
             launch.shared = stages;
-            let launches = vec![launch];
+            let launches = before.into_iter().chain([launch]).collect();
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });
         } else if kv.is_some() && !is_q8_0 {
             let launches = vec![by_row(self, kv)];
@@ -235,7 +237,6 @@ impl Compiler<'_> {
         }
         let flash = self.flash(attend, cost("flash attention"));
         variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
-        let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
         variants.push(Variant::always(stored.into_iter().chain([by_row(self, None)]).collect()));
         self.dispatch(y, variants);
         Ok(())
@@ -247,13 +248,14 @@ impl Compiler<'_> {
         let layout = self.layout(attend);
         let Store { k_dim, v_dim, .. } = layout.store;
         let dim = [64, 128, 256].into_iter().find(|&dim| k_dim.max(v_dim) <= dim)?;
-        let share = heads / layout.store.heads;
+        let (share, kind) = (heads / layout.store.heads, layout.format.k.name());
+        let has_wgmma = self.device.card.has_wgmma();
         // Query heads of a block.
-        let together = if share > 1 && self.device.card.has_wgmma() { 2 } else { 1 };
-        let kind = layout.format.k.name();
-        let (kernel, shared) = match self.device.card.has_wgmma() {
-            true => (format!("flash_wgmma/flash_{kind}_{dim}_{together}"), flash_wgmma_bytes(dim, together)),
-            false => (format!("flash/flash_{kind}_{dim}"), flash_bytes(dim)),
+        let together = if has_wgmma && share > 1 { 2 } else { 1 };
+        let (kernel, shared) = if has_wgmma {
+            (format!("flash_wgmma/flash_{kind}_{dim}_{together}"), flash_wgmma_bytes(dim, together))
+        } else {
+            (format!("flash/flash_{kind}_{dim}"), flash_bytes(dim))
         };
         if ![KvType::F16, KvType::FP8, KvType::Q8_0].contains(&layout.format.k)
             || score.alibi.is_some()
@@ -285,7 +287,8 @@ impl Compiler<'_> {
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
         let mut buffers = vec![Some(queries), None, None, Some(self.slot(y))];
         buffers.extend([0, 1].map(|which| Some(BufferId::Store(store, which))));
-        buffers.extend([sinks, None, None, Some(BufferId::Panels(store))]);
+        let has_maps = has_wgmma && layout.format.k == KvType::F16;
+        buffers.extend([sinks, None, None, has_maps.then_some(BufferId::TensorMaps(store))]);
         let words = self.attention_words(attend, (at, None), None);
         let grid = Grid { groups: layout.store.heads * share.div_ceil(together), each: Each::Tile };
         let mut launch = self.launch(kernel, buffers, words, grid, cost);

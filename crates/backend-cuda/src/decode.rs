@@ -1,6 +1,6 @@
 //! Sizes of the blocks of `decode.cu`, attention of single rows, and how many share a row's positions.
 
-use backend::{BoundProgram, StoreLayout};
+use backend::{BoundProgram, KvType, StoreLayout};
 use graph::Op;
 use passes::{MAX_SPLITS, Splits};
 
@@ -23,12 +23,15 @@ pub(crate) const HEADS: usize = 8;
 /// Blocks of a multiprocessor at most: those of heads of 64 columns have registers for four.
 const MAX_BLOCKS: usize = 4;
 
-/// Shared memory of a block for heads of `dim` columns: by warp, its stages of keys and values in f16; static memory, at most.
-pub(crate) fn bytes(dim: usize) -> [usize; 2] {
+/// Shared memory of a block for heads of `dim` columns: by warp, its stages of keys and values, and a group of them in f16 if they
+/// are stored in 8 bits; static memory, at most.
+pub(crate) fn bytes(kind: KvType, dim: usize) -> [usize; 2] {
     let of_position = 2 * dim * size_of::<half::f16>();
+    let stored = 2 * kind.row_bytes(dim);
+    let converted = if stored < of_position { of_position } else { 0 };
     let queries = HEADS * (dim + 8) * F32;
     let merged = 2 * HEADS * MAX_SPLITS * F32;
-    [WARPS * STAGES * GROUP * of_position, queries + of_position + merged + 512]
+    [WARPS * GROUP * (STAGES * stored + converted), queries + of_position + merged + 512]
 }
 
 /// How attention is split: all blocks run at the same time.
@@ -36,8 +39,8 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Splits {
     let stores = bound.model().stores();
     let most = |op: &Op| {
         let Op::Attention { store, heads, .. } = *op else { return None };
-        let StoreLayout { store, .. } = stores[store.index()];
-        let needed: usize = bytes(store.k_dim).iter().sum();
+        let StoreLayout { store, format, .. } = stores[store.index()];
+        let needed: usize = bytes(format.k, store.k_dim).iter().sum();
         let of_multiprocessor = device.limits.shared / (needed + device.limits.reserved);
         let of_split = store.heads * heads.div_ceil(store.heads.max(1)).div_ceil(HEADS);
         Some(device.multiprocessors * of_multiprocessor.clamp(1, MAX_BLOCKS) / of_split.max(1))

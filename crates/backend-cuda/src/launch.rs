@@ -13,8 +13,8 @@ pub(crate) enum BufferId {
     Weight(WeightId),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
-    /// Where the keys and values of a store are, for bulk copies.
-    Panels(StoreId),
+    /// The tensor maps of the keys and of the values of a store.
+    TensorMaps(StoreId),
     /// The slots of a recurrent operation.
     State(ValueId),
 }

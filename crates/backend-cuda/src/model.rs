@@ -7,7 +7,7 @@ use graph::{Op, Role, Value, WeightId};
 use passes::{Formats, Layout, Purpose, kernel_name, may_fit_f16, model_memory, out_of_memory};
 use quant::Format;
 
-use crate::driver::{Buffer, Device, PANELS_BYTES, allocated_size, lock};
+use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size, lock};
 use crate::upload::{Upload, upload};
 
 /// Rows of planes start at multiples of this many bytes, the size of an asynchronous copy.
@@ -99,18 +99,18 @@ impl ModelPlan {
         self.matrices[id.index()].as_ref().expect("weights of matmuls are matrices")
     }
 
-    /// Memory use, with `activations` bytes for all programs, among which panels count.
+    /// Memory use, with `activations` bytes for all programs, among which tensor maps count.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
         let on_device =
             |matrix: &Option<MatrixLayout>| matrix.as_ref().map(|matrix| (matrix.format, matrix.bytes()));
         let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
         let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
-        model_memory(weights, kv, activations.saturating_add(self.panels()))
+        model_memory(weights, kv, activations.saturating_add(self.tensor_maps()))
     }
 
-    /// Bytes that tell where keys and values are, for bulk copies.
-    fn panels(&self) -> u64 {
-        (self.stores.len() * 2 * PANELS_BYTES) as u64
+    /// Bytes of the tensor maps of all stores.
+    fn tensor_maps(&self) -> u64 {
+        allocated_size((self.stores.len() * 2 * TENSOR_MAP_BYTES) as u64)
     }
 }
 
@@ -142,8 +142,8 @@ pub(crate) struct Model {
     pub(crate) matrices: Vec<Option<Matrix>>,
     /// By store: keys and values.
     pub(crate) stores: Vec<[Buffer; 2]>,
-    /// By store: of keys and of values, [`Device::panels`], if the kernels use them.
-    pub(crate) panels: Buffer,
+    /// By store: the tensor maps of keys and of values, if kernels use them.
+    pub(crate) tensor_maps: Buffer,
     /// By value: the slots of recurrent operations.
     pub(crate) states: Vec<Option<Buffer>>,
     pub(crate) state: Mutex<State>,
@@ -192,21 +192,21 @@ impl Model {
         let store = |bytes: u64| device.buffer(Purpose::Store, bytes);
         let stores = plan.stores.iter().map(|&[k, v]| Ok([store(k)?, store(v)?]));
         let stores = stores.collect::<Result<Vec<_>, Error>>()?;
-        let panels = device.buffer(Purpose::Store, plan.panels())?;
+        let tensor_maps = device.buffer(Purpose::Activations, plan.tensor_maps())?;
         for ((store, layout), at) in
-            stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * PANELS_BYTES))
+            stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * TENSOR_MAP_BYTES))
         {
             if layout.format == KvFormat::F16 && layout.pages > 0 && device.card.has_wgmma() {
                 let rows = layout.pages * layout.store.heads * PAGE;
                 let [k, v] = [(&store[0], layout.store.k_dim), (&store[1], layout.store.v_dim)]
-                    .map(|(buffer, dim)| device.panels(buffer, rows, dim.next_multiple_of(8)));
-                device.write(&panels, at as u64, &[k?, v?].concat())?;
+                    .map(|(buffer, dim)| device.tensor_map(buffer, rows, dim.next_multiple_of(8)));
+                device.write(&tensor_maps, at as u64, &[k?, v?].concat())?;
             }
         }
         let states = plan.states.iter().map(|bytes| bytes.map(store).transpose());
         let states = states.collect::<Result<_, Error>>()?;
         let state = Mutex::default();
-        Ok(Model { device, plan, matrices, stores, panels, states, state, is_uploaded: OnceLock::new() })
+        Ok(Model { device, plan, matrices, stores, tensor_maps, states, state, is_uploaded: OnceLock::new() })
     }
 
     /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each

@@ -6,7 +6,7 @@ use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
 use passes::{Cost, StepShape, Variant, tiles};
 
 use crate::compile::Blueprint;
-use crate::driver::{Buffer, Device, Event, Launch, PANELS_BYTES, Pinned, Recording, lock};
+use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, TENSOR_MAP_BYTES, lock};
 use crate::launch::{BufferId, Grid, LaunchPlan, Work};
 use crate::model::Model;
 use crate::occupancy::Block;
@@ -112,7 +112,9 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
             matrix.expect("weights of matmuls are matrices").buffer.address()
         }
         BufferId::Store(store, which) => model.stores[store.index()][which].address(),
-        BufferId::Panels(store) => model.panels.address() + (store.index() * 2 * PANELS_BYTES) as u64,
+        BufferId::TensorMaps(store) => {
+            model.tensor_maps.address() + (store.index() * 2 * TENSOR_MAP_BYTES) as u64
+        }
         BufferId::State(id) => {
             model.states[id.index()].as_ref().expect("recurrent operations have states").address()
         }

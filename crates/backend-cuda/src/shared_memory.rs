@@ -79,6 +79,20 @@ mod tests {
     /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
     const STATIC_OF_WGMMA: usize = 256 + (1 << 10);
 
+    /// Sizes as in `kernels/flash_wgmma.cu`: queries, then two stages of keys and of values in f16.
+    #[test]
+    fn tiles_of_flash_attention_fit() {
+        let of =
+            |dim: usize, heads: usize, positions: usize| (heads * 64 + 2 * 2 * positions) * dim * 2 + 1024;
+        for (dim, heads, positions) in
+            [(64, 1, 128), (64, 2, 128), (128, 1, 64), (128, 2, 128), (256, 1, 64), (256, 2, 64)]
+        {
+            assert_eq!(flash_wgmma_bytes(dim, heads), of(dim, heads, positions), "{heads} heads of {dim}");
+            assert!(flash_wgmma_bytes(dim, heads) + 4096 <= 227 << 10, "a block of compute capability 9.0");
+        }
+        assert!(2 * (flash_wgmma_bytes(128, 1) + 2048) <= 227 << 10, "two blocks of one head");
+    }
+
     /// Sizes as in `kernels/gemv.cuh`.
     #[test]
     fn rings_have_whole_stages() {

@@ -5,8 +5,8 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod cards;
-mod panels;
 mod staging;
+mod tensor_map;
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -22,8 +22,8 @@ use passes::{Purpose, out_of_memory};
 use crate::occupancy::{Block, Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
-pub(crate) use panels::PANELS_BYTES;
 pub(crate) use staging::Staging;
+pub(crate) use tensor_map::TENSOR_MAP_BYTES;
 
 /// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or format of weights.
 macro_rules! modules {

@@ -161,6 +161,42 @@ pub fn attention_ignores_later_positions(make: Make<'_>) {
     }
 }
 
+/// NaN in columns of two values, of a prompt of several tiles of rows and of positions: rows that see them have NaN in these columns,
+/// others and all other columns have the mean of ones. Nor does it matter that a page has NaN of another sequence behind the
+/// positions of its own.
+pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
+    const ROWS: usize = 300;
+    const NANS: [(usize, usize); 2] = [(37, 5), (223, 9)];
+    for (dim, heads, kv_heads) in [(64, 1, 1), (64, 2, 1), (128, 1, 1), (128, 4, 2), (256, 2, 2), (24, 3, 1)]
+    {
+        let mut net = Net::with_kv(10, KvFormat::F16);
+        let mut values = vec![1.0; ROWS * kv_heads * dim];
+        for (row, col) in NANS {
+            values[row * kv_heads * dim + col] = f32::NAN;
+        }
+        let zero = net.input("zero", ROWS, &vec![0.0; ROWS * heads * dim]);
+        let key = net.input("key", ROWS, &vec![0.5; ROWS * kv_heads * dim]);
+        let v = net.input("v", ROWS, &values);
+        let y = net.attention("y", [zero, key, v], store(kv_heads, dim, dim), heads, 1.0);
+        // Page 6 then has NaN at its last position.
+        let after =
+            Step::new((0..30).collect(), vec![Sequence::uniform(0, 30, 1, [6])], OutputRow::all(0..30));
+        let found = net.run(y, make(), &[sequence(0, ROWS), after.expect("a good step")]);
+        for (i, found) in found.iter().enumerate() {
+            let (row, head, col) = (i / (heads * dim), i / dim % heads, i % dim);
+            let is_of_first = head < heads / kv_heads;
+            let is_nan = is_of_first && row < ROWS && NANS.iter().any(|&(nan, of)| row >= nan && col == of);
+            let what = format_args!(
+                "{heads} heads of {dim}, {kv_heads} of K/V: row {row}, head {head}, column {col}"
+            );
+            match is_nan {
+                true => assert!(found.is_nan(), "{what}: {found}"),
+                false => assert!((found - 1.0).abs() < 1e-3, "{what}: {found}"),
+            }
+        }
+    }
+}
+
 /// A row that sees its own position alone has the value as FP8 stores it: all that are exact, the middles between two, their
 /// neighbours, those beyond the largest one, and NaN for all that is not finite. In a prompt and row by row.
 pub fn attention_rounds_values_to_fp8(make: Make<'_>) {

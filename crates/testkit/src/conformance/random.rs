@@ -140,22 +140,29 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
     let part = |n_past, len| Sequence::uniform(n_past, len, 1, [3, 1, 4]);
     let of = |(n_past, len)| all_rows(vec![part(n_past, len)]);
     let (few, short) = ([(0, 5), (5, 1)].map(of), [(0, 66), (66, 5), (71, 1)].map(of));
+    let pages = || (0..12).map(|page| page * 5 % 12);
+    let tiles =
+        [(0, 300), (300, 1)].map(|(n_past, len)| all_rows(vec![Sequence::uniform(n_past, len, 1, pages())]));
     let window = Mask::Window(600);
     let long = masked_steps(window);
     for kind in KvType::ALL {
         let format = KvFormat { k: kind, v: kind };
-        for (k_dim, v_dim, mask, steps) in [
-            (64, 64, Mask::Causal, &short[..]),
-            (128, 128, Mask::Causal, &short),
-            (256, 256, Mask::Causal, &short),
-            (48, 20, Mask::Causal, &short),
-            (72, 128, Mask::Causal, &short),
-            (1100, 1500, Mask::Causal, &few),
-            (64, 64, window, &long),
+        for (heads, k_dim, v_dim, mask, steps) in [
+            (2, 64, 64, Mask::Causal, &short[..]),
+            (2, 128, 128, Mask::Causal, &short),
+            (2, 256, 256, Mask::Causal, &short),
+            (2, 48, 20, Mask::Causal, &short),
+            (2, 72, 128, Mask::Causal, &short),
+            (2, 1100, 1500, Mask::Causal, &few),
+            (2, 64, 64, window, &long),
+            (2, 128, 128, Mask::Causal, &tiles),
+            (HEADS, 64, 64, Mask::Causal, &tiles),
+            (HEADS, 128, 128, Mask::Causal, &tiles),
+            (HEADS, 256, 256, Mask::Causal, &tiles),
         ] {
-            let store = Store { mask, ..store(2, k_dim, v_dim) };
+            let store = Store { mask, ..store(heads, k_dim, v_dim) };
             let mut net = Net::with_kv(1, format);
-            let inputs = [("q", HEADS * k_dim), ("k", 2 * k_dim), ("v", 2 * v_dim)];
+            let inputs = [("q", HEADS * k_dim), ("k", heads * k_dim), ("v", heads * v_dim)];
             let inputs = inputs.map(|(name, cols)| net.input(name, 1, &vec![0.0; cols]));
             let y = net.attention("y", inputs, store, HEADS, 0.5);
             if net.load_in_its_type(y, make()).is_none() {
@@ -163,8 +170,8 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
             }
             let inputs = [
                 normal(SEED, "q", TOKENS * HEADS * k_dim),
-                exact_in(kind, "k", TOKENS * 2, k_dim),
-                exact_in(kind, "v", TOKENS * 2, v_dim),
+                exact_in(kind, "k", TOKENS * heads, k_dim),
+                exact_in(kind, "v", TOKENS * heads, v_dim),
             ];
             attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, steps);
         }

@@ -1,4 +1,4 @@
-//! Descriptions of matrices in device memory for bulk copies (CUDA driver API: tensor maps).
+//! Tensor maps: descriptions of matrices in device memory for bulk copies (CUDA driver API, tensor memory access).
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -12,23 +12,24 @@ use cudarc::driver::sys::{
 
 use super::{Buffer, Device};
 
-/// Bytes of a description. A kernel wants it at a multiple of 64 bytes.
-pub(crate) const PANELS_BYTES: usize = 128;
+/// Bytes of a tensor map. A kernel wants it at a multiple of 64 bytes.
+pub(crate) const TENSOR_MAP_BYTES: usize = 128;
 
 impl Device {
     /// Describes a matrix of `rows` rows of `cols` f16 values in `buffer`, `cols` a multiple of 8, from which `copy_panel` in
     /// `kernels/hopper.cuh` copies 64 columns of a page of positions.
-    pub(crate) fn panels(
+    pub(crate) fn tensor_map(
         &self,
         buffer: &Buffer,
         rows: usize,
         cols: usize,
-    ) -> Result<[u8; PANELS_BYTES], Error> {
+    ) -> Result<[u8; TENSOR_MAP_BYTES], Error> {
         let pitch = cols as u64 * 2;
         assert!(
             pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes,
             "the matrix lies in the buffer"
         );
+        self.make_current()?;
         let mut map = MaybeUninit::uninit();
         // SAFETY: the driver writes the description, and reads sizes, strides and steps of two dimensions, one stride less.
         let map = unsafe {
