@@ -193,7 +193,9 @@ impl Model {
         let stores = plan.stores.iter().map(|&[k, v]| Ok([store(k)?, store(v)?]));
         let stores = stores.collect::<Result<Vec<_>, Error>>()?;
         let panels = device.buffer(Purpose::Store, plan.panels())?;
-        for ((store, layout), at) in stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * PANELS_BYTES)) {
+        for ((store, layout), at) in
+            stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * PANELS_BYTES))
+        {
             if layout.format == KvFormat::F16 && layout.pages > 0 && device.card.has_wgmma() {
                 let rows = layout.pages * layout.store.heads * PAGE;
                 let [k, v] = [(&store[0], layout.store.k_dim), (&store[1], layout.store.v_dim)]

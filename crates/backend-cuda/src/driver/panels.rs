@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 
 use backend::{Error, PAGE};
 use cudarc::driver::sys::{
-    CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill, CUtensorMapInterleave_enum as Interleave,
-    CUtensorMapL2promotion_enum as Promotion, CUtensorMapSwizzle_enum as Swizzle, cuTensorMapEncodeTiled,
+    CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill,
+    CUtensorMapInterleave_enum as Interleave, CUtensorMapL2promotion_enum as Promotion,
+    CUtensorMapSwizzle_enum as Swizzle, cuTensorMapEncodeTiled,
 };
 
 use super::{Buffer, Device};
@@ -17,9 +18,17 @@ pub(crate) const PANELS_BYTES: usize = 128;
 impl Device {
     /// Describes a matrix of `rows` rows of `cols` f16 values in `buffer`, `cols` a multiple of 8, from which `copy_panel` in
     /// `kernels/hopper.cuh` copies 64 columns of a page of positions.
-    pub(crate) fn panels(&self, buffer: &Buffer, rows: usize, cols: usize) -> Result<[u8; PANELS_BYTES], Error> {
+    pub(crate) fn panels(
+        &self,
+        buffer: &Buffer,
+        rows: usize,
+        cols: usize,
+    ) -> Result<[u8; PANELS_BYTES], Error> {
         let pitch = cols as u64 * 2;
-        assert!(pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes, "the matrix lies in the buffer");
+        assert!(
+            pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes,
+            "the matrix lies in the buffer"
+        );
         let mut map = MaybeUninit::uninit();
         // SAFETY: the driver writes the description, and reads sizes, strides and steps of two dimensions, one stride less.
         let map = unsafe {

@@ -9,7 +9,7 @@ use backend::{
 };
 use backend_reference::Reference;
 use graph::Graph;
-use runner::placement::{Layers, PlacementError};
+use runner::placement::{Layers, PlacementError, Request};
 use runner::{Deployed, Deployment, DeviceConfig, Workload};
 
 use crate::common::{LAYERS, dense};
@@ -98,10 +98,10 @@ fn config(fake: &Arc<Fake>) -> DeviceConfig {
 }
 
 /// The host can load all layers.
-fn deployment(devices: &[&Arc<Fake>], requested: Layers, fallback: bool) -> Deployment {
+fn deployment(devices: &[&Arc<Fake>], requested: impl Into<Request>, fallback: bool) -> Deployment {
     let host = config(&Arc::new(Fake { max_layers: LAYERS, ..Fake::default() }));
     let devices = devices.iter().map(|device| config(device)).collect();
-    Deployment { host, devices, requested, fallback }
+    Deployment { host, devices, requested: requested.into(), fallback }
 }
 
 fn place(deployment: Deployment) -> Result<Deployed, PlacementError> {
