@@ -2,9 +2,11 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
-use runner::placement::{InsufficientMemory, PlacementError};
+use runner::placement::{InsufficientMemory, PlacementError, TooManyProportions};
 
 use crate::context::refusal::ContextTooLarge;
+use crate::output::Usage;
+use crate::registry::BackendName;
 
 /// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
@@ -12,6 +14,13 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         return Some(format!(
             "use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits"
         ));
+    }
+    if let Some(PlacementError::ShareTooLarge(_)) = error.chain().find_map(|cause| cause.downcast_ref()) {
+        return Some(
+            "use other proportions (-ts), -ngl auto, which offloads as many layers as fit in these, or a smaller context \
+             (-c N)"
+                .to_owned(),
+        );
     }
     if let Some(too_large) = error.downcast_ref::<ContextTooLarge>() {
         return Some(too_large.advice());
@@ -51,6 +60,19 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         _ => return None,
     };
     Some(advice.to_owned())
+}
+
+/// The error of the command line that `-ts` has more proportions than backend `name` has GPUs.
+pub(crate) fn too_many(error: &TooManyProportions, name: BackendName) -> anyhow::Error {
+    let message = match error.devices {
+        0 => format!(
+            "-ts divides layers over GPUs, but backend {} has none here: omit it, or name a backend that has; `rustorch \
+             devices` lists them",
+            name.name()
+        ),
+        _ => format!("-ts has {error}: omit some; `rustorch devices` lists the GPUs in this order"),
+    };
+    Usage(message).into()
 }
 
 /// The error of a backend in the chain.
