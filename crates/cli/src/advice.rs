@@ -2,11 +2,9 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
-use runner::placement::{InsufficientMemory, PlacementError, TooManyProportions};
+use runner::placement::{InsufficientMemory, PlacementError};
 
 use crate::context::refusal::ContextTooLarge;
-use crate::output::Usage;
-use crate::registry::BackendName;
 
 /// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
@@ -60,19 +58,6 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         _ => return None,
     };
     Some(advice.to_owned())
-}
-
-/// The error of the command line that `-ts` has more proportions than backend `name` has GPUs.
-pub(crate) fn too_many(error: &TooManyProportions, name: BackendName) -> anyhow::Error {
-    let message = match error.devices {
-        0 => format!(
-            "-ts divides layers over GPUs, but backend {} has none here: omit it, or name a backend that has; `rustorch \
-             devices` lists them",
-            name.name()
-        ),
-        _ => format!("-ts has {error}: omit some; `rustorch devices` lists the GPUs in this order"),
-    };
-    Usage(message).into()
 }
 
 /// The error of a backend in the chain.
@@ -147,7 +132,8 @@ fn of_remedy(remedy: Remedy) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use backend::MemoryKind;
+    use backend::{DeviceMemory, MemoryKind};
+    use runner::placement::{Budget, DeviceBudget, ShareTooLarge};
 
     use super::*;
 
@@ -177,5 +163,10 @@ mod tests {
             InsufficientMemory { requested: 8, layers: 8, needed: Some(9), budgets: Vec::new(), fitting: 3 };
         let advice = advice(&PlacementError::from(insufficient_memory).into());
         assert!(advice.is_some_and(|advice| advice.starts_with("use -ngl 3 or -ngl auto")));
+        let budget = Budget::new(DeviceMemory { total: None, free: Some(8) }, None);
+        let budget = DeviceBudget { name: "a device".to_owned(), budget };
+        let too_large = ShareTooLarge { device: 1, budget, range: 0..4, layers: 8, needed: Some(9) };
+        let advice = super::advice(&PlacementError::from(too_large).into());
+        assert!(advice.is_some_and(|advice| advice.starts_with("use other proportions (-ts), -ngl auto")));
     }
 }

@@ -2,12 +2,12 @@
 
 use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
 use engine::{LogitRows, Model, Options};
-use runner::placement::{Layers, PlacementError, Request, SkipReason};
+use runner::placement::{Layers, PlacementError, Request, SkipReason, TooManyProportions};
 use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
 use rustorch::devices;
 
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
-use crate::output::{counted, note};
+use crate::output::{Usage, counted, note};
 use crate::registry::BackendName;
 use crate::values::Size;
 use crate::{advice, backends, output};
@@ -102,6 +102,19 @@ pub(crate) fn of_weights<T>(
     })
 }
 
+/// The error of the command line that `-ts` has more proportions than backend `name` has GPUs.
+pub(crate) fn too_many(error: &TooManyProportions, name: BackendName) -> anyhow::Error {
+    let message = match error.devices {
+        0 => format!(
+            "-ts divides layers over GPUs, but backend {} has none here: omit it, or name a backend that has; `rustorch \
+             devices` lists them",
+            name.name()
+        ),
+        _ => format!("-ts has {error}: omit some; `rustorch devices` lists the GPUs in this order"),
+    };
+    Usage(message).into()
+}
+
 pub(crate) struct Placement {
     name: BackendName,
     deployed: Deployed,
@@ -116,7 +129,7 @@ impl Placement {
             note(format_args!("rustorch: no GPU was found: the CPU computes all layers"));
         }
         let deployed = deployment.place(workload).map_err(|error| match error {
-            PlacementError::TooManyProportions(error) => advice::too_many(&error, choice.name),
+            PlacementError::TooManyProportions(error) => too_many(&error, choice.name),
             error => error.into(),
         })?;
         if deployed.placement().on_devices() == 0 {

@@ -9,10 +9,10 @@ use runner::{Deployment, DeviceConfig, Survey, Workload};
 
 use super::{Fit, Place};
 use crate::args::{CpuArgs, SplitArgs, WeightsArgs};
+use crate::backends;
 use crate::placement::{self, Read};
 use crate::registry::{BackendName, registry};
 use crate::values::Size;
-use crate::{advice, backends};
 
 /// The devices that a model is compared with.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) fn chosen(args: &DeviceArgs) -> anyhow::Result<Deployment> {
     let split = args.split.tensor_split.clone();
     let devices = backends::chosen(graphics(args.backend), args.backend != BackendName::Auto);
     let checked = split.as_ref().map_or(Ok(()), |split| split.check(devices.len()));
-    checked.map_err(|error| advice::too_many(&error, args.backend))?;
+    checked.map_err(|error| placement::too_many(&error, args.backend))?;
     Ok(deployment(args, devices, Request { layers: Layers::Auto, split }))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use backend::{Error, Remedy, readable_size};
+use backend::{Error, readable_size};
 
 use super::{
     CutPoints, DeviceBudget, Layers, Needs, PlacedLayers, Placement, PlacementError, Range, SkipReason,
@@ -184,13 +184,6 @@ pub struct ShareTooLarge {
     pub layers: usize,
     /// Bytes, if known.
     pub needed: Option<u64>,
-}
-
-impl ShareTooLarge {
-    /// Suggested fix.
-    pub fn remedy(&self) -> Remedy {
-        Remedy::FewerLayers
-    }
 }
 
 impl std::error::Error for ShareTooLarge {}

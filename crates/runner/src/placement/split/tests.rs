@@ -1,9 +1,10 @@
 //! Division on fake devices. A layer of the fake model needs 10 bytes, the output 5. Expected values are computed by hand.
 
+use backend::{DeviceMemory, MemoryKind, Remedy};
 use proptest::prelude::*;
 
 use super::super::tests::{EVERYWHERE, LAYERS, budgets, placed, stages};
-use super::super::{Request, place};
+use super::super::{Budget, Request, place};
 use super::*;
 
 const HOST: Option<usize> = None;
@@ -107,10 +108,9 @@ fn a_share_that_does_not_fit_is_refused() {
         refused([Some(1000), Some(39)], Layers::Last(8), "1,1"),
         "4 of 8 layers need 40 bytes on GPU 1, a device (39 bytes free)"
     );
-    let memory = backend::MemoryKind::Device;
-    let mut needs = |_, _: Range<usize>| {
-        Err(Error::OutOfMemory { what: "a buffer", bytes: 1, memory, remedy: Remedy::FewerLayers })
-    };
+    let (memory, remedy) = (MemoryKind::Device, Remedy::FewerLayers);
+    let mut needs =
+        |_, _: Range<usize>| Err(Error::OutOfMemory { what: "a buffer", bytes: 1, memory, remedy });
     let one = budgets([Some(1000)]);
     let error = place(EVERYWHERE, &one, &in_proportion(Layers::All, "1"), &mut needs).expect_err("no room");
     assert_eq!(
@@ -193,7 +193,7 @@ impl Case {
     fn place(&self, requested: Layers) -> Result<Placement, PlacementError> {
         let budget = |&free: &Option<u64>| DeviceBudget {
             name: "a device".to_owned(),
-            budget: super::super::Budget::new(backend::DeviceMemory { total: None, free }, None),
+            budget: Budget::new(DeviceMemory { total: None, free }, None),
         };
         let budgets: Vec<DeviceBudget> = self.free.iter().map(budget).collect();
         let split = Some(Split::new(self.proportions.clone()).expect("proportions"));
