@@ -13,6 +13,13 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
             "use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits"
         ));
     }
+    if let Some(PlacementError::ShareTooLarge(_)) = error.chain().find_map(|cause| cause.downcast_ref()) {
+        return Some(
+            "use other proportions (-ts), -ngl auto, which offloads as many layers as fit in these, or a smaller context \
+             (-c N)"
+                .to_owned(),
+        );
+    }
     if let Some(too_large) = error.downcast_ref::<ContextTooLarge>() {
         return Some(too_large.advice());
     }
@@ -125,7 +132,8 @@ fn of_remedy(remedy: Remedy) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use backend::MemoryKind;
+    use backend::{DeviceMemory, MemoryKind};
+    use runner::placement::{Budget, DeviceBudget, ShareTooLarge};
 
     use super::*;
 
@@ -155,5 +163,10 @@ mod tests {
             InsufficientMemory { requested: 8, layers: 8, needed: Some(9), budgets: Vec::new(), fitting: 3 };
         let advice = advice(&PlacementError::from(insufficient_memory).into());
         assert!(advice.is_some_and(|advice| advice.starts_with("use -ngl 3 or -ngl auto")));
+        let budget = Budget::new(DeviceMemory { total: None, free: Some(8) }, None);
+        let budget = DeviceBudget { name: "a device".to_owned(), budget };
+        let too_large = ShareTooLarge { device: 1, budget, range: 0..4, layers: 8, needed: Some(9) };
+        let advice = super::advice(&PlacementError::from(too_large).into());
+        assert!(advice.is_some_and(|advice| advice.starts_with("use other proportions (-ts), -ngl auto")));
     }
 }

@@ -11,7 +11,7 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValues
 use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
 use gguf::Gguf;
-use runner::placement::Layers;
+use runner::placement::{Layers, Split};
 
 use crate::output::Usage;
 use crate::registry::BackendName;
@@ -111,16 +111,34 @@ pub(crate) struct BackendArgs {
     pub(crate) batch_size: NonZero<usize>,
 }
 
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GpuArgs {
     /// Layers on GPUs, the last ones with the output: a number, all, or auto for as many as fit in memory
     /// [short: -ngl]
     #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
     #[arg(env, value_parser = gpu_layers)]
     pub(crate) gpu_layers: Layers,
+    #[command(flatten)]
+    pub(crate) split: SplitArgs,
     /// Memory limit per GPU, such as 2GiB; exceeding it is an error [default: the free memory]
     #[arg(long, value_name = "SIZE", env)]
     pub(crate) gpu_memory: Option<Size>,
+}
+
+impl GpuArgs {
+    /// The arguments for backend `name`, which may be another than the user has started with: without GPUs, it divides nothing.
+    pub(crate) fn of(&self, name: BackendName) -> GpuArgs {
+        let mut args = self.clone();
+        args.split.tensor_split.take_if(|_| name.is_host());
+        args
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SplitArgs {
+    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
+    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
+    pub(crate) tensor_split: Option<Split>,
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]

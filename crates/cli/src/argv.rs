@@ -226,6 +226,7 @@ mod tests {
         check(&["run", "-n5", "-vmx.gguf", "-c", "4"], &["run", "-n5", "-vmx.gguf", "-c", "4"]);
         check(&["run", "-vn", "4"], &["run", "-vn", "4"]);
         check(&["-p", "x", "-ngl", "4"], &["run", "-p", "x", "--ngl", "4"]);
+        check(&["-p", "x", "-ts", "3,1", "-t", "2"], &["run", "-p", "x", "--ts", "3,1", "-t", "2"]);
     }
 
     #[test]

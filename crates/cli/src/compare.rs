@@ -182,8 +182,8 @@ fn record(
 ) -> anyhow::Result<()> {
     let (kv, rows) = (args.cache.format(), args.batch_size.get());
     let recording = Recording { file, graph, tokens, kv, rows, select: &|_| true, producer: PRODUCER };
-    let choice = BackendChoice { name, gpu: args.gpu, cpu: args.cpu, is_timed: false };
-    crate::trace::record(&recording, choice, Some(path)).map(drop)
+    let choice = BackendChoice { name, gpu: args.gpu.of(name), cpu: args.cpu, is_timed: false };
+    crate::trace::record(&recording, &choice, Some(path)).map(drop)
 }
 
 /// The embedded model, if A is a trace of it.

@@ -166,7 +166,7 @@ pub(crate) fn embedder(model: Model, args: &EmbedderArgs) -> anyhow::Result<Embe
     let weights = &FileWeights(model.file());
     let (graph, buckets, taps) = (model.graph(), vec![bucket], backend::Taps::None);
     let workload = Workload { weights, graph, kv_layout, buckets, taps };
-    let placement = Placement::new(BackendChoice::from(&args.backend), &workload)?;
+    let placement = Placement::new(&BackendChoice::from(&args.backend), &workload)?;
     let model = Arc::new(model);
     placement.with(|backend, placement| {
         tracing::debug!("the model runs on {}", placement.in_words());

@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         output: args.process_output,
         threads: load::threads(args.backend.cpu.threads),
     };
-    let mut sums = compute(&inputs, BackendChoice::from(&args.backend))?;
+    let mut sums = compute(&inputs, &BackendChoice::from(&args.backend))?;
     sums.dataset = args.file.display().to_string();
 
     let unused = |name: &str, counts: &[u64]| {
@@ -132,7 +132,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compute(inputs: &Inputs<'_>, choice: BackendChoice) -> anyhow::Result<Calibration> {
+fn compute(inputs: &Inputs<'_>, choice: &BackendChoice) -> anyhow::Result<Calibration> {
     let (weights, taps) = (FileWeights(inputs.file), inputs.taps());
     let workload = Workload {
         weights: &weights,

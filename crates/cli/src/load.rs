@@ -166,7 +166,7 @@ fn draft_model(
 ) -> anyhow::Result<DraftModel> {
     let (own, choice) = (options.of_draft(target)?, BackendChoice::from(&args.backend));
     let placement =
-        placement::of_engine(&draft, &own, Read::LAST, |workload| Placement::new(choice, workload))?;
+        placement::of_engine(&draft, &own, Read::LAST, |workload| Placement::new(&choice, workload))?;
     let draft = Arc::new(draft);
     placement.with(|backend, placement| {
         let model = DraftModel::new(draft.clone(), backend, target, options)?;
@@ -187,7 +187,7 @@ fn engine(model: Model, args: &EngineArgs, options: Options, logits: LogitRows) 
     let choice = BackendChoice::from(&args.backend);
     let read = Read { logits, values: args.debug };
     let placement =
-        placement::of_engine(&model, &options, read, |workload| Placement::new(choice, workload))?;
+        placement::of_engine(&model, &options, read, |workload| Placement::new(&choice, workload))?;
     let model = Arc::new(model);
     let is_on_host = placement.on_gpu() == 0;
     let engine = placement.with(|backend, placement| {
@@ -202,7 +202,7 @@ fn engine(model: Model, args: &EngineArgs, options: Options, logits: LogitRows) 
         Ok(engine)
     });
     let engine = engine.map_err(|error| match is_on_host {
-        true => search::explain(error, &model, &options, read, choice),
+        true => search::explain(error, &model, &options, read, &choice),
         false => error,
     })?;
     let (memory, limits) = (engine.runner().memory(), engine.limits());

@@ -2,18 +2,18 @@
 
 use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
 use engine::{LogitRows, Model, Options};
-use runner::placement::{Layers, SkipReason};
+use runner::placement::{Layers, PlacementError, Request, SkipReason, TooManyProportions};
 use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
 use rustorch::devices;
 
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
-use crate::output::{counted, note};
+use crate::output::{Usage, counted, note};
 use crate::registry::BackendName;
 use crate::values::Size;
 use crate::{advice, backends, output};
 
 /// The user's choice of devices.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BackendChoice {
     pub(crate) name: BackendName,
     pub(crate) gpu: GpuArgs,
@@ -23,12 +23,12 @@ pub(crate) struct BackendChoice {
 
 impl From<&BackendArgs> for BackendChoice {
     fn from(args: &BackendArgs) -> BackendChoice {
-        BackendChoice { name: args.backend, gpu: args.gpu, cpu: args.cpu, is_timed: false }
+        BackendChoice { name: args.backend, gpu: args.gpu.clone(), cpu: args.cpu, is_timed: false }
     }
 }
 
 impl BackendChoice {
-    fn options(self) -> OpenOptions {
+    fn options(&self) -> OpenOptions {
         OpenOptions {
             f32_activations: self.name == BackendName::HybridF32,
             timed: self.is_timed,
@@ -37,14 +37,16 @@ impl BackendChoice {
     }
 
     /// The device of the layers that no GPU computes.
-    pub(crate) fn host(self) -> DeviceConfig {
+    pub(crate) fn host(&self) -> DeviceConfig {
         backends::host(self.name, self.options())
     }
 
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
-    pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
+    pub(crate) fn deployment(&self) -> anyhow::Result<Deployment> {
         let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
-        let deployment = devices::deployment(self.name, self.gpu.gpu_layers, self.options(), memory);
+        let GpuArgs { gpu_layers: layers, split, .. } = &self.gpu;
+        let requested = Request { layers: *layers, split: split.tensor_split.clone() };
+        let deployment = devices::deployment(self.name, requested, self.options(), memory);
         let deployment = deployment.map_err(backends::advised)?;
         backends::note_software(deployment.devices.first().map(|config| &config.device));
         Ok(deployment)
@@ -100,19 +102,36 @@ pub(crate) fn of_weights<T>(
     })
 }
 
+/// The error of the command line that `-ts` has more proportions than backend `name` has GPUs.
+pub(crate) fn too_many(error: &TooManyProportions, name: BackendName) -> anyhow::Error {
+    let message = match error.devices {
+        0 => format!(
+            "-ts divides layers over GPUs, but backend {} has none here: omit it, or name a backend that has; `rustorch \
+             devices` lists them",
+            name.name()
+        ),
+        _ => format!("-ts has {error}: omit some; `rustorch devices` lists the GPUs in this order"),
+    };
+    Usage(message).into()
+}
+
 pub(crate) struct Placement {
     name: BackendName,
     deployed: Deployed,
 }
 
 impl Placement {
-    pub(crate) fn new(choice: BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
+    pub(crate) fn new(choice: &BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
         let deployment = choice.deployment()?;
-        let (requested, is_auto) = (deployment.requested, choice.name == BackendName::Auto);
-        if deployment.devices.is_empty() && is_auto && !matches!(requested, Layers::Auto | Layers::Last(0)) {
+        let Request { layers, split } = &deployment.requested;
+        let is_without = deployment.devices.is_empty() && choice.name == BackendName::Auto;
+        if is_without && split.is_none() && !matches!(layers, Layers::Auto | Layers::Last(0)) {
             note(format_args!("rustorch: no GPU was found: the CPU computes all layers"));
         }
-        let deployed = deployment.place(workload)?;
+        let deployed = deployment.place(workload).map_err(|error| match error {
+            PlacementError::TooManyProportions(error) => too_many(&error, choice.name),
+            error => error.into(),
+        })?;
         if deployed.placement().on_devices() == 0 {
             for (device, why) in &deployed.placement().skipped {
                 let device = &deployed.budgets()[*device];

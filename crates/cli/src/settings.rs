@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use backend::KvType;
 use clap::{Arg, Command};
-use runner::placement::Layers;
+use runner::placement::{Layers, Split};
 use toml::de::{DeTable, DeValue};
 
 use crate::folders;
@@ -128,6 +128,7 @@ fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
         || is(TypeId::of::<PathBuf>())
         || is(TypeId::of::<BackendName>())
         || is(TypeId::of::<KvType>())
+        || is(TypeId::of::<Split>())
     {
         "a string"
     } else if is(TypeId::of::<Layers>()) || is(TypeId::of::<Size>()) {

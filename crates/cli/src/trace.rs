@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         select: &select,
         producer: PRODUCER,
     };
-    let values = record(&recording, BackendChoice::from(&args.backend), args.output.as_deref())?;
+    let values = record(&recording, &BackendChoice::from(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;
     } else {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn record(
     recording: &Recording<'_>,
-    choice: BackendChoice,
+    choice: &BackendChoice,
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));

@@ -11,7 +11,7 @@ use graph::Graph;
 use crate::Pipeline;
 use crate::pipeline::{bucket_of, parts, with_taps};
 use crate::placement::{
-    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, first_error, fitting, place,
+    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, Request, first_error, fitting, place,
 };
 
 /// A model and the programs to compile from it.
@@ -72,7 +72,7 @@ pub struct Deployment {
     pub host: DeviceConfig,
     /// The other devices, in the order in which they are filled.
     pub devices: Vec<DeviceConfig>,
-    pub requested: Layers,
+    pub requested: Request,
     /// Whether the host takes over when a device fails.
     pub fallback: bool,
 }
@@ -132,6 +132,7 @@ impl<'a> MemoryQueries<'a> {
 /// How much of several models fits the devices of a deployment together; devices stay open between the models.
 pub struct Survey<'a> {
     budgets: Vec<DeviceBudget>,
+    request: Request,
     queries: MemoryQueries<'a>,
 }
 
@@ -146,7 +147,7 @@ impl Survey<'_> {
         let cuts = workload.cuts();
         let model = CutPoints { layers: workload.graph.layers(), after: &cuts };
         let mut needs = |device, layers| self.queries.needs(workload, scale, device, layers);
-        let placement = place(model, &self.budgets, Layers::Auto, &mut needs);
+        let placement = place(model, &self.budgets, &self.request, &mut needs);
         placement.map_or(0, |placement| placement.on_devices())
     }
 
@@ -172,10 +173,12 @@ impl Deployment {
     /// Assigns the layers of a model to devices.
     ///
     /// # Errors
-    /// If a requested number of layers does not fit, or if a device fails and fallback to the host is off.
+    /// If a requested number of layers does not fit, if there are fewer devices than proportions to divide layers in, or if
+    /// a device fails and fallback to the host is off.
     pub fn place(self, workload: &Workload<'_>) -> Result<Deployed, PlacementError> {
         let layers = workload.graph.layers();
-        if self.devices.is_empty() || self.requested == Layers::Last(0) {
+        let is_undivided = self.devices.is_empty() && self.requested.split.is_none();
+        if is_undivided || self.requested.layers == Layers::Last(0) {
             let placement = Placement::on_host(layers);
             let (infos, budgets, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             return Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened });
@@ -185,7 +188,7 @@ impl Deployment {
         let mut queries = MemoryQueries::new(&self.devices);
         let model = CutPoints { layers, after: &cuts };
         let mut needs = |device, layers| queries.needs(workload, 1.0, device, layers);
-        let placement = place(model, &budgets, self.requested, &mut needs)?;
+        let placement = place(model, &budgets, &self.requested, &mut needs)?;
         let opened = queries.opened.into_iter().map(|backend| backend?.ok()).collect();
         match first_error(&placement.skipped) {
             Some(error) if !self.fallback => Err(error.clone().into()),
@@ -196,7 +199,11 @@ impl Deployment {
     /// Asks how much of several models fits the devices.
     pub fn survey(&self) -> Survey<'_> {
         let budgets = self.budgets().into_iter().map(|(_, budget)| budget).collect();
-        Survey { budgets, queries: MemoryQueries::new(&self.devices) }
+        Survey {
+            budgets,
+            request: Request { layers: Layers::Auto, ..self.requested.clone() },
+            queries: MemoryQueries::new(&self.devices),
+        }
     }
 
     /// How much of the model fits each device on its own.
@@ -263,7 +270,7 @@ impl Deployed {
     pub fn fall_back(&mut self, error: &Error) -> bool {
         let fewer = match error {
             Error::OutOfMemory { memory: MemoryKind::Device, .. }
-                if self.deployment.requested == Layers::Auto =>
+                if self.deployment.requested.layers == Layers::Auto =>
             {
                 self.placement.halved(CutPoints { layers: self.layers, after: &self.cuts })
             }

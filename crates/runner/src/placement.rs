@@ -5,6 +5,10 @@ use std::ops::Range;
 
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, Remedy, readable_size};
 
+mod split;
+
+pub use split::{ShareTooLarge, Split, SplitError, TooManyProportions};
+
 /// How many layers to offload from the host: as many as fit, all, or the last `n`, with the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see above")]
@@ -12,6 +16,21 @@ pub enum Layers {
     Auto,
     All,
     Last(usize),
+}
+
+/// What the user asks for: how many layers to offload, and how to divide them over devices. Without a split, devices are
+/// filled in order.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "see above")]
+pub struct Request {
+    pub layers: Layers,
+    pub split: Option<Split>,
+}
+
+impl From<Layers> for Request {
+    fn from(layers: Layers) -> Request {
+        Request { layers, split: None }
+    }
 }
 
 /// The usable memory of a device.
@@ -212,17 +231,19 @@ pub fn fitting(
 }
 
 /// Assigns layers to devices. The first device gets the last layers and the output, the next device the layers before,
-/// and the host the rest.
+/// and the host the rest. Without a split, each device gets as many as fit; with one, [`Layers::Auto`] offloads as many as
+/// fit in these proportions.
 ///
 /// # Errors
-/// If a requested number of layers is known not to fit, or if the model cannot be cut there.
+/// If a requested number of layers is known not to fit, if the model cannot be cut there, or if the split has more
+/// proportions than there are devices.
 pub fn place(
     model: CutPoints<'_>,
     budgets: &[DeviceBudget],
-    requested: Layers,
+    request: &Request,
     needs: &mut Needs<'_>,
 ) -> Result<Placement, PlacementError> {
-    let layers = model.layers;
+    let (layers, requested) = (model.layers, request.layers);
     let floor = match requested {
         Layers::Auto | Layers::All => 0,
         Layers::Last(number) => layers.saturating_sub(number),
@@ -231,6 +252,20 @@ pub fn place(
         let why = "later layers read values or K/V of earlier layers";
         return Err(Error::Cut { layers, at: floor, why }.into());
     }
+    match &request.split {
+        None => fill(model, budgets, (requested, floor), needs),
+        Some(split) => split::divide(model, budgets, (requested, floor), split, needs),
+    }
+}
+
+/// Gives each device as many of the layers from `floor` on as fit.
+fn fill(
+    model: CutPoints<'_>,
+    budgets: &[DeviceBudget],
+    (requested, floor): (Layers, usize),
+    needs: &mut Needs<'_>,
+) -> Result<Placement, PlacementError> {
+    let layers = model.layers;
     let (mut stages, mut skipped, mut end) = (Vec::new(), Vec::new(), layers);
     for (index, device) in budgets.iter().enumerate() {
         if end == floor {
@@ -270,6 +305,12 @@ pub enum PlacementError {
     /// The requested layers do not fit.
     #[error(transparent)]
     InsufficientMemory(#[from] InsufficientMemory),
+    /// The share of a device does not fit.
+    #[error(transparent)]
+    ShareTooLarge(#[from] ShareTooLarge),
+    /// There are fewer devices than proportions.
+    #[error(transparent)]
+    TooManyProportions(#[from] TooManyProportions),
     /// A device cannot be opened, or cannot run the model.
     #[error(transparent)]
     Backend(#[from] Error),

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use backend::{Device, DeviceInfo, Driver, OpenOptions, Registry};
-use runner::placement::{Layers, accelerators};
+use runner::placement::{Layers, Request, accelerators};
 use runner::{Deployment, DeviceConfig};
 
 /// The devices of all backends. A new backend is a line here.
@@ -70,9 +70,14 @@ impl BackendName {
         }
     }
 
+    /// Whether it uses no GPU.
+    pub fn is_host(self) -> bool {
+        matches!(self, BackendName::Named(name) if registry().is_host(name))
+    }
+
     /// Whether it is an API of GPUs.
     pub fn is_graphics(self) -> bool {
-        matches!(self, BackendName::Named(name) if !registry().is_host(name))
+        matches!(self, BackendName::Named(_)) && !self.is_host()
     }
 }
 
@@ -167,13 +172,13 @@ pub fn graphics_of(name: BackendName) -> Result<Vec<Arc<dyn Device>>, NoGpu> {
 /// If `name` requires a GPU and there is none.
 pub fn deployment(
     name: BackendName,
-    requested: Layers,
+    requested: Request,
     options: OpenOptions,
     gpu_memory: Option<u64>,
 ) -> Result<Deployment, NoGpu> {
     let options = OpenOptions { f32_activations: name == BackendName::HybridF32, ..options };
     let of_gpu = OpenOptions { memory: gpu_memory, ..options };
-    let devices = match requested {
+    let devices = match requested.layers {
         Layers::Last(0) => Vec::new(),
         Layers::Auto | Layers::All | Layers::Last(_) => graphics_of(name)?,
     };

@@ -22,7 +22,7 @@ pub enum Error {
         error: Arc<engine::Error>,
     },
     /// The model cannot be put on the devices.
-    #[error("{0}; `Layers::Auto` offloads as many layers as fit")]
+    #[error("{0}; {advice}", advice = placement_advice(.0))]
     Placement(PlacementError),
     /// The requested GPU is missing.
     #[error("{0}; `BackendName::CPU` and `BackendName::Auto` need none")]
@@ -71,6 +71,16 @@ impl Error {
 
 fn of_backend(error: &engine::Error) -> Option<&backend::Error> {
     if let engine::Error::Backend(error) = error { Some(error) } else { None }
+}
+
+fn placement_advice(error: &PlacementError) -> &'static str {
+    match error {
+        PlacementError::TooManyProportions(_) => "`Options::tensor_split` takes at most one for each GPU",
+        PlacementError::ShareTooLarge(_) => {
+            "`Layers::Auto` offloads as many layers as fit in these proportions, others in `Options::tensor_split` perhaps more"
+        }
+        _ => "`Layers::Auto` offloads as many layers as fit",
+    }
 }
 
 /// The options of this crate that remedy `error`, beyond the error's own advice.

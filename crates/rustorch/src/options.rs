@@ -8,7 +8,7 @@ use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
 use engine::models::Pooling;
 use engine::{DEFAULT_N_CTX, DraftModel, Embedder, EmbedderOptions, Engine, KvFormat, Speculation};
 use gguf::Gguf;
-use runner::placement::Layers;
+use runner::placement::{Layers, Request, Split};
 use runner::{FileWeights, Workload};
 
 use crate::Result;
@@ -30,7 +30,7 @@ const SEQUENCES: usize = 8;
 pub struct Options {
     engine: engine::Options,
     backend: BackendName,
-    layers: Layers,
+    gpus: Request,
     of_host: OpenOptions,
     gpu_memory: Option<u64>,
     draft_model: Option<PathBuf>,
@@ -61,7 +61,7 @@ impl Default for Options {
         Options {
             engine: engine::Options { sequences: SEQUENCES, ..engine::Options::default() },
             backend: BackendName::Auto,
-            layers: Layers::Auto,
+            gpus: Layers::Auto.into(),
             of_host: OpenOptions::default(),
             gpu_memory: None,
             draft_model: None,
@@ -125,7 +125,14 @@ impl Options {
 
     /// Layers on the GPU, by default as many as fit.
     pub fn gpu_layers(mut self, layers: Layers) -> Options {
-        self.layers = layers;
+        self.gpus.layers = layers;
+        self
+    }
+
+    /// Divides the layers on GPUs in these proportions, the first GPU first; by default each GPU in turn takes as many as fit.
+    /// Has not run on several GPUs yet.
+    pub fn tensor_split(mut self, split: Split) -> Options {
+        self.gpus.split = Some(split);
         self
     }
 
@@ -209,7 +216,7 @@ impl Options {
         note_slow_kernels();
         buckets.dedup();
         let (weights, graph, taps) = (&FileWeights(model.file()), model.graph(), Taps::None);
-        let deployment = devices::deployment(self.backend, self.layers, self.of_host, self.gpu_memory)?;
+        let deployment = devices::deployment(self.backend, self.gpus.clone(), self.of_host, self.gpu_memory)?;
         let mut deployed = deployment.place(&Workload { weights, graph, kv_layout, buckets, taps })?;
         loop {
             let loaded = deployed.open().map_err(Into::into).and_then(&mut load);

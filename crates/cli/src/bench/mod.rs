@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         let model = Arc::new(Model::new(load::file(&args.model)?)?);
         let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-        let choice = BackendChoice { name: args.backend, gpu: args.gpu, cpu, is_timed: args.kernels };
+        let choice = BackendChoice { name: args.backend, gpu: args.gpu.clone(), cpu, is_timed: args.kernels };
         let longest = tests.iter().map(|test| test.depth + test.tokens).max().unwrap_or(0);
         let options = Options {
             // With the token after a prompt, and the one that a sequence always has room for.
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
             ..Options::default()
         };
         let placement =
-            placement::of_engine(&model, &options, Read::LAST, |workload| Placement::new(choice, workload))?;
+            placement::of_engine(&model, &options, Read::LAST, |workload| Placement::new(&choice, workload))?;
         let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
             let name = placement.in_words();
             Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))

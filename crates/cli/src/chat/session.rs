@@ -236,7 +236,9 @@ fn reopen(
     speculation: &SpeculationArgs,
 ) -> anyhow::Result<Engine> {
     let model = template.apply(Model::new(load::file(args)?)?)?;
-    load::writing(model, Writing { engine, speculation, open: &args.open })
+    let mut engine = engine.clone();
+    engine.backend.gpu = engine.backend.gpu.of(engine.backend.backend);
+    load::writing(model, Writing { engine: &engine, speculation, open: &args.open })
 }
 
 /// An empty conversation with the options of the command line. Notes a missing template.

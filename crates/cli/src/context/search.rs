@@ -15,7 +15,7 @@ pub(crate) fn explain(
     model: &Model,
     options: &Options,
     read: Read,
-    choice: BackendChoice,
+    choice: &BackendChoice,
 ) -> anyhow::Error {
     let Some(backend::Error::OverBudget {
         limit, remedy: Remedy::SmallerContext | Remedy::SmallerBatch, ..
@@ -31,7 +31,7 @@ fn too_large(
     model: &Model,
     options: &Options,
     read: Read,
-    choice: BackendChoice,
+    choice: &BackendChoice,
 ) -> Option<ContextTooLarge> {
     let host = choice.host();
     let backend = host.open().ok()?;

@@ -1,52 +1,65 @@
 //! The memory of this machine, and what of a model fits in it.
 
-use backend::{Backend, DeviceKind, Memory, OpenOptions, Taps, Weights, host_memory};
+use std::sync::Arc;
+
+use backend::{Backend, Device, DeviceKind, Memory, OpenOptions, Taps, Weights, host_memory};
 use engine::{Model, Options};
-use runner::placement::Layers;
+use runner::placement::{Layers, Request};
 use runner::{Deployment, DeviceConfig, Survey, Workload};
 
 use super::{Fit, Place};
-use crate::args::{CpuArgs, WeightsArgs};
+use crate::args::{CpuArgs, SplitArgs, WeightsArgs};
 use crate::backends;
 use crate::placement::{self, Read};
 use crate::registry::{BackendName, registry};
 use crate::values::Size;
 
 /// The devices that a model is compared with.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DeviceArgs {
     /// Compare the model with the devices of this backend; auto queries the GPUs
     #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
     backend: BackendName,
+    #[command(flatten)]
+    split: SplitArgs,
     /// Memory limit per GPU, such as 2GiB [default: the free memory]
     #[arg(long, value_name = "SIZE", env)]
     gpu_memory: Option<Size>,
 }
 
-/// The GPUs of a backend; only those that it would use if `is_chosen`, else all.
-pub(crate) fn deployment(args: DeviceArgs, is_chosen: bool) -> Deployment {
-    let DeviceArgs { backend: name, gpu_memory } = args;
+/// The GPUs of a backend that it would use. An error if there are fewer than proportions to divide layers in.
+pub(crate) fn chosen(args: &DeviceArgs) -> anyhow::Result<Deployment> {
+    let split = args.split.tensor_split.clone();
+    let devices = backends::chosen(graphics(args.backend), args.backend != BackendName::Auto);
+    let checked = split.as_ref().map_or(Ok(()), |split| split.check(devices.len()));
+    checked.map_err(|error| placement::too_many(&error, args.backend))?;
+    Ok(deployment(args, devices, Request { layers: Layers::Auto, split }))
+}
+
+/// All GPUs of a backend.
+pub(crate) fn all(args: &DeviceArgs) -> Deployment {
+    deployment(args, graphics(args.backend), Layers::Auto.into())
+}
+
+fn graphics(name: BackendName) -> Vec<Arc<dyn Device>> {
     let mut devices = match name {
         BackendName::Auto => registry().likely(),
         BackendName::HybridF32 => registry().devices(),
         BackendName::Named(backend) => registry().of(backend),
     };
     devices.retain(|device| !matches!(device.info().kind, DeviceKind::Cpu | DeviceKind::Reference));
-    if is_chosen {
-        devices = backends::chosen(devices, name != BackendName::Auto);
-    }
+    devices
+}
+
+fn deployment(args: &DeviceArgs, devices: Vec<Arc<dyn Device>>, requested: Request) -> Deployment {
+    let &DeviceArgs { backend: name, gpu_memory, .. } = args;
     let options = OpenOptions {
         f32_activations: name == BackendName::HybridF32,
         memory: gpu_memory.map(|Size(bytes)| bytes),
         ..OpenOptions::default()
     };
     let devices = devices.into_iter().map(|device| DeviceConfig { device, options });
-    Deployment {
-        host: backends::host(name, options),
-        devices: devices.collect(),
-        requested: Layers::Auto,
-        fallback: true,
-    }
+    Deployment { host: backends::host(name, options), devices: devices.collect(), requested, fallback: true }
 }
 
 /// CPU and GPUs, which stay open.

@@ -24,8 +24,8 @@ pub(super) struct Fit {
     fitting: Option<usize>,
 }
 
-pub(super) fn all(model: &Model, options: &Options, devices: DeviceArgs) -> anyhow::Result<Vec<Fit>> {
-    let deployment = machine::deployment(devices, false);
+pub(super) fn all(model: &Model, options: &Options, devices: &DeviceArgs) -> anyhow::Result<Vec<Fit>> {
+    let deployment = machine::all(devices);
     if deployment.devices.is_empty() {
         return Ok(Vec::new());
     }

@@ -49,12 +49,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.positional.apply(&mut model);
     let (file, unsupported) = load::inspect(&model)?;
     load::introduce(&model, &file);
+    let gpus = machine::chosen(&args.devices)?;
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
     let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
     let memory = memory.and_then(|model| {
         let options = load::options(&args.context, &model);
-        let devices = fits::all(&model, &options, args.devices)?;
-        let gpus = machine::deployment(args.devices, true);
+        let devices = fits::all(&model, &options, &args.devices)?;
         let fits = Fits::of(&mut Machine::new(&gpus, args.weights)?, &model, &options)?;
         memory_needed(&model, &options, args.weights, devices, fits)
     });

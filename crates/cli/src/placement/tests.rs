@@ -61,7 +61,7 @@ fn needed(model: &Model, device: &Arc<dyn Device>, read: Read) -> u64 {
     let deployment = Deployment {
         host: backends::host(BackendName::CPU, options),
         devices: vec![DeviceConfig { device: device.clone(), options }],
-        requested: Layers::Auto,
+        requested: Layers::Auto.into(),
         fallback: false,
     };
     let fits = of_engine(model, &OPTIONS, read, |workload| Ok(deployment.fits(workload)));

@@ -35,6 +35,7 @@ fn an_answer_is_the_same_wherever_layers_are() {
         "--backend vulkan -ngl 1",
         "--backend vulkan -ngl 4",
         "--backend vulkan --gpu-layers all",
+        "--backend vulkan -ngl 4 -ts 1",
         "--backend hybrid-f32 -ngl 4",
         "--backend hybrid-f32",
     ] {
@@ -102,6 +103,42 @@ fn what_does_not_fit_is_refused_with_what_does() {
     assert!(device["fitting"].as_u64() < Some(8) && device["needed"].as_u64() > Some(3 << 20), "{device}");
     let text = home.run("inspect --backend vulkan -c 64").ok();
     assert!(text.contains("On GPUs") && text.contains("all 8 layers fit"), "{text}");
+}
+
+/// One device takes one proportion, which changes nothing; what does not fit is said of the device.
+#[test]
+fn one_device_takes_all_of_its_share() {
+    let Some(home) = home() else { return };
+    let run = |options: &str| home.run(&format!("run --backend vulkan -c 64 -b 16 -n 1 -p Hi {options}"));
+    let fitting = |options: &str| {
+        let ran = run(&format!("--gpu-memory 3MiB -v {options}"));
+        let line = ran.stderr.lines().find(|line| line.contains("the model runs on")).map(str::to_owned);
+        line.expect("where it runs").split_once("the model runs on").expect("words").1.to_owned()
+    };
+    assert_eq!(fitting("-ts 2"), fitting(""));
+    let refused = run("--gpu-memory 3MiB -ngl all -ts 1");
+    assert!(
+        refused.code == Some(1)
+            && refused.stderr.contains("8 of 8 layers and the output need ")
+            && refused.stderr.contains(" on GPU 0, ")
+            && refused.stderr.contains("(limit 3.0 MiB)")
+            && refused.stderr.contains("use other proportions (-ts), -ngl auto"),
+        "{refused:?}"
+    );
+    let two = "-ts has 2 proportions of layers, but there is 1 GPU: omit some";
+    assert!(run("-ts 0,1").failed_after("", 2).contains(two));
+    for command in ["inspect", "show"] {
+        write(&home.path("demo.gguf"), demo_model::EMBEDDED);
+        let facts = |options: &str| {
+            home.run(&format!("{command} demo.gguf --backend vulkan --gpu-memory 3MiB -c 64 {options}"))
+        };
+        assert_eq!(facts("-ts 1").ok(), facts("").ok(), "{command}");
+        assert!(facts("-ts 0,1").failed_after("", 2).contains(two), "{command}");
+    }
+    // A chat goes on without GPUs, and a side without them divides nothing.
+    home.pipe("chat --backend vulkan -ts 1 --temp 0 -n 2", "Hi\n/backend cpu\nHo\n").ok();
+    let compared = home.run("compare --a vulkan --b reference -ts 1 -p Hello --json");
+    assert_eq!(compared.json()["alike"], true);
 }
 
 /// A dry run of formats that are not here says what a file of them needs, on the GPU, too.
@@ -242,6 +279,12 @@ fn what_is_not_there_is_said() {
     assert!(answer(&home, "--backend cpu").ok().contains("Paris"));
     write(&home.path(".config/rustorch/config.toml"), "gpu-layers = 'all'\ngpu-memory = 1000000\n");
     assert!(answer(&home, "--backend cpu").ok().contains("Paris"));
+    write(&home.path(".config/rustorch/config.toml"), "tensor-split = '3,1'\n");
+    let refused = answer(&home, "--backend cpu").failed_after("", 2);
+    assert!(refused.contains("-ts divides layers over GPUs, but backend cpu has none"), "{refused}");
+    assert!(answer(&home, "--backend cpu -ngl 0").ok().contains("Paris"), "nothing is divided");
+    write(&home.path(".config/rustorch/config.toml"), "tensor-split = '3,x'\n");
+    assert!(home.run("devices").failed(1).contains("\"x\" is no proportion"));
     write(&home.path(".config/rustorch/config.toml"), "gpu-layers = 'most'\n");
     assert!(home.run("devices").failed(1).contains("expected a number, auto or all"));
 }

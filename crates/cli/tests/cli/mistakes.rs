@@ -37,6 +37,17 @@ fn values_of_options_are_checked() {
         run -m MODEL -e -p \\xff
         run -m MODEL -p a --cache-type int4
         run -m MODEL -p a -ngl most
+        run -m MODEL -p a -ts half
+        run -m MODEL -p a -ts 1,-1
+        run -m MODEL -p a -ts -1,1
+        run -m MODEL -p a -ts 1,nan
+        run -m MODEL -p a -ts 1/inf
+        run -m MODEL -p a -ts 3,
+        run -m MODEL -p a -ts 0,0
+        run -m MODEL -p a -ts 1
+        -m MODEL --backend reference -ts 3,1
+        bench -m MODEL --backend cpu -ts 3/1
+        inspect MODEL --backend cpu -ts 3,1
         -m MODEL --gpu-memory 2QB
         bench -p x
         bench -p 1,,2
@@ -80,6 +91,28 @@ fn values_of_options_are_checked() {
       [possible values: f32, f16, bf16, fp8, q8_0, q4_0]
     $ run -m MODEL -p a -ngl most
     error: invalid value 'most' for '--gpu-layers <N>': expected a number, auto or all
+    $ run -m MODEL -p a -ts half
+    error: invalid value 'half' for '--tensor-split <N,...>': "half" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts 1,-1
+    error: invalid value '1,-1' for '--tensor-split <N,...>': "-1" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts -1,1
+    error: invalid value '-1,1' for '--tensor-split <N,...>': "-1" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts 1,nan
+    error: invalid value '1,nan' for '--tensor-split <N,...>': "NaN" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts 1/inf
+    error: invalid value '1/inf' for '--tensor-split <N,...>': "inf" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts 3,
+    error: invalid value '3,' for '--tensor-split <N,...>': "" is no proportion: expected numbers from 0 on, such as 3,1
+    $ run -m MODEL -p a -ts 0,0
+    error: invalid value '0,0' for '--tensor-split <N,...>': no proportion is above 0: expected at least one, such as 3,1
+    $ run -m MODEL -p a -ts 1
+    error: -ts divides layers over GPUs, but backend cpu has none here: omit it, or name a backend that has; `rustorch devices` lists them
+    $ -m MODEL --backend reference -ts 3,1
+    error: -ts divides layers over GPUs, but backend reference has none here: omit it, or name a backend that has; `rustorch devices` lists them
+    $ bench -m MODEL --backend cpu -ts 3/1
+    error: -ts divides layers over GPUs, but backend cpu has none here: omit it, or name a backend that has; `rustorch devices` lists them
+    $ inspect MODEL --backend cpu -ts 3,1
+    error: -ts divides layers over GPUs, but backend cpu has none here: omit it, or name a backend that has; `rustorch devices` lists them
     $ -m MODEL --gpu-memory 2QB
     error: invalid value '2QB' for '--gpu-memory <SIZE>': expected bytes, such as 2GiB or 512MiB
     $ bench -p x
@@ -102,6 +135,7 @@ fn what_was_probably_meant_is_suggested() {
         run -m MODEL -p a --tokens 1
         -m MODEL -p a --tempp 1
         run -m MODEL -p a -mg 5
+        run -m MODEL -p a -sm row
         -m MODEL -nkvo=99
         model.gguf
         qwen3:0.6b
@@ -125,7 +159,10 @@ fn what_was_probably_meant_is_suggested() {
       tip: a similar argument exists: '--temp'
     $ run -m MODEL -p a -mg 5
     error: unexpected argument '-mg' found
-      tip: to place layers on GPUs, use '-ngl N'
+      tip: to choose GPUs, use '-ts', such as '-ts 0,1' for the second alone
+    $ run -m MODEL -p a -sm row
+    error: unexpected argument '-sm' found
+      tip: each GPU has whole layers, as with '-sm layer'; leave it out
     $ -m MODEL -nkvo=99
     error: unexpected argument '-nkvo' found
     $ model.gguf

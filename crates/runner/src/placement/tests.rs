@@ -4,11 +4,11 @@ use backend::MemoryKind;
 
 use super::*;
 
-const LAYERS: usize = 8;
-const EVERYWHERE: CutPoints<'_> = CutPoints { layers: LAYERS, after: &[1, 2, 3, 4, 5, 6, 7] };
+pub(super) const LAYERS: usize = 8;
+pub(super) const EVERYWHERE: CutPoints<'_> = CutPoints { layers: LAYERS, after: &[1, 2, 3, 4, 5, 6, 7] };
 
 /// Devices with the given free memory; `None` if the driver does not report it.
-fn budgets<const N: usize>(free: [Option<u64>; N]) -> Vec<DeviceBudget> {
+pub(super) fn budgets<const N: usize>(free: [Option<u64>; N]) -> Vec<DeviceBudget> {
     let budget = |free| DeviceBudget {
         name: "a device".to_owned(),
         budget: Budget::new(DeviceMemory { total: None, free }, None),
@@ -20,16 +20,16 @@ fn needed(layers: Range<usize>) -> u64 {
     10 * layers.len() as u64 + if layers.end == LAYERS { 5 } else { 0 }
 }
 
-fn placed(
+pub(super) fn placed(
     model: CutPoints<'_>,
     budgets: &[DeviceBudget],
-    requested: Layers,
+    requested: impl Into<Request>,
 ) -> Result<Placement, PlacementError> {
-    place(model, budgets, requested, &mut |_, layers| Ok(needed(layers)))
+    place(model, budgets, &requested.into(), &mut |_, layers| Ok(needed(layers)))
 }
 
 /// As `[(device, layers)]`.
-fn stages(placement: &Placement) -> Vec<(Option<usize>, Range<usize>)> {
+pub(super) fn stages(placement: &Placement) -> Vec<(Option<usize>, Range<usize>)> {
     placement.stages.iter().map(|stage| (stage.device, stage.layers.clone())).collect()
 }
 
@@ -126,14 +126,14 @@ fn device_errors_are_reported() {
     let broken = Error::Device { device: "a device".to_owned(), why: "it is broken".to_owned() };
     let mut needs = |device, layers| if device == 0 { Err(broken.clone()) } else { Ok(needed(layers)) };
     let two = budgets([Some(1000), Some(35)]);
-    let placement = place(EVERYWHERE, &two, Layers::Auto, &mut needs).expect("others compute");
+    let placement = place(EVERYWHERE, &two, &Layers::Auto.into(), &mut needs).expect("others compute");
     assert_eq!(stages(&placement), [(None, 0..5), (Some(1), 5..8)]);
     assert_eq!(placement.skipped, [(0, SkipReason::Error(broken.clone()))]);
-    let error = place(EVERYWHERE, &two, Layers::All, &mut needs).expect_err("the first is broken");
+    let error = place(EVERYWHERE, &two, &Layers::All.into(), &mut needs).expect_err("the first is broken");
     assert!(error.to_string().contains("it is broken"), "{error}");
     // The error has priority over another device's lack of memory.
     let both = budgets([Some(1000), Some(5)]);
-    let error = place(EVERYWHERE, &both, Layers::All, &mut needs).expect_err("the first is broken");
+    let error = place(EVERYWHERE, &both, &Layers::All.into(), &mut needs).expect_err("the first is broken");
     assert!(error.to_string().contains("it is broken"), "{error}");
     // Out-of-memory errors of a device count as not fitting.
     let (memory, remedy) = (MemoryKind::Device, Remedy::FewerLayers);
@@ -141,7 +141,7 @@ fn device_errors_are_reported() {
         ..3 => Ok(1),
         _ => Err(Error::OutOfMemory { what: "a buffer", bytes: 1, memory, remedy }),
     };
-    let placement = place(EVERYWHERE, &two[..1], Layers::Auto, &mut needs).expect("some fit");
+    let placement = place(EVERYWHERE, &two[..1], &Layers::Auto.into(), &mut needs).expect("some fit");
     assert_eq!(placement.on_devices(), 2);
 }
 

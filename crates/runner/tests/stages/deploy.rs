@@ -9,7 +9,7 @@ use backend::{
 };
 use backend_reference::Reference;
 use graph::Graph;
-use runner::placement::{Layers, PlacementError};
+use runner::placement::{Layers, PlacementError, Request, Split};
 use runner::{Deployed, Deployment, DeviceConfig, Workload};
 
 use crate::common::{LAYERS, dense};
@@ -98,10 +98,10 @@ fn config(fake: &Arc<Fake>) -> DeviceConfig {
 }
 
 /// The host can load all layers.
-fn deployment(devices: &[&Arc<Fake>], requested: Layers, fallback: bool) -> Deployment {
+fn deployment(devices: &[&Arc<Fake>], requested: impl Into<Request>, fallback: bool) -> Deployment {
     let host = config(&Arc::new(Fake { max_layers: LAYERS, ..Fake::default() }));
     let devices = devices.iter().map(|device| config(device)).collect();
-    Deployment { host, devices, requested, fallback }
+    Deployment { host, devices, requested: requested.into(), fallback }
 }
 
 fn place(deployment: Deployment) -> Result<Deployed, PlacementError> {
@@ -193,4 +193,27 @@ fn several_devices_compute_one_model() {
     let facts = |fit: &runner::Fit| (fit.available, fit.needed.clone(), fit.fitting);
     let expected = [(Some(20), Ok(50), Some(2)), (Some(10), Ok(50), Some(1))];
     assert_eq!(fits.iter().map(facts).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn layers_are_divided_as_asked() {
+    let [a, b] = [100, 20].map(|free| Arc::new(Fake { free, max_layers: LAYERS, ..Fake::default() }));
+    let divided = |layers, proportions: [f32; 2]| Request { layers, split: Split::new(proportions).ok() };
+    let mut deployed = place(deployment(&[&a, &b], divided(Layers::All, [3.0, 2.0]), false)).expect("room");
+    assert_eq!(on(&deployed), [(Some(1), 2), (Some(0), 3)]);
+    let found = deployed.open().and_then(logits).expect("it fits");
+    assert_eq!(found, logits(Box::new(Reference::new())).expect("the reference computes"));
+    // Three layers do not fit the second device; of four it gets two.
+    let offloaded = |layers| {
+        let deployment = deployment(&[&a, &b], divided(layers, [2.0, 3.0]), false);
+        workload(|workload| deployment.survey().offloaded(workload, 1.0))
+    };
+    assert_eq!((offloaded(Layers::Auto), offloaded(Layers::All)), (4, 4));
+    let refused = place(deployment(&[&a, &b], divided(Layers::All, [2.0, 3.0]), true)).err();
+    assert!(matches!(refused, Some(PlacementError::ShareTooLarge(_))), "{refused:?}");
+    // Without a device there is nothing to divide, which is refused unless all layers are for the host.
+    let refused = place(deployment(&[], divided(Layers::Auto, [1.0, 1.0]), true)).err();
+    assert!(matches!(refused, Some(PlacementError::TooManyProportions(_))), "{refused:?}");
+    let deployed = place(deployment(&[], divided(Layers::Last(0), [1.0, 1.0]), true)).expect("the host");
+    assert_eq!(on(&deployed), [(None, LAYERS)]);
 }

@@ -3,7 +3,7 @@
 use rustorch::devices::NoGpu;
 use rustorch::engine::{self, Refusal};
 use rustorch::gguf::Gguf;
-use rustorch::{BackendName, Error, Model};
+use rustorch::{BackendName, Error, Model, Split};
 
 use crate::{demo, options};
 
@@ -67,6 +67,12 @@ fn bad_options_and_parameters_are_errors() {
     assert!(said(&error).contains("`top_p` is 2"), "{error}");
     let error = demo().generate("One").stop("").text().expect_err("an empty string");
     assert!(said(&error).contains("stop string"), "{error}");
+    let split = "3,1".parse::<Split>().expect("proportions");
+    let error = options().tensor_split(split).demo().expect_err("no GPU");
+    assert!(
+        said(&error).contains("no GPU; `Options::tensor_split` takes at most one for each GPU"),
+        "{error}"
+    );
     let error = options().backend(BackendName::Named("abacus")).demo().expect_err("no backend");
     assert!(matches!(error, Error::Gpu(NoGpu::InBuild | NoGpu::Found(_))), "{error}");
     assert!("abacus".parse::<BackendName>().is_err());

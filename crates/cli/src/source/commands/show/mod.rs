@@ -96,7 +96,7 @@ struct Row {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let settings = Settings::from_env()?;
-    let gpus = machine::deployment(args.devices, true);
+    let gpus = machine::chosen(&args.devices)?;
     let mut machine = Machine::new(&gpus, args.weights)?;
     let mut of_held = |held: &Held| of_held(&args, &mut machine, held);
     let mut report = match Target::of(&args.name, &settings)? {
