@@ -47,6 +47,11 @@ void copy_later(uint32_t to, const void* from, uint32_t bytes, uint32_t copied);
 void commit_copies();
 void wait_for_copies(size_t pending);
 
+// Ends the block with an error; its fibers stay where they are.
+[[noreturn]] void fail(const char* what);
+// Instructions on matrices take values of all lanes.
+void need_all(uint32_t there);
+
 // `ldmatrix`: lane i gives the address of row i % 8 of matrix i / 8, and gets two values of each matrix.
 struct Matrices {
     uint32_t address, r[4];
@@ -69,6 +74,7 @@ struct LaterProduct {
     uint64_t shared_a, b;
     bool is_by_column, is_added;
 };
+void multiply_warp(void* const* lanes, uint32_t there);
 void multiply_later(const LaterProduct& product);
 void commit_products();
 void wait_for_products(size_t pending);
