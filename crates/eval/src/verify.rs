@@ -3,8 +3,11 @@
 //! No check relies on another: kernels are checked even if the file has a bad weight.
 
 mod logits;
+mod many;
 mod products;
+mod steps;
 mod text;
+mod ties;
 
 use std::error::Error;
 use std::num::NonZero;
@@ -139,7 +142,7 @@ impl Verifier<'_> {
             if !is_causal {
                 self.skip(&name("steps"), "rows see later ones, so that a text is one step");
             } else if candidate.is_gpu() {
-                self.check(&name("many rows"), tokens, |_| logits::many_rows_agree(model, candidate));
+                self.check(&name("many rows"), tokens, |_| many::many_rows_agree(model, candidate));
             } else {
                 self.check(&name("steps"), tokens, |_| {
                     logits::same_bits_in_any_step(model, candidate, tokens)
