@@ -1,9 +1,10 @@
 //! Logits of many rows at once and of single rows, for which a GPU has other kernels.
 //!
 //! In a mixture of experts, rounding may exchange nearly tied experts, and the logits of that row differ as if a kernel were
-//! wrong. Rows over the limit are therefore compared again with the routers' logits ([`Ties`]). There and in the last
-//! comparison the K/V of the text at once replace those of single rows after such a row, so that later rows do not inherit
-//! its difference.
+//! wrong. If a row is over the limit, all are compared again with the routers' logits ([`Ties`]), and once more without. In
+//! both runs the K/V of the text at once replace those of single rows after each row whose experts were exchanged, so that
+//! later rows do not inherit its difference. K/V that single rows wrote are read by those after them up to the next such row,
+//! and where logits are compared with the reference's token by token.
 
 use std::collections::BTreeSet;
 
@@ -167,8 +168,7 @@ impl Texts {
             if let Some(nmse) = row.nmse.filter(|_| is_over) {
                 over.push((nmse, row.position));
             }
-            // Rows within the limit keep their K/V, so that those of single rows are checked.
-            if !is_over && (row.nmse.is_some() || !is_exchanged) {
+            if !is_over && !is_exchanged {
                 return Then::Continue;
             }
             aligned.insert(row.position);

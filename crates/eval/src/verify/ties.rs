@@ -6,6 +6,7 @@
 //! size, and all exchanges are if there are as many as gaps and changes of that size give.
 
 use std::collections::BTreeMap;
+use std::f64::consts::FRAC_1_SQRT_2;
 
 use engine::Model;
 use graph::{Activation, Gating, Op};
@@ -43,10 +44,12 @@ struct Router {
 struct Choice {
     of: &'static str,
     scores: Vec<f64>,
+    /// How much a score changes with its logits: rounding hardly changes a sigmoid near 1.
+    slopes: Vec<f64>,
     used: usize,
 }
 
-/// Between the last chosen and the first rejected of the first run.
+/// Between the last chosen and the first rejected of the first run, in units of logits.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     size: f64,
@@ -61,7 +64,7 @@ struct Exchange {
     of: &'static str,
     /// Chosen in the first run only, and in the second run only.
     chosen: [usize; 2],
-    /// Between the two, positive in the first run and negative in the second.
+    /// Between the two, in units of logits: positive in the first run and negative in the second.
     gaps: [f64; 2],
     /// NMSE of the router's logits.
     nmse: f64,
@@ -177,15 +180,22 @@ impl Router {
     fn choices(&self, logits: &[f32]) -> Vec<Choice> {
         let graph::Router { used, gating, groups, .. } = self.router;
         let logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
-        let mut scores = match (gating, &self.bias, groups) {
+        let ones = || vec![1.0; logits.len()];
+        let (mut scores, slopes) = match (gating, &self.bias, groups) {
             // Weights rise with logits.
-            (Gating::ChosenSoftmax, ..) | (_, None, None) => logits,
-            (Gating::Sigmoid, ..) => logits.iter().map(|&logit| Activation::Sigmoid.of(logit)).collect(),
+            (Gating::ChosenSoftmax, ..) | (_, None, None) => (logits.clone(), ones()),
+            (Gating::Sigmoid, ..) => {
+                let sigmoids: Vec<f64> = logits.iter().map(|&logit| Activation::Sigmoid.of(logit)).collect();
+                let slopes = sigmoids.iter().map(|sigmoid| sigmoid * (1.0 - sigmoid)).collect();
+                (sigmoids, slopes)
+            }
             (Gating::Softmax, ..) => {
                 let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
                 let total: f64 = weights.iter().sum();
-                weights.iter().map(|weight| weight / total).collect()
+                let weights: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+                let slopes = weights.iter().map(|weight| weight * (1.0 - weight)).collect();
+                (weights, slopes)
             }
         };
         for (score, &bias) in scores.iter_mut().zip(self.bias.iter().flatten()) {
@@ -194,20 +204,22 @@ impl Router {
         let mut choices = Vec::new();
         if let Some([count, used]) = groups {
             let size = scores.len() / count;
-            let of_group = |group: &[f64]| {
-                let mut group = group.to_vec();
-                group.sort_by(|a, b| b.total_cmp(a));
-                group.iter().take(2).sum()
-            };
-            let groups =
-                Choice { of: "group", scores: scores.chunks_exact(size).map(of_group).collect(), used };
+            let (mut sums, mut slopes_of_groups) = (Vec::new(), Vec::new());
+            for group in 0..count {
+                let mut members: Vec<usize> = (group * size..(group + 1) * size).collect();
+                members.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+                members.truncate(2);
+                sums.push(members.iter().map(|&expert| scores[expert]).sum());
+                slopes_of_groups.push(members.iter().map(|&expert| slopes[expert]).fold(0.0, f64::hypot));
+            }
+            let groups = Choice { of: "group", scores: sums, slopes: slopes_of_groups, used };
             let order = groups.order();
             for &group in &order[used..] {
                 scores[group * size..][..size].fill(f64::NEG_INFINITY);
             }
             choices.push(groups);
         }
-        choices.push(Choice { of: "expert", scores, used });
+        choices.push(Choice { of: "expert", scores, slopes, used });
         choices
     }
 }
@@ -224,7 +236,7 @@ impl Choice {
     fn gap(&self, other: &Choice) -> Option<Gap> {
         let order = self.order();
         let (&a, &b) = (order.get(self.used.checked_sub(1)?)?, order.get(self.used)?);
-        let [size, second] = [self, other].map(|choice| choice.scores[a] - choice.scores[b]);
+        let [size, second] = self.gaps(other, [a, b]);
         let change = (size - second).abs();
         (size.is_finite() && change.is_finite()).then_some(Gap { size, change })
     }
@@ -234,7 +246,14 @@ impl Choice {
         let [ours, theirs] = [self, other].map(Choice::order);
         let a = *ours[..self.used].iter().find(|index| !theirs[..self.used].contains(index))?;
         let b = *ours[self.used..].iter().rfind(|index| theirs[..self.used].contains(index))?;
-        Some(([a, b], [self, other].map(|choice| choice.scores[a] - choice.scores[b])))
+        Some(([a, b], self.gaps(other, [a, b])))
+    }
+
+    /// The gap between two in both runs, divided by the root mean square of their larger slopes.
+    fn gaps(&self, other: &Choice, [a, b]: [usize; 2]) -> [f64; 2] {
+        let slope = |index: usize| self.slopes[index].max(other.slopes[index]);
+        let unit = slope(a).hypot(slope(b)) * FRAC_1_SQRT_2;
+        [self, other].map(|choice| (choice.scores[a] - choice.scores[b]) / unit)
     }
 }
 
@@ -242,4 +261,78 @@ impl Choice {
 fn centred(logits: &[f32]) -> Vec<f32> {
     let mean = logits.iter().sum::<f32>() / logits.len() as f32;
     logits.iter().map(|logit| logit - mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ties of one router without a bias.
+    fn ties(router: graph::Router) -> Ties {
+        let router = Router { name: "logits".to_owned(), router, bias: None };
+        Ties { routers: vec![router], gaps: BTreeMap::new(), exchanges: BTreeMap::new() }
+    }
+
+    /// Adds 150 rows of 4 experts. The gap between the second and the third is `gap(row)`, and then changes by `change(row)`.
+    fn add(ties: &mut Ties, gap: impl Fn(usize) -> f32, change: impl Fn(usize) -> f32) {
+        for row in 0..150 {
+            let first = vec![3.0, 1.0 + gap(row), 1.0, -2.0];
+            let second = vec![3.0, 1.0 + gap(row) + change(row), 1.0, -2.0];
+            ties.add(row, &[Some([first, second])]);
+        }
+    }
+
+    fn noise(row: usize) -> f32 {
+        [-0.01, 0.005, 0.02, -0.005, 0.01][row % 5]
+    }
+
+    #[test]
+    fn only_the_change_of_a_near_tie_is_explained() {
+        for (size, change, why) in [
+            (0.02, -0.03, None),
+            (0.02, -0.2, Some("expert 2 is chosen in place of 1, which is no near tie")),
+            (1.0, -5.0, Some("the router's logits there differ by NMSE")),
+            (0.02, f32::NAN, Some("all routers chose the same experts")),
+            (0.02, 0.3, Some("all routers chose the same experts")),
+        ] {
+            let mut ties = ties(graph::Router::new(2));
+            let of = |row, special, other| if row == 70 { special } else { other };
+            add(&mut ties, |row| of(row, size, 1.0), |row| of(row, change, noise(row)));
+            let result = ties.explain(70, 2e-2);
+            match (why, &result) {
+                (None, Ok(())) => {}
+                (Some(why), Err(found)) if found.contains(why) => {}
+                _ => panic!("{size} {change}: {result:?}"),
+            }
+        }
+    }
+
+    /// Gaps of three deviations: one of 740 is exchanged.
+    #[test]
+    fn no_more_are_exchanged_than_rounding_explains() {
+        for (every, is_good) in [(50, true), (5, false)] {
+            let mut ties = ties(graph::Router::new(2));
+            let is_exchanged = |row: usize| row.is_multiple_of(every);
+            let change = |row| if is_exchanged(row) { -0.05 } else { noise(row) };
+            add(&mut ties, |_| 0.0445, change);
+            assert!((0..150).filter(|&row| is_exchanged(row)).all(|row| ties.explain(row, 2e-2).is_ok()));
+            let result = ties.are_as_many_as_expected();
+            assert_eq!(result.is_ok(), is_good, "{every}: {result:?}");
+        }
+    }
+
+    /// The groups' sums of two are 4, 3.9 or more, and 2.
+    #[test]
+    fn groups_are_chosen_first() {
+        let groups = graph::Router { groups: Some([3, 1]), ..graph::Router::new(1) };
+        let mut ties = ties(groups);
+        let row = |last: f32| vec![1.0, 3.0, last, 2.0, 1.0, 1.0];
+        assert!(!ties.add(0, &[Some([row(1.9), row(1.95)])]));
+        assert!(ties.add(1, &[Some([row(1.9), row(2.1)])]));
+        let exchange = &ties.exchanges[&1];
+        assert_eq!((exchange.of, exchange.chosen), ("group", [0, 1]));
+        // The error of a sum of two logits is sqrt(2) times that of one.
+        let gap = 0.1 * FRAC_1_SQRT_2;
+        assert!((exchange.gaps[0] - gap).abs() < 1e-6 && (exchange.gaps[1] + gap).abs() < 1e-6);
+    }
 }
