@@ -5,9 +5,9 @@
 mod logits;
 mod many;
 mod products;
+mod routes;
 mod steps;
 mod text;
-mod ties;
 
 use std::error::Error;
 use std::num::NonZero;

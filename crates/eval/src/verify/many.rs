@@ -1,18 +1,17 @@
 //! Logits of many rows at once and of single rows, for which a GPU has other kernels.
 //!
-//! In a mixture of experts, rounding may exchange nearly tied experts, and the logits of that row differ as if a kernel were
-//! wrong. If a row is over the limit, all are compared again with the routers' logits ([`Ties`]), and once more without. In
-//! both runs the K/V of the text at once replace those of single rows after each row whose experts were exchanged, so that
-//! later rows do not inherit its difference. K/V that single rows wrote are read by those after them up to the next such row,
-//! and where logits are compared with the reference's token by token.
-
-use std::collections::BTreeSet;
+//! Routers of experts amplify rounding: a choice between nearly tied experts turns over, and the weights of experts with large
+//! logits are exponentials of these. Correct kernels may then differ by any amount in a row, and in later ones that attend to
+//! it. If rows of a mixture of experts are over the limit, the routers' logits of the text at once are recorded, and both ways
+//! of computing the text are compared again with these as the routers' input ([`GivenRoutes`]). No error is amplified then:
+//! all logits have to agree within the same limit, those of the routers included. A wrong kernel differs there as it would in
+//! a model without experts.
 
 use engine::Model;
 
 use super::logits::{QUANTIZED_NMSE, TEXT, nmse};
+use super::routes::{GivenRoutes, routers};
 use super::steps::{Part, Runner};
-use super::ties::Ties;
 use super::{Candidate, Failure};
 
 /// Length of the long prompt, which a GPU computes in several tiles of rows.
@@ -23,65 +22,94 @@ const MANY: usize = 150;
 /// activations of single rows has the limit of logits with quantised activations.
 const MANY_NMSE: f64 = 1e-3;
 
-/// Of this many compared positions one may be excused: the others show whether kernels are right.
-const OF_EXCUSED: usize = 4;
-
 /// Compares the logits of a long prompt at once and token by token. The reference would take too long for it.
 pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Result<(String, ()), Failure> {
-    let mut texts = Texts::new(model, candidate)?;
-    let (limit, mut worst, mut over) = (texts.limit, (0.0, 0), None);
-    texts.compare(&[], &mut |row| match row.nmse {
-        // Also if it is NaN.
-        Some(nmse) if !(nmse <= limit) => {
-            over = Some((nmse, row.position));
-            Then::Stop
+    let text = Text::new(model, candidate);
+    let routers = routers(model.graph());
+    let mut runner = Runner::new(model, candidate, [1, MANY], text.outputs().len())?;
+    let mut own = Worst::default();
+    let mut over = Vec::new();
+    text.compare(&mut runner, &[], &mut |difference| {
+        if !difference.is_within(text.limit) {
+            // Without routers nothing excuses it, nor ever values that are not finite.
+            if routers.is_empty() || !difference.nmse.is_finite() {
+                return Err(text.differ(&difference, ""));
+            }
+            over.push(difference.position);
         }
-        Some(nmse) => {
-            worst = if nmse >= worst.0 { (nmse, row.position) } else { worst };
-            Then::Continue
-        }
-        None => Then::Continue,
+        own.add(&difference);
+        Ok(())
     })?;
-    let mut excused = BTreeSet::new();
-    if let Some((nmse, position)) = over {
-        let ties = Ties::new(model)?;
-        if ties.is_empty() {
-            return Err(texts.differ(nmse, position, ""));
-        }
-        (excused, worst) = texts.excuse(ties)?;
-    }
     model.file().check_intact()?;
-    let (nmse, at) = worst;
-    let ties = match excused.len() {
-        0 => String::new(),
-        1 => "; at 1 position nearly tied experts were chosen differently".to_owned(),
-        count => format!("; at {count} positions nearly tied experts were chosen differently"),
+    let what = format!("{MANY} tokens at once and token by token");
+    let Some(first) = over.first() else {
+        return Ok((format!("{what}: {own}"), ()));
     };
+    let given = text.record(model, &mut runner, &routers)?;
+    // The device need not have room for both.
+    drop(runner);
+    let mut runner = Runner::of(&given.graph, &given, candidate, [1, MANY], text.outputs().len())?;
+    let names: Vec<&str> = given.routers.iter().map(String::as_str).collect();
+    runner.runner.tap(&names)?;
+    let mut worst = Worst::default();
+    text.compare(&mut runner, &names, &mut |difference| {
+        if !difference.is_within(text.limit) {
+            return Err(text.differ(&difference, ", with the same routes of experts"));
+        }
+        if difference.router.is_none() {
+            worst.add(&difference);
+        }
+        Ok(())
+    })?;
+    model.file().check_intact()?;
+    let (count, limit) = (over.len(), text.limit);
     Ok((
-        format!("{MANY} tokens at once and token by token: NMSE at most {nmse:.1e}, at position {at}{ties}"),
+        format!(
+            "{what}: {worst}, with the same routes of experts; with their own, which rounding changes, positions over \
+             {limit:.0e}: {count}, first {first}"
+        ),
         (),
     ))
 }
 
-/// A position of the text, computed alone and with all others.
-struct Row<'a> {
+/// The difference of a row of the text at once from the row alone.
+struct Difference<'a> {
     position: usize,
-    /// Of the logits, if they are compared here. NaN if those of the single row are not finite.
-    nmse: Option<f64>,
-    /// Per router its logits alone and at once; `None` if the row is not among the routers' rows.
-    routers: &'a [Option<[Vec<f32>; 2]>],
+    /// Of the model's logits, or the router's: of these relative to the mean over all rows, because a row has few. NaN if
+    /// those of the single row are not finite.
+    nmse: f64,
+    router: Option<&'a str>,
 }
 
-/// What follows a row.
-enum Then {
-    Continue,
-    /// The next rows see the K/V and the state of the text at once.
-    Align,
-    Stop,
+impl Difference<'_> {
+    /// False for NaN, too.
+    fn is_within(&self, limit: f64) -> bool {
+        self.nmse <= limit
+    }
 }
 
-struct Texts {
-    runner: Runner,
+/// The largest difference.
+#[derive(Default)]
+struct Worst {
+    nmse: f64,
+    position: usize,
+}
+
+impl Worst {
+    fn add(&mut self, difference: &Difference<'_>) {
+        if difference.nmse >= self.nmse {
+            (self.nmse, self.position) = (difference.nmse, difference.position);
+        }
+    }
+}
+
+impl std::fmt::Display for Worst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NMSE at most {:.1e}, at position {}", self.nmse, self.position)
+    }
+}
+
+struct Text {
     tokens: Vec<u32>,
     /// One row of so many is compared: as many as the logits of a step may take.
     every: usize,
@@ -89,135 +117,112 @@ struct Texts {
     limit: f64,
 }
 
-impl Texts {
-    fn new(model: &Model, candidate: &Candidate) -> Result<Texts, Failure> {
+impl Text {
+    fn new(model: &Model, candidate: &Candidate) -> Text {
         let text = model.encode_prompt(TEXT, false);
         let tokens = text.iter().chain(&[0]).copied().cycle().take(MANY).collect();
         let every = MANY.div_ceil(engine::all_logits_rows(model.config().vocab_size, MANY));
-        let runner = Runner::new(model, candidate, [1, MANY], MANY.div_ceil(every))?;
         let limit = if candidate.quantizes_activations { QUANTIZED_NMSE } else { MANY_NMSE };
-        Ok(Texts { runner, tokens, every, limit })
+        Text { tokens, every, limit }
     }
 
-    /// Computes the text at once, then row by row, and calls `visit` with each row and its logits of `routers`, which are
-    /// tapped.
-    fn compare(&mut self, routers: &[&str], visit: &mut dyn FnMut(&Row<'_>) -> Then) -> Result<(), Failure> {
-        let tokens = self.tokens.clone();
-        let outputs: Vec<u32> = (0..MANY as u32).step_by(self.every).collect();
-        let compared = outputs.len();
-        let at_once = self.runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs)?;
-        let mut at_once = at_once.chunks_exact(self.runner.n_vocab);
-        let routers_at_once = self.read(routers)?;
-        for (position, token) in tokens.chunks(1).enumerate() {
-            let single = self.runner.step(&[Part { sequence: 0, n_past: position, tokens: token }])?;
-            let is_compared = position.is_multiple_of(self.every);
-            let nmse = is_compared.then(|| at_once.next()).flatten().map(|at_once| {
-                let is_finite = single.iter().all(|logit| logit.is_finite());
-                if is_finite { nmse(&single, at_once) } else { f64::NAN }
-            });
-            let alone = self.read(routers)?;
-            let pairs = alone.into_iter().zip(&routers_at_once).map(|(alone, at_once)| {
-                // Of the last layer only rows with logits are computed.
-                let row = match at_once.len() / alone.len().max(1) {
-                    MANY => position,
-                    rows if rows == compared && is_compared => position / self.every,
-                    _ => return None,
-                };
-                let at_once = at_once[row * alone.len()..][..alone.len()].to_vec();
-                Some([alone, at_once])
-            });
-            let pairs: Vec<_> = pairs.collect();
-            match visit(&Row { position, nmse, routers: &pairs }) {
-                Then::Continue => {}
-                Then::Align => self.align(position)?,
-                Then::Stop => break,
+    /// The rows that are compared.
+    fn outputs(&self) -> Vec<u32> {
+        (0..MANY as u32).step_by(self.every).collect()
+    }
+
+    fn at_once(&self, runner: &mut Runner) -> Result<Vec<f32>, Failure> {
+        runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &self.tokens }], self.outputs())
+    }
+
+    /// Computes the text at once, then row by row, and calls `each` with the differences of every compared row: of the
+    /// logits of `routers`, which are tapped, then of the model's.
+    fn compare(
+        &self,
+        runner: &mut Runner,
+        routers: &[&str],
+        each: &mut dyn FnMut(Difference<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let at_once = self.at_once(runner)?;
+        let mut at_once = at_once.chunks_exact(runner.n_vocab);
+        let of_routers = self.rows_of(runner, routers)?;
+        let mean_size = |rows: &Vec<f32>| {
+            let rows = rows.chunks_exact((rows.len() / MANY).max(1)).step_by(self.every);
+            let count = rows.len() as f64;
+            rows.map(|row| size_of(row.iter().copied())).sum::<f64>() / count
+        };
+        let sizes: Vec<f64> = of_routers.iter().map(mean_size).collect();
+        for (position, token) in self.tokens.chunks(1).enumerate() {
+            let single = runner.step(&[Part { sequence: 0, n_past: position, tokens: token }])?;
+            let Some(at_once) = position.is_multiple_of(self.every).then(|| at_once.next()).flatten() else {
+                continue;
+            };
+            for ((&router, rows), size) in routers.iter().zip(&of_routers).zip(&sizes) {
+                let alone = runner.runner.read(router)?;
+                let at_once = &rows[position * alone.len()..][..alone.len()];
+                let error = size_of(alone.iter().zip(at_once).map(|(a, b)| a - b));
+                let nmse = if error == 0.0 { 0.0 } else { error / size };
+                each(Difference { position, nmse, router: Some(router) })?;
             }
+            let nmse = if is_finite(&single) { nmse(&single, at_once) } else { f64::NAN };
+            each(Difference { position, nmse, router: None })?;
         }
         Ok(())
     }
 
-    /// Replaces K/V and state after `position` by those of the text at once. All of it is computed, by the same kernels as
-    /// before, unless the state would be that after the text.
-    fn align(&mut self, position: usize) -> Result<(), Failure> {
-        let has_state = self.runner.runner.graph().state_values() > 0;
-        let rows = if has_state { position + 1 } else { MANY };
-        let part = Part { sequence: 0, n_past: 0, tokens: &self.tokens[..rows] };
-        self.runner.rows(&[part], vec![0])?;
-        Ok(())
+    /// The logits of `routers` in the last step, which computed the text at once: each `[MANY, experts]`. Rows that the
+    /// last layer leaves out are 0.
+    fn rows_of(&self, runner: &Runner, routers: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
+        let outputs = self.outputs();
+        let rows = routers.iter().map(|name| {
+            let graph = runner.runner.graph();
+            let cols = graph.find(name).map_or(0, |id| graph.value(id).cols);
+            let values = runner.runner.read(name)?;
+            let mut rows = vec![0.0; MANY * cols];
+            if values.len() == rows.len() {
+                rows.copy_from_slice(values);
+            } else {
+                for (&row, values) in outputs.iter().zip(values.chunks_exact(cols)) {
+                    rows[row as usize * cols..][..cols].copy_from_slice(values);
+                }
+            }
+            Ok(rows)
+        });
+        rows.collect()
     }
 
-    fn read(&self, names: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
-        Ok(names
-            .iter()
-            .map(|name| Ok(self.runner.runner.read(name)?.to_vec()))
-            .collect::<Result<_, Failure>>()?)
+    /// The routes of the text at once.
+    fn record<'a>(
+        &self,
+        model: &'a Model,
+        runner: &mut Runner,
+        routers: &[String],
+    ) -> Result<GivenRoutes<'a>, Failure> {
+        let names: Vec<&str> = routers.iter().map(String::as_str).collect();
+        runner.runner.tap(&names)?;
+        self.at_once(runner)?;
+        Ok(GivenRoutes::new(model, MANY, &self.rows_of(runner, &names)?))
     }
 
-    /// The positions over the limit because nearly tied experts were exchanged, and the largest NMSE of the others with its
-    /// position. Fails if a position has another reason, or too many have this one.
-    fn excuse(&mut self, mut ties: Ties) -> Result<(BTreeSet<usize>, (f64, usize)), Failure> {
-        let limit = self.limit;
-        let names: Vec<String> = ties.names().map(str::to_owned).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.runner.runner.tap(&names)?;
-        let most = MANY.div_ceil(self.every) / OF_EXCUSED;
-        let (mut over, mut aligned) = (Vec::new(), BTreeSet::new());
-        self.compare(&names, &mut |row| {
-            let is_exchanged = ties.add(row.position, row.routers);
-            let is_over = row.nmse.is_some_and(|nmse| !(nmse <= limit));
-            if let Some(nmse) = row.nmse.filter(|_| is_over) {
-                over.push((nmse, row.position));
-            }
-            if !is_over && !is_exchanged {
-                return Then::Continue;
-            }
-            aligned.insert(row.position);
-            if over.len() > most { Then::Stop } else { Then::Align }
-        })?;
-        let mut excused = BTreeSet::new();
-        for &(nmse, position) in &over {
-            if !nmse.is_finite() {
-                return Err(self.differ(nmse, position, ""));
-            }
-            ties.explain(position, limit).map_err(|why| self.differ(nmse, position, &format!("; {why}")))?;
-            excused.insert(position);
-        }
-        if let Some(&(nmse, position)) = over.first() {
-            if over.len() > most {
-                let why =
-                    format!("; experts were chosen differently at more than {most} positions over the limit");
-                return Err(self.differ(nmse, position, &why));
-            }
-            ties.are_as_many_as_expected().map_err(|why| self.differ(nmse, position, &format!("; {why}")))?;
-        }
-        // The programs to check are those without taps.
-        self.runner.runner.tap(&[])?;
-        let (mut worst, mut unexcused) = ((0.0, 0), None);
-        self.compare(&[], &mut |row| {
-            let then = if aligned.contains(&row.position) { Then::Align } else { Then::Continue };
-            let Some(nmse) = row.nmse else { return then };
-            let is_excused = excused.contains(&row.position);
-            if !(nmse <= limit) && !(is_excused && nmse.is_finite()) {
-                unexcused = Some((nmse, row.position));
-                return Then::Stop;
-            }
-            worst = if nmse >= worst.0 && !is_excused { (nmse, row.position) } else { worst };
-            then
-        })?;
-        match unexcused {
-            Some((nmse, position)) => {
-                Err(self.differ(nmse, position, "; with the routers' logits copied they agree"))
-            }
-            None => Ok((excused, worst)),
-        }
-    }
-
-    fn differ(&self, nmse: f64, position: usize, why: &str) -> Failure {
+    fn differ(&self, difference: &Difference<'_>, how: &str) -> Failure {
+        let Difference { position, nmse, router } = difference;
+        let what = router.map_or("logits".to_owned(), |router| format!("router logits `{router}`"));
         format!(
-            "logits of {MANY} tokens at once differ from those token by token: NMSE {nmse:.2e} at position {position} \
-             (limit {:.0e}){why}",
+            "{what} of {MANY} tokens at once differ from those token by token{how}: NMSE {nmse:.2e} at position \
+             {position} (limit {:.0e})",
             self.limit
         )
         .into()
     }
+}
+
+fn is_finite(values: &[f32]) -> bool {
+    values.iter().all(|value| value.is_finite())
+}
+
+/// The sum of squares of the values without their mean. A large mean of all logits must not hide errors in the differences
+/// that most routers choose by.
+fn size_of(values: impl ExactSizeIterator<Item = f32> + Clone) -> f64 {
+    let mean = values.clone().map(f64::from).sum::<f64>() / values.len() as f64;
+    values.map(|value| (f64::from(value) - mean).powi(2)).sum()
 }

@@ -1,8 +1,9 @@
 //! A model that runs steps of a few sequences.
 
-use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Weights};
 use engine::Model;
-use runner::ModelRunner;
+use graph::Graph;
+use runner::{FileWeights, ModelRunner};
 
 use super::{Candidate, Failure};
 
@@ -29,10 +30,22 @@ impl Runner {
         [sequences, positions]: [usize; 2],
         outputs: usize,
     ) -> Result<Runner, Failure> {
-        let (graph, pages) = (model.graph(), positions.div_ceil(PAGE));
+        let weights = &FileWeights(model.file());
+        Runner::of(model.graph(), weights, candidate, [sequences, positions], outputs)
+    }
+
+    /// The same for a graph and its weights.
+    pub(super) fn of(
+        graph: &Graph,
+        weights: &dyn Weights,
+        candidate: &Candidate,
+        [sequences, positions]: [usize; 2],
+        outputs: usize,
+    ) -> Result<Runner, Failure> {
+        let pages = positions.div_ceil(PAGE);
         let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
         let bucket = Bucket { rows: sequences * positions, outputs };
-        let runner = ModelRunner::new(model.file(), graph, (candidate.open)()?, &kv_layout, &[bucket])?;
+        let runner = ModelRunner::with_weights(weights, graph, (candidate.open)()?, &kv_layout, &[bucket])?;
         Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, pages })
     }
 

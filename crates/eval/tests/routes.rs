@@ -1,4 +1,4 @@
-//! Nearly tied experts that many rows and single rows choose differently are told from wrong kernels.
+//! Wrong kernels are told from routes of experts that rounding changes.
 
 use std::num::NonZero;
 
@@ -218,26 +218,25 @@ fn open_twins() -> Open {
     Box::new(|| Ok(Box::new(Twins(Cpu::new(NonZero::new(1))))))
 }
 
-/// Positions at which experts were chosen differently, by the result.
+/// Positions over the limit unless the routes are the same, by the result.
 fn excused(result: &Result<String, String>) -> usize {
     let Ok(detail) = result else { panic!("{result:?}") };
-    let Some((_, ties)) = detail.split_once("; at ") else { return 0 };
-    let (count, rest) = ties.split_once(' ').expect("a number of positions");
-    assert!(rest.ends_with("nearly tied experts were chosen differently"), "{detail}");
-    count.parse().expect("a number")
+    let Some((_, own)) = detail.split_once(", with the same routes of experts; ") else { return 0 };
+    let count = own.split_once(": ").and_then(|(_, own)| own.split_once(", first "));
+    count.and_then(|(count, _)| count.parse().ok()).expect("a number of positions")
 }
 
 fn mixture(format: Format, experts: [u32; 2], seed: u64) -> Spec {
     Spec { experts: Some(experts), layers: 2, seed, ..mixtral(format) }
 }
 
-/// Rows after a tie see K/V that depend on the choice; they must not inherit its difference.
+/// Nearly tied experts are exchanged in some rows, and later rows that attend to these differ as well.
 #[test]
-fn nearly_tied_experts_are_excused_and_reported() {
+fn what_rounding_does_to_routes_is_no_failure_and_reported() {
     for (experts, seed) in [([32, 1], 3), ([8, 1], 1), ([8, 2], 4)] {
         let file = twins(&mixture(Format::F32, experts, seed), 0.01);
         let count = excused(&many_rows(&file, open_twins()));
-        assert!((1..=15).contains(&count), "{experts:?}: {count}");
+        assert!((1..=40).contains(&count), "{experts:?}: {count}");
     }
     for seed in [1, 3] {
         let spec = Spec { layers: 1, ..mixture(Format::Q8_0, [32, 1], seed) };
@@ -246,25 +245,39 @@ fn nearly_tied_experts_are_excused_and_reported() {
     }
 }
 
-/// Sigmoids, biases of the choice, groups of experts, and layers with a state.
+/// Routers with sigmoids, biases of the choice and groups, and layers with a state.
 #[test]
-fn ties_of_every_kind_of_router_are_excused() {
+fn every_kind_of_router_is_compared_with_given_routes() {
     let families = testkit::llama::families();
-    for name in ["qwen3moe", "llama4", "glm4moe", "minimax-m2", "deepseek2", "lfm2moe", "nemotron_h_moe"] {
+    for name in [
+        "qwen3moe",
+        "mixtral",
+        "llama4",
+        "gpt-oss",
+        "glm4moe",
+        "minimax-m2",
+        "deepseek2",
+        "qwen3next",
+        "lfm2moe",
+        "nemotron_h_moe",
+    ] {
         let (_, spec) = families.iter().find(|(key, _)| *key == format!("F32-{name}")).expect("a family");
         let spec = Spec { seed: 7, ..spec.clone() };
         let count = excused(&many_rows(&twins(&spec, 0.003), open_twins()));
-        assert!((1..=10).contains(&count), "{name}: {count}");
+        assert!((1..=8).contains(&count), "{name}: {count}");
     }
 }
 
 #[test]
-fn wrong_kernels_are_no_ties() {
+fn wrong_kernels_fail() {
     let file = Spec { layers: 1, ..mixture(Format::Q8_0, [32, 4], 1) }.file();
     let faults: [(Fault, &str); 4] = [
-        (|name, weight| rotate(name, weight, "ffn_gate_inp"), "and the router's logits there differ by NMSE"),
-        (|name, weight| rotate(name, weight, "ffn_down_exps"), "all routers chose the same experts"),
-        (|name, weight| scale(name, weight, "ffn_gate_inp", 1.1), "which is no near tie"),
+        (|name, weight| rotate(name, weight, "ffn_gate_inp"), "router logits `ffn_moe_logits-0`"),
+        (
+            |name, weight| rotate(name, weight, "ffn_down_exps"),
+            "logits of 150 tokens at once differ from those token by token, with the same",
+        ),
+        (|name, weight| scale(name, weight, "ffn_gate_inp", 3.0), "router logits `ffn_moe_logits-0`"),
         (|name, weight| scale(name, weight, "attn_norm", 2.0), ""),
     ];
     for (fault, why) in faults {
@@ -299,7 +312,7 @@ fn scale(name: &str, weight: &mut Weight, tensor: &str, factor: f32) {
 
 /// A model without experts has no excuse.
 #[test]
-fn dense_models_have_no_ties() {
+fn dense_models_are_compared_once() {
     let spec = Spec { layers: 2, ..Spec::new(Format::F32) };
     assert_eq!(excused(&many_rows(&twins(&spec, 0.01), open_twins())), 0);
     let failure =
