@@ -107,11 +107,21 @@ impl Program for PairProgram {
 
 /// A stand-in for a GPU whose many rows and single rows share the K/V: steps of several rows replace each token by its twin,
 /// whose embedding differs a little.
-struct Twins(Cpu);
+struct Twins(Cpu, OwnFault);
 
-struct TwinsModel(Box<dyn LoadedModel>);
+struct TwinsModel(Box<dyn LoadedModel>, OwnFault);
 
-struct TwinsProgram(Box<dyn Program>);
+struct TwinsProgram(Box<dyn Program>, OwnFault);
+
+/// What is wrong unless logits are given.
+#[derive(Clone, Copy, PartialEq)]
+enum OwnFault {
+    None,
+    /// The routes of layer 0 are those of layer 1.
+    Routes,
+    /// Single rows are those of other tokens.
+    Singles,
+}
 
 /// Tokens without their twins.
 const TOKENS: u32 = 256;
@@ -138,7 +148,9 @@ impl Backend for Twins {
         weights: &dyn Weights,
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        Ok(Box::new(TwinsModel(Box::new(self.0).load(graph, weights, kv_layout)?)))
+        let is_given = graph.find("ffn_moe_logits-0.given").is_some();
+        let fault = if is_given { OwnFault::None } else { self.1 };
+        Ok(Box::new(TwinsModel(Box::new(self.0).load(graph, weights, kv_layout)?, fault)))
     }
 }
 
@@ -148,7 +160,7 @@ impl LoadedModel for TwinsModel {
     }
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(TwinsProgram(self.0.compile(bucket, taps)?)))
+        Ok(Box::new(TwinsProgram(self.0.compile(bucket, taps)?, self.1)))
     }
 
     fn memory(&self) -> Memory {
@@ -159,7 +171,8 @@ impl LoadedModel for TwinsModel {
 impl Program for TwinsProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         let first = if step.tokens().len() > 1 { TOKENS } else { 0 };
-        let tokens = step.tokens().iter().map(|token| token % TOKENS + first).collect();
+        let shift = u32::from(self.1 == OwnFault::Singles && first == 0);
+        let tokens = step.tokens().iter().map(|token| (token + shift) % TOKENS + first).collect();
         self.0.submit(&Step::new(tokens, step.sequences().to_vec(), step.outputs().to_vec())?)
     }
 
@@ -168,6 +181,8 @@ impl Program for TwinsProgram {
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
+        let name =
+            if self.1 == OwnFault::Routes && name == "ffn_moe_routes-0" { "ffn_moe_routes-1" } else { name };
         self.0.read(name)
     }
 }
@@ -179,7 +194,7 @@ fn twins(spec: &Spec, error: f32) -> Vec<u8> {
     let (tokens, _) = table.data.split_at(table.data.len() / 2);
     let values =
         tokens.chunks_exact(4).map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]]));
-    let sign = |i: usize| if (i * 7919 / 64) % 2 == 0 { error } else { -error };
+    let sign = |i: usize| if (i * 7919 / 64).is_multiple_of(2) { error } else { -error };
     let twins = values.enumerate().flat_map(|(i, value)| (value * (1.0 + sign(i))).to_le_bytes());
     table.data = tokens.iter().copied().chain(twins).collect::<Vec<u8>>().into();
     gguf::write(Vec::new(), &spec.metadata(), &tensors).expect("a good file")
@@ -215,7 +230,11 @@ fn many_rows(file: &[u8], open: Open) -> Result<String, String> {
 }
 
 fn open_twins() -> Open {
-    Box::new(|| Ok(Box::new(Twins(Cpu::new(NonZero::new(1))))))
+    open_faulty(OwnFault::None)
+}
+
+fn open_faulty(fault: OwnFault) -> Open {
+    Box::new(move || Ok(Box::new(Twins(Cpu::new(NonZero::new(1)), fault))))
 }
 
 /// Positions over the limit unless the routes are the same, by the result.
@@ -287,6 +306,14 @@ fn wrong_kernels_fail() {
     for seed in 1..5 {
         let file = twins(&mixture(Format::F32, [32, 4], seed), 0.2);
         many_rows(&file, open_twins()).expect_err("errors far above those of rounding");
+    }
+    let file = twins(&mixture(Format::F32, [8, 1], 1), 0.01);
+    for (fault, why) in [
+        (OwnFault::Routes, "`ffn_moe_routes-0` does not follow from `ffn_moe_logits-0`"),
+        (OwnFault::Singles, "of 150 positions, first 0 (limit 2e-2): more than routers can do"),
+    ] {
+        let failure = many_rows(&file, open_faulty(fault)).expect_err("wrong routes");
+        assert!(failure.contains(why), "{failure}");
     }
 }
 

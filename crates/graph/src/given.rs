@@ -6,9 +6,9 @@ use crate::{Graph, Index, Op, Operand, Rows, Value, ValueId, Weight, WeightId};
 
 impl Graph {
     /// The same graph, but each [`Op::Route`] reads its logits from a table by position, `[positions, experts]`: runs with
-    /// the same tables have the same routes. The logits are still computed. Also returns their names, each with the
-    /// tensor of its table.
-    pub fn with_given_routes(&self, positions: usize) -> (Graph, Vec<(String, String)>) {
+    /// the same tables have the same routes. The logits are still computed. Also returns the tensors of the tables, in
+    /// the order of the operations.
+    pub fn with_given_routes(&self, positions: usize) -> (Graph, Vec<String>) {
         let mut graph = Graph { values: Vec::new(), by_name: HashMap::new(), ..self.clone() };
         let (mut ids, mut given) = (Vec::<ValueId>::new(), Vec::new());
         for value in &self.values {
@@ -31,7 +31,7 @@ impl Graph {
                     cols: of.cols,
                     count: 1,
                 });
-                given.push((of.name.clone(), name.clone()));
+                given.push(name.clone());
                 let op = Op::Embed { table, index: Index::Position };
                 graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });
                 *logits = ValueId::from_index(at);
@@ -82,8 +82,7 @@ logits-1.given_outputs = output_rows(logits-1.given)  // [outputs, 3]
 routes-1 = route(logits-1.given_outputs, 2 used)  // [outputs, 3]
 ";
         assert_eq!(graph.to_string(), expected);
-        let name = |of: &str| (of.to_owned(), format!("{of}.given"));
-        assert_eq!(given, [name("logits-0"), name("logits-1")]);
+        assert_eq!(given, ["logits-0.given", "logits-1.given"]);
         assert_eq!(graph.layer_ends(), [graph.find("routes-0").expect("a value")]);
         assert_eq!(graph.find("routes-1"), Some(graph.output()));
         let weight = graph.weights().last().expect("a table").1;

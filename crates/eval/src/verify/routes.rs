@@ -8,11 +8,9 @@ use graph::Graph;
 use quant::Format;
 use runner::FileWeights;
 
-/// A graph whose routers read recorded logits, and these as weights beside those of the file.
+/// A graph whose routers read recorded logits (they still compute their own), and these as weights beside those of the file.
 pub(super) struct GivenRoutes<'a> {
     pub(super) graph: Graph,
-    /// The names of the routers' logits, which are still computed.
-    pub(super) routers: Vec<String>,
     file: FileWeights<'a>,
     tables: HashMap<String, Weight>,
 }
@@ -21,14 +19,13 @@ impl<'a> GivenRoutes<'a> {
     /// `logits` are those of each router, in the order of computation: `[positions, experts]`.
     pub(super) fn new(model: &'a Model, positions: usize, logits: &[Vec<f32>]) -> GivenRoutes<'a> {
         let (graph, given) = model.graph().with_given_routes(positions);
-        let (mut routers, mut tables) = (Vec::new(), HashMap::new());
-        for ((router, table), logits) in given.into_iter().zip(logits) {
+        let mut tables = HashMap::new();
+        for (table, logits) in given.into_iter().zip(logits) {
             let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
             let (format, cols) = (Format::F32, logits.len() / positions);
             tables.insert(table, Weight { format, count: 1, rows: positions, cols, bytes: bytes.into() });
-            routers.push(router);
         }
-        GivenRoutes { graph, routers, file: FileWeights(model.file()), tables }
+        GivenRoutes { graph, file: FileWeights(model.file()), tables }
     }
 }
 
@@ -38,11 +35,19 @@ impl Weights for GivenRoutes<'_> {
     }
 }
 
-/// The names of the routers' logits in `graph`, in the order of computation.
-pub(super) fn routers(graph: &Graph) -> Vec<String> {
-    let logits = graph.values().filter_map(|(_, value)| match value.op {
-        graph::Op::Route { logits, .. } => Some(graph.value(logits).name.clone()),
+/// The names of a router's values.
+pub(super) struct Router {
+    pub(super) logits: String,
+    pub(super) routes: String,
+}
+
+/// The routers of `graph`, in the order of computation.
+pub(super) fn routers(graph: &Graph) -> Vec<Router> {
+    let routers = graph.values().filter_map(|(_, value)| match value.op {
+        graph::Op::Route { logits, .. } => {
+            Some(Router { logits: graph.value(logits).name.clone(), routes: value.name.clone() })
+        }
         _ => None,
     });
-    logits.collect()
+    routers.collect()
 }
