@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use backend::{Weight, Weights};
 use engine::Model;
-use graph::Graph;
+use graph::{Graph, Op};
 use quant::Format;
 use runner::FileWeights;
 
@@ -43,11 +43,9 @@ pub(super) struct Router {
 
 /// The routers of `graph`, in the order of computation.
 pub(super) fn routers(graph: &Graph) -> Vec<Router> {
-    let routers = graph.values().filter_map(|(_, value)| match value.op {
-        graph::Op::Route { logits, .. } => {
-            Some(Router { logits: graph.value(logits).name.clone(), routes: value.name.clone() })
-        }
-        _ => None,
+    let routers = graph.values().filter_map(|(_, value)| {
+        let Op::Route { logits, .. } = value.op else { return None };
+        Some(Router { logits: graph.value(logits).name.clone(), routes: value.name.clone() })
     });
     routers.collect()
 }
