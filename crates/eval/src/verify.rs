@@ -3,7 +3,10 @@
 //! No check relies on another: kernels are checked even if the file has a bad weight.
 
 mod logits;
+mod many;
 mod products;
+mod routes;
+mod steps;
 mod text;
 
 use std::error::Error;
@@ -139,7 +142,7 @@ impl Verifier<'_> {
             if !is_causal {
                 self.skip(&name("steps"), "rows see later ones, so that a text is one step");
             } else if candidate.is_gpu() {
-                self.check(&name("many rows"), tokens, |_| logits::many_rows_agree(model, candidate));
+                self.check(&name("many rows"), tokens, |_| many::many_rows_agree(model, candidate));
             } else {
                 self.check(&name("steps"), tokens, |_| {
                     logits::same_bits_in_any_step(model, candidate, tokens)

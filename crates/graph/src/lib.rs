@@ -11,6 +11,7 @@ mod activation;
 mod builder;
 mod cost;
 mod cut;
+mod given;
 mod hidden;
 mod ids;
 mod liveness;

@@ -1,6 +1,8 @@
 //! A model on a backend: weights, KV cache, and programs by bucket.
 
-use backend::{Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Timing};
+use backend::{
+    Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Timing, Weights,
+};
 use gguf::Gguf;
 use graph::Graph;
 
@@ -31,7 +33,21 @@ impl ModelRunner {
         kv_layout: &KvLayout,
         buckets: &[Bucket],
     ) -> Result<ModelRunner, Error> {
-        let loaded = backend.load(graph, &FileWeights(file), kv_layout)?;
+        ModelRunner::with_weights(&FileWeights(file), graph, backend, kv_layout, buckets)
+    }
+
+    /// The same with weights from elsewhere.
+    ///
+    /// # Errors
+    /// As [`ModelRunner::new`].
+    pub fn with_weights(
+        weights: &dyn Weights,
+        graph: &Graph,
+        backend: Box<dyn Backend>,
+        kv_layout: &KvLayout,
+        buckets: &[Bucket],
+    ) -> Result<ModelRunner, Error> {
+        let loaded = backend.load(graph, weights, kv_layout)?;
         let (graph, programs, tapped) = (graph.clone(), Vec::new(), Vec::new());
         let mut runner = ModelRunner { graph, loaded, programs, tapped, last: None };
         buckets.iter().try_for_each(|&bucket| runner.compile(bucket))?;

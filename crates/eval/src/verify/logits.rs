@@ -1,13 +1,13 @@
 //! Logits of the whole model: close to the reference's, and the same bits whatever shares a step.
 
-use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max, log_sum_exp};
+use backend::{arg_max, log_sum_exp};
 use engine::Model;
-use runner::ModelRunner;
 
+use super::steps::{Part, Runner};
 use super::{Candidate, Failure};
 use crate::statistics::kl_divergence;
 
-const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
+pub(super) const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
     going to be like?\" asked the youngest of the sailors; nobody knew, and nobody minded.";
 
 /// Maximum length of the prompt in tokens.
@@ -15,9 +15,6 @@ const MAX_TOKENS: usize = 32;
 
 /// Minimum length: enough to share steps and to be cut into chunks.
 const MIN_TOKENS: usize = 4;
-
-/// Length of the long prompt, which a GPU computes in several tiles of rows.
-const MANY: usize = 150;
 
 /// Parameters times tokens that the reference computes in about ten seconds on a small machine.
 const WORK: usize = 16_000_000_000;
@@ -34,15 +31,10 @@ const FLOAT_NMSE: f64 = 1e-5;
 /// NMSE limit of logits if activations are quantised to 8 bits. That error grows with depth (six times from 1 layer to 48)
 /// and with outliers in the activations. Random models of two layers and the demo model reach 1.1e-3 in Q8_0, Q4_0, Q4_K,
 /// Q6_K, Q3_K and Q2_K; the limit is 18 times that. The two wrong kernels of `docs/debugging.md` have 1.2e-1 and 3.8e-1.
-const QUANTIZED_NMSE: f64 = 2e-2;
+pub(super) const QUANTIZED_NMSE: f64 = 2e-2;
 
 /// Limit of the mean KL divergence from the reference, in nats: twelve times the largest of the same models, 4.0e-3.
 const MAX_KL: f64 = 5e-2;
-
-/// NMSE limit of a token's logits, of many rows beside single rows on a GPU that rounds nothing to less than 11 bits. The
-/// demo model has 6e-7 over all tokens (`docs/gpu.md`); deep models and single tokens have more. One that quantises the
-/// activations of single rows has the limit of logits with quantised activations.
-const MANY_NMSE: f64 = 1e-3;
 
 /// The prompt: fewer tokens for a large model.
 pub(super) fn tokens(model: &Model) -> Vec<u32> {
@@ -174,41 +166,6 @@ pub(super) fn same_bits_in_any_step(
     Ok((format!("3 sequences of {n} tokens: the same bits alone, in chunks and in shared steps"), ()))
 }
 
-/// Compares the logits of a long prompt at once and token by token. The reference would take too long for it.
-pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Result<(String, ()), Failure> {
-    let text = model.encode_prompt(TEXT, false);
-    let tokens: Vec<u32> = text.iter().chain(&[0]).copied().cycle().take(MANY).collect();
-    // As many output rows as the logits of a step may take.
-    let every = MANY.div_ceil(engine::all_logits_rows(model.config().vocab_size, MANY));
-    let outputs: Vec<u32> = (0..MANY as u32).step_by(every).collect();
-    let mut runner = Runner::new(model, candidate, [1, MANY], outputs.len())?;
-    let at_once = runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs)?;
-    let mut at_once = at_once.chunks_exact(runner.n_vocab);
-    let limit = if candidate.quantizes_activations { QUANTIZED_NMSE } else { MANY_NMSE };
-    let (mut worst, mut at) = (0.0, 0);
-    for (position, tokens) in tokens.chunks(1).enumerate() {
-        let single = runner.step(&[Part { sequence: 0, n_past: position, tokens }])?;
-        let Some(at_once) = position.is_multiple_of(every).then(|| at_once.next()).flatten() else {
-            continue;
-        };
-        let nmse = nmse(&single, at_once);
-        // False for NaN, too.
-        let is_close = nmse <= limit && single.iter().all(|logit| logit.is_finite());
-        if !is_close {
-            return Err(format!(
-                "logits of {MANY} tokens at once differ from those token by token: NMSE {nmse:.2e} at position \
-                 {position} (limit {limit:.0e})"
-            )
-            .into());
-        }
-        if nmse >= worst {
-            (worst, at) = (nmse, position);
-        }
-    }
-    model.file().check_intact()?;
-    Ok((format!("{MANY} tokens at once and token by token: NMSE at most {worst:.1e}, at position {at}"), ()))
-}
-
 /// `sum (a - b)^2 / sum a^2` of the values that are finite in the reference or in `found`. NaN or infinite if one is finite in
 /// only one of them.
 pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
@@ -219,56 +176,6 @@ pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
         size += a.powi(2);
     }
     if error == 0.0 { 0.0 } else { error / size }
-}
-
-/// Consecutive tokens of a sequence.
-struct Part<'a> {
-    sequence: usize,
-    n_past: usize,
-    tokens: &'a [u32],
-}
-
-/// A model compiled for a few sequences.
-struct Runner {
-    runner: ModelRunner,
-    n_vocab: usize,
-    /// Pages per sequence.
-    pages: usize,
-}
-
-impl Runner {
-    /// For steps of up to `outputs` output rows.
-    fn new(
-        model: &Model,
-        candidate: &Candidate,
-        [sequences, positions]: [usize; 2],
-        outputs: usize,
-    ) -> Result<Runner, Failure> {
-        let (graph, pages) = (model.graph(), positions.div_ceil(PAGE));
-        let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
-        let bucket = Bucket { rows: sequences * positions, outputs };
-        let runner = ModelRunner::new(model.file(), graph, (candidate.open)()?, &kv_layout, &[bucket])?;
-        Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, pages })
-    }
-
-    /// Runs a step; the logits of every row, `[rows, n_vocab]`.
-    fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<f32>, Failure> {
-        let rows: usize = parts.iter().map(|part| part.tokens.len()).sum();
-        self.rows(parts, (0..rows as u32).collect())
-    }
-
-    /// Runs a step; the logits of the rows `outputs`.
-    fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
-        let groups = self.runner.graph().groups().len();
-        let sequences = parts.iter().map(|part| {
-            let first = part.sequence * self.pages;
-            let pages = (first..first + self.pages).map(|page| page as u32);
-            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages).in_slot(part.sequence as u32)
-        });
-        let tokens = parts.iter().flat_map(|part| part.tokens).copied().collect();
-        let step = Step::new(tokens, sequences.collect(), OutputRow::all(outputs))?;
-        Ok(self.runner.run(&step)?.values().to_vec())
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,70 @@
+//! A model that runs steps of a few sequences.
+
+use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Weights};
+use engine::Model;
+use graph::Graph;
+use runner::{FileWeights, ModelRunner};
+
+use super::{Candidate, Failure};
+
+/// Consecutive tokens of a sequence.
+pub(super) struct Part<'a> {
+    pub(super) sequence: usize,
+    pub(super) n_past: usize,
+    pub(super) tokens: &'a [u32],
+}
+
+/// A model compiled for a few sequences.
+pub(super) struct Runner {
+    pub(super) runner: ModelRunner,
+    pub(super) n_vocab: usize,
+    /// Pages per sequence.
+    pages: usize,
+}
+
+impl Runner {
+    /// For steps of up to `outputs` output rows.
+    pub(super) fn new(
+        model: &Model,
+        candidate: &Candidate,
+        [sequences, positions]: [usize; 2],
+        outputs: usize,
+    ) -> Result<Runner, Failure> {
+        let weights = &FileWeights(model.file());
+        Runner::of(model.graph(), weights, candidate, [sequences, positions], outputs)
+    }
+
+    /// The same for a graph and its weights.
+    pub(super) fn of(
+        graph: &Graph,
+        weights: &dyn Weights,
+        candidate: &Candidate,
+        [sequences, positions]: [usize; 2],
+        outputs: usize,
+    ) -> Result<Runner, Failure> {
+        let pages = positions.div_ceil(PAGE);
+        let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
+        let bucket = Bucket { rows: sequences * positions, outputs };
+        let runner = ModelRunner::with_weights(weights, graph, (candidate.open)()?, &kv_layout, &[bucket])?;
+        Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, pages })
+    }
+
+    /// Runs a step; the logits of every row, `[rows, n_vocab]`.
+    pub(super) fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<f32>, Failure> {
+        let rows: usize = parts.iter().map(|part| part.tokens.len()).sum();
+        self.rows(parts, (0..rows as u32).collect())
+    }
+
+    /// Runs a step; the logits of the rows `outputs`.
+    pub(super) fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
+        let groups = self.runner.graph().groups().len();
+        let sequences = parts.iter().map(|part| {
+            let first = part.sequence * self.pages;
+            let pages = (first..first + self.pages).map(|page| page as u32);
+            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages).in_slot(part.sequence as u32)
+        });
+        let tokens = parts.iter().flat_map(|part| part.tokens).copied().collect();
+        let step = Step::new(tokens, sequences.collect(), OutputRow::all(outputs))?;
+        Ok(self.runner.run(&step)?.values().to_vec())
+    }
+}
