@@ -130,7 +130,6 @@ impl Options {
     }
 
     /// Divides the layers on GPUs in these proportions, the first GPU first; by default each GPU in turn takes as many as fit.
-    /// Has not run on several GPUs yet.
     pub fn tensor_split(mut self, split: Split) -> Options {
         self.gpus.split = Some(split);
         self
