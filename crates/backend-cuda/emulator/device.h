@@ -61,6 +61,12 @@ template <class To, class From> inline To bits(From from) {
     return to;
 }
 
+// A value that the compiler knows nothing about.
+inline float alone(float x) {
+    asm("" : "+x"(x));
+    return x;
+}
+
 // The lanes' values, exchanged: `choose` tells each lane whose value it gets.
 template <class T, class Choose> inline T exchange(uint32_t mask, T value, Choose choose) {
     struct Lane { T value, result; uint32_t from; } lane{value, value, choose(emulated_thread->lane)};
@@ -134,11 +140,20 @@ template <class T> inline T __ldcg(const T* at) { return *at; }
 
 inline uint32_t __float_as_uint(float x) { return emulated::bits<uint32_t>(x); }
 inline float __uint_as_float(uint32_t x) { return emulated::bits<float>(x); }
+// Of one operation, which the compiler must not contract with others.
+inline float __fmul_rn(float a, float b) { return emulated::alone(a * b); }
+inline float __fadd_rn(float a, float b) { return emulated::alone(a + b); }
+inline float __fsub_rn(float a, float b) { return emulated::alone(a - b); }
+inline float __fdiv_rn(float a, float b) { return emulated::alone(a / b); }
+inline double __hiloint2double(uint32_t high, uint32_t low) { return emulated::bits<double>(uint64_t(high) << 32 | low); }
 inline int __float2int_rn(float x) { return int(nearbyintf(x)); }
 inline float __expf(float x) { return expf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
+inline int __clzll(uint64_t x) { return x ? __builtin_clzll(x) : 64; }
+inline int __ffsll(uint64_t x) { return __builtin_ffsll(int64_t(x)); }
 inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which) {
     uint64_t both = uint64_t(b) << 32 | a;

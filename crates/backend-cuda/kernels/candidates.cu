@@ -1,7 +1,9 @@
-// The best candidates of each row: the tokens with the largest logits, the lower id first among equals. Row `blockIdx.y`.
+// The best candidates of each row, the tokens with the largest logits, the lower id first among equals; and a token drawn from
+// them. Row `blockIdx.y`.
 //
 // A token's rank is an integer of its key and then of its id, the larger the better; 0 is no candidate. Each block finds the
-// best ranks of a part of the row, and then one block those of the row among these.
+// best ranks of a part of the row, and then one block those of the row among these. Before, biases and penalties may change
+// logits; afterwards, one warp filters the candidates and draws (`backend::Draw`).
 #include "keys.cuh"
 
 // `backend::MAX_CANDIDATES`.
@@ -9,6 +11,9 @@ constexpr u32 K = 64;
 constexpr u32 THREADS = 256;
 // Ranks of a thread, and of a part.
 constexpr u32 OWN = 16, PART = OWN * THREADS;
+// The id of no token.
+constexpr u32 MISSING = 0xffffffffu;
+constexpr float LARGEST = 3.402823466e+38f;
 
 struct PartArgs {
     const u32* step;
@@ -79,6 +84,11 @@ __device__ __forceinline__ u64 rank(float logit, u32 id) {
     return found == NOTHING ? 0 : u64(found) << 32 | ~id;
 }
 
+// The logit of a key that is neither NOTHING nor BROKEN; -0 has become 0.
+__device__ __forceinline__ float value(u32 key) {
+    return __uint_as_float(key >= 0x80000000u ? key & 0x7fffffffu : 0x80000000u | (0x80000000u - key));
+}
+
 // The best of part `blockIdx.x`.
 extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_parts(const __grid_constant__ PartArgs args) {
     __shared__ u64 best[K];
@@ -107,13 +117,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_parts(const 
     if (threadIdx.x < K) ranks[threadIdx.x] = best[threadIdx.x];
 }
 
-// The best of all parts of a row, in order.
-extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_row(const __grid_constant__ MergeArgs args) {
-    __shared__ u64 best[K];
-    pdl_launch();
-    pdl_wait();
-    u32 thread = threadIdx.x, count = K * args.parts;
-    const u64* ranks = args.ranks + size_t(blockIdx.y) * count;
+// Selects the best of `count` ranks of all parts of a row, as `select` does.
+__device__ __forceinline__ void merge(const u64* ranks, u32 count, u64* best) {
+    u32 thread = threadIdx.x;
     // The best so far, in the first threads.
     u64 own[OWN + 1] = {};
     for (u32 first = 0; first < count; first += PART) {
@@ -125,18 +131,273 @@ extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_row(const __
         select(own, best);
         own[OWN] = thread < K ? best[thread] : 0;
     }
-    if (thread >= K) return;
-    u64 mine = own[OWN];
-    u32 place = 0;
+}
+
+// Where a rank is among the best of a row.
+struct Place {
+    u64 rank;
+    u32 place;
+    // Candidates of the row; none if a logit is NaN or infinity.
+    u32 found;
+};
+
+// The place of the thread's own, of the first `K` threads.
+__device__ __forceinline__ Place place_of(const u64* best) {
+    u32 thread = threadIdx.x;
+    Place own{best[thread], 0, 0};
     bool broken = false;
     for (u32 i = 0; i < K; i++) {
         u64 other = best[i];
-        place += other > mine || (other == mine && i < thread);
+        own.place += other > own.rank || (other == own.rank && i < thread);
+        own.found += other != 0;
         broken |= u32(other >> 32) == BROKEN;
     }
-    u32 id = mine == 0 || broken ? 0xffffffffu : ~u32(mine);
+    if (broken) own.found = 0;
+    return own;
+}
+
+// The best of all parts of a row, in order.
+extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_row(const __grid_constant__ MergeArgs args) {
+    __shared__ u64 best[K];
+    pdl_launch();
+    pdl_wait();
+    u32 count = K * args.parts;
+    merge(args.ranks + size_t(blockIdx.y) * count, count, best);
+    if (threadIdx.x >= K) return;
+    Place own = place_of(best);
+    bool is_missing = own.place >= own.found;
+    u32 id = ~u32(own.rank);
     const float* x = args.x + args.x_at + size_t(blockIdx.y) * args.x_stride;
-    u32* to = args.candidates + 2 * K * size_t(blockIdx.y) + place;
-    to[0] = id;
-    to[K] = id == 0xffffffffu ? 0 : __float_as_uint(x[id]);
+    u32* to = args.candidates + 2 * K * size_t(blockIdx.y) + own.place;
+    to[0] = is_missing ? MISSING : id;
+    to[K] = is_missing ? 0 : __float_as_uint(x[id]);
+}
+
+// How a row's token is drawn (`passes::draws`).
+struct Draw {
+    u32 u_low, u_high, top_k, filters;
+    // Offset in the step inputs; biases, then counts of tokens.
+    u32 entries, biases, counts, is_penalised;
+    float repeat, frequency, presence;
+    u32 unused;
+    struct {
+        u32 kind;
+        float value;
+    } filter[6];
+};
+
+enum Filter : u32 { TOP_P, MIN_P, TEMPERATURE };
+
+struct AdjustArgs {
+    const u32* step;
+    float* x;
+    // Offset, stride, columns.
+    u32 x_at, x_stride, cols;
+    // Offsets of tokens, of output rows, and of the offset of draws.
+    u32 tokens, outputs, draws;
+};
+
+struct DrawArgs {
+    const u32* step;
+    // The token of each row, or 0xffffffff (`backend::Outputs::NO_TOKEN`).
+    u32* tokens;
+    const u64* ranks;
+    // Parts of a row; offset of the offset of draws.
+    u32 parts, draws;
+};
+
+__device__ __forceinline__ const Draw& own_draw(const u32* step, u32 draws) {
+    return reinterpret_cast<const Draw*>(step + step[draws])[blockIdx.y];
+}
+
+// Logits that are NaN or infinity must stay what they are, so that the row has no token.
+__device__ __forceinline__ bool is_broken(float logit) {
+    return key(__float_as_uint(logit)) == BROKEN;
+}
+
+// Of a token that occurred `n` times. Functions of one instruction: the compiler must not contract them to multiply-adds, which the
+// host does not use.
+__device__ __forceinline__ void penalise(float* x, u32 cols, const Draw& by, u32 id, u32 n) {
+    float logit = id < cols ? x[id] : 0.0f;
+    if (id >= cols || is_broken(logit) || key(__float_as_uint(logit)) == NOTHING) return;
+    logit = logit <= 0.0f ? __fmul_rn(logit, by.repeat) : __fdiv_rn(logit, by.repeat);
+    logit = __fsub_rn(logit, __fadd_rn(__fmul_rn(float(n), by.frequency), by.presence));
+    x[id] = fminf(fmaxf(logit, -LARGEST), LARGEST);
+}
+
+// Adds biases to the logits of a row, and then subtracts penalties, in place.
+extern "C" __global__ void __launch_bounds__(THREADS) adjust_logits(const __grid_constant__ AdjustArgs args) {
+    // Whether the row's own token is among those that have a count.
+    __shared__ u32 is_counted;
+    pdl_launch();
+    pdl_wait();
+    u32 thread = threadIdx.x;
+    const Draw& draw = own_draw(args.step, args.draws);
+    const u32* entries = args.step + draw.entries;
+    float* x = args.x + args.x_at + size_t(blockIdx.y) * args.x_stride;
+    if (thread == 0) is_counted = 0;
+    for (u32 i = thread; i < draw.biases; i += THREADS) {
+        u32 id = entries[2 * i];
+        // The thread of a token's first bias adds all of them.
+        if (id >= args.cols || (i > 0 && entries[2 * i - 2] == id)) continue;
+        float logit = x[id];
+        if (is_broken(logit)) continue;
+        for (u32 j = i; j < draw.biases && entries[2 * j] == id; j++) {
+            logit = fminf(__fadd_rn(logit, __uint_as_float(entries[2 * j + 1])), LARGEST);
+        }
+        x[id] = logit;
+    }
+    if (!draw.is_penalised) return;
+    __syncthreads();
+    const u32* counts = entries + 2 * draw.biases;
+    u32 own = args.step[args.tokens + args.step[args.outputs + blockIdx.y]];
+    for (u32 i = thread; i < draw.counts; i += THREADS) {
+        u32 id = counts[2 * i];
+        if (id == own) is_counted = 1;
+        penalise(x, args.cols, draw, id, counts[2 * i + 1] + (id == own));
+    }
+    __syncthreads();
+    if (thread == 0 && !is_counted) penalise(x, args.cols, draw, own, 1);
+}
+
+// The candidates of a row: the first `n`, by falling logits. Those that are kept are always the first of them.
+struct Kept {
+    u32 ids[K];
+    float logits[K];
+    // Probabilities up to a common factor, and 0 beyond `n`.
+    double weights[K];
+};
+
+// The candidates of which something is true, of the lane's two: bit `i` for candidate `i`.
+__device__ __forceinline__ u64 which(bool first, bool second) {
+    return __ballot_sync(ALL_LANES, first) | u64(__ballot_sync(ALL_LANES, second)) << 32;
+}
+
+// The sum of all weights up to each of the lane's candidates; returns that of all `n`. In the host's order: no two additions at once.
+__device__ __forceinline__ double sums(const Kept& kept, u32 n, double (&up_to)[2]) {
+    u32 lane = threadIdx.x;
+    double sum = 0.0;
+    up_to[0] = up_to[1] = 0.0;
+    for (u32 first = 0; first < n; first += 8) {
+#pragma unroll
+        for (u32 i = first; i < first + 8; i++) {
+            sum += kept.weights[i];
+            if (i == lane) up_to[0] = sum;
+            if (i == lane + 32) up_to[1] = sum;
+        }
+    }
+    return sum;
+}
+
+// Puts equal logits in the order of ids: after division by a temperature, logits can be equal that were not before.
+static __device__ __noinline__ void order_ties(Kept& kept, u32 n) {
+    u32 lane = threadIdx.x, ids[2], places[2];
+    for (u32 half = 0; half < 2; half++) {
+        u32 own = lane + 32 * half;
+        ids[half] = kept.ids[own], places[half] = own;
+        for (u32 i = 0; own < n && i < n; i++) {
+            if (kept.logits[i] != kept.logits[own]) continue;
+            places[half] += i > own && kept.ids[i] < ids[half];
+            places[half] -= i < own && kept.ids[i] > ids[half];
+        }
+    }
+    __syncwarp();
+    for (u32 half = 0; half < 2; half++) kept.ids[places[half]] = ids[half];
+    __syncwarp();
+}
+
+// Applies a filter to the first `n`; returns how many are left.
+__device__ __forceinline__ u32 filtered(Kept& kept, u32 n, u32 kind, float value) {
+    u32 lane = threadIdx.x;
+    float best = kept.logits[0];
+    float logits[2] = {kept.logits[lane], kept.logits[lane + 32]};
+    if (kind == MIN_P) {
+        float least = __fadd_rn(best, value);
+        return __popcll(which(lane < n && logits[0] >= least, lane + 32 < n && logits[1] >= least));
+    }
+    if (kind == TEMPERATURE) {
+        if (n <= 1) return n;
+        __syncwarp();
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            double below = double(logits[half]) - double(best);
+            logits[half] = below == 0.0 ? 0.0f : float(below / double(value));
+            kept.logits[lane + 32 * half] = logits[half];
+        }
+        __syncwarp();
+        // Minus infinity is impossible.
+        return __popcll(which(lane < n && logits[0] >= -LARGEST, lane + 32 < n && logits[1] >= -LARGEST));
+    }
+    // Top-p.
+    bool swapped = false;
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 own = lane + 32 * half;
+        kept.weights[own] = own < n ? exp(double(logits[half]) - double(best)) : 0.0;
+        swapped |= own + 1 < n && kept.logits[own + 1] == logits[half] && kept.ids[own + 1] < kept.ids[own];
+    }
+    __syncwarp();
+    if (__any_sync(ALL_LANES, swapped)) order_ties(kept, n);
+    double up_to[2];
+    double enough = double(value) * sums(kept, n, up_to);
+    u64 reach = which(lane < n && up_to[0] >= enough, lane + 32 < n && up_to[1] >= enough);
+    return reach ? __ffsll(reach) : n;
+}
+
+// Draws one of the first `n`, at least one.
+__device__ __forceinline__ u32 drawn(Kept& kept, u32 n, double u) {
+    u32 lane = threadIdx.x, ids[2], places[2] = {};
+    double best = double(kept.logits[0]), weights[2];
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 own = lane + 32 * half;
+        ids[half] = kept.ids[own];
+        weights[half] = own < n ? exp(double(kept.logits[own]) - best) : 0.0;
+    }
+    for (u32 i = 0; i < n; i++) {
+        u32 id = kept.ids[i];
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) places[half] += id < ids[half];
+    }
+    __syncwarp();
+    // In the order of ids. Others stay where they are.
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 own = lane + 32 * half, to = own < n ? places[half] : own;
+        kept.ids[to] = ids[half], kept.weights[to] = weights[half];
+    }
+    __syncwarp();
+    double up_to[2];
+    double target = u * sums(kept, n, up_to);
+    u64 above = which(lane < n && up_to[0] > target, lane + 32 < n && up_to[1] > target);
+    u32 last = above ? __ffsll(above) - 1 : n - 1;
+    // Rounding may lead to one that is not possible.
+    u64 possible = which(kept.weights[lane] > 0.0, kept.weights[lane + 32] > 0.0) & ~u64(0) >> (63 - last);
+    return kept.ids[63 - __clzll(possible)];
+}
+
+// Filters the best of all parts of a row, and draws one.
+extern "C" __global__ void __launch_bounds__(THREADS) draw_of_row(const __grid_constant__ DrawArgs args) {
+    __shared__ u64 best[K];
+    __shared__ Kept kept;
+    pdl_launch();
+    const Draw& draw = own_draw(args.step, args.draws);
+    pdl_wait();
+    u32 count = K * args.parts, found = 0;
+    merge(args.ranks + size_t(blockIdx.y) * count, count, best);
+    if (threadIdx.x < K) {
+        Place own = place_of(best);
+        kept.ids[own.place] = ~u32(own.rank);
+        kept.logits[own.place] = value(u32(own.rank >> 32));
+        found = own.found;
+    }
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    u32 n = found < draw.top_k ? found : draw.top_k;
+    u32 token = MISSING;
+    if (n > 0) {
+        for (u32 i = 0; i < draw.filters; i++) n = filtered(kept, n, draw.filter[i].kind, draw.filter[i].value);
+        token = drawn(kept, n, __hiloint2double(draw.u_high, draw.u_low));
+    }
+    if (threadIdx.x == 0) args.tokens[blockIdx.y] = token;
 }

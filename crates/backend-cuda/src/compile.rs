@@ -37,7 +37,7 @@ pub(crate) struct Blueprint {
     pub(crate) readbacks: Vec<Readback>,
     /// Words of the staging memory.
     pub(crate) staged: usize,
-    /// Index of the buffer with the argmax or the best candidates of each output row; `None` unless the graph's output is
+    /// Index of the buffer with the token or the best candidates of each output row; `None` unless the graph's output is
     /// logits.
     pub(crate) chosen: Option<usize>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Scratch {
     pub(crate) groups: Option<usize>,
     /// Gate and up of a linear unit whose weights have two formats.
     pub(crate) gates: Option<usize>,
-    /// Argmax or best candidates of each output row.
+    /// Tokens or best candidates of each output row.
     pub(crate) chosen: Option<usize>,
     /// Lists of the experts that each row uses.
     pub(crate) lists: Vec<usize>,
@@ -93,7 +93,7 @@ impl Blueprint {
             let what = "activations of more rows than a launch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        let inputs = Inputs::new(&bound, decode::splits(device, &bound));
+        let inputs = Inputs::new(&bound, decode::splits(device, &bound)).with_draws(bound.bucket().outputs);
         let mut compiler = Compiler {
             device,
             model,
@@ -281,21 +281,6 @@ impl Compiler<'_> {
         let buffers = vec![Some(BufferId::Weight(table)), Some(self.slot(y))];
         let launch = self.launch(kernel, buffers, words, grid, cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
-    }
-
-    /// Argmax or best candidates of the logits, in steps that request only these.
-    fn choose(&mut self, output: ValueId) {
-        if self.bound.value(output).rows != Rows::Output {
-            return;
-        }
-        let rows = self.bound.bucket().outputs;
-        let words = rows * chosen_words(Wanted::Candidates);
-        let chosen = self.buffer(Purpose::Activations, words * size_of::<u32>());
-        let of = |wanted, launches| Variant { wanted: Some(wanted), launches, ..Variant::default() };
-        let tokens = of(Wanted::Tokens, vec![self.arg_max(output, BufferId::Own(chosen))]);
-        let candidates = of(Wanted::Candidates, self.candidates(output, rows, BufferId::Own(chosen)));
-        self.dispatch(output, vec![tokens, candidates, Variant::default()]);
-        self.scratch.chosen = Some(chosen);
     }
 }
 

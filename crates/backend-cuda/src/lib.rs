@@ -9,6 +9,7 @@
 
 mod algorithm;
 mod attend;
+mod choose;
 mod compile;
 mod decode;
 mod devices;

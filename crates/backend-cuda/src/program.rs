@@ -146,8 +146,8 @@ impl Program for CudaProgram {
         self.shape.sequences = step.sequences().len();
         self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.wanted = self.blueprint.chosen.map_or(Wanted::Logits, |_| Wanted::of(step.outputs()));
-        let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
+        let Blueprint { inputs, uploaded, chosen, .. } = &mut self.blueprint;
+        self.shape.wanted = chosen.map_or(Wanted::Logits, |_| inputs.wanted(step));
         let words = inputs.fill(step, &mut self.shape)?;
         self.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
         model.device.upload(&self.buffers[*uploaded], &self.inputs, words)?;

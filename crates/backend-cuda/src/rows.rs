@@ -1,11 +1,11 @@
 //! Passes of row-wise operations.
 
-use backend::{Error, MAX_CANDIDATES, Weight};
+use backend::{Error, Weight};
 use graph::{Activation, Glu, Map, NormKind, Op, Pool, ValueId, WeightId};
-use passes::{Cost, Purpose, Variant};
+use passes::{Cost, Variant};
 
 use crate::compile::{Compiler, Operand};
-use crate::launch::{BufferId, F32, Grid, LaunchPlan};
+use crate::launch::{F32, Grid, LaunchPlan};
 use crate::matmul::act_number;
 
 /// Columns per block of element-wise operations.
@@ -17,12 +17,6 @@ const WARPS: usize = 8;
 
 /// Threads of a block that computes a norm.
 const NORM_THREADS: u32 = 512;
-
-/// Threads of `arg_max`.
-const ARG_MAX_THREADS: u32 = 1024;
-
-/// Columns of which a block of `candidates_of_parts` finds the best.
-const CANDIDATES_PART: usize = 4096;
 
 /// The operations of `kernels/rows.cu`, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,42 +148,7 @@ impl Compiler<'_> {
         self.launch_rows("gate", RowWise::gate(Operation::Gate, gate, (up, cols), glu), y, cols)
     }
 
-    /// Writes the argmax of each row of `x` to `tokens`.
-    pub(crate) fn arg_max(&self, x: ValueId, tokens: BufferId) -> LaunchPlan {
-        let cols = self.cols(x);
-        let (from, [at, stride]) = self.operand(x);
-        let words = vec![at, stride, cols as u32];
-        let cost = Cost::row("arg_max", cols * F32);
-        let launch = self.launch("rows/arg_max", vec![Some(tokens), Some(from)], words, Grid::rows(1), cost);
-        LaunchPlan { threads: ARG_MAX_THREADS, ..launch }
-    }
-
-    /// Writes the best candidates of each row of `x`, up to `rows` rows, to `candidates`: those of each part, then those of
-    /// all parts.
-    pub(crate) fn candidates(&mut self, x: ValueId, rows: usize, candidates: BufferId) -> Vec<LaunchPlan> {
-        let cols = self.cols(x);
-        let parts = cols.div_ceil(CANDIDATES_PART);
-        let ranks = parts * MAX_CANDIDATES * size_of::<u64>();
-        let best = BufferId::Own(self.buffer(Purpose::Activations, rows * ranks));
-        let (from, [at, stride]) = self.operand(x);
-        let of_parts = self.launch(
-            "candidates/candidates_of_parts",
-            vec![Some(best), Some(from)],
-            vec![at, stride, cols as u32],
-            Grid::rows(parts),
-            Cost::row("candidates_of_parts", cols * F32),
-        );
-        let of_row = self.launch(
-            "candidates/candidates_of_row",
-            vec![Some(candidates), Some(best), Some(from)],
-            vec![at, stride, parts as u32],
-            Grid::rows(1),
-            Cost::row("candidates_of_row", ranks),
-        );
-        vec![of_parts, of_row]
-    }
-
-    fn operand(&self, id: ValueId) -> Operand {
+    pub(crate) fn operand(&self, id: ValueId) -> Operand {
         (self.slot(id), self.at(id))
     }
 

@@ -7,6 +7,7 @@
 
 mod bind;
 mod block_table;
+mod draw;
 mod error;
 mod host;
 mod kv_layout;
@@ -20,6 +21,7 @@ use quant::Format;
 
 pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
+pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, MemoryKind, Remedy, readable_size};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
@@ -27,7 +29,7 @@ pub use kv_layout::{
 };
 pub use outputs::{Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities};
 pub use registry::{Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry};
-pub use step::{Interrupt, MAX_CANDIDATES, OutputRow, Sequence, Slots, Step, Wanted};
+pub use step::{Interrupt, OutputRow, Sequence, Slots, Step, Wanted};
 pub use weight::{Weight, Weights};
 
 /// The maximum size of the steps of a compiled program.

@@ -52,7 +52,7 @@ struct Chosen {
 }
 
 impl<'a> Outputs<'a> {
-    /// Device token id of a row without a valid greedy token, and of a missing candidate.
+    /// Device token id of a row of which no token can be chosen, and of a missing candidate.
     pub const NO_TOKEN: u32 = u32::MAX;
 
     /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for
@@ -70,8 +70,8 @@ impl<'a> Outputs<'a> {
         Outputs { values, cols, chosen }
     }
 
-    /// The outputs of a step that requested only greedy tokens, chosen on the device as [`greedy_token`] does;
-    /// [`Outputs::NO_TOKEN`] marks a row without one.
+    /// The outputs of a step that requested only tokens, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
+    /// ([`crate::Draw`]). [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
         let chosen = tokens.iter().map(|&id| Chosen { token: token(id), ..Chosen::default() });
@@ -108,7 +108,7 @@ impl<'a> Outputs<'a> {
         self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
     }
 
-    /// The greedy token of output row `index`, if requested and valid.
+    /// The greedy or drawn token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
         self.chosen.get(index)?.token
     }

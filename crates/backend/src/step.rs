@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{BlockTable, Bucket, Error, PAGE};
+use crate::{BlockTable, Bucket, Draw, Error, PAGE};
 
 /// Where the state of recurrent operations is: slots, each with the state of one sequence after some position.
 ///
@@ -59,9 +59,6 @@ impl Sequence {
     }
 }
 
-/// Maximum number of candidates per output row: the tokens with the largest logits.
-pub const MAX_CANDIDATES: usize = 64;
-
 /// A row with requested outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputRow {
@@ -71,7 +68,7 @@ pub struct OutputRow {
     pub logits: bool,
     /// Whether to return the greedy token, the lowest id among equal logits.
     pub greedy: bool,
-    /// Whether to return the [`MAX_CANDIDATES`] best candidates. A backend may return the logits instead.
+    /// Whether to return the [`MAX_CANDIDATES`](crate::MAX_CANDIDATES) best candidates. A backend may return the logits instead.
     pub candidates: bool,
     /// Number of most likely tokens to return with log-probabilities.
     pub top: usize,
@@ -98,7 +95,7 @@ impl OutputRow {
         OutputRow { row, logits: false, greedy: false, candidates: true, top: 0 }
     }
 
-    /// What has to leave the device for it.
+    /// What has to leave the device for it, unless its token is drawn there.
     pub fn wanted(&self) -> Wanted {
         match (self.logits || self.top > 0, self.candidates, self.greedy) {
             (false, true, _) => Wanted::Candidates,
@@ -113,6 +110,8 @@ impl OutputRow {
 pub enum Wanted {
     /// The greedy tokens.
     Tokens,
+    /// The tokens that are drawn, and greedy ones. Only [`Step::wanted`] is this.
+    Drawn,
     /// The best candidates, of which the first is the greedy token.
     Candidates,
     /// All logits.
@@ -121,7 +120,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The least that has what all of `outputs` request.
+    /// The least that has what all of `outputs` request, if no token is drawn on the device.
     pub fn of(outputs: &[OutputRow]) -> Wanted {
         outputs.iter().map(OutputRow::wanted).max().unwrap_or_default()
     }
@@ -159,6 +158,7 @@ pub struct Step {
     tokens: Vec<u32>,
     sequences: Vec<Sequence>,
     outputs: Vec<OutputRow>,
+    draws: Vec<Option<Draw>>,
     input: Vec<f32>,
     interrupt: Interrupt,
 }
@@ -203,7 +203,23 @@ impl Step {
         if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
             return invalid(format!("output rows must be strictly increasing and less than {rows}"));
         }
-        Ok(Step { tokens, sequences, outputs, input: Vec::new(), interrupt: Interrupt::default() })
+        let (draws, input, interrupt) = (Vec::new(), Vec::new(), Interrupt::default());
+        Ok(Step { tokens, sequences, outputs, draws, input, interrupt })
+    }
+
+    /// Lets the device draw tokens, one entry per output row. If every row has a draw or requests the greedy token alone, a backend
+    /// may return just these tokens. Otherwise, and on a backend that does not draw, rows get what they request.
+    ///
+    /// # Errors
+    /// If there is not one entry per output row, or a draw is out of range.
+    pub fn with_draws(self, draws: Vec<Option<Draw>>) -> Result<Step, Error> {
+        if draws.len() != self.outputs.len() {
+            let (draws, rows) = (draws.len(), self.outputs.len());
+            return Err(Error::Step(format!("{draws} draws for {rows} output rows")));
+        }
+        draws.iter().flatten().try_for_each(Draw::check)?;
+        let draws = if draws.iter().any(Option::is_some) { draws } else { Vec::new() };
+        Ok(Step { draws, ..self })
     }
 
     /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
@@ -214,13 +230,14 @@ impl Step {
     /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
         let (tokens, sequences) = (self.tokens.clone(), self.sequences.clone());
-        Step { tokens, sequences, outputs: Vec::new(), input: Vec::new(), interrupt: self.interrupt.clone() }
+        let (outputs, draws, input) = (Vec::new(), Vec::new(), Vec::new());
+        Step { tokens, sequences, outputs, draws, input, interrupt: self.interrupt.clone() }
     }
 
-    /// Copies the output rows of `whole`, a step with the same rows.
+    /// Copies the output rows and draws of `whole`, a step with the same rows.
     pub fn with_outputs_of(self, whole: &Step) -> Step {
         debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "a stage has the rows of the whole step");
-        Step { outputs: whole.outputs.clone(), ..self }
+        Step { outputs: whole.outputs.clone(), draws: whole.draws.clone(), ..self }
     }
 
     /// The same step, which `interrupt` can end early.
@@ -250,6 +267,19 @@ impl Step {
     /// The output rows, strictly increasing.
     pub fn outputs(&self) -> &[OutputRow] {
         &self.outputs
+    }
+
+    /// How the tokens of the output rows are drawn, one entry per row; empty if none is.
+    pub fn draws(&self) -> &[Option<Draw>] {
+        &self.draws
+    }
+
+    /// The least that has to leave the device.
+    pub fn wanted(&self) -> Wanted {
+        let mut rows = self.outputs.iter().zip(&self.draws);
+        let is_token =
+            |(output, draw): (&OutputRow, &Option<Draw>)| draw.is_some() || output.wanted() == Wanted::Tokens;
+        if !self.draws.is_empty() && rows.all(is_token) { Wanted::Drawn } else { Wanted::of(&self.outputs) }
     }
 
     /// The output of the previous pipeline stage, `[rows, cols]`; empty without one.

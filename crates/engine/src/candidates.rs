@@ -120,7 +120,8 @@ pub(crate) fn probability(candidates: &[Candidate], id: u32) -> f64 {
 /// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020).
 pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
     let (weights, total) = weights(candidates);
-    let rank = candidates.iter().map(|candidate| -f64::from(candidate.logit));
+    // Not negated: -0 and 0 are equal logits, but have an order as ranks.
+    let rank = candidates.iter().map(|candidate| 0.0 - f64::from(candidate.logit));
     let enough = f64::from(p) * total;
     keep_until(candidates, rank.zip(weights).collect(), |sum| sum >= enough);
 }

@@ -417,24 +417,29 @@ impl Engine {
         let mut tokens = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
         let mut sequences = Vec::with_capacity(chunks.len());
         let mut outputs = Vec::with_capacity(slices.last().map_or(0, |slice| slice.outputs.end));
+        let mut draws = Vec::with_capacity(outputs.capacity());
+        // The observer may read the logits.
+        let logits = self.observer.is_some();
         for (chunk, slice) in chunks.into_iter().zip(slices) {
             let Chunk { n_past, tables, slots, .. } = chunk;
             tokens.extend_from_slice(&chunk.tokens);
             sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
-            let wanted = match self.requests.get(&slice.id) {
-                Some(state) if slice.next > 0 => state.wanted(slice.position),
-                _ => Wanted::Logits,
-            };
+            let state = self.requests.get(&slice.id).filter(|_| slice.next > 0);
+            let wanted = state.map_or(Wanted::Logits, |state| state.wanted(slice.position));
             let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
-            // The observer may read the logits.
-            let logits = self.observer.is_some();
             outputs.extend(rows.map(|row| match wanted {
                 Wanted::Tokens => OutputRow { logits, ..OutputRow::greedy(row) },
                 Wanted::Candidates => OutputRow { logits, ..OutputRow::candidates(row) },
-                Wanted::Logits => OutputRow::logits(row),
+                Wanted::Drawn | Wanted::Logits => OutputRow::logits(row),
+            }));
+            let history = self.scheduler.tokens(slice.id).unwrap_or_default();
+            let positions = slice.position..slice.position + slice.outputs.len();
+            draws.extend(positions.map(|position| {
+                let state = state.filter(|_| !logits)?;
+                state.draw(slice.position, history.get(..position)?)
             }));
         }
-        Step::new(tokens, sequences, outputs)
+        Step::new(tokens, sequences, outputs)?.with_draws(draws)
     }
 
     /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row has
@@ -481,11 +486,10 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     chunks.iter().map(slice).collect()
 }
 
-/// Whether every row that asks for less than logits has a token, candidates or logits. A device returns none of these if no
-/// token can be sampled: a logit is NaN or infinite, or none is finite. Only the logits show which.
+/// Whether every row has a token, candidates or logits. A device returns none of these if no token can be sampled: a logit is NaN
+/// or infinite, or none is finite, or all are ruled out. Only the logits show which.
 fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
-    let mut rows = step.outputs().iter().enumerate();
-    rows.all(|(index, row)| row.wanted() == Wanted::Logits || row_output(outputs, index).is_ok())
+    (0..step.outputs().len()).all(|index| row_output(outputs, index).is_ok())
 }
 
 /// Passes the logits of a slice's rows to their observer, until it breaks.

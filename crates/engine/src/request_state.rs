@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend::{MAX_CANDIDATES, Wanted};
+use backend::{Draw, MAX_CANDIDATES, Wanted};
 use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
@@ -131,9 +131,14 @@ impl RequestState {
         (next..self.usage.prompt_tokens).contains(&position)
     }
 
-    /// What a row that yields a next token needs, if the first one is at `position`.
+    /// Whether nothing less than logits will do for rows that yield a next token, if the first one is at `position`.
+    fn needs_logits(&self, position: usize) -> bool {
+        self.logprobs.is_some() || self.is_spent() || self.shows(position)
+    }
+
+    /// What a row that yields a next token needs, if the first one is at `position` and the device does not draw.
     pub(crate) fn wanted(&self, position: usize) -> Wanted {
-        if self.logprobs.is_some() || self.is_spent() || self.shows(position) {
+        if self.needs_logits(position) {
             return Wanted::Logits;
         }
         match self.sampler.candidates_needed() {
@@ -141,6 +146,12 @@ impl RequestState {
             Some(needed) if needed <= MAX_CANDIDATES => Wanted::Candidates,
             _ => Wanted::Logits,
         }
+    }
+
+    /// How the device may draw the token after a row, if the first row that yields one is at `position`. `before` are the tokens before
+    /// the row's own. `None` if only the host can choose it, or if it is the argmax.
+    pub(crate) fn draw(&self, position: usize, before: &[u32]) -> Option<Draw> {
+        if self.needs_logits(position) { None } else { self.sampler.draw(before) }
     }
 
     /// Passes the logits of the row at `position`, which is to be [observed](RequestState::shows), to the observer.

@@ -5,6 +5,7 @@
 //! one with the largest logit after processors and penalties is chosen, the lowest id among equals.
 
 mod chain;
+mod device;
 mod dry;
 mod mirostat;
 mod parameters;
@@ -14,12 +15,13 @@ mod tests;
 use std::fmt;
 
 use ::chat::Preamble;
-use backend::{arg_max, log_sum_exp, top_log_probabilities};
+use backend::{Draw, arg_max, log_sum_exp, top_log_probabilities};
 use tokenizer::Tokenizer;
 
 use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
 use chain::Chain;
+use device::DeviceSampling;
 pub(crate) use dry::Breakers;
 
 pub use chain::{SamplerKind, UnknownSampler};
@@ -127,6 +129,7 @@ pub struct Sampler {
     logit_bias: Vec<(u32, f32)>,
     processors: Vec<Box<dyn Processor>>,
     chain: Chain,
+    on_device: Option<DeviceSampling>,
     logits: Vec<f32>,
     candidates: Vec<Candidate>,
 }
@@ -151,11 +154,15 @@ impl Sampler {
     ) -> Result<Sampler, SamplingError> {
         sampling.check(tokenizer.vocab_size())?;
         let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
+        let logit_bias = sampling.logit_bias.clone();
+        let chain = Chain::new(sampling, seed, breakers, tokenizer);
+        let on_device = if processors.is_empty() { chain.on_device(seed) } else { None };
         Ok(Sampler {
             seed,
-            logit_bias: sampling.logit_bias.clone(),
+            logit_bias,
             processors,
-            chain: Chain::new(sampling, seed, breakers, tokenizer),
+            chain,
+            on_device,
             logits: Vec::new(),
             candidates: Vec::new(),
         })
@@ -183,6 +190,13 @@ impl Sampler {
         } else {
             None
         }
+    }
+
+    /// How a device can draw the token after `before` and one more token, which need not be known, so that it is the one that
+    /// [`sample`](Sampler::sample) gives. `None` if no device can, or if the token is the [argmax](Sampler::is_greedy).
+    pub(crate) fn draw(&self, before: &[u32]) -> Option<Draw> {
+        let on_device = self.on_device.as_ref().filter(|_| !self.is_greedy());
+        on_device.and_then(|on_device| on_device.draw(before))
     }
 
     /// Samples the token after `tokens` (prompt and generated ones) from `logits`, one per token of the vocabulary.

@@ -1,16 +1,20 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
 //! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, sequences,
-//! cos/sin tables, factors of positions, pages.
+//! cos/sin tables, factors of positions, pages, draws.
 
-use backend::{BoundProgram, Error, PAGE, Slots, Step, StoreLayout};
+use backend::{BoundProgram, Draw, Error, PAGE, Slots, Step, StoreLayout, Wanted};
 use graph::{Group, Op, Rope};
 
+use crate::draws;
 use crate::step::StepShape;
 use crate::tiles::{FLASH_ROWS, max_tiles};
 
-/// Header words before those of the store groups: rows and output rows. Each group then has two: number of splits and
-/// positions per split.
-const HEAD: usize = 2;
+/// Header words before those of the store groups: rows, output rows, and the offset of draws. Each group then has two: number of
+/// splits and positions per split.
+const HEAD: usize = 3;
+
+/// The one of them with the offset of draws.
+const DRAWS: usize = 2;
 
 /// Words per sequence with a state.
 const SEQUENCE: usize = 8;
@@ -83,6 +87,8 @@ pub struct Inputs {
     is_recurrent: bool,
     /// The block tables of all sequences and groups.
     pub pages: usize,
+    /// Words for draws, after the pages of a step.
+    room_for_draws: usize,
 }
 
 /// The cos/sin table of one set of RoPE parameters: per row and pair, the bits of a cosine and a sine as f32.
@@ -148,7 +154,28 @@ impl Inputs {
             sequences,
             is_recurrent,
             pages: end,
+            room_for_draws: 0,
         }
+    }
+
+    /// The same with room for the draws of `outputs` output rows.
+    pub fn with_draws(mut self, outputs: usize) -> Inputs {
+        self.room_for_draws = draws::room(outputs);
+        self.words.resize(self.words.len() + self.room_for_draws, 0);
+        self
+    }
+
+    /// What leaves the device of the output rows of `step`: tokens are drawn if there is room.
+    pub fn wanted(&self, step: &Step) -> Wanted {
+        match step.wanted() {
+            Wanted::Drawn if draws::words(step) > self.room_for_draws => Wanted::of(step.outputs()),
+            wanted => wanted,
+        }
+    }
+
+    /// Index of the word that holds the offset of draws.
+    pub fn draws(&self) -> u32 {
+        DRAWS as u32
     }
 
     /// Offsets of positions, of a group's block table offsets, and of pages.
@@ -172,8 +199,8 @@ impl Inputs {
         (self.visible + 2 * group * self.rows) as u32
     }
 
-    /// Writes the inputs of `step` and sets the splits of `shape`, whose tiles are set already. Returns the number of
-    /// words to upload.
+    /// Writes the inputs of `step` and sets the splits of `shape`, and whether logits are adjusted; its tiles and what is wanted are
+    /// set already. Returns the number of words to upload.
     ///
     /// # Errors
     /// When the block tables have more pages than the bucket has room for.
@@ -224,7 +251,7 @@ impl Inputs {
                 }
             }
             for (group, table) in sequence.tables.iter().enumerate() {
-                let free = self.words.len() - self.pages - page;
+                let free = self.words.len() - self.room_for_draws - self.pages - page;
                 if table.pages.len() > free {
                     let pages = table.pages.len();
                     return Err(Error::Step(format!("a block table of {pages} pages, room for {free} more")));
@@ -265,7 +292,15 @@ impl Inputs {
                 *word = ((1.0 + f64::from(beta) * intervals.floor().ln_1p()) as f32).to_bits();
             }
         }
-        Ok(self.pages + page)
+        let end = self.pages + page;
+        let is_drawn = shape.wanted == Wanted::Drawn;
+        shape.is_adjusted = is_drawn && step.draws().iter().flatten().any(Draw::adjusts);
+        if !is_drawn {
+            return Ok(end);
+        }
+        self.words[DRAWS] = end as u32;
+        draws::write(&mut self.words, end, step);
+        Ok(end + draws::words(step))
     }
 }
 

@@ -69,7 +69,7 @@ pub fn outputs<'a>(
     chosen: &'a [u32],
 ) -> Outputs<'a> {
     match shape.wanted {
-        Wanted::Tokens => return Outputs::from_tokens(chosen),
+        Wanted::Tokens | Wanted::Drawn => return Outputs::from_tokens(chosen),
         Wanted::Candidates => return Outputs::from_candidates(output_rows, chosen),
         Wanted::Logits => {}
     }

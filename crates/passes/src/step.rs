@@ -20,6 +20,8 @@ pub struct StepShape {
     pub is_decode: bool,
     /// What is read back of the output rows.
     pub wanted: Wanted,
+    /// Whether biases or penalties change logits before tokens are drawn.
+    pub is_adjusted: bool,
 }
 
 impl StepShape {
@@ -37,7 +39,7 @@ impl StepShape {
 /// Words of what the device chooses of an output row.
 pub fn chosen_words(wanted: Wanted) -> usize {
     match wanted {
-        Wanted::Tokens => 1,
+        Wanted::Tokens | Wanted::Drawn => 1,
         Wanted::Candidates => 2 * MAX_CANDIDATES,
         Wanted::Logits => 0,
     }

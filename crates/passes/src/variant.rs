@@ -18,6 +18,8 @@ pub struct Variant<L> {
     pub is_tiled: bool,
     /// Only for steps that read this back of the output rows.
     pub wanted: Option<Wanted>,
+    /// Only for steps that change logits before tokens are drawn.
+    pub is_adjusted: bool,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
     /// The launches, in order.
@@ -32,6 +34,7 @@ impl<L> Default for Variant<L> {
             is_decode: false,
             is_tiled: false,
             wanted: None,
+            is_adjusted: false,
             f16_weights: Vec::new(),
             launches: Vec::new(),
         }
@@ -49,9 +52,10 @@ impl<L> Variant<L> {
     /// # Errors
     /// The first of `build`.
     pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
-        let Variant { max_rows, split, is_decode, is_tiled, wanted, f16_weights, launches } = self;
+        let Variant { max_rows, split, is_decode, is_tiled, wanted, is_adjusted, f16_weights, launches } =
+            self;
         let launches = launches.into_iter().map(build).collect::<Result<_, E>>()?;
-        Ok(Variant { max_rows, split, is_decode, is_tiled, wanted, f16_weights, launches })
+        Ok(Variant { max_rows, split, is_decode, is_tiled, wanted, is_adjusted, f16_weights, launches })
     }
 
     /// The first of `variants` that applies to a pass of `rows` rows in a step of this shape; the last one applies to all.
@@ -71,6 +75,7 @@ impl<L> Variant<L> {
             && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
             && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
+            && (!self.is_adjusted || shape.is_adjusted)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }

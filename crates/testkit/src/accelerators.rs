@@ -7,7 +7,9 @@ use crate::conformance::Make;
 use crate::conformance::random::nmse;
 use crate::whole::{Whole, top1};
 use crate::{Case, families, goldens, judge};
-use backend::{Backend, Bucket, KvFormat, KvLayout, MAX_CANDIDATES, OutputRow, Sequence, Step};
+use backend::{
+    Backend, Bucket, Draw, Filter, KvFormat, KvLayout, MAX_CANDIDATES, OutputRow, Penalties, Sequence, Step,
+};
 use gguf::Gguf;
 use graph::Graph;
 use models::Model;
@@ -204,6 +206,55 @@ pub fn candidates_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
                     match i {
                         1 => assert_eq!(found.token(i), Some(expected[0].0), "{what}"),
                         _ => assert_eq!(found.candidates(i), Some(&expected[..]), "{what}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Draws of a model's logits, which stay on the device, with and without biases and penalties in turn, and a greedy row: the tokens that
+/// their definition gives for these logits.
+pub fn drawn_tokens_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
+    let draw = |row: u32, n_past: usize, is_adjusted: bool| {
+        let u = f64::from(row * 37 % 64) / 64.0 + 0.005 + n_past as f64 / 5e3;
+        let counts = vec![(3, 1), (9 + row, 2), (200, 1)];
+        let penalties = Penalties { repeat: 1.2, frequency: 0.1, presence: 0.2, counts };
+        let penalties = Some(penalties).filter(|_| is_adjusted && row.is_multiple_of(2));
+        let biases: &[(u32, f32)] = &[(5, 0.5), (9, f32::NEG_INFINITY)];
+        let biases = if is_adjusted { biases } else { &[] }.into();
+        let filters = [Filter::TopP(0.95), Filter::MinP(0.01), Filter::Temperature(0.8)].into();
+        Draw { u, biases, penalties, top_k: 40, filters }
+    };
+    for case in float_cases().filter(|case| ["F32", "F32-tied"].contains(&case.name.as_str())) {
+        let (file, graph) = model(&case);
+        let mut runner = load(&file, &graph, make(), 8 * 2, 64);
+        let n_vocab = graph.value(graph.output()).cols;
+        let tokens = case.tokens();
+        for sequences in [1, 8] {
+            let sequences: Vec<(usize, &[u32])> = (0..sequences).map(|i| (i, &tokens[i][..])).collect();
+            for (n_past, rows) in [(0, 8), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1)] {
+                let all = step(&sequences, n_past, rows);
+                let logits = runner.run(&all).expect("a good step").values().to_vec();
+                for again in 0..2 {
+                    let draws: Vec<Option<Draw>> = (0..all.outputs().len() as u32)
+                        .map(|row| (row != 1).then(|| draw(row, n_past, n_past % 4 > again)))
+                        .collect();
+                    let outputs = (0..).zip(&draws).map(|(row, draw)| match draw {
+                        Some(_) => OutputRow::candidates(row),
+                        None => OutputRow::greedy(row),
+                    });
+                    let less = Step::new(all.tokens().to_vec(), all.sequences().to_vec(), outputs.collect());
+                    let less = less.and_then(|step| step.with_draws(draws.clone())).expect("a good step");
+                    let found = runner.run(&less).expect("a good step");
+                    for (i, logits) in logits.chunks_exact(n_vocab).enumerate() {
+                        let expected = match &draws[i] {
+                            Some(draw) => crate::drawn(logits, draw, all.tokens()[i]),
+                            None => crate::best(logits, 1).first().map(|(id, _)| *id),
+                        };
+                        let what = format!("{}, row {i} at position {n_past}", case.name);
+                        assert!(found.logits(i).is_none() && found.candidates(i).is_none(), "{what}");
+                        assert_eq!(found.token(i), expected, "{what}");
                     }
                 }
             }

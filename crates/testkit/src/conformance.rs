@@ -2,8 +2,9 @@
 //!
 //! [`known`] has hand-computed answers, and so has [`rows`] of row-wise operations; [`random`] compares single operations
 //! with the reference backend, [`experts`] does both for mixtures of experts, [`layers`] compares whole layers, and
-//! [`errors`] checks what must be refused.
+//! [`draws`] compares tokens that are drawn with their definition, and [`errors`] checks what must be refused.
 
+pub mod draws;
 pub mod encoders;
 pub mod errors;
 pub mod experts;
@@ -55,6 +56,10 @@ macro_rules! conformance {
             greedy_tokens_and_top_tokens
             rows_with_invalid_logits_have_no_token
             candidates_are_the_best_tokens
+        );
+        $crate::conformance!(@draws $candidate;
+            draws_give_the_tokens_of_their_definition
+            draws_with_many_biases
         );
         $crate::conformance!(@rows $candidate;
             layer_norm_subtracts_the_mean
@@ -165,6 +170,7 @@ mod tests {
     fn every_test_is_mounted() {
         let mounted: Vec<&str> = include_str!("conformance.rs").split_whitespace().collect();
         let files = [
+            include_str!("conformance/draws.rs"),
             include_str!("conformance/encoders.rs"),
             include_str!("conformance/errors.rs"),
             include_str!("conformance/experts.rs"),

@@ -4,6 +4,7 @@ pub mod accelerators;
 pub mod any_model;
 mod cases;
 pub mod conformance;
+mod draw;
 pub mod encoders;
 pub mod families;
 pub mod goldens;
@@ -15,6 +16,7 @@ pub mod one_step;
 pub mod whole;
 
 pub use cases::{Case, cases};
+pub use draw::drawn;
 pub use synth::SMALL_VOCAB as VOCAB;
 
 /// Random values, whole blocks of `format`, with approximately this standard deviation, determined by `seed`.

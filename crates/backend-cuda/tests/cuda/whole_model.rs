@@ -42,6 +42,11 @@ fn candidates_are_those_of_the_logits() {
 }
 
 #[test]
+fn drawn_tokens_are_those_of_the_logits() {
+    with_card(accelerators::drawn_tokens_are_those_of_the_logits);
+}
+
+#[test]
 fn one_format_of_each_kind() {
     with_card(accelerators::one_format_of_each_kind);
 }

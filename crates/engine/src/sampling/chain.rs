@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use tokenizer::Tokenizer;
 
+use super::device::DeviceSampling;
 use super::dry::{Breakers, DryPenalty};
 use super::mirostat::MirostatState;
 use super::{DynamicTemperature, Sampling};
@@ -131,6 +132,11 @@ impl Chain {
             is_greedy,
             sampling,
         }
+    }
+
+    /// The same as a device does it, if it can.
+    pub(super) fn on_device(&self, seed: u32) -> Option<DeviceSampling> {
+        DeviceSampling::new(&self.sampling, &self.order, self.is_greedy, seed)
     }
 
     /// Whether the best token is chosen, and none is drawn.

@@ -1,6 +1,7 @@
 //! The sampler against llama.cpp's (`tools/goldens/sampling.py`), and what has no counterpart there.
 
 mod best;
+mod device;
 
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};

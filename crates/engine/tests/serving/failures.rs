@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
-    Backend, Bucket, Description, KvLayout, LoadedModel, MAX_CANDIDATES, Memory, OutputRow, Outputs, PAGE,
-    Program, Step, Taps, Ticket, Wanted, Weights, greedy_token,
+    Backend, Bucket, Description, Draw, KvLayout, LoadedModel, MAX_CANDIDATES, Memory, OutputRow, Outputs,
+    PAGE, Program, Step, Taps, Ticket, Wanted, Weights, greedy_token,
 };
 use engine::{
     Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop, StopReason,
@@ -31,8 +31,18 @@ enum Fault {
 struct Faulty {
     steps: Arc<AtomicUsize>,
     fault: Fault,
-    /// Whether logits stay on the device if only tokens and candidates are requested, as on a GPU.
-    keeps_logits: bool,
+    device: Device,
+}
+
+/// What its outputs are.
+#[derive(Clone, Copy, PartialEq)]
+enum Device {
+    /// Always logits.
+    Returns,
+    /// No logits if only tokens and candidates are requested.
+    Keeps,
+    /// Tokens alone if it can draw them.
+    Draws,
 }
 
 struct FaultyModel(Box<dyn LoadedModel>, Faulty);
@@ -40,7 +50,7 @@ struct FaultyModel(Box<dyn LoadedModel>, Faulty);
 struct FaultyProgram {
     inner: Box<dyn Program>,
     faulty: Faulty,
-    asked: Vec<OutputRow>,
+    asked: Option<Step>,
     is_wrong: bool,
     logits: Vec<f32>,
 }
@@ -78,7 +88,7 @@ impl LoadedModel for FaultyModel {
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, backend::Error> {
         let (inner, faulty) = (self.0.compile(bucket, taps)?, self.1.clone());
-        Ok(Box::new(FaultyProgram { inner, faulty, asked: Vec::new(), is_wrong: false, logits: Vec::new() }))
+        Ok(Box::new(FaultyProgram { inner, faulty, asked: None, is_wrong: false, logits: Vec::new() }))
     }
 
     fn memory(&self) -> Memory {
@@ -91,7 +101,8 @@ impl Program for FaultyProgram {
         let Faulty { steps, fault, .. } = &self.faulty;
         let left = steps.load(Ordering::Relaxed);
         // Asked again, a device says the same.
-        let [before, now] = [&self.asked, step.outputs()].map(Wanted::of);
+        let [before, now] =
+            [self.asked.as_ref(), Some(step)].map(|step| step.map_or(Wanted::Logits, Step::wanted));
         let is_again = self.is_wrong && before != Wanted::Logits && now == Wanted::Logits;
         self.is_wrong = left == 0 || is_again;
         if !is_again && (left > 0 || !matches!(fault, Fault::IsLost)) {
@@ -103,27 +114,43 @@ impl Program for FaultyProgram {
                 why: "the cable was pulled".into(),
             });
         }
-        self.asked = step.outputs().to_vec();
+        self.asked = Some(step.clone());
         self.inner.submit(step)
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, backend::Error> {
         self.logits = self.inner.wait(ticket)?.values().to_vec();
-        let cols = self.logits.len() / self.asked.len().max(1);
+        let asked = self.asked.as_ref().expect("a step was submitted");
+        let rows = asked.outputs();
+        let cols = self.logits.len() / rows.len().max(1);
         if let (Fault::Gives(change), true) = (self.faulty.fault, self.is_wrong) {
             change(&mut self.logits[..cols]);
         }
-        match Wanted::of(&self.asked) {
-            Wanted::Tokens if self.faulty.keeps_logits => {
+        let wanted = match self.faulty.device {
+            Device::Returns => Wanted::Logits,
+            Device::Keeps => Wanted::of(rows),
+            Device::Draws => asked.wanted(),
+        };
+        match wanted {
+            Wanted::Tokens => {
                 let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
                 let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
                 Ok(Outputs::from_tokens(&tokens))
             }
-            Wanted::Candidates if self.faulty.keeps_logits => {
-                let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
-                Ok(Outputs::from_candidates(&self.asked, &words))
+            Wanted::Drawn => {
+                let rows = rows.iter().zip(asked.draws()).zip(self.logits.chunks_exact(cols));
+                let draw = |((row, draw), logits): ((&OutputRow, &Option<Draw>), &[f32])| match draw {
+                    Some(draw) => testkit::drawn(logits, draw, asked.tokens()[row.row as usize]),
+                    None => greedy_token(logits),
+                };
+                let tokens: Vec<u32> = rows.map(|row| draw(row).unwrap_or(Outputs::NO_TOKEN)).collect();
+                Ok(Outputs::from_tokens(&tokens))
             }
-            _ => Ok(Outputs::new(&self.asked, &self.logits, cols)),
+            Wanted::Candidates => {
+                let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
+                Ok(Outputs::from_candidates(rows, &words))
+            }
+            Wanted::Logits => Ok(Outputs::new(rows, &self.logits, cols)),
         }
     }
 
@@ -143,7 +170,7 @@ fn candidates(logits: &[f32]) -> [u32; 2 * MAX_CANDIDATES] {
 
 fn faulty(fault: Fault, steps: usize) -> (Box<Faulty>, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(steps));
-    (Box::new(Faulty { steps: steps.clone(), fault, keeps_logits: false }), steps)
+    (Box::new(Faulty { steps: steps.clone(), fault, device: Device::Returns }), steps)
 }
 
 fn greedy(seed: u32) -> Request {
@@ -293,9 +320,9 @@ fn sampled(seed: u32) -> Request {
 }
 
 /// Two requests of which the first gets logits that are none: how it ends.
-fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool, request: fn(u32) -> Request) -> SamplingError {
+fn ends_alone(change: fn(&mut [f32]), device: Device, request: fn(u32) -> Request) -> SamplingError {
     let steps = Arc::new(AtomicUsize::new(2));
-    let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), keeps_logits });
+    let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), device });
     let model = model(Format::F32);
     let expected = run(&mut serve(&model, 1, eight()), [request(1)]).remove(0);
     let mut engine = Engine::new(model, backend, eight()).expect("room");
@@ -321,8 +348,13 @@ fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool, request: fn(u32) -> Re
 fn logits_that_are_none_end_their_request_alone() {
     // Debug, as NaN is not equal to itself.
     let text = |error| format!("{error:?}");
-    for (keeps_logits, request) in [(false, greedy as fn(u32) -> Request), (true, greedy), (true, sampled)] {
-        let ends_alone = |change| ends_alone(change, keeps_logits, request);
+    for (device, request) in [
+        (Device::Returns, greedy as fn(u32) -> Request),
+        (Device::Keeps, greedy),
+        (Device::Keeps, sampled),
+        (Device::Draws, sampled),
+    ] {
+        let ends_alone = |change| ends_alone(change, device, request);
         let nan = ends_alone(|logits| logits[7] = f32::NAN);
         assert_eq!(text(nan), text(SamplingError::Logit { token: 7, value: f32::NAN }));
         let infinite = ends_alone(|logits| logits[9] = f32::INFINITY);
@@ -338,27 +370,38 @@ fn a_device_that_chooses_gives_the_same_answers() {
     let model = model(Format::F32);
     let requests = || {
         let endless = greedy(3).stop(Stop { ignore_eog: true, ..Stop::default() });
-        let hot = Sampling {
+        let hot_for = |seed| Sampling {
             temperature: 3.0,
             top_k: 30,
             top_p: 1.0,
             min_p: 0.0,
-            seed: Some(6),
+            seed: Some(seed),
             ..Sampling::default()
         };
+        let hot = hot_for(6);
         let penalised = Sampling { penalty_last_n: 20, frequency_penalty: 0.5, ..hot.clone() };
-        let candidates = [endless, sampled(5), greedy(4).sampling(hot), greedy(7).sampling(penalised)];
+        let (hot, penalised) = (greedy(4).sampling(hot), greedy(7).sampling(penalised));
+        // Of these, the best candidates do not suffice.
+        let logit_bias = vec![(9, 4.0), (300, f32::NEG_INFINITY), (9, -1.0)];
+        let biased = Sampling { logit_bias, ..hot_for(9) };
+        let far =
+            Sampling { penalty_last_n: 200, repeat_penalty: 1.3, presence_penalty: -0.4, ..hot_for(10) };
+        let greedily = Sampling { temperature: 0.0, ..far.clone() };
+        let candidates = [endless, sampled(5), hot, penalised];
+        let drawn = [biased, far, greedily].map(|sampling| greedy(11).sampling(sampling));
         let all = Sampling { top_k: 0, ..Sampling::default() };
         let logits = greedy(2).sampling(Sampling { seed: Some(8), ..all });
-        [greedy(0), greedy(1)].into_iter().chain(candidates).chain([logits])
+        [greedy(0), greedy(1)].into_iter().chain(candidates).chain(drawn).chain([logits])
     };
     let expected = run(&mut serve(&model, 1, eight()), requests());
     let steps = Arc::new(AtomicUsize::new(usize::MAX));
-    let device = Faulty { steps, fault: Fault::Fails, keeps_logits: true };
-    for count in 2..=7 {
-        let mut engine = Engine::new(model.clone(), Box::new(device.clone()), eight()).unwrap();
-        for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
-            assert_eq!(answer.content(), expected.content());
+    for device in [Device::Keeps, Device::Draws] {
+        let device = Faulty { steps: steps.clone(), fault: Fault::Fails, device };
+        for count in 2..=10 {
+            let mut engine = Engine::new(model.clone(), Box::new(device.clone()), eight()).unwrap();
+            for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
+                assert_eq!(answer.content(), expected.content());
+            }
         }
     }
 }

@@ -50,13 +50,13 @@ fn one_candidate_less_may_give_another_token() {
 }
 
 /// Ties, -0 and impossible tokens; in some rows values that overflow.
-fn logits() -> impl Strategy<Value = Vec<f32>> {
+pub(super) fn logits() -> impl Strategy<Value = Vec<f32>> {
     let logit = || prop_oneof![select(vec![0.0, -0.0, 1.0, 1.5, -2.0, NONE]), -2f32..2.0];
     let any = prop_oneof![8 => logit(), 1 => select(vec![f32::MIN, f32::MAX, -1e30])];
     prop_oneof![4 => prop::collection::vec(logit(), 1..150), 1 => prop::collection::vec(any, 1..150)]
 }
 
-fn sampling() -> impl Strategy<Value = Sampling> {
+pub(super) fn sampling() -> impl Strategy<Value = Sampling> {
     let filters = (
         select(vec![0.0f32, 0.7, 1.0, 3.0]),
         select(vec![0usize, 1, 2, 5, 9]),

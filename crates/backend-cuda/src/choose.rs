@@ -1,0 +1,114 @@
+//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates.
+
+use backend::{MAX_CANDIDATES, Wanted};
+use graph::{Rows, ValueId};
+use passes::{Cost, Purpose, Variant, chosen_words};
+
+use crate::compile::Compiler;
+use crate::launch::{BufferId, F32, Grid, LaunchPlan};
+
+/// Threads of `arg_max`.
+const ARG_MAX_THREADS: u32 = 1024;
+
+/// Columns of which a block of `candidates_of_parts` finds the best.
+const CANDIDATES_PART: usize = 4096;
+
+/// Bytes of a candidate's rank.
+const RANK: usize = size_of::<u64>();
+
+impl Compiler<'_> {
+    /// What a step chooses from its logits, unless it requests all of them.
+    pub(crate) fn choose(&mut self, output: ValueId) {
+        if self.bound.value(output).rows != Rows::Output {
+            return;
+        }
+        let rows = self.bound.bucket().outputs;
+        let words = rows * chosen_words(Wanted::Candidates);
+        let chosen = self.buffer(Purpose::Activations, words * size_of::<u32>());
+        self.scratch.chosen = Some(chosen);
+        let chosen = BufferId::Own(chosen);
+        let parts = self.cols(output).div_ceil(CANDIDATES_PART);
+        let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));
+
+        let arg_max = self.arg_max(output, chosen);
+        let adjust = self.adjust(output);
+        let of_parts = self.candidates_of_parts(output, parts, ranks);
+        let of_row = self.candidates_of_row(output, parts, ranks, chosen);
+        let draw = self.draw_of_row(parts, ranks, chosen);
+        let of = |wanted, launches| Variant { wanted: Some(wanted), launches, ..Variant::default() };
+        let adjusted = of(Wanted::Drawn, vec![adjust, of_parts.clone(), draw.clone()]);
+        self.dispatch(
+            output,
+            vec![
+                of(Wanted::Tokens, vec![arg_max]),
+                Variant { is_adjusted: true, ..adjusted },
+                of(Wanted::Drawn, vec![of_parts.clone(), draw]),
+                of(Wanted::Candidates, vec![of_parts, of_row]),
+                Variant::default(),
+            ],
+        );
+    }
+
+    /// Writes the argmax of each row of `x` to `tokens`.
+    fn arg_max(&self, x: ValueId, tokens: BufferId) -> LaunchPlan {
+        let cols = self.cols(x);
+        let (from, [at, stride]) = self.operand(x);
+        let words = vec![at, stride, cols as u32];
+        let cost = Cost::row("arg_max", cols * F32);
+        let launch = self.launch("rows/arg_max", vec![Some(tokens), Some(from)], words, Grid::rows(1), cost);
+        LaunchPlan { threads: ARG_MAX_THREADS, ..launch }
+    }
+
+    /// Adds biases to the logits `x`, and subtracts penalties, in place: a step that draws returns no logits, and a tapped output
+    /// has been copied before.
+    fn adjust(&self, x: ValueId) -> LaunchPlan {
+        let (logits, [at, stride]) = self.operand(x);
+        let inputs = [self.inputs.tokens as u32, self.inputs.outputs as u32, self.inputs.draws()];
+        let mut words = vec![at, stride, self.cols(x) as u32];
+        words.extend(inputs);
+        let cost = Cost::row("adjust_logits", 0);
+        self.launch("candidates/adjust_logits", vec![Some(logits)], words, Grid::rows(1), cost)
+    }
+
+    /// Writes the ranks of the best candidates of each part of each row of `x` to `ranks`.
+    fn candidates_of_parts(&self, x: ValueId, parts: usize, ranks: BufferId) -> LaunchPlan {
+        let cols = self.cols(x);
+        let (from, [at, stride]) = self.operand(x);
+        self.launch(
+            "candidates/candidates_of_parts",
+            vec![Some(ranks), Some(from)],
+            vec![at, stride, cols as u32],
+            Grid::rows(parts),
+            Cost::row("candidates_of_parts", cols * F32),
+        )
+    }
+
+    /// Writes the best candidates of each row of `x` to `candidates`.
+    fn candidates_of_row(
+        &self,
+        x: ValueId,
+        parts: usize,
+        ranks: BufferId,
+        candidates: BufferId,
+    ) -> LaunchPlan {
+        let (from, [at, stride]) = self.operand(x);
+        self.launch(
+            "candidates/candidates_of_row",
+            vec![Some(candidates), Some(ranks), Some(from)],
+            vec![at, stride, parts as u32],
+            Grid::rows(1),
+            Cost::row("candidates_of_row", parts * MAX_CANDIDATES * RANK),
+        )
+    }
+
+    /// Draws the token of each row from its best candidates.
+    fn draw_of_row(&self, parts: usize, ranks: BufferId, tokens: BufferId) -> LaunchPlan {
+        self.launch(
+            "candidates/draw_of_row",
+            vec![Some(tokens), Some(ranks)],
+            vec![parts as u32, self.inputs.draws()],
+            Grid::rows(1),
+            Cost::row("draw_of_row", parts * MAX_CANDIDATES * RANK),
+        )
+    }
+}

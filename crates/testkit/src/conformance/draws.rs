@@ -1,0 +1,153 @@
+//! Tokens that a device draws, beside [`drawn`](crate::drawn). A backend may return candidates or logits instead.
+
+use backend::{Draw, Filter, MAX_CANDIDATES, OutputRow, Outputs, Penalties, Program, Sequence, Step};
+
+use super::Make;
+use super::net::Net;
+
+/// Few decisions of a kind, in an order that nothing else depends on.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, n: usize) -> usize {
+        // Knuth's linear congruential generator (MMIX).
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// Up to `n` ids, in order, a few of them beyond `cols` and some twice.
+    fn ids(&mut self, n: usize, cols: usize) -> Vec<u32> {
+        let n = self.below(n + 1);
+        let mut ids: Vec<u32> = (0..n).map(|_| self.below(cols.min(20) + 2) as u32).collect();
+        ids.extend((0..n / 2).map(|_| self.below(cols) as u32));
+        ids.sort_unstable();
+        ids
+    }
+
+    fn draw(&mut self, cols: usize) -> Draw {
+        let bias = [f32::NEG_INFINITY, -1.5, 0.25, 0.25, 2.0, 7.0, f32::MIN, f32::MAX];
+        let biases = if self.below(2) == 0 { self.ids(8, cols) } else { Vec::new() };
+        let biases = biases.into_iter().map(|id| (id, self.one(&bias))).collect();
+        let penalties = (self.below(2) == 0).then(|| {
+            let mut ids = self.ids(12, cols);
+            ids.dedup();
+            Penalties {
+                repeat: self.one(&[1.0, 1.3, 1.7, 1e6, 0.1]),
+                frequency: self.one(&[0.0, 0.3, 0.5, -9.0]),
+                presence: self.one(&[0.0, 0.1, 1.0, 1e6]),
+                counts: ids.into_iter().map(|id| (id, 1 + self.below(5) as u32)).collect(),
+            }
+        });
+        let filters = (0..self.one(&[0, 1, 3, 3, 6])).map(|_| match self.below(3) {
+            0 => Filter::TopP(self.one(&[0.0, 0.3, 0.9, 0.95, 0.999_999, 1.0])),
+            1 => Filter::MinP(self.one(&[0.0, 1e-9, 0.05, 0.1, 1.0])),
+            _ => Filter::Temperature(self.one(&[0.6, 0.8, 1.5, 3.0, 1e-6, 1e-45, 1e30, f32::MAX])),
+        });
+        let filters = filters.collect();
+        let u = match self.below(8) {
+            0 => 0.0,
+            1 => 0.999_999,
+            _ => (self.below(1 << 20) as f64 + 0.5) / f64::from(1 << 20),
+        };
+        Draw { u, biases, penalties, top_k: self.one(&[1, 2, 5, 31, 32, 33, 40, 63, 64]), filters }
+    }
+}
+
+/// Rows with many and few possible tokens, ties, and logits that are none.
+fn rows(cols: usize) -> Vec<Vec<f32>> {
+    const NONE: f32 = f32::NEG_INFINITY;
+    let spread: Vec<f32> =
+        (0..cols as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / 2e6 - 4.0).collect();
+    let ties: Vec<f32> = spread.iter().map(|logit| logit.floor()).collect();
+    let mut some = ties.clone();
+    some.iter_mut().step_by(3).for_each(|logit| *logit = NONE);
+    some[cols / 2] = -0.0;
+    let mut few = vec![NONE; cols];
+    for (i, logit) in [(0, 1.0), (cols / 2, 0.5), (cols - 1, -0.0), (cols / 3, 0.0)] {
+        few[i] = logit;
+    }
+    // Temperatures make these equal.
+    let close = spread.iter().map(|logit| logit * 1e-30).collect();
+    let mut all = vec![close, spread, ties, some, few, vec![NONE; cols], vec![0.5; cols]];
+    for broken in [f32::NAN, f32::INFINITY] {
+        all.push(vec![1.0; cols]);
+        // Where biases and penalties would hide it.
+        all.last_mut().expect("just added")[cols.min(5) - 1] = broken;
+    }
+    all
+}
+
+/// Runs a step of all rows, and compares what it gives.
+fn check(program: &mut dyn Program, rows: &[Vec<f32>], draws: Vec<Option<Draw>>, what: &str) {
+    let outputs: Vec<OutputRow> = (0..)
+        .zip(&draws)
+        .map(|(row, draw)| match (draw, row % 2) {
+            (None, _) => OutputRow::greedy(row),
+            (Some(_), 0) => OutputRow::candidates(row),
+            (Some(_), _) => OutputRow::logits(row),
+        })
+        .collect();
+    let n = rows.len();
+    let step = Step::new((0..n as u32).collect(), vec![Sequence::uniform(0, n, 0, [])], outputs);
+    let step = step.and_then(|step| step.with_draws(draws.clone())).expect("a good step");
+    let found: Outputs<'_> = program.run(&step).expect("a good step");
+    for (i, (row, draw)) in rows.iter().zip(draws).enumerate() {
+        match (found.logits(i), found.candidates(i)) {
+            (Some(logits), _) => {
+                let bits = |row: &[f32]| row.iter().map(|logit| logit.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(logits), bits(row), "{what}, row {i}: logits as they are");
+            }
+            (None, Some(candidates)) => assert_eq!(candidates, crate::best(row, MAX_CANDIDATES), "{what}"),
+            (None, None) => {
+                let expected = match &draw {
+                    Some(draw) => crate::drawn(row, draw, i as u32),
+                    None => crate::best(row, 1).first().map(|(id, _)| *id),
+                };
+                assert_eq!(found.token(i), expected, "{what}, row {i}: {draw:?}");
+            }
+        }
+    }
+}
+
+/// Several rows per step with different draws, and greedy ones between them, in vocabularies of few tokens and of several parts.
+pub fn draws_give_the_tokens_of_their_definition(make: Make<'_>) {
+    for (cols, rounds) in [(1, 4), (5, 20), (64, 40), (65, 40), (300, 60), (4097, 4), (40_003, 2)] {
+        let rows = rows(cols);
+        let mut net = Net::default();
+        let x = net.input("x", rows.len(), &rows.concat());
+        let mut program = net.compile(x, make()).expect("a good graph");
+        let mut choices = Choices(cols as u64);
+        for round in 0..rounds {
+            let is_adjusted = round % 3 > 0;
+            let draws = rows.iter().map(|_| {
+                let draw = Some(choices.draw(cols)).filter(|_| choices.below(6) > 0)?;
+                let plain = Draw { biases: [].into(), penalties: None, ..draw.clone() };
+                Some(if is_adjusted { draw } else { plain })
+            });
+            let draws = draws.collect();
+            check(&mut *program, &rows, draws, &format!("{cols} columns, round {round}"));
+        }
+    }
+}
+
+/// As many biases as a draw can have, in one row and in more rows than a device may have room for.
+pub fn draws_with_many_biases(make: Make<'_>) {
+    const COLS: usize = 1500;
+    let row: Vec<f32> = (0..COLS as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / 2e6).collect();
+    let rows = vec![row; 10];
+    let mut net = Net::default();
+    let x = net.input("x", rows.len(), &rows.concat());
+    let mut program = net.compile(x, make()).expect("a good graph");
+    for n in [1, 10] {
+        let draw = |row: u32| {
+            let biases = (0..Draw::MAX_ENTRIES as u32).map(|id| (id + row, -0.01 * id as f32)).collect();
+            Draw { u: 0.4, biases, penalties: None, top_k: 20, filters: [Filter::Temperature(0.7)].into() }
+        };
+        let draws = (0..10).map(|row| (row < n).then(|| draw(row))).collect();
+        check(&mut *program, &rows, draws, &format!("{n} rows with many biases"));
+    }
+}
