@@ -226,6 +226,30 @@ extern "C" __global__ void __launch_bounds__(256) rows_map(const __grid_constant
     for (u32 i = first + threadIdx.x; i < end; i += 256) map<1>(args, i);
 }
 
+// `passes::FOLLOWS`.
+constexpr u32 FOLLOWS = 1u << 31;
+
+struct TakeTokensArgs {
+    const u32* step;
+    // The step inputs, to be written, and the tokens of the output rows of the step before.
+    u32* inputs;
+    const u32* chosen;
+    // Offset of the rows' tokens.
+    u32 tokens;
+};
+
+// Writes the tokens of rows that follow an output row of the step before. A row that has none gets 0: its results are not used.
+extern "C" __global__ void __launch_bounds__(256) take_tokens(const __grid_constant__ TakeTokensArgs args) {
+    pdl_launch();
+    pdl_wait();
+    for (u32 row = threadIdx.x; row < args.step[0]; row += 256) {
+        u32 word = args.inputs[args.tokens + row];
+        if (!(word & FOLLOWS)) continue;
+        u32 token = args.chosen[word & ~FOLLOWS];
+        args.inputs[args.tokens + row] = token == 0xffffffffu ? 0 : token;
+    }
+}
+
 struct ArgMaxArgs {
     const u32* step;
     u32* tokens;

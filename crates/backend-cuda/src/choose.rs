@@ -1,11 +1,11 @@
-//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates.
+//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens.
 
 use backend::{MAX_CANDIDATES, Wanted};
 use graph::{Rows, ValueId};
 use passes::{Cost, Purpose, Variant, chosen_words};
 
-use crate::compile::Compiler;
-use crate::launch::{BufferId, F32, Grid, LaunchPlan};
+use crate::compile::{Compiler, ONE_BLOCK};
+use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
 
 /// Threads of `arg_max`.
 const ARG_MAX_THREADS: u32 = 1024;
@@ -17,16 +17,26 @@ const CANDIDATES_PART: usize = 4096;
 const RANK: usize = size_of::<u64>();
 
 impl Compiler<'_> {
-    /// What a step chooses from its logits, unless it requests all of them.
-    pub(crate) fn choose(&mut self, output: ValueId) {
+    /// Tokens of the step before, for rows that follow it, in a graph whose output is logits.
+    pub(crate) fn follow(&mut self, output: ValueId, uploaded: usize) {
         if self.bound.value(output).rows != Rows::Output {
             return;
         }
-        let rows = self.bound.bucket().outputs;
-        let words = rows * chosen_words(Wanted::Candidates);
+        let words = self.bound.bucket().outputs * chosen_words(Wanted::Candidates);
         let chosen = self.buffer(Purpose::Activations, words * size_of::<u32>());
         self.scratch.chosen = Some(chosen);
-        let chosen = BufferId::Own(chosen);
+        let buffers = vec![Some(BufferId::Own(uploaded)), Some(BufferId::Own(chosen))];
+        let words = vec![self.inputs.tokens as u32];
+        let cost = Cost::row("take_tokens", 2 * size_of::<u32>());
+        let launches = vec![self.launch("rows/take_tokens", buffers, words, ONE_BLOCK, cost)];
+        let takes = Variant { follows: true, launches, ..Variant::default() };
+        self.work.push(Work::Dispatch { rows: Rows::Step, variants: vec![takes, Variant::default()] });
+    }
+
+    /// What a step chooses from its logits, unless it requests all of them.
+    pub(crate) fn choose(&mut self, output: ValueId) {
+        let Some(chosen) = self.scratch.chosen.map(BufferId::Own) else { return };
+        let rows = self.bound.bucket().outputs;
         let parts = self.cols(output).div_ceil(CANDIDATES_PART);
         let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));
 

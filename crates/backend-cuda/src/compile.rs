@@ -5,11 +5,9 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
+use backend::{BoundProgram, Error, Remedy, Taps};
 use graph::{Index, Rows, ValueId, WeightId};
-use passes::{
-    Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
-};
+use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, kernel_name, out_of_memory};
 
 use crate::decode;
 use crate::driver::{Device, allocated_size};
@@ -116,9 +114,9 @@ impl Blueprint {
         }
         let output = bound.output();
         let is_tapped = taps.contains(&bound.value(output).name);
-        // Tokens and candidates come first in the staging memory.
-        let chosen = bound.bucket().outputs * chosen_words(Wanted::Candidates);
-        let (mut readbacks, mut staged) = (Vec::new(), chosen);
+        let uploaded = compiler.buffer(Purpose::Inputs, compiler.inputs.words.len() * F32);
+        compiler.follow(output, uploaded);
+        let (mut readbacks, mut staged) = (Vec::new(), 0);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
             for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
@@ -131,7 +129,6 @@ impl Blueprint {
         }
         compiler.choose(output);
         let chosen = compiler.scratch.chosen;
-        let uploaded = compiler.buffer(Purpose::Inputs, compiler.inputs.words.len() * F32);
         let Compiler { buffers, work, inputs, .. } = compiler;
         Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, chosen })
     }

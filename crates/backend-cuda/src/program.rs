@@ -1,9 +1,10 @@
-//! A program on a card: launches are built once; a step uploads its inputs and replays a recorded graph.
+//! A program on a card: launches are built once; a step uploads its inputs and replays a recorded graph. Two steps can be in
+//! progress, so that the card computes the next one while the host reads the outputs of the one before.
 
 use std::sync::Arc;
 
 use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
-use passes::{Cost, StepShape, Variant, tiles};
+use passes::{Cost, StepShape, Variant, chosen_words, tiles};
 
 use crate::compile::Blueprint;
 use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, TENSOR_MAP_BYTES, lock};
@@ -11,8 +12,11 @@ use crate::launch::{BufferId, Grid, LaunchPlan, Work};
 use crate::model::Model;
 use crate::occupancy::Block;
 
-/// Recorded graphs that a program holds: steps alternate between few shapes.
-const MAX_RECORDINGS: usize = 8;
+/// Steps in progress at most.
+const IN_PROGRESS: usize = 2;
+
+/// Recorded graphs that a program holds: steps alternate between few shapes, and between the places of steps in progress.
+const MAX_RECORDINGS: usize = 8 * IN_PROGRESS;
 
 /// Steps of more rows do not launch kernels before the one before has ended: early blocks would crowd the multiprocessors
 /// that are free first.
@@ -24,19 +28,29 @@ pub(crate) struct CudaProgram {
     blueprint: Blueprint,
     work: Vec<Work<Built>>,
     buffers: Vec<Buffer>,
-    /// Step inputs, and input rows, that the device reads.
-    inputs: Pinned,
+    /// Input rows that the device reads, and values that it writes. Steps that have any are alone in progress.
     rows: Vec<Pinned>,
     staging: Pinned,
     chosen: Vec<u32>,
     bytes: u64,
-    pending: Pending,
-    /// Shape of the last submitted step.
+    pending: Pending<IN_PROGRESS>,
+    places: [Place; IN_PROGRESS],
+    /// Shapes of the last submitted step, and of the last one that was waited for.
     shape: StepShape,
+    read: StepShape,
     timer: Option<(Timer, Step)>,
-    /// Graphs by shape, the last used at the end, and the shape of the step before.
-    recordings: Vec<(StepShape, Recording)>,
-    last_shape: StepShape,
+    /// Graphs by place and shape, the last used at the end.
+    recordings: Vec<(usize, StepShape, Recording)>,
+}
+
+/// What a step in progress has for itself.
+struct Place {
+    /// Step inputs that the device reads.
+    inputs: Pinned,
+    /// Tokens or candidates that it writes.
+    chosen: Pinned,
+    shape: StepShape,
+    ended: Event,
 }
 
 struct Built {
@@ -79,7 +93,13 @@ impl CudaProgram {
                 Work::Readback(index) => Work::Readback(index),
             });
         }
-        let inputs = device.pinned(blueprint.inputs.words.len())?;
+        let place = || {
+            let inputs = device.pinned(blueprint.inputs.words.len())?;
+            let chosen =
+                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Wanted::Candidates))?;
+            Ok(Place { inputs, chosen, shape: StepShape::default(), ended: device.mark()? })
+        };
+        let places = [place()?, place()?];
         let staging = device.pinned(blueprint.staged)?;
         device.wait()?;
         lock(&model.state).activations += bytes;
@@ -88,16 +108,16 @@ impl CudaProgram {
             blueprint,
             work,
             buffers,
-            inputs,
             rows,
             staging,
             chosen: Vec::new(),
             bytes,
             pending: Pending::default(),
+            places,
             shape: StepShape::default(),
+            read: StepShape::default(),
             timer: None,
             recordings: Vec::new(),
-            last_shape: StepShape::default(),
         })
     }
 }
@@ -137,10 +157,16 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
 
 impl Program for CudaProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        self.blueprint.bound.check(step)?;
+        let on_device = if self.shape.wanted.are_tokens() { self.shape.outputs } else { 0 };
+        self.blueprint.bound.check_after(step, on_device)?;
         let model = self.model.clone();
         model.upload(|_| {})?;
-        self.last_shape.clone_from(&self.shape);
+        let number = self.pending.next_place();
+        // A step that follows none has the card's other buffers for itself, too.
+        let is_alone = step.follows().is_empty();
+        let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
+        before.try_for_each(|(_, place)| place.ended.wait())?;
+        let last_shape = self.shape.clone();
         self.shape.rows = step.tokens().len();
         self.shape.outputs = step.outputs().len();
         self.shape.sequences = step.sequences().len();
@@ -148,51 +174,63 @@ impl Program for CudaProgram {
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
         let Blueprint { inputs, uploaded, chosen, .. } = &mut self.blueprint;
         self.shape.wanted = chosen.map_or(Wanted::Logits, |_| inputs.wanted(step));
+        self.shape.follows = !is_alone;
+        let place = &mut self.places[number];
         let words = inputs.fill(step, &mut self.shape)?;
-        self.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
-        model.device.upload(&self.buffers[*uploaded], &self.inputs, words)?;
+        place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
+        place.shape.clone_from(&self.shape);
+        model.device.upload(&self.buffers[*uploaded], &place.inputs, words)?;
         self.upload_input(step)?;
+        let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
         if model.device.is_timed {
             let mut timer = Timer { start: model.device.event()?, launches: Vec::new() };
             timer.start.record()?;
-            self.queue(Some(&mut timer))?;
+            self.queue(number, Some(&mut timer))?;
             self.timer = Some((timer, step.clone()));
-        } else if let Some(index) = self.recordings.iter().position(|(shape, _)| *shape == self.shape) {
+        } else if let Some(index) = self.recordings.iter().position(recorded) {
             let last = self.recordings.remove(index);
-            model.device.replay(&last.1)?;
+            model.device.replay(&last.2)?;
             self.recordings.push(last);
-        } else if self.shape == self.last_shape {
+        } else if self.shape == last_shape {
             // The second step of a shape in a row: more will follow.
-            let recording = model.device.record(|| self.queue(None))?;
+            let recording = model.device.record(|| self.queue(number, None))?;
             model.device.replay(&recording)?;
             if self.recordings.len() == MAX_RECORDINGS {
                 self.recordings.remove(0);
             }
-            self.recordings.push((self.shape.clone(), recording));
+            self.recordings.push((number, self.shape.clone(), recording));
         } else {
-            self.queue(None)?;
+            self.queue(number, None)?;
         }
+        self.places[number].ended.record()?;
         Ok(self.pending.begin(step))
     }
 
+    fn can_follow(&self) -> bool {
+        self.blueprint.chosen.is_some() && !self.model.device.is_timed
+    }
+
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let CudaProgram { model, blueprint, chosen, pending, shape, timer, staging, .. } = self;
+        let CudaProgram { model, blueprint, chosen, pending, places, read, timer, staging, .. } = self;
         let Blueprint { bound, readbacks, .. } = blueprint;
+        let place = &places[pending.place_of(&ticket)];
         let output_rows = pending.end(ticket)?;
-        model.device.wait()?;
-        let staged = staging.words();
+        place.ended.wait()?;
+        read.clone_from(&place.shape);
         chosen.clear();
-        chosen.extend(&staged[..shape.chosen()]);
-        readbacks.iter_mut().for_each(|readback| readback.take(bound, shape, bytemuck::cast_slice(staged)));
+        chosen.extend(&place.chosen.words()[..read.chosen()]);
+        for readback in readbacks.iter_mut().filter(|readback| readback.rows(bound, read) > 0) {
+            readback.take(bound, read, bytemuck::cast_slice(staging.words()));
+        }
         if let Some((timer, step)) = timer.take() {
             timer.add(model, &step)?;
         }
-        Ok(passes::outputs(readbacks, bound, shape, output_rows, chosen))
+        Ok(passes::outputs(readbacks, bound, read, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
         let Blueprint { bound, readbacks, .. } = &self.blueprint;
-        passes::read(readbacks, bound, &self.shape, name)
+        passes::read(readbacks, bound, &self.read, name)
     }
 }
 
@@ -214,8 +252,8 @@ impl CudaProgram {
         Ok(())
     }
 
-    /// Queues a step of the current shape. What is queued does not depend on tokens or positions.
-    fn queue(&self, mut timer: Option<&mut Timer>) -> Result<(), Error> {
+    /// Queues a step of the current shape in a place. What is queued does not depend on tokens or positions.
+    fn queue(&self, place: usize, mut timer: Option<&mut Timer>) -> Result<(), Error> {
         let Blueprint { bound, readbacks, chosen, .. } = &self.blueprint;
         let (device, shape): (&Arc<Device>, _) = (&self.model.device, &self.shape);
         // A launch after a copy or an event waits for it.
@@ -255,7 +293,7 @@ impl CudaProgram {
             }
         }
         if let Some(chosen) = chosen.filter(|_| shape.chosen() > 0) {
-            device.download(&self.staging, 0, &self.buffers[chosen], shape.chosen())?;
+            device.download(&self.places[place].chosen, 0, &self.buffers[chosen], shape.chosen())?;
         }
         Ok(())
     }

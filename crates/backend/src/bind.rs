@@ -182,6 +182,14 @@ impl BoundProgram {
     /// the vocabulary, if block tables are missing, name pages out of range, or lack pages that the rows see, or if a slot
     /// is out of range, or written by one sequence and used by another.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
+        self.check_after(step, 0)
+    }
+
+    /// The same for a step that may follow one with this number of output rows whose tokens are on the device.
+    ///
+    /// # Errors
+    /// As [`BoundProgram::check`].
+    pub fn check_after(&self, step: &Step, chosen: usize) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
         let BoundModel { graph, groups, slots, table_rows: [n_vocab, n_positions], .. } = &*self.model;
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
@@ -196,6 +204,11 @@ impl BoundProgram {
         }
         if let Some(token) = step.tokens().iter().find(|&&token| token as usize >= *n_vocab) {
             return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
+        }
+        if let Some(row) = step.follows().iter().find(|&&row| row as usize >= chosen) {
+            return invalid(format!(
+                "a row takes the token of output row {row} of the step before, of which the device has {chosen} tokens"
+            ));
         }
         if *slots > 0 {
             check_slots(step, *slots)?;

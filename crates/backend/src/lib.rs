@@ -204,10 +204,16 @@ pub trait Program: Send {
     /// If the step does not fit the bucket, the vocabulary or the KV cache. The cache is then unchanged.
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
-    /// Waits for the last submitted step and returns its outputs.
+    /// Whether a step may be submitted before the one before it was waited for, and take tokens of its output rows
+    /// ([`Step::following`]). Their outputs are waited for in order. The step before has requested tokens alone.
+    fn can_follow(&self) -> bool {
+        false
+    }
+
+    /// Waits for a submitted step and returns its outputs.
     ///
     /// # Errors
-    /// If the device failed, or the ticket belongs to another step.
+    /// If the device failed, or another step was submitted since, unless that one [may follow](Program::can_follow).
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
 
     /// Value `name` of the last step that was waited for, row-major `[rows, cols]`.

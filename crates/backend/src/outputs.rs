@@ -7,31 +7,58 @@ use crate::{Error, MAX_CANDIDATES, OutputRow, Step};
 #[must_use = "wait for the step to get its outputs"]
 pub struct Ticket(u64);
 
-/// The step that a program submitted last.
-#[derive(Debug, Default)]
-pub struct Pending {
-    number: u64,
-    outputs: Vec<OutputRow>,
+/// The steps that a program got and that can be waited for: the last one, and up to `N - 1` that it follows.
+#[derive(Debug)]
+pub struct Pending<const N: usize = 1> {
+    /// The last ticket, and the first one that is still valid.
+    last: u64,
+    first: u64,
+    outputs: [Vec<OutputRow>; N],
 }
 
-impl Pending {
+impl<const N: usize> Pending<N> {
     /// Records that `step` was submitted.
     pub fn begin(&mut self, step: &Step) -> Ticket {
-        self.number += 1;
-        self.outputs.clear();
-        self.outputs.extend_from_slice(step.outputs());
-        Ticket(self.number)
+        self.last += 1;
+        self.first = match step.follows().is_empty() {
+            true => self.last,
+            false => self.first.max((self.last + 1).saturating_sub(N as u64)),
+        };
+        let outputs = &mut self.outputs[Self::place(self.last)];
+        outputs.clear();
+        outputs.extend_from_slice(step.outputs());
+        Ticket(self.last)
+    }
+
+    /// Where the step of a ticket has its buffers, of `N` places.
+    pub fn place_of(&self, ticket: &Ticket) -> usize {
+        Self::place(ticket.0)
+    }
+
+    /// Where the next step will have them.
+    pub fn next_place(&self) -> usize {
+        Self::place(self.last + 1)
     }
 
     /// The output rows of the ticket's step.
     ///
     /// # Errors
-    /// If another step was submitted since, which overwrote the outputs.
+    /// If later steps were submitted, which overwrote the outputs.
     pub fn end(&self, ticket: Ticket) -> Result<&[OutputRow], Error> {
-        if ticket.0 == self.number {
-            return Ok(&self.outputs);
+        if ticket.0 >= self.first {
+            return Ok(&self.outputs[Self::place(ticket.0)]);
         }
         Err(Error::Step("another step was submitted before this one was waited for".into()))
+    }
+
+    fn place(number: u64) -> usize {
+        (number % N as u64) as usize
+    }
+}
+
+impl<const N: usize> Default for Pending<N> {
+    fn default() -> Pending<N> {
+        Pending { last: 0, first: 0, outputs: std::array::from_fn(|_| Vec::new()) }
     }
 }
 
@@ -244,10 +271,29 @@ mod tests {
     #[test]
     fn a_ticket_belongs_to_one_step() {
         let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
-        let mut pending = Pending::default();
+        let mut pending = Pending::<1>::default();
         let first = pending.begin(&step(OutputRow::logits(0)).expect("a good step"));
         let second = pending.begin(&step(OutputRow::greedy(0)).expect("a good step"));
         assert!(pending.end(first).is_err());
         assert_eq!(pending.end(second), Ok(&[OutputRow::greedy(0)][..]));
+    }
+
+    #[test]
+    fn a_step_and_the_one_that_follows_it_are_both_waited_for() {
+        let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
+        let step = |output| step(output).expect("a good step");
+        let mut pending = Pending::<2>::default();
+        let first = pending.begin(&step(OutputRow::greedy(0)));
+        let place = pending.next_place();
+        let second = pending.begin(&step(OutputRow::candidates(0)).following(vec![0]));
+        assert!(pending.place_of(&first) != place && pending.place_of(&second) == place);
+        assert_eq!(pending.end(first), Ok(&[OutputRow::greedy(0)][..]));
+        let third = pending.begin(&step(OutputRow::logits(0)).following(vec![0]));
+        let fourth = pending.begin(&step(OutputRow::greedy(0)).following(vec![0]));
+        assert!(pending.end(second).is_err(), "its buffers are used again");
+        assert_eq!(pending.end(third), Ok(&[OutputRow::logits(0)][..]));
+        let fifth = pending.begin(&step(OutputRow::logits(0)));
+        assert!(pending.end(fourth).is_err(), "the step after it does not follow it");
+        assert_eq!(pending.end(fifth), Ok(&[OutputRow::logits(0)][..]));
     }
 }

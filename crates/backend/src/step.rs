@@ -120,6 +120,11 @@ pub enum Wanted {
 }
 
 impl Wanted {
+    /// Whether the device chooses tokens, so that a later step can take them.
+    pub fn are_tokens(self) -> bool {
+        matches!(self, Wanted::Tokens | Wanted::Drawn)
+    }
+
     /// The least that has what all of `outputs` request, if no token is drawn on the device.
     pub fn of(outputs: &[OutputRow]) -> Wanted {
         outputs.iter().map(OutputRow::wanted).max().unwrap_or_default()
@@ -160,6 +165,7 @@ pub struct Step {
     outputs: Vec<OutputRow>,
     draws: Vec<Option<Draw>>,
     input: Vec<f32>,
+    follows: Vec<u32>,
     interrupt: Interrupt,
 }
 
@@ -203,8 +209,32 @@ impl Step {
         if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
             return invalid(format!("output rows must be strictly increasing and less than {rows}"));
         }
-        let (draws, input, interrupt) = (Vec::new(), Vec::new(), Interrupt::default());
-        Ok(Step { tokens, sequences, outputs, draws, input, interrupt })
+        let (draws, input, follows) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Step { tokens, sequences, outputs, draws, input, follows, interrupt: Interrupt::default() })
+    }
+
+    /// The same step, but each row takes the token of an output row of the step that the program got before it: the index
+    /// among that step's output rows, one per row. The tokens of this step are placeholders then, and it can be submitted
+    /// before those of the other one are known ([`Program::can_follow`](crate::Program::can_follow)).
+    pub fn following(self, follows: Vec<u32>) -> Step {
+        debug_assert_eq!(self.tokens.len(), follows.len(), "every row follows");
+        Step { follows, ..self }
+    }
+
+    /// The output rows of the step before whose tokens the rows take, one per row; empty if they have their own.
+    pub fn follows(&self) -> &[u32] {
+        &self.follows
+    }
+
+    /// The same step with the tokens that it followed, given those of all output rows of the step before.
+    ///
+    /// # Panics
+    /// If it follows another row.
+    pub fn with_tokens_of(mut self, before: &[u32]) -> Step {
+        for (token, row) in self.tokens.iter_mut().zip(std::mem::take(&mut self.follows)) {
+            *token = before[row as usize];
+        }
+        self
     }
 
     /// Lets the device draw tokens, one entry per output row. If every row has a draw or requests the greedy token alone, a backend
@@ -229,9 +259,7 @@ impl Step {
 
     /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
-        let (tokens, sequences) = (self.tokens.clone(), self.sequences.clone());
-        let (outputs, draws, input) = (Vec::new(), Vec::new(), Vec::new());
-        Step { tokens, sequences, outputs, draws, input, interrupt: self.interrupt.clone() }
+        Step { outputs: Vec::new(), draws: Vec::new(), input: Vec::new(), ..self.clone() }
     }
 
     /// Copies the output rows and draws of `whole`, a step with the same rows.

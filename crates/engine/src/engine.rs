@@ -1,5 +1,7 @@
 //! The engine: serves several requests at once.
 
+mod steps;
+
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -7,27 +9,28 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Taps, Wanted};
+use backend::{Backend, Interrupt, Memory, Step, Taps};
 use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
-use crate::choose::{Chosen, Rows, choose_all};
 use crate::model::Model;
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::queue::Place;
 use crate::random::random_key;
 use crate::request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
-use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
-use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler};
+use crate::request_state::{Observer, RequestState};
+use crate::scheduler::{self, Limits, RequestId, Scheduler};
 use crate::speculation::{DraftModel, Speculator};
 use crate::stop::StopReason;
+use steps::InProgress;
 
 type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 
 /// A model on a backend, serving requests.
 ///
-/// It has no thread of its own: [`Engine::step`] runs one step for all requests and returns its events. A request's
+/// It has no thread of its own: [`Engine::step`] runs one step for all requests and returns its events. A device that samples
+/// tokens itself computes the next step meanwhile. A request's
 /// text depends on its prompt, sampling and seed only, provided that the backend computes a row the same way in every
 /// batch, as the CPU backends do.
 pub struct Engine {
@@ -36,6 +39,8 @@ pub struct Engine {
     scheduler: Scheduler,
     requests: BTreeMap<RequestId, Box<RequestState>>,
     pending: PendingEvents,
+    /// The step that the device already computes after the last one, whose tokens it takes.
+    ahead: Option<InProgress>,
     sampling_threads: usize,
     step_target: Option<Duration>,
     pace: Pace,
@@ -64,18 +69,6 @@ impl PendingEvents {
         self.of_scheduler.push(scheduler::Event::End { id, intact: false });
         self.of_caller.push(Event::Failed { id, error });
     }
-}
-
-/// The output rows of a request in a step.
-struct Slice {
-    id: RequestId,
-    n_past: usize,
-    /// Position of its first output row.
-    position: usize,
-    /// Indices among the output rows of the step.
-    outputs: std::ops::Range<usize>,
-    /// Number of output rows, at the end, whose outputs yield the next tokens: those of the last token and of drafted ones.
-    next: usize,
 }
 
 impl Engine {
@@ -110,6 +103,7 @@ impl Engine {
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
+            ahead: None,
             // Cached: the system call takes as long as sampling a token.
             sampling_threads: sampling_threads.map_or(1, NonZero::get),
             step_target: options.step_target,
@@ -163,6 +157,7 @@ impl Engine {
         names: &[&str],
         observer: impl FnMut(&Step, &ModelRunner) + Send + 'static,
     ) -> Result<(), Error> {
+        self.settle()?;
         self.runner.tap(names)?;
         self.observer = Some(Box::new(observer));
         Ok(())
@@ -183,6 +178,7 @@ impl Engine {
     /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it: detects a
     /// lack of memory early. Fails if allocation fails.
     pub fn prepare_logits(&mut self) -> Result<(), Error> {
+        self.settle()?;
         let rows = self.limits().logit_rows;
         Ok(self.runner.compile(backend::Bucket { rows, outputs: rows })?)
     }
@@ -288,160 +284,6 @@ impl Engine {
         self.advance(None)
     }
 
-    /// Runs one step. `caller` receives the logits of [`Engine::logits`].
-    fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
-        if let Some(speculator) = &mut self.speculator {
-            speculator.hear(&self.pending.of_scheduler);
-        }
-        let (pace, target) = (&self.pace, self.step_target);
-        let prompt_rows = |active| target.map_or(usize::MAX, |target| pace.prompt_rows(target, active));
-        let mut plan = self.scheduler.step(self.pending.of_scheduler.drain(..), prompt_rows);
-        let now = Instant::now();
-        for admitted in plan.admitted.iter().filter(|admitted| !admitted.is_resumed) {
-            if let Some(state) = self.requests.get_mut(&admitted.id) {
-                state.begin(admitted.reused, now);
-            }
-        }
-        for id in &plan.preempted {
-            self.preemptions += 1;
-            tracing::debug!(request = id.0, "preempted: the KV cache is full");
-        }
-        let decoding = plan.chunks.iter().filter(|chunk| chunk.is_decode()).count();
-        let of_prompts = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum::<usize>() - decoding;
-        if let Some(speculator) = &mut self.speculator {
-            speculator.draft(&mut self.scheduler, &mut self.requests, &mut plan.chunks, plan.prompt_rows);
-        }
-        if !plan.chunks.is_empty()
-            && let Err(error) = self.run(plan.chunks, caller)
-        {
-            let ended = std::mem::take(&mut self.requests).into_keys();
-            let ended = ended.map(|id| scheduler::Event::End { id, intact: false });
-            self.pending = PendingEvents { of_scheduler: ended.collect(), of_caller: Vec::new() };
-            return Err(error);
-        }
-        self.pace.measured(now.elapsed(), decoding, of_prompts);
-        Ok(std::mem::take(&mut self.pending.of_caller))
-    }
-
-    fn run(&mut self, chunks: Vec<Chunk>, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
-        let slices = slices(&chunks);
-        match self.run_step(chunks, &slices, caller) {
-            Err(Error::Backend(backend::Error::Interrupted)) => {
-                self.interrupt.lower();
-                let rewind = |slice: Slice| scheduler::Event::Rewind { id: slice.id, n_past: slice.n_past };
-                self.pending.of_scheduler.extend(slices.into_iter().map(rewind));
-                Ok(())
-            }
-            Err(Error::Backend(error)) => {
-                for Slice { id, .. } in slices {
-                    if self.requests.remove(&id).is_some() {
-                        self.pending.failed(id, error.clone().into());
-                    }
-                }
-                Ok(())
-            }
-            ran => ran,
-        }
-    }
-
-    fn run_step(
-        &mut self,
-        chunks: Vec<Chunk>,
-        slices: &[Slice],
-        mut caller: Option<&mut OnLogits<'_>>,
-    ) -> Result<(), Error> {
-        let mut step = self.build_step(chunks, slices)?.with_interrupt(self.interrupt.clone());
-        let Engine { model, runner, scheduler, requests, pending, sampling_threads, drafts, .. } = self;
-        let ran = runner.run(&step);
-        model.file().check_intact()?;
-        let mut outputs = ran?;
-        if !are_answered(&step, &outputs) {
-            // Rerun the step with logits. It overwrites the same cache slots.
-            let rows = step.outputs().iter().map(|output| output.row);
-            step = Step::new(step.tokens().to_vec(), step.sequences().to_vec(), OutputRow::all(rows))?;
-            let again = runner.run(&step);
-            model.file().check_intact()?;
-            outputs = again?;
-        }
-        let now = Instant::now();
-        let n_ctx = scheduler.limits().n_ctx;
-        let mut all = Vec::with_capacity(slices.len());
-        for slice in slices {
-            let id = slice.id;
-            let Some(state) = requests.get_mut(&id) else { continue };
-            let shown = show(state, slice, &outputs, caller.as_deref_mut());
-            let is_over = shown != Ok(ControlFlow::Continue(())) || slice.next > 0;
-            let Some(state) = is_over.then(|| requests.remove(&id)).flatten() else { continue };
-            let reason = match shown {
-                Err(error) => {
-                    pending.failed(id, error.into());
-                    continue;
-                }
-                Ok(ControlFlow::Break(())) => Some(StopReason::Cancelled),
-                Ok(ControlFlow::Continue(())) => state.is_spent().then_some(StopReason::MaxTokens),
-            };
-            if let Some(reason) = reason {
-                pending.done(id, reason, state.usage(now));
-                continue;
-            }
-            let next = slice.outputs.end - slice.next..slice.outputs.end;
-            match next.map(|index| row_output(&outputs, index)).collect() {
-                Ok(outputs) => {
-                    let tokens = scheduler.tokens(id).unwrap_or_default();
-                    all.push(Rows { id, state, tokens, outputs, chosen: Vec::new(), end: None });
-                }
-                Err(error) => pending.failed(id, error.into()),
-            }
-        }
-        choose_all(&mut all, *sampling_threads, n_ctx, now);
-        for rows in all {
-            *drafts += rows.draft_counts();
-            let Rows { id, state, chosen, end, .. } = rows;
-            for Chosen { token, text, logprobs } in chosen {
-                pending.of_scheduler.push(scheduler::Event::Token { id, token });
-                pending.of_caller.push(Event::Token { id, token, text, logprobs });
-            }
-            match end {
-                Some(Ok(reason)) => pending.done(id, reason, state.usage(now)),
-                Some(Err(error)) => pending.failed(id, error.into()),
-                None => drop(requests.insert(id, state)),
-            }
-        }
-        if let Some(observer) = &mut self.observer {
-            observer(&step, runner);
-        }
-        Ok(())
-    }
-
-    fn build_step(&self, chunks: Vec<Chunk>, slices: &[Slice]) -> Result<Step, backend::Error> {
-        let mut tokens = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
-        let mut sequences = Vec::with_capacity(chunks.len());
-        let mut outputs = Vec::with_capacity(slices.last().map_or(0, |slice| slice.outputs.end));
-        let mut draws = Vec::with_capacity(outputs.capacity());
-        // The observer may read the logits.
-        let logits = self.observer.is_some();
-        for (chunk, slice) in chunks.into_iter().zip(slices) {
-            let Chunk { n_past, tables, slots, .. } = chunk;
-            tokens.extend_from_slice(&chunk.tokens);
-            sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
-            let state = self.requests.get(&slice.id).filter(|_| slice.next > 0);
-            let wanted = state.map_or(Wanted::Logits, |state| state.wanted(slice.position));
-            let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
-            outputs.extend(rows.map(|row| match wanted {
-                Wanted::Tokens => OutputRow { logits, ..OutputRow::greedy(row) },
-                Wanted::Candidates => OutputRow { logits, ..OutputRow::candidates(row) },
-                Wanted::Drawn | Wanted::Logits => OutputRow::logits(row),
-            }));
-            let history = self.scheduler.tokens(slice.id).unwrap_or_default();
-            let positions = slice.position..slice.position + slice.outputs.len();
-            draws.extend(positions.map(|position| {
-                let state = state.filter(|_| !logits)?;
-                state.draw(slice.position, history.get(..position)?)
-            }));
-        }
-        Step::new(tokens, sequences, outputs)?.with_draws(draws)
-    }
-
     /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row has
     /// one `f32` per token of the vocabulary. Other requests continue meanwhile; their events are returned by the next
     /// [`Engine::step`]. Fails if `tokens` is empty, exceeds the context or contains an invalid id; when the backend
@@ -468,57 +310,6 @@ impl Engine {
         self.pending.of_caller = others;
         ended.unwrap_or(Ok(()))
     }
-}
-
-fn slices(chunks: &[Chunk]) -> Vec<Slice> {
-    let mut outputs = 0;
-    let slice = |chunk: &Chunk| {
-        let from = outputs;
-        outputs += chunk.outputs;
-        Slice {
-            id: chunk.id,
-            n_past: chunk.n_past,
-            position: chunk.n_past + chunk.tokens.len() - chunk.outputs,
-            outputs: from..outputs,
-            next: if chunk.is_last { 1 + chunk.drafted } else { 0 },
-        }
-    };
-    chunks.iter().map(slice).collect()
-}
-
-/// Whether every row has a token, candidates or logits. A device returns none of these if no token can be sampled: a logit is NaN
-/// or infinite, or none is finite, or all are ruled out. Only the logits show which.
-fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
-    (0..step.outputs().len()).all(|index| row_output(outputs, index).is_ok())
-}
-
-/// Passes the logits of a slice's rows to their observer, until it breaks.
-fn show(
-    state: &mut RequestState,
-    slice: &Slice,
-    outputs: &Outputs<'_>,
-    mut caller: Option<&mut OnLogits<'_>>,
-) -> Result<ControlFlow<()>, backend::Error> {
-    for (index, position) in slice.outputs.clone().zip(slice.position..) {
-        if state.shows(position) {
-            let logits = outputs.logits(index).ok_or_else(|| nothing_for(index))?;
-            if state.show(position, logits, caller.as_deref_mut()).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-    }
-    Ok(ControlFlow::Continue(()))
-}
-
-fn row_output<'a>(outputs: &'a Outputs<'_>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
-    let token = outputs.token(index).map(RowOutput::Token);
-    let or_candidates = token.or_else(|| outputs.candidates(index).map(RowOutput::Candidates));
-    let or_logits = or_candidates.or_else(|| outputs.logits(index).map(RowOutput::Logits));
-    or_logits.ok_or_else(|| nothing_for(index))
-}
-
-fn nothing_for(index: usize) -> backend::Error {
-    backend::Error::Step(format!("the backend gave nothing for output row {index}"))
 }
 
 impl std::fmt::Debug for Engine {

@@ -259,6 +259,11 @@ impl RequestState {
         self.max_tokens.is_some_and(|most| self.usage.generated_tokens >= most)
     }
 
+    /// Whether the next token is the last one by `max_tokens`.
+    pub(crate) fn ends_with_next(&self) -> bool {
+        self.max_tokens.is_some_and(|most| self.usage.generated_tokens + 1 >= most)
+    }
+
     pub(crate) fn usage(&self, now: Instant) -> Usage {
         match (self.began, self.first_token) {
             (Some(began), None) => Usage { prefill: now - began, ..self.usage },

@@ -15,6 +15,8 @@
 //! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
 //!   page of that prefix, it waits for that, and blocks no others.
 //! - Running requests release pages that drop out of their windows.
+//! - While a step is computed in which all requests decode, [`Scheduler::follow`] plans the next one, with places for the tokens
+//!   that are not known yet.
 //! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as pages are available. Each becomes a token of the
 //!   request, and its row part of the cache, when the next events repeat it; the rows of the others are written again.
 //! - When a group has too few pages for a running request, cached pages that nobody uses are dropped, least recently used
@@ -137,6 +139,9 @@ struct Request {
     tokens: Vec<u32>,
     /// Number of drafted tokens. The last step has computed them, but the cache does not count them.
     drafted: usize,
+    /// Whether the last of `tokens` is a place for a token that the device has chosen, or will choose. A planned step has it, but
+    /// the cache does not count it.
+    is_ahead: bool,
     /// Tokens of the prompt, or all tokens when it was preempted.
     prompt: usize,
     prefixes: Prefixes,
@@ -184,8 +189,14 @@ impl Request {
         pages.map(|pages| self.prefixes.of_pages(pages))
     }
 
-    /// Appends the next token. One that was drafted is in the cache already; another one replaces the draft.
+    /// Appends the next token. One that was drafted, or has a place, is in the cache already; another one replaces the draft.
     fn push(&mut self, token: u32) {
+        if std::mem::take(&mut self.is_ahead) {
+            self.tokens.pop();
+            self.tokens.push(token);
+            self.cache.positions += 1;
+            return;
+        }
         let generated = self.tokens.len() - self.drafted;
         if self.tokens.get(generated) == Some(&token) {
             self.drafted -= 1;
@@ -199,6 +210,11 @@ impl Request {
     fn drop_draft(&mut self) {
         self.tokens.truncate(self.tokens.len() - self.drafted);
         self.drafted = 0;
+    }
+
+    /// Tokens that are known, with drafted ones.
+    fn known(&self) -> &[u32] {
+        &self.tokens[..self.tokens.len() - usize::from(self.is_ahead)]
     }
 
     fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
@@ -335,7 +351,7 @@ impl Scheduler {
 
     /// Prompt and generated tokens of a request that has not ended, and those drafted for the last plan.
     pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
-        self.request(id).map(|request| &*request.tokens)
+        self.request(id).map(Request::known)
     }
 
     /// Tokens of a request that are in the cache, those of the last plan included.
@@ -383,6 +399,54 @@ impl Scheduler {
         Some(Chunk { id, tokens, n_past, tables, slots, outputs: rows, is_last: true, drafted: rows })
     }
 
+    /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests:
+    /// their next tokens are not known yet, so that the rows have tokens 0. `None`, and only the events have changed anything, if a
+    /// running request has other rows to compute or pages are lacking, if states could not go back, or if somebody waits who
+    /// might start.
+    pub(crate) fn follow(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        ids: &[RequestId],
+    ) -> Option<Vec<Chunk>> {
+        for event in events {
+            self.apply(event);
+        }
+        let is_full = self.running.len() == self.limits.sequences;
+        let is_computed = |request: &Request| request.remaining() == 0 && request.drafted == 0;
+        if self.blocks.has_states()
+            || !(self.waiting.is_empty() || is_full)
+            || !self.running.values().all(is_computed)
+        {
+            return None;
+        }
+        for id in ids {
+            let request = self.running.get_mut(id)?;
+            let end = request.tokens.len() + 1;
+            if !self.blocks.grow(&mut request.cache, Demand { all: end, next: end }) {
+                return None;
+            }
+        }
+        let mut chunks = Vec::with_capacity(ids.len());
+        for &id in ids {
+            let request = self.running.get_mut(&id)?;
+            self.queue.charge(request.place.client, 1);
+            let (n_past, tables) = (request.tokens.len(), request.cache.tables.clone());
+            request.tokens.push(0);
+            request.is_ahead = true;
+            let (tokens, slots) = (vec![0], Slots::default());
+            chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs: 1, is_last: true, drafted: 0 });
+        }
+        Some(chunks)
+    }
+
+    /// Takes back what [`Scheduler::follow`] has planned, if its step does not run.
+    pub(crate) fn take_back(&mut self) {
+        for request in self.running.values_mut().filter(|request| request.is_ahead) {
+            request.tokens.pop();
+            request.is_ahead = false;
+        }
+    }
+
     /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most as
     /// many prefill rows as `prompt_rows` says for the [`Active`] requests after the events.
     pub(crate) fn step(
@@ -394,6 +458,7 @@ impl Scheduler {
             self.apply(event);
         }
         for request in self.running.values_mut() {
+            debug_assert!(!request.is_ahead, "a step was planned ahead whose tokens are not known");
             request.drop_draft();
             self.blocks.confirm(&mut request.cache, &mut request.prefixes, &request.tokens);
         }
@@ -431,6 +496,7 @@ impl Scheduler {
                     prompt: tokens.len(),
                     tokens,
                     drafted: 0,
+                    is_ahead: false,
                     prefixes,
                     outputs_from: outputs_from.unwrap_or(usize::MAX),
                     cache: self.blocks.empty(),
@@ -455,6 +521,10 @@ impl Scheduler {
             Event::Rewind { id, n_past } => {
                 if let Some(request) = self.running.get_mut(&id) {
                     request.drop_draft();
+                    debug_assert!(
+                        !request.is_ahead,
+                        "what is planned after a step that did not run is taken back"
+                    );
                     request.cache.positions = n_past;
                     request.cache.states.rewind(&mut self.blocks.slots);
                 }

@@ -31,6 +31,9 @@ pub const MAX_SPLITS: usize = 64;
 /// Positions per workgroup from which attention is split.
 const SPLIT_POSITIONS: usize = 128;
 
+/// Marks a row that takes a token of the step before.
+pub const FOLLOWS: u32 = 1 << 31;
+
 /// How attention is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits {
@@ -68,7 +71,7 @@ pub struct Inputs {
     splits: Splits,
     /// Rows of the bucket.
     rows: usize,
-    /// Token of each row.
+    /// Token of each row, or [`FOLLOWS`] and the output row of the step before whose token it takes.
     pub tokens: usize,
     /// Position of each row.
     pub positions: usize,
@@ -219,6 +222,9 @@ impl Inputs {
         self.words[0] = rows as u32;
         self.words[1] = step.outputs().len() as u32;
         self.words[self.tokens..][..rows].copy_from_slice(step.tokens());
+        for (word, before) in self.words[self.tokens..].iter_mut().zip(step.follows()) {
+            *word = FOLLOWS | before;
+        }
         for (word, output) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
             *word = output.row;
         }

@@ -22,6 +22,8 @@ pub struct StepShape {
     pub wanted: Wanted,
     /// Whether biases or penalties change logits before tokens are drawn.
     pub is_adjusted: bool,
+    /// Whether rows take tokens of the step before.
+    pub follows: bool,
 }
 
 impl StepShape {

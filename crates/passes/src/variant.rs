@@ -20,6 +20,8 @@ pub struct Variant<L> {
     pub wanted: Option<Wanted>,
     /// Only for steps that change logits before tokens are drawn.
     pub is_adjusted: bool,
+    /// Only for steps whose rows take tokens of the step before.
+    pub follows: bool,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
     /// The launches, in order.
@@ -35,6 +37,7 @@ impl<L> Default for Variant<L> {
             is_tiled: false,
             wanted: None,
             is_adjusted: false,
+            follows: false,
             f16_weights: Vec::new(),
             launches: Vec::new(),
         }
@@ -52,10 +55,29 @@ impl<L> Variant<L> {
     /// # Errors
     /// The first of `build`.
     pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
-        let Variant { max_rows, split, is_decode, is_tiled, wanted, is_adjusted, f16_weights, launches } =
-            self;
+        let Variant {
+            max_rows,
+            split,
+            is_decode,
+            is_tiled,
+            wanted,
+            is_adjusted,
+            follows,
+            f16_weights,
+            launches,
+        } = self;
         let launches = launches.into_iter().map(build).collect::<Result<_, E>>()?;
-        Ok(Variant { max_rows, split, is_decode, is_tiled, wanted, is_adjusted, f16_weights, launches })
+        Ok(Variant {
+            max_rows,
+            split,
+            is_decode,
+            is_tiled,
+            wanted,
+            is_adjusted,
+            follows,
+            f16_weights,
+            launches,
+        })
     }
 
     /// The first of `variants` that applies to a pass of `rows` rows in a step of this shape; the last one applies to all.
@@ -76,6 +98,7 @@ impl<L> Variant<L> {
             && (!self.is_tiled || shape.tiles > 0)
             && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
             && (!self.is_adjusted || shape.is_adjusted)
+            && (!self.follows || shape.follows)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }

@@ -11,5 +11,5 @@ mod weights;
 
 pub use deploy::{Deployed, Deployment, DeviceConfig, Fit, Survey, Workload};
 pub use pipeline::Pipeline;
-pub use runner::ModelRunner;
+pub use runner::{ModelRunner, Submitted};
 pub use weights::FileWeights;

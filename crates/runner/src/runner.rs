@@ -1,7 +1,8 @@
 //! A model on a backend: weights, KV cache, and programs by bucket.
 
 use backend::{
-    Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Timing, Weights,
+    Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket, Timing,
+    Weights,
 };
 use gguf::Gguf;
 use graph::Graph;
@@ -18,6 +19,14 @@ pub struct ModelRunner {
     tapped: Vec<String>,
     /// The program of the last step.
     last: Option<usize>,
+}
+
+/// A step that was submitted and is to be waited for.
+#[derive(Debug)]
+#[must_use = "wait for the step to get its outputs"]
+pub struct Submitted {
+    program: usize,
+    ticket: Ticket,
 }
 
 impl ModelRunner {
@@ -128,16 +137,43 @@ impl ModelRunner {
     /// # Errors
     /// If no program fits, the step does not match the vocabulary or the KV cache, or the device failed.
     pub fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
+        let submitted = self.submit(step)?;
+        self.wait(submitted)
+    }
+
+    /// Submits a step to the smallest program that it fits. No program may be compiled before it was waited for.
+    ///
+    /// # Errors
+    /// As [`ModelRunner::run`].
+    pub fn submit(&mut self, step: &Step) -> Result<Submitted, Error> {
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
-        let fits = |(bucket, _): &(Bucket, _)| rows <= bucket.rows && outputs <= bucket.outputs;
-        let Some(number) = self.programs.iter().position(fits) else {
+        let Some(program) = self.program_for(rows, outputs) else {
             let buckets: Vec<Bucket> = self.programs.iter().map(|(bucket, _)| *bucket).collect();
             return Err(Error::Step(format!(
                 "{rows} rows and {outputs} outputs exceed all programs: {buckets:?}"
             )));
         };
-        self.last = Some(number);
-        self.programs[number].1.run(step)
+        self.last = Some(program);
+        Ok(Submitted { program, ticket: self.programs[program].1.submit(step)? })
+    }
+
+    /// Whether a step of up to `rows` rows, each an output row, may be submitted before the outputs of `before` are waited for,
+    /// and take its tokens.
+    pub fn can_follow(&self, before: &Submitted, rows: usize) -> bool {
+        self.program_for(rows, rows) == Some(before.program) && self.programs[before.program].1.can_follow()
+    }
+
+    /// Waits for a step and returns its outputs.
+    ///
+    /// # Errors
+    /// If the device failed, or a step was submitted since that [may not follow](ModelRunner::can_follow).
+    pub fn wait(&mut self, step: Submitted) -> Result<Outputs<'_>, Error> {
+        self.programs[step.program].1.wait(step.ticket)
+    }
+
+    /// The number of the smallest program for a step of this size.
+    fn program_for(&self, rows: usize, outputs: usize) -> Option<usize> {
+        self.programs.iter().position(|(bucket, _)| rows <= bucket.rows && outputs <= bucket.outputs)
     }
 
     /// Value `name` of the last step, row-major `[rows, cols]`.

@@ -54,6 +54,7 @@ macro_rules! conformance {
             add_bias_broadcasts_one_row
             only_output_rows_are_computed
             greedy_tokens_and_top_tokens
+            steps_follow_each_other
             rows_with_invalid_logits_have_no_token
             candidates_are_the_best_tokens
         );

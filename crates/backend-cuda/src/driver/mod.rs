@@ -284,7 +284,7 @@ impl Device {
     pub(crate) fn upload(&self, to: &Buffer, from: &Pinned, words: usize) -> Result<(), Error> {
         assert!(words <= from.words && (words * 4) as u64 <= to.bytes, "copies stay inside");
         self.make_current()?;
-        // SAFETY: both ranges are valid. The caller does not change `from` before the stream is waited for.
+        // SAFETY: both ranges are valid. The caller does not change `from` before the copy has been waited for.
         unsafe {
             let words = std::slice::from_raw_parts(from.address, words);
             result::memcpy_htod_async(to.address, words, self.stream)
@@ -296,7 +296,7 @@ impl Device {
     pub(crate) fn download(&self, to: &Pinned, at: usize, from: &Buffer, words: usize) -> Result<(), Error> {
         assert!(at + words <= to.words && (words * 4) as u64 <= from.bytes, "copies stay inside");
         self.make_current()?;
-        // SAFETY: both ranges are valid; `to` is read only after the stream is waited for.
+        // SAFETY: both ranges are valid; `to` is read only after the copy has been waited for.
         unsafe {
             let to = to.address.add(at).cast::<c_void>();
             sys::cuMemcpyDtoHAsync_v2(to, from.address, words * 4, self.stream).result()
@@ -412,6 +412,11 @@ impl Device {
     /// Creates an event that takes the time.
     pub(crate) fn event(self: &Arc<Device>) -> Result<Event, Error> {
         self.event_with(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// Creates an event to wait for.
+    pub(crate) fn mark(self: &Arc<Device>) -> Result<Event, Error> {
+        self.event_with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
     fn event_with(self: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Event, Error> {
@@ -546,6 +551,13 @@ impl Event {
         // SAFETY: event and stream are valid.
         unsafe { result::event::record(self.event, self.device.stream) }
             .map_err(|error| self.device.failed(error))
+    }
+
+    /// Waits for the event; one that was never queued counts as passed.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        self.device.make_current()?;
+        // SAFETY: the event is valid.
+        unsafe { result::event::synchronize(self.event) }.map_err(|error| self.device.failed(error))
     }
 
     /// Seconds from this event to `end`; both have passed.

@@ -25,10 +25,7 @@ impl Staging {
 
     /// Waits for the copies.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        let device = &self.copied.device;
-        device.make_current()?;
-        // SAFETY: the event is valid; without copies it counts as passed.
-        unsafe { result::event::synchronize(self.copied.event) }.map_err(|error| device.failed(error))
+        self.copied.wait()
     }
 
     /// The memory, to be written. Waits for the copies.

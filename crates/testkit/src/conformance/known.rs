@@ -461,6 +461,60 @@ pub fn greedy_tokens_and_top_tokens(make: Make<'_>) {
     assert_eq!((some[1].0, some[1].1, some[1].2.len()), (None, true, 0));
 }
 
+/// Steps whose rows take tokens of the step before, submitted before that has been waited for: rows are left out and change places,
+/// and one has no token, so that the row after it has nothing to compute. A backend may refuse such steps.
+pub fn steps_follow_each_other(make: Make<'_>) {
+    const N: usize = 37;
+    // The token after a token; none after the last one.
+    let next = |token: u32| (token * 5 + 3) % N as u32;
+    let mut table = vec![[0.0; N]; N];
+    for (token, row) in table[..N - 1].iter_mut().enumerate() {
+        row[next(token as u32) as usize] = 1.0;
+    }
+    table[N - 1] = [f32::NEG_INFINITY; N];
+    let mut net = Net::default();
+    let x = net.input("x", N, table.as_flattened());
+    let mut program = net.compile(x, make()).expect("a good graph");
+    let step = |tokens: &[u32]| {
+        let rows = tokens.len();
+        let outputs = (0..rows as u32).map(OutputRow::greedy).collect();
+        Step::new(tokens.to_vec(), vec![Sequence::uniform(0, rows, 0, [])], outputs).expect("a good step")
+    };
+    let mut tokens: Vec<u32> = vec![0, 11, 7, 36, 19, 28];
+    let mut ticket = program.submit(&step(&tokens)).expect("a good step");
+    for turn in 0..12 {
+        // All in order, then in reverse order; the last one is left out at times.
+        let mut follows: Vec<u32> = (0..tokens.len() as u32).collect();
+        if turn % 3 == 1 {
+            follows.reverse();
+        }
+        if turn == 5 || turn == 9 {
+            follows.pop();
+        }
+        let following = step(&vec![0; follows.len()]).following(follows.clone());
+        if !program.can_follow() {
+            assert!(program.submit(&following).is_err(), "its tokens would be wrong");
+            return;
+        }
+        let too_far = step(&[0]).following(vec![tokens.len() as u32]);
+        assert!(program.submit(&too_far).is_err(), "there is no such row");
+        let after = program.submit(&following).expect("a good step");
+        let outputs = program.wait(ticket).expect("a good step");
+        let chosen: Vec<Option<u32>> = (0..tokens.len()).map(|row| outputs.token(row)).collect();
+        let has_next = |&token: &u32| (token as usize != N - 1).then(|| next(token));
+        assert_eq!(chosen, tokens.iter().map(has_next).collect::<Vec<_>>(), "step {turn}");
+        tokens = follows.iter().map(|&row| chosen[row as usize].unwrap_or(0)).collect();
+        ticket = after;
+    }
+    let outputs = program.wait(ticket).expect("a good step");
+    assert_eq!(outputs.token(0), Some(next(tokens[0])));
+    let after_logits = Step::new(vec![1], vec![Sequence::uniform(0, 1, 0, [])], vec![OutputRow::logits(0)]);
+    let outputs = program.run(&after_logits.expect("a good step")).expect("a good step");
+    assert_eq!(outputs.logits(0), Some(&table[1][..]));
+    let follows_logits = step(&[0]).following(vec![0]);
+    assert!(program.submit(&follows_logits).is_err(), "the host chooses from logits");
+}
+
 /// Rows with a NaN or +∞ logit, or with -∞ alone, have no token; other rows are not affected.
 pub fn rows_with_invalid_logits_have_no_token(make: Make<'_>) {
     let none = f32::NEG_INFINITY;
