@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
-    Memory, OpenOptions, Program, Taps, Timing, Weights,
+    Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
 use passes::Formats;
@@ -47,6 +47,7 @@ use program::CudaProgram;
 pub struct Cuda {
     device: Arc<Device>,
     formats: Mutex<Formats>,
+    member: Option<Member>,
 }
 
 impl Cuda {
@@ -66,7 +67,7 @@ impl Cuda {
     pub fn with(card: &Card, options: &OpenOptions) -> Result<Cuda, Error> {
         let &OpenOptions { timed, f32_activations, memory, .. } = options;
         let device = Device::open(card, timed, f32_activations, memory)?;
-        Ok(Cuda { device: Arc::new(device), formats: Mutex::new(Formats::new(&Format::ALL)) })
+        Ok(Cuda { device: Arc::new(device), formats: Mutex::new(Formats::new(&Format::ALL)), member: None })
     }
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
@@ -107,6 +108,12 @@ impl Backend for Cuda {
         Ok(plan.memory(bytes))
     }
 
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        self.device.join(&member)?;
+        self.member = Some(member);
+        Ok(())
+    }
+
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -114,6 +121,7 @@ impl Backend for Cuda {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let plan = self.plan(graph, weights, kv_layout)?;
+        plan.bound.check_member(self.member.as_ref())?;
         Ok(Box::new(Loaded(Arc::new(Model::new(self.device, plan)?))))
     }
 }

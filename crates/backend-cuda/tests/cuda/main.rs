@@ -3,6 +3,7 @@
 //! Without a card the tests are skipped, unless `RUSTORCH_REQUIRE_CUDA` is set.
 
 mod faults;
+mod shards;
 mod whole_model;
 
 use backend::{Backend, OpenOptions};
