@@ -71,7 +71,10 @@ impl Weight {
     pub fn share(&self, name: &str, rows: Range<usize>, cols: Range<usize>) -> Result<Weight, Error> {
         let (block, row) = (self.format.block_len(), self.bytes.len() / (self.count * self.rows).max(1));
         if !cols.start.is_multiple_of(block) || !cols.end.is_multiple_of(block) {
-            let why = format!("columns {cols:?} of `{name}` are not whole blocks of {block}, as {} has", self.format);
+            let why = format!(
+                "columns {cols:?} of `{name}` are not whole blocks of {block}, as {} has",
+                self.format
+            );
             return Err(Error::Shard(why));
         }
         let shared = Weight { rows: rows.len(), cols: cols.len(), ..self.clone() };

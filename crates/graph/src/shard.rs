@@ -40,7 +40,8 @@ impl Graph {
         }
         let split = Split::new(self, rank, block)?;
         let forms = self.forms(&split)?;
-        let mut maker = Maker { graph: self, rank, made: HashMap::new(), part: Builder::new(), stores: HashMap::new() };
+        let mut maker =
+            Maker { graph: self, rank, made: HashMap::new(), part: Builder::new(), stores: HashMap::new() };
         for ((id, value), forms) in self.values().zip(&forms) {
             for &form in forms {
                 let name = name_of(value, form, forms);

@@ -5,8 +5,8 @@ mod program;
 use std::thread;
 
 use backend::{
-    Backend, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Member, Memory, Program, Shares, Taps,
-    Timing, Weights,
+    Backend, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Member, Memory, Program, Shares,
+    Taps, Timing, Weights,
 };
 use graph::{Graph, Rank};
 
@@ -27,8 +27,7 @@ impl TensorParallel {
 
 /// The graphs of so many ranks.
 pub(crate) fn shards(graph: &Graph, weights: &dyn Weights, ranks: usize) -> Result<Vec<Graph>, Error> {
-    let block =
-        |weight: &graph::Weight| weights.weight(weight).map_or(1, |weight| weight.format.block_len());
+    let block = |weight: &graph::Weight| weights.weight(weight).map_or(1, |weight| weight.format.block_len());
     let shard = |rank| graph.shard(Rank { rank, ranks }, &block);
     (0..ranks).map(shard).collect::<Result<_, _>>().map_err(|error| Error::Shard(error.to_string()))
 }

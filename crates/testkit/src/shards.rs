@@ -3,6 +3,7 @@
 use backend::{Backend, Error, KvFormat};
 use gguf::Gguf;
 use models::Model;
+use quant::Format;
 use runner::{FileWeights, TensorParallel};
 
 use crate::conformance::Make;
@@ -33,6 +34,31 @@ pub fn errors(make: Make<'_>, ranks: usize, rows: usize) -> Vec<(String, Result<
         (name, Ok(error))
     };
     llama::families().into_iter().map(error).collect()
+}
+
+/// Quantised models whose heads are whole blocks, on two and four ranks. Their five blocks of hidden columns do not divide evenly.
+pub fn quantized() -> Vec<(String, llama::Spec)> {
+    let spec = |format| llama::Spec {
+        layers: 2,
+        hidden: 512,
+        heads: 16,
+        kv_heads: 4,
+        head_length: Some(64),
+        ffn: 1280,
+        ..llama::Spec::new(format)
+    };
+    let dense = [Format::Q4_K, Format::Q6_K, Format::Q8_0, Format::Q4_0, Format::IQ4_XS, Format::IQ2_S];
+    let dense = dense.map(|format| (format.to_string(), spec(format)));
+    let of_experts = llama::Spec { architecture: "qwen3moe", experts: Some([8, 3]), ..spec(Format::Q4_K) };
+    let biased =
+        llama::Spec { architecture: "qwen2", biases: &["attn_q", "attn_k", "attn_v"], ..spec(Format::Q5_K) };
+    let others = [("Q4_K-qwen3moe", of_experts), ("Q5_K-qwen2", biased)];
+    dense.into_iter().chain(others.map(|(name, spec)| (name.to_owned(), spec))).collect()
+}
+
+/// The logits of `tokens` by a model of [`quantized`], in steps of `rows`.
+pub fn logits(spec: &llama::Spec, backend: Box<dyn Backend>, tokens: &[u32], rows: usize) -> Vec<f32> {
+    Whole::new(spec.file(), backend, KvFormat::F32, tokens.len(), rows).logits(tokens, rows)
 }
 
 /// Why `file` is not split over a group; `None` if it is.

@@ -56,7 +56,9 @@ impl Nccl {
             // SAFETY: NCCL runs nothing but its own initialisation when it is loaded.
             match unsafe { Library::new(name) } {
                 // SAFETY: the functions have these types in every NCCL 2.
-                Ok(library) => return unsafe { Nccl::of(library) }.map_err(|error| format!("{name}: {error}")),
+                Ok(library) => {
+                    return unsafe { Nccl::of(library) }.map_err(|error| format!("{name}: {error}"));
+                }
                 Err(error) => failed.push(error.to_string()),
             }
         }
@@ -160,14 +162,16 @@ impl Device {
             return Ok(());
         }
         let failed = |why| Error::Device { device: self.card.name.clone(), why };
-        let communicator = self.communicator.get().ok_or_else(|| failed("it has joined no group".to_owned()))?;
+        let communicator =
+            self.communicator.get().ok_or_else(|| failed("it has joined no group".to_owned()))?;
         if communicator.is_ended.load(Ordering::Acquire) {
             return Err(failed("the other cards of its group have failed".to_owned()));
         }
         self.make_current()?;
         let (nccl, at) = (communicator.nccl, buffer.address() as *mut c_void);
         // SAFETY: the buffer has so many words, and the stream is of this card. Ended communicators are not used.
-        let queued = unsafe { (nccl.all_reduce)(at, at, words, FLOAT32, SUM, communicator.comm, self.stream) };
+        let queued =
+            unsafe { (nccl.all_reduce)(at, at, words, FLOAT32, SUM, communicator.comm, self.stream) };
         nccl.check("ncclAllReduce", queued).map_err(failed)
     }
 }

@@ -61,7 +61,9 @@ fn families_are_exact_on_two_cards() {
 fn recorded_steps_of_two_cards_equal_those_of_one() {
     let Some(cards) = two_cards() else { return };
     let cases = testkit::cases().into_iter();
-    for case in cases.filter(|case| ["F32", "F32-qwen2", "Q4_K", "Q8_0-gemma3", "Q4_K-qwen3moe"].contains(&&*case.name)) {
+    for case in cases
+        .filter(|case| ["F32", "F32-qwen2", "Q4_K", "Q8_0-gemma3", "Q4_K-qwen3moe"].contains(&&*case.name))
+    {
         for f32_activations in [true, false] {
             let tokens = &case.tokens()[0][..60];
             let logits = |backend: Box<dyn Backend>, rows| {

@@ -55,7 +55,9 @@ impl<'a> Split<'a> {
         let values = graph.values.len();
         let mut readers = vec![0; values];
         let read = graph.values.iter().flat_map(|value| value.op.inputs());
-        read.chain(graph.layer_ends.iter().copied()).chain([graph.output]).for_each(|x| readers[x.index()] += 1);
+        read.chain(graph.layer_ends.iter().copied())
+            .chain([graph.output])
+            .for_each(|x| readers[x.index()] += 1);
         let mut split = Split { graph, rank, columns: Vec::new(), is_summand: Vec::new(), readers };
         let mut sources: Vec<Source> = Vec::with_capacity(values);
         for id in (0..values).map(ValueId::from_index) {
@@ -336,7 +338,12 @@ impl<'a> Split<'a> {
     }
 
     /// The rank's heads of attention.
-    fn heads(&self, id: ValueId, columns: Range<usize>, operands: &mut dyn Operands) -> Result<Op, ShardError> {
+    fn heads(
+        &self,
+        id: ValueId,
+        columns: Range<usize>,
+        operands: &mut dyn Operands,
+    ) -> Result<Op, ShardError> {
         let Op::Attention { q, kv, store, heads, score } = self.graph.value(id).op else {
             unreachable!("attention")
         };

@@ -198,7 +198,10 @@ fn several_devices_compute_one_model() {
 #[test]
 fn layers_are_divided_as_asked() {
     let [a, b] = [100, 20].map(|free| Arc::new(Fake { free, max_layers: LAYERS, ..Fake::default() }));
-    let divided = |layers, proportions: [f32; 2]| Request { layers, split: Split::new(proportions).ok() };
+    let divided = |layers, proportions: [f32; 2]| Request {
+        split: Split::new(proportions).ok(),
+        ..Request::from(layers)
+    };
     let mut deployed = place(deployment(&[&a, &b], divided(Layers::All, [3.0, 2.0]), false)).expect("room");
     assert_eq!(on(&deployed), [(Some(1), 2), (Some(0), 3)]);
     let found = deployed.open().and_then(logits).expect("it fits");
