@@ -3,6 +3,7 @@
 //! The library is opened when a card joins a group. The few functions used here are declared by hand: cudarc's bindings do not look
 //! for `libnccl.so.2`, the name that NCCL has where it is installed, and panic without it.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -59,7 +60,10 @@ impl Nccl {
                 Ok(library) => {
                     return unsafe { Nccl::of(library) }.map_err(|error| format!("{name}: {error}"));
                 }
-                Err(error) => failed.push(error.to_string()),
+                Err(error) => {
+                    let why = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+                    failed.push(format!("{name}: {why}"));
+                }
             }
         }
         Err(format!(

@@ -295,7 +295,7 @@ impl<'a> Split<'a> {
             | Op::Gate { .. }
             | Op::ScaleByPosition { .. }
             | Op::OutputRows { .. } => vector(None),
-            Op::Slice { x, heads, start, len } if heads == 1 => {
+            Op::Slice { x, heads: 1, start, len } => {
                 let columns = start + columns.start..start + columns.end;
                 debug_assert!(columns.end <= start + len, "columns of the slice");
                 return Ok(Made::Same(operands.value(x, self.form(x, columns))));
