@@ -56,9 +56,10 @@ impl Nccl {
         for name in NAMES {
             // SAFETY: NCCL runs nothing but its own initialisation when it is loaded.
             match unsafe { Library::new(name) } {
-                // SAFETY: the functions have these types in every NCCL 2.
                 Ok(library) => {
-                    return unsafe { Nccl::of(library) }.map_err(|error| format!("{name}: {error}"));
+                    // SAFETY: the functions have these types in every NCCL 2.
+                    let found = unsafe { Nccl::of(library) };
+                    return found.map_err(|error| format!("{name}: {error}"));
                 }
                 Err(error) => {
                     let why = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
