@@ -1,3 +1,5 @@
+//! What ranks have of small graphs, written out by hand.
+
 use crate::*;
 
 /// One layer as Llama's, with four heads of 4 columns that share two of keys and values, and a network of 24 hidden columns. With
