@@ -27,8 +27,8 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvLayout, LoadedModel, Memory,
-    Program, Remedy, Taps, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvLayout, LoadedModel, Member,
+    Memory, Program, Remedy, Taps, Weights,
 };
 use graph::Graph;
 
@@ -50,6 +50,7 @@ pub struct Cpu {
     pool: Pool,
     /// Bytes of memory that the model may use; the available memory if `None`.
     memory_limit: Option<u64>,
+    member: Option<Member>,
 }
 
 /// The name of packed weights in errors.
@@ -83,6 +84,7 @@ struct State {
     budget: HostBudget,
     /// Bytes of the programs' activation buffers at full buckets.
     activation_bytes: u64,
+    member: Option<Member>,
 }
 
 /// Whether the kernels were compiled without optimisation, which makes them ten to twenty times slower.
@@ -114,7 +116,7 @@ impl Cpu {
         warn_of_slow_kernels();
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let options = Options { is_repacking: true, f32_activations: false };
-        Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None })
+        Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None, member: None })
     }
 
     /// Sets the memory that the model may use besides its mapped file; by default the memory available at load time. A model
@@ -161,6 +163,11 @@ impl Backend for Cpu {
         Ok(Memory { kv: model.kv_bytes(), activations, ..weights.memory() })
     }
 
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        self.member = Some(member);
+        Ok(())
+    }
+
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -173,15 +180,16 @@ impl Backend for Cpu {
 
 impl Cpu {
     fn take(self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<CpuModel, Error> {
-        let Cpu { kernels, options, pool, memory_limit } = self;
+        let Cpu { kernels, options, pool, memory_limit, member } = self;
         let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
+        model.check_member(member.as_ref())?;
         let weights = Arc::new(ModelWeights::new(&model, kernels, options));
         let mut budget = HostBudget::new(memory_limit);
         budget.take(PACKED_WEIGHTS, weights.memory().weights_owned, Remedy::LeaveWeightsInFile)?;
         budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
         let slots = graph.values().map(|(id, _)| model.zeroed_state(id)).collect::<Result<_, Error>>()?;
-        let state = Arc::new(Mutex::new(State { pool, stores, slots, budget, activation_bytes: 0 }));
+        let state = Arc::new(Mutex::new(State { pool, stores, slots, budget, activation_bytes: 0, member }));
         Ok(CpuModel { kernels, options, model, weights, state })
     }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Recurrent,
     /// All stages of one mixture of experts, in order: threads take experts and columns.
     Experts,
+    /// One sum over ranks: not shared.
+    Ranks,
     /// Both stages of linear layers of heads, in order: threads take heads and columns.
     Heads,
 }
@@ -110,6 +112,7 @@ impl Plan {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], Kind::Recurrent, &inputs, None);
                 }
+                Op::AllReduce { x } => order.put(&[item], Kind::Ranks, &[Item::Value(x)], None),
                 Op::HeadLinear { x, weight } => {
                     let stages = [Stage::Heads(form(weight)), Stage::Products];
                     order.put(
@@ -247,6 +250,7 @@ impl Plan {
                 });
                 words.max().unwrap_or(0)
             }
+            Kind::Ranks => 0,
             // PV of a query tile, and a page converted to f32.
             Kind::Attention => {
                 let stores = phase.items.iter().filter_map(|&item| bound.value(value_of(item)).op.store());

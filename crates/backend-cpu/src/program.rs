@@ -106,6 +106,7 @@ impl Program for CpuProgram {
                 Kind::Recurrent => self.recur(phase, step, state, &mut out),
                 Kind::Experts => self.run_experts(phase, state, &mut out),
                 Kind::Heads => self.multiply_heads(phase, state, &mut out),
+                Kind::Ranks => self.sum(phase, state, &mut out)?,
             }
             for (place, buffer) in out {
                 self.buffers[place] = buffer;
@@ -335,10 +336,20 @@ impl CpuProgram {
                     y.iter_mut().for_each(|y| *y /= rows.len() as f32);
                 });
             }
-            Op::Linear { .. } | Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. } => {
-                unreachable!("not computed row by row")
-            }
+            Op::Linear { .. }
+            | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
+            | Op::AllReduce { .. } => unreachable!("not computed row by row"),
         }
+    }
+
+    fn sum(&self, phase: usize, state: &State, out: &mut [(usize, Buffer)]) -> Result<(), Error> {
+        let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one sum") };
+        let Op::AllReduce { x } = self.bound.value(id).op else { unreachable!("one sum") };
+        let out = out[0].1.values_mut();
+        out.copy_from_slice(self.result(x));
+        state.member.as_ref().map_or(Ok(()), |member| member.all_reduce(out))
     }
 
     fn attend(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {

@@ -1,8 +1,8 @@
-// The functions of the CUDA driver that the backend calls, of a card that is emulated on the processor.
+// The functions of the CUDA driver that the backend calls, of cards that are emulated on the processor.
 //
 // Everything happens at once: a queued copy or launch has ended when the function that queues it returns. The card's memory ends at
 // pages that cannot be read or written. Environment variables of the process: `EMULATED_CAPABILITY` (90: compute capability 9.0),
-// `EMULATED_MEMORY` (bytes), `EMULATED_LAUNCHES` (so many, then the card is lost).
+// `EMULATED_MEMORY` (bytes of all cards), `EMULATED_LAUNCHES` (so many, then they are lost), `EMULATED_CARDS` (2).
 #include "blocks.h"
 
 #include <algorithm>
@@ -67,6 +67,8 @@ uint64_t capability() { return setting("EMULATED_CAPABILITY", 90); }
 // Bytes of shared memory of a multiprocessor. A block can have all but what is reserved.
 constexpr int RESERVED = 1 << 10;
 int shared_memory() { return (capability() == 80 ? 164 : 228) << 10; }
+
+int cards() { return int(setting("EMULATED_CARDS", 2)); }
 
 uint64_t memory() { return setting("EMULATED_MEMORY", 16ull << 30); }
 
@@ -162,10 +164,12 @@ Result cuGetErrorString(Result result, const char** to) {
 
 Result cuInit(unsigned) { return SUCCESS; }
 Result cuDriverGetVersion(int* version) { return *version = API, SUCCESS; }
-Result cuDeviceGetCount(int* count) { return *count = 1, SUCCESS; }
-Result cuDeviceGet(int* device, int ordinal) { return *device = 0, ordinal == 0 ? SUCCESS : INVALID_DEVICE; }
+Result cuDeviceGetCount(int* count) { return *count = cards(), SUCCESS; }
+Result cuDeviceGet(int* device, int ordinal) {
+    return *device = ordinal, ordinal >= 0 && ordinal < cards() ? SUCCESS : INVALID_DEVICE;
+}
 Result cuDeviceGetName(char* name, int size, int) { return snprintf(name, size, "emulated card"), SUCCESS; }
-Result cuDeviceGetPCIBusId(char* id, int size, int) { return snprintf(id, size, "0000:00:00.0"), SUCCESS; }
+Result cuDeviceGetPCIBusId(char* id, int size, int device) { return snprintf(id, size, "0000:%02x:00.0", device), SUCCESS; }
 Result cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = memory(), SUCCESS; }
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
@@ -240,6 +244,9 @@ Result cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Stream* strea
 Result cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream, SUCCESS; }
 Result cuStreamDestroy_v2(Stream* stream) { return delete stream, SUCCESS; }
 Result cuStreamSynchronize(Stream*) { return broken; }
+Result cuLaunchHostFunc(Stream* stream, void (*function)(void*), void* data) {
+    return queue(stream, [=] { return function(data), SUCCESS; });
+}
 Result cuStreamBeginCapture_v2(Stream* stream, int) {
     stream->is_capturing = true;
     stream->graph.clear();

@@ -162,6 +162,11 @@ impl Compiler<'_> {
             Pass::Attend(ref attend) => self.attend(attend)?,
             Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts),
+            Pass::AllReduce { y, .. } => {
+                let (rows, slot) = (self.bound.value(y).rows, self.plan.location(y).slot);
+                let cols = self.plan.slots[slot].cols;
+                self.work.push(Work::AllReduce { rows, buffer: slot, cols });
+            }
         }
         Ok(())
     }

@@ -69,6 +69,8 @@ pub(crate) enum Work<L> {
     Dispatch { rows: Rows, variants: Vec<Variant<L>> },
     /// Uploads the input rows of a step, before everything else.
     Input { buffer: usize, col: usize, cols: usize, stride: usize },
+    /// Sums rows of `cols` values over the ranks, in place.
+    AllReduce { rows: Rows, buffer: usize, cols: usize },
     /// Copies a value to the staging memory, by the index of its [`Readback`](passes::Readback).
     Readback(usize),
 }

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
-    Memory, OpenOptions, Program, Taps, Timing, Weights,
+    Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
 use passes::Formats;
@@ -48,6 +48,7 @@ use program::CudaProgram;
 pub struct Cuda {
     device: Arc<Device>,
     formats: Mutex<Formats>,
+    member: Option<Member>,
 }
 
 impl Cuda {
@@ -67,7 +68,7 @@ impl Cuda {
     pub fn with(card: &Card, options: &OpenOptions) -> Result<Cuda, Error> {
         let &OpenOptions { timed, f32_activations, memory, .. } = options;
         let device = Device::open(card, timed, f32_activations, memory)?;
-        Ok(Cuda { device: Arc::new(device), formats: Mutex::new(Formats::new(&Format::ALL)) })
+        Ok(Cuda { device: Arc::new(device), formats: Mutex::new(Formats::new(&Format::ALL)), member: None })
     }
 
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
@@ -108,6 +109,12 @@ impl Backend for Cuda {
         Ok(plan.memory(bytes))
     }
 
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        self.device.join(&member)?;
+        self.member = Some(member);
+        Ok(())
+    }
+
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -115,6 +122,7 @@ impl Backend for Cuda {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let plan = self.plan(graph, weights, kv_layout)?;
+        plan.bound.check_member(self.member.as_ref())?;
         Ok(Box::new(Loaded(Arc::new(Model::new(self.device, plan)?))))
     }
 }

@@ -8,7 +8,7 @@ use passes::{Cost, StepShape, Variant, chosen_words, tiles};
 
 use crate::compile::Blueprint;
 use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, TENSOR_MAP_BYTES, lock};
-use crate::launch::{BufferId, Grid, LaunchPlan, Work};
+use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
 use crate::model::Model;
 use crate::occupancy::Block;
 
@@ -91,6 +91,7 @@ impl CudaProgram {
                     Work::Input { buffer, col, cols, stride }
                 }
                 Work::Readback(index) => Work::Readback(index),
+                Work::AllReduce { rows, buffer, cols } => Work::AllReduce { rows, buffer, cols },
             });
         }
         let place = || {
@@ -239,7 +240,7 @@ impl CudaProgram {
     fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
         let inputs = self.work.iter().filter_map(|work| match *work {
             Work::Input { buffer, col, cols, stride } => Some((buffer, col, cols, stride)),
-            Work::Dispatch { .. } | Work::Readback(_) => None,
+            Work::Dispatch { .. } | Work::Readback(_) | Work::AllReduce { .. } => None,
         });
         for ((buffer, col, cols, stride), rows) in inputs.zip(&mut self.rows) {
             let words: &mut [f32] = bytemuck::cast_slice_mut(rows.words_mut());
@@ -268,6 +269,17 @@ impl CudaProgram {
                     if words > 0 {
                         device.download(&self.staging, readback.at, &self.buffers[readback.slot], words)?;
                         is_dependent = false;
+                    }
+                }
+                Work::AllReduce { rows, buffer, cols } => {
+                    let rows = shape.rows(*rows);
+                    device.all_reduce(&self.buffers[*buffer], rows * cols)?;
+                    // It is no kernel of ours: the next one waits for its end.
+                    is_dependent = false;
+                    if let Some(timer) = timer.as_mut().filter(|_| rows > 0) {
+                        let end = device.event()?;
+                        end.record()?;
+                        timer.launches.push((end, Cost::row("all_reduce", cols * F32 * 2), rows));
                     }
                 }
                 Work::Dispatch { rows, variants } => {

@@ -136,7 +136,8 @@ impl Compiler<'_> {
             | Op::Conv { .. }
             | Op::LinearAttention { .. }
             | Op::Route { .. }
-            | Op::Experts { .. } => unreachable!("not row-wise"),
+            | Op::Experts { .. }
+            | Op::AllReduce { .. } => unreachable!("not row-wise"),
         };
         let launch = self.launch_rows(op.name(), row, self.operand(y), self.cols(y));
         self.dispatch(y, vec![Variant::always(vec![launch])]);

@@ -43,6 +43,6 @@ impl Device for ReferenceDevice {
     }
 
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
-        Ok(Box::new(Reference { memory_limit: options.memory }))
+        Ok(Box::new(Reference { memory_limit: options.memory, member: None }))
     }
 }

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use attention::Store;
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvFormat, KvLayout,
-    LoadedModel, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
+    LoadedModel, Member, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
 };
 pub use devices::ReferenceDriver;
-use graph::{Graph, ValueId};
+use graph::{Graph, Op, ValueId};
 use recurrent::Slots;
 
 /// The reference backend.
@@ -26,6 +26,7 @@ use recurrent::Slots;
 pub struct Reference {
     /// Bytes of memory that a model may use; the available memory if `None`.
     memory_limit: Option<u64>,
+    member: Option<Member>,
 }
 
 impl Reference {
@@ -36,7 +37,7 @@ impl Reference {
 
     /// Sets the memory that a model may use besides its mapped file; by default the memory available at load time.
     pub fn with_memory_limit(self, bytes: u64) -> Reference {
-        Reference { memory_limit: Some(bytes) }
+        Reference { memory_limit: Some(bytes), ..self }
     }
 
     fn bind(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
@@ -65,6 +66,11 @@ impl Backend for Reference {
         Ok(memory(&model, needed))
     }
 
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        self.member = Some(member);
+        Ok(())
+    }
+
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -72,12 +78,13 @@ impl Backend for Reference {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let model = Reference::bind(graph, weights, kv_layout)?;
+        model.check_member(self.member.as_ref())?;
         let mut budget = HostBudget::new(self.memory_limit);
         budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
         let slots = graph.values().map(|(id, _)| Slots::new(&model, id));
         let slots = slots.collect::<Result<_, Error>>()?;
-        let state = State { stores, slots, budget, activation_bytes: 0 };
+        let state = State { stores, slots, budget, activation_bytes: 0, member: self.member };
         Ok(Box::new(Loaded { model: Arc::new(model), state: Arc::new(Mutex::new(state)) }))
     }
 }
@@ -104,6 +111,7 @@ struct State {
     budget: HostBudget,
     /// Bytes of the values of all programs.
     activation_bytes: u64,
+    member: Option<Member>,
 }
 
 impl LoadedModel for Loaded {
@@ -180,7 +188,11 @@ impl Program for Interpreter {
         let state = &mut *lock(&self.state);
         for (id, value) in self.bound.graph().values() {
             step.check_interrupt()?;
-            self.results[id.index()] = ops::compute(&self.bound, id, &self.results, step, state);
+            let mut result = ops::compute(&self.bound, id, &self.results, step, state);
+            if let (Op::AllReduce { .. }, Some(member)) = (value.op, &state.member) {
+                member.all_reduce(&mut result)?;
+            }
+            self.results[id.index()] = result;
             for read in value.op.inputs().chain([id]) {
                 if self.bound.last_read(read) == Some(id.index()) {
                     self.results[read.index()] = Vec::new();

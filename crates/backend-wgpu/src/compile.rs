@@ -189,6 +189,9 @@ impl Compiler<'_> {
             Pass::Attend(ref attend) => self.attend(attend)?,
             Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts)?,
+            Pass::AllReduce { .. } => {
+                return Err(Error::Shard("Vulkan and Metal have no sums over ranks".to_owned()));
+            }
         }
         Ok(())
     }

@@ -98,7 +98,8 @@ impl Compiler<'_> {
             | Op::Conv { .. }
             | Op::LinearAttention { .. }
             | Op::Route { .. }
-            | Op::Experts { .. } => unreachable!("not row-wise"),
+            | Op::Experts { .. }
+            | Op::AllReduce { .. } => unreachable!("not row-wise"),
         };
         self.launch_rows(row, y);
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
 use crate::{
-    Bucket, Error, KvLayout, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight, Weights,
+    Bucket, Error, KvLayout, Member, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight, Weights,
 };
 
 /// A graph bound to checked weights and to the layout of its KV stores.
@@ -56,6 +56,18 @@ impl BoundModel {
         let (stores, kv_bytes) = (kv_layout.stores(graph), kv_layout.bytes(graph));
         let KvLayout { n_ctx, slots, .. } = *kv_layout;
         Ok(BoundModel { graph: graph.clone(), stores, weights, groups, slots, kv_bytes, n_ctx, table_rows })
+    }
+
+    /// Checks that the backend is a member of a group if the graph has sums over ranks.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn check_member(&self, member: Option<&Member>) -> Result<(), Error> {
+        let is_sharded = self.graph.values().any(|(_, value)| matches!(value.op, Op::AllReduce { .. }));
+        match member {
+            None if is_sharded => Err(Error::Shard("the backend has not joined a group".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// The graph.

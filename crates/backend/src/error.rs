@@ -23,6 +23,12 @@ pub enum Error {
     /// The model cannot be split into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
     Cut { layers: usize, at: usize, why: &'static str },
+    /// A model cannot be sharded over several devices.
+    #[error("tensor parallelism: {0}")]
+    Shard(String),
+    /// A device cannot sum values with others.
+    #[error("tensor parallelism on {device}: {why}")]
+    Group { device: String, why: String },
     /// A device has no kernels for the type of the KV cache.
     #[error("{device} has no KV cache of type {format}: use {supported}, or the CPU, which has every type")]
     KvFormat { device: String, format: String, supported: &'static str },

@@ -9,6 +9,7 @@ mod bind;
 mod block_table;
 mod draw;
 mod error;
+mod group;
 mod host;
 mod kv_layout;
 mod outputs;
@@ -23,6 +24,7 @@ pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, MemoryKind, Remedy, readable_size};
+pub use group::{GroupId, Member};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
     KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat, first_needed_page,
@@ -30,7 +32,7 @@ pub use kv_layout::{
 pub use outputs::{Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities};
 pub use registry::{Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry};
 pub use step::{Interrupt, OutputRow, Sequence, Slots, Step, Wanted};
-pub use weight::{Weight, Weights};
+pub use weight::{Shares, Weight, Weights};
 
 /// The maximum size of the steps of a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,6 +145,17 @@ pub trait Backend: Send {
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error>;
+
+    /// Makes it a member of a group, whose members sum values ([`graph::Op::AllReduce`]); before [`Backend::load`]. All members
+    /// are to join at the same time, each in a thread of its own.
+    ///
+    /// # Errors
+    /// If the backend cannot sum over ranks, or does not find what it needs to.
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        let _ = member;
+        let Description { name, device, .. } = self.describe();
+        Err(Error::Group { device, why: format!("the {name} backend has no sums over several devices") })
+    }
 
     /// Loads a model: `graph`, its weights, and an empty KV cache.
     ///

@@ -1,6 +1,7 @@
 //! Weights, as passed to backends.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use quant::Format;
@@ -63,6 +64,34 @@ impl Weight {
         &self.bytes[row * bytes..][..bytes]
     }
 
+    /// These rows and columns of each matrix. Rows of a single matrix are shared, everything else is copied.
+    ///
+    /// # Errors
+    /// If the columns are not whole blocks; the error names the weight by `name`.
+    pub fn share(&self, name: &str, rows: Range<usize>, cols: Range<usize>) -> Result<Weight, Error> {
+        let (block, row) = (self.format.block_len(), self.bytes.len() / (self.count * self.rows).max(1));
+        if !cols.start.is_multiple_of(block) || !cols.end.is_multiple_of(block) {
+            let why = format!(
+                "columns {cols:?} of `{name}` are not whole blocks of {block}, as {} has",
+                self.format
+            );
+            return Err(Error::Shard(why));
+        }
+        let shared = Weight { rows: rows.len(), cols: cols.len(), ..self.clone() };
+        if self.count == 1 && cols.len() == self.cols {
+            return Ok(Weight { bytes: self.bytes.slice(rows.start * row..rows.end * row), ..shared });
+        }
+        let at = |col: usize| col / block * self.format.block_bytes();
+        let of_row = at(cols.start)..at(cols.end);
+        let mut bytes = Vec::with_capacity(self.count * rows.len() * of_row.len());
+        for matrix in 0..self.count {
+            for index in rows.clone() {
+                bytes.extend_from_slice(&self.row(matrix * self.rows + index)[of_row.clone()]);
+            }
+        }
+        Ok(Weight { bytes: bytes.into(), ..shared })
+    }
+
     /// One of the matrices.
     pub fn part(&self, index: usize) -> Weight {
         let bytes = self.bytes.len() / self.count;
@@ -72,13 +101,76 @@ impl Weight {
 
 /// A source of weights.
 pub trait Weights {
-    /// The weight that the graph declares, if available.
+    /// The weight that the graph declares, if available; not asked for the shares of a sharded graph ([`Shares`]).
     fn weight(&self, weight: &graph::Weight) -> Option<Weight>;
+}
+
+/// The weights of a sharded graph, of those of the whole one.
+#[derive(Clone, Copy)]
+pub struct Shares<'a>(pub &'a dyn Weights);
+
+impl Weights for Shares<'_> {
+    fn weight(&self, weight: &graph::Weight) -> Option<Weight> {
+        let Some(share) = &weight.share else { return self.0.weight(weight) };
+        let whole = self.0.weight(&share.of)?;
+        // A whole weight of another shape is reported by its name, as is one without the columns.
+        let fits = [whole.count, whole.rows, whole.cols] == [share.of.count, share.of.rows, share.of.cols];
+        if !fits || whole.check(&share.of.name).is_err() {
+            return Some(whole);
+        }
+        whole.share(&share.of.name, share.rows.clone(), share.cols.clone()).ok()
+    }
 }
 
 /// Weights by their names in the graph.
 impl Weights for HashMap<String, Weight> {
     fn weight(&self, weight: &graph::Weight) -> Option<Weight> {
         self.get(&weight.name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two matrices `[3, 4 blocks]` of each format, of arbitrary bits.
+    #[test]
+    fn shares_have_the_values_of_the_whole() {
+        for format in Format::ALL {
+            let (count, rows, cols) = (2, 3, 4 * format.block_len());
+            let len = count * rows * 4 * format.block_bytes();
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 13) as u8).collect();
+            let whole = Weight { format, count, rows, cols, bytes: bytes.into() };
+            let all = bits(&whole);
+            let block = format.block_len();
+            for (of_rows, of_cols) in
+                [(0..3, 0..cols), (1..3, 0..cols), (0..3, block..3 * block), (2..3, 3 * block..cols)]
+            {
+                let share = whole.share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                share.check("w").expect("as many bytes as its shape has");
+                let expected: Vec<u32> = (0..count)
+                    .flat_map(|matrix| of_rows.clone().map(move |row| (matrix * rows + row) * cols))
+                    .flat_map(|row| all[row + of_cols.start..row + of_cols.end].to_vec())
+                    .collect();
+                assert_eq!(bits(&share), expected, "{format}, rows {of_rows:?}, columns {of_cols:?}");
+                let first = whole.part(0).share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                assert_eq!(bits(&first), expected[..expected.len() / 2], "{format}, one matrix");
+            }
+            if block > 1 {
+                let error = whole.share("w", 0..3, 1..block).expect_err("part of a block").to_string();
+                assert!(error.contains(&format!("`w` are not whole blocks of {block}")), "{error}");
+            }
+        }
+    }
+
+    fn bits(weight: &Weight) -> Vec<u32> {
+        weight.vector().into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn rows_of_a_matrix_are_not_copied() {
+        let whole = Weight::matrix(Format::F32, 4, 2, vec![0; 32].into());
+        let share = whole.share("w", 1..3, 0..2).expect("whole blocks");
+        assert_eq!(share.bytes.as_ptr(), whole.bytes[8..].as_ptr());
     }
 }

@@ -2,7 +2,7 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
-use runner::placement::{InsufficientMemory, PlacementError};
+use runner::placement::{InsufficientMemory, PlacementError, TensorSplitError};
 
 use crate::context::refusal::ContextTooLarge;
 
@@ -19,6 +19,9 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
              (-c N)"
                 .to_owned(),
         );
+    }
+    if let Some(PlacementError::TensorSplit(error)) = error.chain().find_map(|cause| cause.downcast_ref()) {
+        return Some(of_tensor_split(error).to_owned());
     }
     if let Some(too_large) = error.downcast_ref::<ContextTooLarge>() {
         return Some(too_large.advice());
@@ -77,6 +80,19 @@ pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
     })
 }
 
+fn of_tensor_split(error: &TensorSplitError) -> &'static str {
+    match error {
+        TensorSplitError::Devices { .. } => {
+            "`rustorch devices` lists the GPUs; -sm layer uses one, or gives each of several whole layers"
+        }
+        TensorSplitError::SomeLayers => "omit -ngl, or use -sm layer",
+        TensorSplitError::Proportions => "omit -ts, choose cards as -ts 1,1,0 does, or use -sm layer",
+        TensorSplitError::RankTooLarge { .. } => {
+            "use more cards, a smaller context (-c N), a model with fewer bits, or -sm layer, which leaves layers to the CPU"
+        }
+    }
+}
+
 fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a InsufficientMemory> {
     match cause.downcast_ref() {
         Some(PlacementError::InsufficientMemory(insufficient_memory)) => Some(insufficient_memory),
@@ -102,6 +118,9 @@ fn of_fault(fault: &backend::Error) -> Option<&'static str> {
         backend::Error::OverBudget { remedy, .. } => return of_remedy(*remedy),
         backend::Error::Device { .. } => {
             "use --backend cpu, or in a chat /backend cpu, which continues the conversation"
+        }
+        backend::Error::Shard(_) | backend::Error::Group { .. } => {
+            "-sm layer, the default, gives each GPU whole layers, of any model and without NCCL"
         }
         backend::Error::Cut { .. } => "-ngl auto or -ngl all splits the model only where possible",
         _ => return None,

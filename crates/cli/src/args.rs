@@ -11,7 +11,7 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValues
 use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
 use gguf::Gguf;
-use runner::placement::{Layers, Split};
+use runner::placement::{Layers, Split, SplitMode};
 
 use crate::output::Usage;
 use crate::registry::BackendName;
@@ -120,6 +120,10 @@ pub(crate) struct GpuArgs {
     pub(crate) gpu_layers: Layers,
     #[command(flatten)]
     pub(crate) split: SplitArgs,
+    /// How GPUs share a model: layer for whole layers each, tensor for an equal part of every layer, which NVIDIA cards
+    /// of one host compute together (needs NCCL) [short: -sm]
+    #[arg(long, alias = "sm", value_name = "MODE", default_value = "layer", env, value_parser = split_mode())]
+    pub(crate) split_mode: SplitMode,
     /// Memory limit per GPU, such as 2GiB; exceeding it is an error [default: the free memory]
     #[arg(long, value_name = "SIZE", env)]
     pub(crate) gpu_memory: Option<Size>,
@@ -129,9 +133,19 @@ impl GpuArgs {
     /// The arguments for backend `name`, which may be another than the user has started with: without GPUs, it divides nothing.
     pub(crate) fn of(&self, name: BackendName) -> GpuArgs {
         let mut args = self.clone();
-        args.split.tensor_split.take_if(|_| name.is_host());
+        if name.is_host() {
+            (args.split.tensor_split, args.split_mode) = (None, SplitMode::Layer);
+        }
         args
     }
+}
+
+fn split_mode() -> impl TypedValueParser<Value = SplitMode> {
+    let names = PossibleValuesParser::new(SplitMode::ALL.map(SplitMode::name));
+    names.map(|name| {
+        let found = SplitMode::ALL.into_iter().find(|mode| mode.name() == name);
+        found.expect("the parser accepts these names only")
+    })
 }
 
 #[derive(Clone, Debug, clap::Args)]

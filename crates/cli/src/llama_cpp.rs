@@ -74,7 +74,6 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["mg", "main-gpu", "dev", "device"],
         "to choose GPUs, use '-ts', such as '-ts 0,1' for the second alone",
     ),
-    (&["sm", "split-mode"], "each GPU has whole layers, as with '-sm layer'; leave it out"),
     (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
     (&["lora", "lora-scaled"], "adapters are not applied; use a file that has the adapter merged in"),
     (&["mmproj"], "pictures are not supported; leave it out"),

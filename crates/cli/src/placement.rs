@@ -2,7 +2,7 @@
 
 use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
 use engine::{LogitRows, Model, Options};
-use runner::placement::{Layers, PlacementError, Request, SkipReason, TooManyProportions};
+use runner::placement::{Layers, PlacementError, Request, SkipReason, SplitMode, TooManyProportions};
 use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
 use rustorch::devices;
 
@@ -44,8 +44,8 @@ impl BackendChoice {
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(&self) -> anyhow::Result<Deployment> {
         let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
-        let GpuArgs { gpu_layers: layers, split, .. } = &self.gpu;
-        let requested = Request { layers: *layers, split: split.tensor_split.clone() };
+        let GpuArgs { gpu_layers: layers, split, split_mode: mode, .. } = &self.gpu;
+        let requested = Request { layers: *layers, split: split.tensor_split.clone(), mode: *mode };
         let deployment = devices::deployment(self.name, requested, self.options(), memory);
         let deployment = deployment.map_err(backends::advised)?;
         backends::note_software(deployment.devices.first().map(|config| &config.device));
@@ -123,9 +123,13 @@ pub(crate) struct Placement {
 impl Placement {
     pub(crate) fn new(choice: &BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
         let deployment = choice.deployment()?;
-        let Request { layers, split } = &deployment.requested;
+        let Request { layers, split, mode } = &deployment.requested;
         let is_without = deployment.devices.is_empty() && choice.name == BackendName::Auto;
-        if is_without && split.is_none() && !matches!(layers, Layers::Auto | Layers::Last(0)) {
+        if is_without
+            && split.is_none()
+            && *mode == SplitMode::Layer
+            && !matches!(layers, Layers::Auto | Layers::Last(0))
+        {
             note(format_args!("rustorch: no GPU was found: the CPU computes all layers"));
         }
         let deployed = deployment.place(workload).map_err(|error| match error {
@@ -181,6 +185,17 @@ impl Placement {
     /// Such as `vulkan (NVIDIA H200), all 8 layers`.
     pub(crate) fn in_words(&self) -> String {
         let layers = self.deployed.layers();
+        if !self.deployed.ranks().is_empty() {
+            let devices = self.deployed.ranks().iter().filter_map(|&device| self.deployed.device(device));
+            let names =
+                devices.map(|info| format!("{} ({})", info.backend, output::printable(&info.name, "")));
+            let names: Vec<String> = names.collect();
+            return format!(
+                "{}, a part of all {} each",
+                names.join(" and "),
+                counted(layers as u64, "layer")
+            );
+        }
         let stages = self.deployed.placement().stages.iter().rev();
         let on_devices: Vec<String> = stages
             .filter_map(|stage| {

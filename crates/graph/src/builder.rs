@@ -15,11 +15,11 @@ use crate::{
 /// panic with the caller's location.
 #[derive(Debug, Default)]
 pub struct Builder {
-    values: Vec<Value>,
-    by_name: HashMap<String, ValueId>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) by_name: HashMap<String, ValueId>,
     weights: Vec<Weight>,
     weights_by_name: HashMap<String, WeightId>,
-    stores: Vec<(Store, usize)>,
+    pub(crate) stores: Vec<(Store, usize)>,
     groups: Vec<Group>,
     layer_ends: Vec<ValueId>,
 }
@@ -73,6 +73,7 @@ impl Builder {
             rows,
             cols,
             count,
+            share: None,
         })
     }
 
@@ -87,7 +88,7 @@ impl Builder {
     ) -> WeightId {
         let (tensor, rows) = (name.into(), range.len());
         let name = format!("{tensor}[{}..{}]", range.start, range.end);
-        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count: 1 })
+        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count: 1, share: None })
     }
 
     /// Declares tensor `name` of `count` matrices `[2 * rows, cols]` as twice as many matrices, the halves of each.
@@ -96,11 +97,11 @@ impl Builder {
         let tensor = name.into();
         let name = format!("{tensor}[halves]");
         let (tensor_rows, range, count) = (2 * rows, 0..2 * rows, 2 * count);
-        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count })
+        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count, share: None })
     }
 
     #[track_caller]
-    fn declare(&mut self, weight: Weight) -> WeightId {
+    pub(crate) fn declare(&mut self, weight: Weight) -> WeightId {
         if let Some(&id) = self.weights_by_name.get(&weight.name) {
             assert_eq!(self.weights[id.index()], weight, "a weight has one shape");
             return id;
@@ -357,6 +358,12 @@ impl Builder {
         self.op(name, Op::Pool { x, pool })
     }
 
+    /// The sum of `x` over the ranks, which nothing else reads: `[rows, cols]`.
+    #[track_caller]
+    pub fn all_reduce(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
+        self.op(name, Op::AllReduce { x })
+    }
+
     /// Adds any operation whose operands belong to this builder, such as one copied from another graph.
     #[track_caller]
     pub fn op(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
@@ -382,8 +389,21 @@ impl Builder {
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
         assert_eq!(self.shape_of(output).0, Rows::Output, "the result of a graph has one row per output row");
+        self.check_reduced();
         let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends } = self;
         Graph { values, by_name, weights, stores, groups, layer_ends, output }
+    }
+
+    /// Asserts that nothing reads what an [`Op::AllReduce`] sums, besides it.
+    #[track_caller]
+    fn check_reduced(&self) {
+        let mut readers = vec![0; self.values.len()];
+        self.values.iter().flat_map(|value| value.op.inputs()).for_each(|x| readers[x.index()] += 1);
+        for value in &self.values {
+            if let Op::AllReduce { x } = value.op {
+                assert_eq!(readers[x.index()], 1, "readers of the operand of `{}`", value.name);
+            }
+        }
     }
 
     pub(crate) fn shape_of(&self, x: ValueId) -> (Rows, usize) {
@@ -440,6 +460,13 @@ impl Builder {
         let ends = whole.layer_ends.iter().filter_map(local).filter(|&index| first == 0 || index > 0);
         let layer_ends = ends.map(ValueId::from_index).collect();
         let output = ValueId(output.0 - first as u32);
+        Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }
+    }
+
+    /// Finishes the shard of `whole` with this output and these layer ends.
+    pub(crate) fn finish_shard(self, whole: &Graph, output: ValueId, layer_ends: Vec<ValueId>) -> Graph {
+        self.check_reduced();
+        let Builder { values, by_name, weights, stores, .. } = self;
         Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }
     }
 }

@@ -43,7 +43,8 @@ impl Graph {
             | Op::Slice { .. }
             | Op::Join { .. }
             | Op::OutputRows { .. }
-            | Op::Pool { .. } => Cost::default(),
+            | Op::Pool { .. }
+            | Op::AllReduce { .. } => Cost::default(),
         }
     }
 

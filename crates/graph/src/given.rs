@@ -30,6 +30,7 @@ impl Graph {
                     rows: positions,
                     cols: of.cols,
                     count: 1,
+                    share: None,
                 });
                 given.push(name.clone());
                 let op = Op::Embed { table, index: Index::Position };

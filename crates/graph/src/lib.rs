@@ -19,6 +19,7 @@ mod op;
 mod print;
 mod rope;
 mod shape;
+mod shard;
 mod store;
 mod value;
 mod vary;
@@ -33,8 +34,9 @@ pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
 pub use op::{Gating, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
+pub use shard::{Rank, ShardError};
 pub use store::{Group, Mask, Store};
-pub use value::{Rows, Value, Weight};
+pub use value::{Rows, Share, Value, Weight};
 
 /// A finished graph, with values in topological order.
 ///
@@ -131,7 +133,8 @@ impl Graph {
             | Op::Slice { .. }
             | Op::Join { .. }
             | Op::OutputRows { .. }
-            | Op::Pool { .. } => 0,
+            | Op::Pool { .. }
+            | Op::AllReduce { .. } => 0,
         }
     }
 

@@ -304,6 +304,9 @@ pub enum Op {
     OutputRows { x: ValueId },
     /// For each output row, what represents its sequence among the rows of the step: `[outputs, cols]`.
     Pool { x: ValueId, pool: Pool },
+    /// The sum of `x` over all ranks of a sharded graph ([`Graph::shard`](crate::Graph::shard)), the same on each. Nothing
+    /// else reads `x`, so that it can be summed in place.
+    AllReduce { x: ValueId },
 }
 
 /// How an operation uses a weight; backends choose the storage format by role.
@@ -390,7 +393,8 @@ impl Op {
             | Op::ScaleByPosition { x, .. }
             | Op::Slice { x, .. }
             | Op::OutputRows { x }
-            | Op::Pool { x, .. } => each(Value(x)),
+            | Op::Pool { x, .. }
+            | Op::AllReduce { x } => each(Value(x)),
             Op::Add { a, b } | Op::Join { a, b, .. } => {
                 each(Value(a));
                 each(Value(b));
@@ -458,6 +462,7 @@ impl Op {
             Op::Join { .. } => "join",
             Op::OutputRows { .. } => "output_rows",
             Op::Pool { .. } => "pool",
+            Op::AllReduce { .. } => "all_reduce",
         }
     }
 
@@ -492,7 +497,8 @@ impl Op {
             | Op::AddBias { .. }
             | Op::MulWeight { .. }
             | Op::HeadLinear { .. }
-            | Op::OutputRows { .. } => None,
+            | Op::OutputRows { .. }
+            | Op::AllReduce { .. } => None,
         }
     }
 }

@@ -133,7 +133,7 @@ impl Op {
                 }
                 (rows, down.rows)
             }
-            Op::Map { x, map: _ } => g.shape_of(x),
+            Op::Map { x, map: _ } | Op::AllReduce { x } => g.shape_of(x),
             Op::Add { a, b } => {
                 assert_eq!(g.shape_of(a), g.shape_of(b), "both sides of add");
                 g.shape_of(a)

@@ -5,12 +5,14 @@ use std::panic::Location;
 
 use crate::Op;
 
-/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, a row range of one, or the halves of its matrices.
+/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, a row range of one, or the halves of its matrices; or
+/// a share of these.
 ///
 /// GGUF lists dimensions fastest first: `[cols, rows, count]`. A vector has one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// Name, unique in the graph: the tensor's name, followed by the row range if it is not the whole tensor.
+    /// Name, unique in the graph: the tensor's name, followed by the row range if it is not the whole tensor, and by the rows and
+    /// columns of a share.
     pub name: String,
     /// The tensor of the file, such as `blk.0.attn_q.weight`.
     pub tensor: String,
@@ -24,11 +26,37 @@ pub struct Weight {
     pub cols: usize,
     /// Matrices: 1, or one for each expert or head, or two for each expert.
     pub count: usize,
+    /// What a rank has of the weight, in a sharded graph; `None` for all of it.
+    pub share: Option<Box<Share>>,
+}
+
+/// Which part of each matrix of a weight a rank has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The weight of the whole graph.
+    pub of: Weight,
+    /// Rows of each of its matrices.
+    pub rows: Range<usize>,
+    /// Columns of each of its matrices.
+    pub cols: Range<usize>,
 }
 
 impl Weight {
+    /// These rows and columns of each of its matrices, as a weight of a rank.
+    pub(crate) fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Weight {
+        if rows.len() == self.rows && cols.len() == self.cols {
+            return self.clone();
+        }
+        let name = format!("{}[{}..{}, {}..{}]", self.name, rows.start, rows.end, cols.start, cols.end);
+        let part = Weight { name, rows: rows.len(), cols: cols.len(), ..self.clone() };
+        Weight { share: Some(Box::new(Share { of: self.clone(), rows, cols })), ..part }
+    }
+
     /// The tensor's shape as the file lists it, fastest dimension first, without trailing ones.
     pub fn tensor_shape(&self) -> Vec<usize> {
+        if let Some(share) = &self.share {
+            return share.of.tensor_shape();
+        }
         let count = if self.range.len() == self.rows { self.count } else { self.count / 2 };
         let mut shape = vec![self.cols, self.tensor_rows, count];
         while shape.len() > 1 && shape.last() == Some(&1) {

@@ -45,7 +45,8 @@ impl Op {
             | Op::Slice { .. }
             | Op::Join { .. }
             | Op::OutputRows { .. }
-            | Op::Pool { .. } => {}
+            | Op::Pool { .. }
+            | Op::AllReduce { .. } => {}
         }
     }
 
@@ -149,7 +150,8 @@ impl Op {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => Vec::new(),
+            | Op::OutputRows { .. }
+            | Op::AllReduce { .. } => Vec::new(),
         }
     }
 
@@ -187,7 +189,8 @@ impl Op {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => false,
+            | Op::OutputRows { .. }
+            | Op::AllReduce { .. } => false,
         }
     }
 }

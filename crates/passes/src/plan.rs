@@ -34,6 +34,8 @@ pub enum Pass {
     Route { logits: ValueId, bias: Option<WeightId>, router: Router, list: usize, y: ValueId },
     /// A mixture-of-experts layer.
     Experts(Experts),
+    /// Sums `x` over ranks, in place: `y` is stored where `x` is, alone in its slot.
+    AllReduce { x: ValueId, y: ValueId },
 }
 
 /// Attention, with the RoPE of its queries and keys.
@@ -204,6 +206,7 @@ impl Pass {
             | Pass::Rope { y, .. }
             | Pass::Recurrent { y, .. }
             | Pass::Route { y, .. }
+            | Pass::AllReduce { y, .. }
             | Pass::Experts(Experts { y, .. })
             | Pass::Attend(Attend { y, .. }) => vec![*y],
         }
@@ -217,7 +220,10 @@ impl Pass {
                 Addend::None | Addend::Biases(_) => vec![x],
             },
             Pass::Rows { op, .. } | Pass::Recurrent { op, .. } => op.inputs().collect(),
-            Pass::HeadLinear { x, .. } | Pass::Route { logits: x, .. } | Pass::Rope { x, .. } => vec![x],
+            Pass::HeadLinear { x, .. }
+            | Pass::Route { logits: x, .. }
+            | Pass::Rope { x, .. }
+            | Pass::AllReduce { x, .. } => vec![x],
             Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
             Pass::Experts(Experts { x, routes, residual, .. }) => {
                 [x, routes].into_iter().chain(residual).collect()
@@ -308,7 +314,8 @@ impl<'a> Fusion<'a> {
             | Op::Slice { .. }
             | Op::Join { .. }
             | Op::OutputRows { .. }
-            | Op::Pool { .. } => false,
+            | Op::Pool { .. }
+            | Op::AllReduce { .. } => false,
         }
     }
 
@@ -374,6 +381,7 @@ impl<'a> Fusion<'a> {
                 | Op::Pool { .. }) => passes.push(Pass::Rows { op, y }),
                 op @ (Op::Conv { .. } | Op::LinearAttention { .. }) => passes.push(Pass::Recurrent { op, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
+                Op::AllReduce { x } => passes.push(Pass::AllReduce { x, y }),
                 Op::Attention { q, kv, store, heads, score } => {
                     let (q, q_rope) = self.before_rope(q);
                     let k = kv.map(|[k, _]| self.before_rope(k));
@@ -471,12 +479,18 @@ impl<'a> Fusion<'a> {
         self.fused[x.index()].then_some((rows, weight, Some(bias)))
     }
 
+    /// Whether a value is summed over ranks: it shares its slot with no other.
+    fn is_reduced(&self, value: usize) -> bool {
+        self.readers[value].iter().any(|&reader| matches!(self.op(reader), Op::AllReduce { .. }))
+    }
+
     /// The linear layer `first`, grouped with later ones that have the same input.
     fn group_linears(&self, first: usize, done: &mut [bool]) -> Pass {
         let (x, ..) = self.as_linear(first).expect("a linear layer");
         let (mut parts, mut biases) = (Vec::new(), Vec::new());
         for (index, done) in done.iter_mut().enumerate().skip(first) {
-            if self.fused[index] || *done || parts.len() == MAX_PARTS {
+            let is_apart = index > first && (self.is_reduced(first) || self.is_reduced(index));
+            if self.fused[index] || *done || is_apart || parts.len() == MAX_PARTS {
                 continue;
             }
             if let Some((rows, weight, bias)) = self.as_linear(index)
@@ -505,6 +519,12 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
     }
     // Argmax and candidates read the output after the last pass. Tapped values are copied right after their pass.
     last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
+    // A sum is where its operand is.
+    for pass in passes.iter().rev() {
+        if let Pass::AllReduce { x, y } = *pass {
+            last_use[x.index()] = last_use[y.index()];
+        }
+    }
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
     let live_range = |(index, pass): (usize, &Pass)| {
         let makes = pass.makes();
@@ -514,10 +534,18 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
         let last_read = if margin > 0 { LiveRange::<Slot>::LIVE_OUT } else { last_read };
         LiveRange { shape: Slot { cols, rows }, made: index, last_read }
     };
-    let live_ranges: Vec<LiveRange<Slot>> = passes.iter().enumerate().map(live_range).collect();
+    let is_stored = |pass: &Pass| !matches!(pass, Pass::AllReduce { .. });
+    let stored = || passes.iter().enumerate().filter(|(_, pass)| is_stored(pass));
+    let live_ranges: Vec<LiveRange<Slot>> = stored().map(live_range).collect();
     let (slots, assigned) = assign_buffers(&live_ranges);
     let mut locations = vec![None; values];
-    for (pass, slot) in passes.iter().zip(assigned) {
+    let mut assigned = assigned.into_iter();
+    for pass in passes {
+        if let Pass::AllReduce { x, y } = *pass {
+            locations[y.index()] = locations[x.index()];
+            continue;
+        }
+        let slot = assigned.next().expect("a slot for every pass that stores values");
         let mut col = margin;
         for id in pass.makes() {
             locations[id.index()] = Some(Location { slot, col });

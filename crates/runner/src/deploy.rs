@@ -4,15 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Device, DeviceInfo, Error, KvLayout, Memory, MemoryKind, OpenOptions, Taps, Weights,
+    Backend, Bucket, Device, DeviceInfo, Error, KvLayout, Memory, MemoryKind, OpenOptions, Shares, Taps,
+    Weights,
 };
 use graph::Graph;
 
-use crate::Pipeline;
 use crate::pipeline::{bucket_of, parts, with_taps};
 use crate::placement::{
-    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, Request, first_error, fitting, place,
+    Budget, CutPoints, DeviceBudget, Layers, PlacedLayers, Placement, PlacementError, Request, SplitMode,
+    TensorSplitError, first_error, fitting, place, ranks,
 };
+use crate::tensor_parallel::{shards, with_taps_of};
+use crate::{Pipeline, TensorParallel};
 
 /// A model and the programs to compile from it.
 #[derive(Clone)]
@@ -85,6 +88,8 @@ pub struct Deployed {
     layers: usize,
     cuts: Vec<usize>,
     placement: Placement,
+    /// The devices that share every layer, by rank; none if each has layers of its own.
+    ranks: Vec<usize>,
     /// Backends opened during placement and not used yet.
     opened: Vec<Option<Box<dyn Backend>>>,
 }
@@ -176,12 +181,16 @@ impl Deployment {
     /// If a requested number of layers does not fit, if there are fewer devices than proportions to divide layers in, or if
     /// a device fails and fallback to the host is off.
     pub fn place(self, workload: &Workload<'_>) -> Result<Deployed, PlacementError> {
+        if self.requested.mode == SplitMode::Tensor {
+            return self.place_ranks(workload);
+        }
         let layers = workload.graph.layers();
         let is_undivided = self.devices.is_empty() && self.requested.split.is_none();
         if is_undivided || self.requested.layers == Layers::Last(0) {
             let placement = Placement::on_host(layers);
             let (infos, budgets, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            return Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened });
+            let ranks = Vec::new();
+            return Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, ranks, opened });
         }
         let cuts = workload.cuts();
         let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
@@ -192,8 +201,46 @@ impl Deployment {
         let opened = queries.opened.into_iter().map(|backend| backend?.ok()).collect();
         match first_error(&placement.skipped) {
             Some(error) if !self.fallback => Err(error.clone().into()),
-            _ => Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened }),
+            _ => {
+                let ranks = Vec::new();
+                Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, ranks, opened })
+            }
         }
+    }
+
+    /// Gives each device an equal part of every layer.
+    fn place_ranks(self, workload: &Workload<'_>) -> Result<Deployed, PlacementError> {
+        let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
+        if let Some(split) = &self.requested.split {
+            split.check(budgets.len())?;
+        }
+        let ranks = ranks(budgets.len(), &self.requested)?;
+        let &Workload { weights, graph, ref kv_layout, ref buckets, taps } = workload;
+        let parts = shards(graph, weights, ranks.len())?;
+        let mut opened: Vec<Option<Box<dyn Backend>>> = self.devices.iter().map(|_| None).collect();
+        for (&device, part) in ranks.iter().zip(&parts) {
+            let backend = self.devices[device].open()?;
+            let needs =
+                |taps: Taps<'_>| backend.requirements(part, &Shares(weights), kv_layout, buckets, taps);
+            let needed = match with_taps_of(part, taps, needs) {
+                Ok(memory) => Some(memory.weights_on_device + memory.kv + memory.activations),
+                Err(Error::OutOfMemory { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let budget = budgets[device].clone();
+            let available = budget.budget.available(self.requested.layers);
+            if needed.is_none_or(|needed| available.is_some_and(|available| needed > available)) {
+                return Err(
+                    TensorSplitError::RankTooLarge { device, budget, ranks: ranks.len(), needed }.into()
+                );
+            }
+            opened[device] = Some(backend);
+        }
+        let layers = graph.layers();
+        // For the number of layers on devices; which they are, the ranks tell.
+        let stages = vec![PlacedLayers { device: ranks.first().copied(), layers: 0..layers }];
+        let placement = Placement { stages, skipped: Vec::new() };
+        Ok(Deployed { deployment: self, infos, budgets, layers, cuts: Vec::new(), placement, ranks, opened })
     }
 
     /// Asks how much of several models fits the devices.
@@ -229,6 +276,11 @@ impl Deployed {
         &self.placement
     }
 
+    /// The devices that share every layer, by rank; none if each has layers of its own.
+    pub fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
     /// The device of a stage; `None` for the host.
     pub fn device(&self, index: usize) -> Option<&DeviceInfo> {
         self.infos.get(index)
@@ -244,7 +296,7 @@ impl Deployed {
         self.layers
     }
 
-    /// Opens the backend of the model: a single device, or a [`Pipeline`] of several.
+    /// Opens the backend of the model: a single device, or a [`Pipeline`] or [`TensorParallel`] of several.
     ///
     /// # Errors
     /// If a device cannot be opened.
@@ -256,6 +308,10 @@ impl Deployed {
                 None => self.deployment.devices[device].open(),
             },
         };
+        if !self.ranks.is_empty() {
+            let ranks = self.ranks.iter().map(|&device| open(Some(device)));
+            return Ok(Box::new(TensorParallel::new(ranks.collect::<Result<_, Error>>()?)));
+        }
         let stages = self.placement.stages.iter().map(|stage| Ok((open(stage.device)?, stage.layers.len())));
         let mut stages = stages.collect::<Result<Vec<_>, Error>>()?;
         match stages.pop() {
@@ -266,8 +322,11 @@ impl Deployed {
 
     /// Changes the placement after an `error` of loading, compiling or running the model: offloads fewer layers after a
     /// failed allocation, none after a device failure. Returns false if nothing can be reduced, or if the user
-    /// requested a fixed number of layers.
+    /// requested a fixed number of layers or devices that share every layer.
     pub fn fall_back(&mut self, error: &Error) -> bool {
+        if !self.ranks.is_empty() {
+            return false;
+        }
         let fewer = match error {
             Error::OutOfMemory { memory: MemoryKind::Device, .. }
                 if self.deployment.requested.layers == Layers::Auto =>

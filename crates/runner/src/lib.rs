@@ -7,9 +7,11 @@ mod deploy;
 mod pipeline;
 pub mod placement;
 mod runner;
+mod tensor_parallel;
 mod weights;
 
 pub use deploy::{Deployed, Deployment, DeviceConfig, Fit, Survey, Workload};
 pub use pipeline::Pipeline;
 pub use runner::{ModelRunner, Submitted};
+pub use tensor_parallel::TensorParallel;
 pub use weights::FileWeights;

@@ -122,21 +122,7 @@ impl LoadedModel for Loaded {
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        // A tensor's bytes in the file are needed until every stage that uses it has copied them.
-        let mut left: HashMap<String, usize> = HashMap::new();
-        for stage in &self.stages {
-            let tensors: HashSet<&str> = stage.part.weights().map(|(_, weight)| &*weight.tensor).collect();
-            tensors.into_iter().for_each(|tensor| *left.entry(tensor.to_owned()).or_default() += 1);
-        }
-        let mut copied_by_all = |tensor: &str| {
-            if let Some(stages) = left.get_mut(tensor) {
-                *stages -= 1;
-                if *stages == 0 {
-                    copied(tensor);
-                }
-            }
-        };
-        self.stages.iter_mut().try_for_each(|stage| stage.loaded.prepare(&mut copied_by_all))
+        prepare(self.stages.iter_mut().map(|stage| (&mut stage.loaded, &stage.part)).collect(), copied)
     }
 
     fn memory(&self) -> Memory {
@@ -244,7 +230,7 @@ fn describe(stages: impl ExactSizeIterator<Item = (Description, usize)>) -> Desc
     Description { name: "pipeline", device: devices.join(", then "), facts }
 }
 
-fn sum(stages: impl IntoIterator<Item = Memory>) -> Memory {
+pub(crate) fn sum(stages: impl IntoIterator<Item = Memory>) -> Memory {
     stages.into_iter().fold(Memory::default(), |all, stage| Memory {
         weights_mapped: all.weights_mapped.saturating_add(stage.weights_mapped),
         weights_owned: all.weights_owned.saturating_add(stage.weights_owned),
@@ -253,4 +239,25 @@ fn sum(stages: impl IntoIterator<Item = Memory>) -> Memory {
         kv: all.kv.saturating_add(stage.kv),
         activations: all.activations.saturating_add(stage.activations),
     })
+}
+
+/// Prepares models, each with its graph. A tensor's bytes in the file are needed until all that use it have copied them.
+pub(crate) fn prepare(
+    models: Vec<(&mut Box<dyn LoadedModel>, &Graph)>,
+    copied: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let mut left: HashMap<String, usize> = HashMap::new();
+    for (_, part) in &models {
+        let tensors: HashSet<&str> = part.weights().map(|(_, weight)| &*weight.tensor).collect();
+        tensors.into_iter().for_each(|tensor| *left.entry(tensor.to_owned()).or_default() += 1);
+    }
+    let mut copied_by_all = |tensor: &str| {
+        if let Some(models) = left.get_mut(tensor) {
+            *models = models.saturating_sub(1);
+            if *models == 0 {
+                copied(tensor);
+            }
+        }
+    };
+    models.into_iter().try_for_each(|(model, _)| model.prepare(&mut copied_by_all))
 }

@@ -6,8 +6,10 @@ use std::ops::Range;
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, Remedy, readable_size};
 
 mod split;
+mod tensor;
 
 pub use split::{ShareTooLarge, Split, SplitError, TooManyProportions};
+pub use tensor::{SplitMode, TensorSplitError, ranks};
 
 /// How many layers to offload from the host: as many as fit, all, or the last `n`, with the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +21,18 @@ pub enum Layers {
 }
 
 /// What the user asks for: how many layers to offload, and how to divide them over devices. Without a split, devices are
-/// filled in order.
+/// filled in order, or have equal parts.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "see above")]
 pub struct Request {
     pub layers: Layers,
     pub split: Option<Split>,
+    pub mode: SplitMode,
 }
 
 impl From<Layers> for Request {
     fn from(layers: Layers) -> Request {
-        Request { layers, split: None }
+        Request { layers, split: None, mode: SplitMode::Layer }
     }
 }
 
@@ -63,7 +66,7 @@ impl Budget {
     }
 
     /// Memory that may be used for the request.
-    fn available(self, requested: Layers) -> Option<u64> {
+    pub(crate) fn available(self, requested: Layers) -> Option<u64> {
         if requested == Layers::Auto { self.for_auto() } else { self.bytes }
     }
 }
@@ -311,6 +314,9 @@ pub enum PlacementError {
     /// There are fewer devices than proportions.
     #[error(transparent)]
     TooManyProportions(#[from] TooManyProportions),
+    /// The devices cannot share every layer.
+    #[error(transparent)]
+    TensorSplit(#[from] TensorSplitError),
     /// A device cannot be opened, or cannot run the model.
     #[error(transparent)]
     Backend(#[from] Error),

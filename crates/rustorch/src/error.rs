@@ -76,6 +76,9 @@ fn of_backend(error: &engine::Error) -> Option<&backend::Error> {
 fn placement_advice(error: &PlacementError) -> &'static str {
     match error {
         PlacementError::TooManyProportions(_) => "`Options::tensor_split` takes at most one for each GPU",
+        PlacementError::TensorSplit(_) => {
+            "`SplitMode::Layer`, the default of `Options::split_mode`, gives each GPU whole layers"
+        }
         PlacementError::ShareTooLarge(_) => {
             "`Layers::Auto` offloads as many layers as fit in these proportions, others in `Options::tensor_split` perhaps more"
         }

@@ -111,4 +111,4 @@ pub use generate::{Batch, Candidate, End, Generate, Prompt, Token, Tokens};
 pub use grammar::{Grammar, Source as GrammarSource, Trigger};
 pub use model::Model;
 pub use options::Options;
-pub use runner::placement::{Layers, Split};
+pub use runner::placement::{Layers, Split, SplitMode};

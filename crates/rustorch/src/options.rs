@@ -8,7 +8,7 @@ use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
 use engine::models::Pooling;
 use engine::{DEFAULT_N_CTX, DraftModel, Embedder, EmbedderOptions, Engine, KvFormat, Speculation};
 use gguf::Gguf;
-use runner::placement::{Layers, Request, Split};
+use runner::placement::{Layers, Request, Split, SplitMode};
 use runner::{FileWeights, Workload};
 
 use crate::Result;
@@ -132,6 +132,13 @@ impl Options {
     /// Divides the layers on GPUs in these proportions, the first GPU first; by default each GPU in turn takes as many as fit.
     pub fn tensor_split(mut self, split: Split) -> Options {
         self.gpus.split = Some(split);
+        self
+    }
+
+    /// How GPUs share the model: [`SplitMode::Layer`] by default. With [`SplitMode::Tensor`], NVIDIA cards of one host have an equal
+    /// part of every layer and compute together; they need NCCL (`libnccl.so.2`).
+    pub fn split_mode(mut self, mode: SplitMode) -> Options {
+        self.gpus.mode = mode;
         self
     }
 

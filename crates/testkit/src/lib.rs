@@ -13,6 +13,7 @@ pub mod judge;
 pub mod llama;
 pub mod malformed;
 pub mod one_step;
+pub mod shards;
 pub mod whole;
 
 pub use cases::{Case, cases};

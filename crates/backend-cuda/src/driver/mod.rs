@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod cards;
+mod nccl;
 mod staging;
 mod tensor_map;
 
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend::{Description, Error, Remedy};
 use cudarc::driver::result::{self, DriverError};
@@ -22,6 +23,7 @@ use passes::{Purpose, out_of_memory};
 use crate::occupancy::{Block, Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
+use nccl::Communicator;
 pub(crate) use staging::Staging;
 pub(crate) use tensor_map::TENSOR_MAP_BYTES;
 
@@ -79,6 +81,8 @@ pub(crate) struct Device {
     /// Memory budget and current use of all buffers, in bytes.
     budget: Option<u64>,
     used: AtomicU64,
+    /// Set once the card is a member of a group.
+    communicator: OnceLock<Arc<Communicator>>,
     context: PrimaryContext,
 }
 
@@ -152,6 +156,7 @@ impl Device {
             loaded: Mutex::default(),
             budget,
             used: AtomicU64::new(0),
+            communicator: OnceLock::new(),
             context,
         })
     }
@@ -432,6 +437,7 @@ impl Drop for Device {
         // SAFETY: nothing queued is left: buffers, recordings and events hold the device.
         unsafe {
             let _ = result::stream::synchronize(self.stream);
+            drop(self.communicator.take());
             let _ = result::stream::destroy(self.stream);
             for &module in lock(&self.loaded).modules.values() {
                 let _ = result::module::unload(module);

@@ -4,6 +4,7 @@
 
 mod faults;
 mod sampling;
+mod shards;
 mod whole_model;
 
 use backend::{Backend, OpenOptions};

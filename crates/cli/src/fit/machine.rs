@@ -33,7 +33,7 @@ pub(crate) fn chosen(args: &DeviceArgs) -> anyhow::Result<Deployment> {
     let devices = backends::chosen(graphics(args.backend), args.backend != BackendName::Auto);
     let checked = split.as_ref().map_or(Ok(()), |split| split.check(devices.len()));
     checked.map_err(|error| placement::too_many(&error, args.backend))?;
-    Ok(deployment(args, devices, Request { layers: Layers::Auto, split }))
+    Ok(deployment(args, devices, Request { split, ..Request::from(Layers::Auto) }))
 }
 
 /// All GPUs of a backend.

@@ -161,8 +161,8 @@ fn what_was_probably_meant_is_suggested() {
     error: unexpected argument '-mg' found
       tip: to choose GPUs, use '-ts', such as '-ts 0,1' for the second alone
     $ run -m MODEL -p a -sm row
-    error: unexpected argument '-sm' found
-      tip: each GPU has whole layers, as with '-sm layer'; leave it out
+    error: invalid value 'row' for '--split-mode <MODE>'
+      [possible values: layer, tensor]
     $ -m MODEL -nkvo=99
     error: unexpected argument '-nkvo' found
     $ model.gguf

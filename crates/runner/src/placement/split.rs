@@ -51,6 +51,15 @@ impl Split {
         if proportions > devices { Err(TooManyProportions { proportions, devices }) } else { Ok(()) }
     }
 
+    /// The devices with a proportion above 0, if all these are equal.
+    pub(super) fn equal(&self) -> Option<Vec<usize>> {
+        let of = |&(_, &proportion): &(usize, &f32)| proportion > 0.0;
+        let mut above = self.0.iter().enumerate().filter(of);
+        let first = above.clone().next()?.1;
+        let is_equal = above.all(|(_, proportion)| proportion == first);
+        is_equal.then(|| self.0.iter().enumerate().filter(of).map(|(device, _)| device).collect())
+    }
+
     /// Divides the layers from `floor` on. Each boundary is the cut point nearest to the exact one; of two, the later one,
     /// because the device behind it also has the output. Last layers first, as [`Placement`] fills devices.
     fn stages(&self, model: CutPoints<'_>, floor: usize) -> Vec<PlacedLayers> {
@@ -165,7 +174,7 @@ fn counted(proportions: &usize) -> String {
 }
 
 /// Such as `are 2 GPUs`.
-fn there(devices: &usize) -> String {
+pub(super) fn there(devices: &usize) -> String {
     match devices {
         0 => "is no GPU".to_owned(),
         1 => "is 1 GPU".to_owned(),

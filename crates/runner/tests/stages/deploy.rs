@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
     Backend, Bucket, Description, Device, DeviceInfo, DeviceKind, DeviceMemory, Error, KvFormat, KvLayout,
-    LoadedModel, Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, Step, Taps, Weights,
+    LoadedModel, Member, Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use graph::Graph;
-use runner::placement::{Layers, PlacementError, Request, Split};
+use runner::placement::{Layers, PlacementError, Request, Split, SplitMode};
 use runner::{Deployed, Deployment, DeviceConfig, Workload};
 
 use crate::common::{LAYERS, dense};
@@ -26,6 +26,7 @@ struct Fake {
 
 struct FakeBackend {
     max_layers: usize,
+    computes: Reference,
 }
 
 fn out_of_memory(memory: MemoryKind) -> Error {
@@ -57,7 +58,7 @@ impl Device for Fake {
         if self.cannot_be_opened {
             Err(broken())
         } else {
-            Ok(Box::new(FakeBackend { max_layers: self.max_layers }))
+            Ok(Box::new(FakeBackend { max_layers: self.max_layers, computes: Reference::new() }))
         }
     }
 }
@@ -89,7 +90,11 @@ impl Backend for FakeBackend {
         if graph.layers() > self.max_layers {
             return Err(out_of_memory(MemoryKind::Device));
         }
-        Box::new(Reference::new()).load(graph, weights, kv_layout)
+        Box::new(self.computes).load(graph, weights, kv_layout)
+    }
+
+    fn join(&mut self, member: Member) -> Result<(), Error> {
+        self.computes.join(member)
     }
 }
 
@@ -198,7 +203,10 @@ fn several_devices_compute_one_model() {
 #[test]
 fn layers_are_divided_as_asked() {
     let [a, b] = [100, 20].map(|free| Arc::new(Fake { free, max_layers: LAYERS, ..Fake::default() }));
-    let divided = |layers, proportions: [f32; 2]| Request { layers, split: Split::new(proportions).ok() };
+    let divided = |layers, proportions: [f32; 2]| Request {
+        split: Split::new(proportions).ok(),
+        ..Request::from(layers)
+    };
     let mut deployed = place(deployment(&[&a, &b], divided(Layers::All, [3.0, 2.0]), false)).expect("room");
     assert_eq!(on(&deployed), [(Some(1), 2), (Some(0), 3)]);
     let found = deployed.open().and_then(logits).expect("it fits");
@@ -216,4 +224,35 @@ fn layers_are_divided_as_asked() {
     assert!(matches!(refused, Some(PlacementError::TooManyProportions(_))), "{refused:?}");
     let deployed = place(deployment(&[], divided(Layers::Last(0), [1.0, 1.0]), true)).expect("the host");
     assert_eq!(on(&deployed), [(None, LAYERS)]);
+}
+
+/// All devices compute every layer, whose needs are those of the fake: 10 bytes each, however they are divided.
+#[test]
+fn devices_share_every_layer() {
+    let fake = |free| Arc::new(Fake { free, max_layers: LAYERS, ..Fake::default() });
+    let [a, b, c] = [50, 49, 50].map(fake);
+    let shared = |split: Option<[f32; 3]>| Request {
+        split: split.and_then(|split| Split::new(split).ok()),
+        mode: SplitMode::Tensor,
+        ..Request::from(Layers::All)
+    };
+    let mut deployed = place(deployment(&[&a, &b, &c], shared(Some([1.0, 0.0, 1.0])), true)).expect("room");
+    assert_eq!((deployed.ranks(), deployed.placement().on_devices()), (&[0, 2][..], LAYERS));
+    let found = deployed.open().and_then(logits).expect("it fits");
+    let expected = logits(Box::new(Reference::new())).expect("the reference computes");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{found}, expected {expected}");
+    }
+    // Opened once, for requirements and model.
+    assert_eq!([&a, &b, &c].map(|fake| fake.opened.load(Ordering::Relaxed)), [1, 0, 1]);
+    assert!(!deployed.fall_back(&broken()), "the host does not take over what was asked for");
+    let refused = |devices: &[&Arc<Fake>], request| {
+        place(deployment(devices, request, true)).err().expect("it is refused").to_string()
+    };
+    let too_large = refused(&[&a, &b], shared(None));
+    assert!(too_large.contains("one of 2 parts of every layer needs 50 bytes on GPU 1, fake"), "{too_large}");
+    let heads = refused(&[&a, &a, &a, &a], shared(None));
+    assert!(heads.contains("2 key and value heads over 4 ranks"), "{heads}");
+    assert!(refused(&[&a], shared(None)).contains("two GPUs or more"));
+    assert!(refused(&[&a, &b], shared(Some([1.0, 1.0, 1.0]))).contains("3 proportions"));
 }

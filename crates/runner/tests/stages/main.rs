@@ -3,3 +3,4 @@
 mod common;
 mod deploy;
 mod pipeline;
+mod tensor;

@@ -3,7 +3,7 @@
 use rustorch::devices::NoGpu;
 use rustorch::engine::{self, Refusal};
 use rustorch::gguf::Gguf;
-use rustorch::{BackendName, Error, Model, Split};
+use rustorch::{BackendName, Error, Model, Split, SplitMode};
 
 use crate::{demo, options};
 
@@ -71,6 +71,11 @@ fn bad_options_and_parameters_are_errors() {
     let error = options().tensor_split(split).demo().expect_err("no GPU");
     assert!(
         said(&error).contains("no GPU; `Options::tensor_split` takes at most one for each GPU"),
+        "{error}"
+    );
+    let error = options().split_mode(SplitMode::Tensor).demo().expect_err("no GPU");
+    assert!(
+        said(&error).contains("two GPUs or more") && said(&error).contains("SplitMode::Layer"),
         "{error}"
     );
     let error = options().backend(BackendName::Named("abacus")).demo().expect_err("no backend");

@@ -4,7 +4,7 @@ use backend::{DeviceMemory, MemoryKind, Remedy};
 use proptest::prelude::*;
 
 use super::super::tests::{EVERYWHERE, LAYERS, budgets, placed, stages};
-use super::super::{Budget, Request, place};
+use super::super::{Budget, Request, SplitMode, place};
 use super::*;
 
 const HOST: Option<usize> = None;
@@ -14,7 +14,7 @@ fn split(text: &str) -> Split {
 }
 
 fn in_proportion(layers: Layers, text: &str) -> Request {
-    Request { layers, split: Some(split(text)) }
+    Request { layers, split: Some(split(text)), mode: SplitMode::Layer }
 }
 
 #[track_caller]
@@ -198,7 +198,12 @@ impl Case {
         let budgets: Vec<DeviceBudget> = self.free.iter().map(budget).collect();
         let split = Some(Split::new(self.proportions.clone()).expect("proportions"));
         let model = CutPoints { layers: self.layers, after: &self.after };
-        place(model, &budgets, &Request { layers: requested, split }, &mut |_, range| Ok(self.needed(&range)))
+        place(
+            model,
+            &budgets,
+            &Request { layers: requested, split, mode: SplitMode::Layer },
+            &mut |_, range| Ok(self.needed(&range)),
+        )
     }
 
     fn needed(&self, range: &Range<usize>) -> u64 {

@@ -1,0 +1,149 @@
+//! Sharding a graph: tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
+//!
+//! Each of several ranks computes the whole graph with a part of its weights. A rank has some heads of each attention and the
+//! matrix rows that make their queries, keys and values; and some hidden columns of each feed-forward network and of each
+//! expert, with the rows of gate and up that make them. The matrix behind them, attention output or down, has the same columns,
+//! so that its product is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Bias and residual, if nothing
+//! comes between, are added by rank 0 alone, before the sum.
+//!
+//! What is split follows from the operations: a matrix is split by columns if its input is made of attention, or of products of
+//! other matrices, column by column. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers, the
+//! output matrix, and what has fewer blocks of columns than there are ranks.
+//!
+//! Two passes over the values: the first, from the output back, finds the [`Form`]s in which each is needed; the second makes
+//! them. Both ask `rules.rs` how a form is made.
+
+mod form;
+mod rules;
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use crate::{Builder, Graph, Op, Store, StoreId, Value, ValueId, Weight, WeightId};
+use form::{Form, Operands};
+pub use form::{Rank, ShardError};
+use rules::{Made, Split};
+
+impl Graph {
+    /// The graph that `rank` computes. It has the groups of the whole graph, and of each store the rank's heads. `block` tells how
+    /// many columns of a weight are a block, which is not divided.
+    ///
+    /// A value that the ranks have column by column keeps its name, as do those that each has as a whole; a summand has the name
+    /// of its sum and `.partial`.
+    ///
+    /// # Errors
+    /// If the graph has recurrent operations, ALiBi, or an attention whose heads do not divide over the ranks, or not into whole
+    /// blocks of its output matrix; or if attention is read in a way that has no columns.
+    pub fn shard(&self, rank: Rank, block: &dyn Fn(&Weight) -> usize) -> Result<Graph, ShardError> {
+        if rank.ranks == 1 {
+            return Ok(self.clone());
+        }
+        let split = Split::new(self, rank, block)?;
+        let forms = self.forms(&split)?;
+        let mut maker =
+            Maker { graph: self, rank, made: HashMap::new(), part: Builder::new(), stores: HashMap::new() };
+        for ((id, value), forms) in self.values().zip(&forms) {
+            for &form in forms {
+                let name = name_of(value, form, forms);
+                match split.make(id, form, &mut maker)? {
+                    Made::Same(made) => drop(maker.made.insert((id, form), made)),
+                    Made::By(op) => maker.put((id, form), name, op, value),
+                }
+            }
+        }
+        let whole = |id: ValueId| maker.made[&(id, Form::Whole)];
+        let (output, ends) = (whole(self.output), self.layer_ends.iter().map(|&id| whole(id)).collect());
+        Ok(maker.part.finish_shard(self, output, ends))
+    }
+
+    /// The forms in which each value is needed.
+    fn forms(&self, split: &Split<'_>) -> Result<Vec<BTreeSet<Form>>, ShardError> {
+        let mut forms = vec![BTreeSet::new(); self.values.len()];
+        for id in self.layer_ends.iter().chain([&self.output]) {
+            forms[id.index()].insert(Form::Whole);
+        }
+        for index in (0..self.values.len()).rev() {
+            let (id, mut left) = (ValueId::from_index(index), forms[index].clone());
+            while let Some(form) = left.pop_last() {
+                let mut needed = Needed::default();
+                split.make(id, form, &mut needed)?;
+                for (input, form) in needed.0 {
+                    forms[input.index()].insert(form);
+                    if input == id {
+                        left.insert(form);
+                    }
+                }
+            }
+        }
+        Ok(forms)
+    }
+}
+
+/// Records which values a form is made of.
+#[derive(Default)]
+struct Needed(Vec<(ValueId, Form)>);
+
+impl Operands for Needed {
+    fn value(&mut self, id: ValueId, form: Form) -> ValueId {
+        self.0.push((id, form));
+        id
+    }
+
+    fn weight(&mut self, id: WeightId, _: Range<usize>, _: Range<usize>) -> WeightId {
+        id
+    }
+
+    fn store(&mut self, id: StoreId) -> StoreId {
+        id
+    }
+}
+
+/// Builds the rank's graph.
+struct Maker<'a> {
+    graph: &'a Graph,
+    rank: Rank,
+    made: HashMap<(ValueId, Form), ValueId>,
+    part: Builder,
+    stores: HashMap<StoreId, StoreId>,
+}
+
+impl Maker<'_> {
+    fn put(&mut self, of: (ValueId, Form), name: String, op: Op, value: &Value) {
+        let id = ValueId::from_index(self.part.values.len());
+        let (rows, cols) = op.shape(&self.part);
+        self.part.by_name.insert(name.clone(), id);
+        self.part.values.push(Value { name, op, rows, cols, location: value.location });
+        self.made.insert(of, id);
+    }
+}
+
+impl Operands for Maker<'_> {
+    fn value(&mut self, id: ValueId, form: Form) -> ValueId {
+        self.made[&(id, form)]
+    }
+
+    fn weight(&mut self, id: WeightId, rows: Range<usize>, cols: Range<usize>) -> WeightId {
+        self.part.declare(self.graph.weight(id).part(rows, cols))
+    }
+
+    fn store(&mut self, id: StoreId) -> StoreId {
+        *self.stores.entry(id).or_insert_with(|| {
+            let store = *self.graph.store(id);
+            let store = Store { heads: store.heads / self.rank.ranks, ..store };
+            self.part.stores.push((store, self.graph.group_of(id)));
+            StoreId(self.part.stores.len() as u32 - 1)
+        })
+    }
+}
+
+fn name_of(value: &Value, form: Form, forms: &BTreeSet<Form>) -> String {
+    let is_alone = forms.iter().all(|other| *other == form || *other == Form::Partial);
+    match form {
+        Form::Partial => format!("{}.partial", value.name),
+        Form::Columns { start, len } if !is_alone => format!("{}[{start}..{}]", value.name, start + len),
+        Form::Whole | Form::Columns { .. } => value.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
