@@ -1,0 +1,81 @@
+//! Rows after the last known token of a request: of drafted tokens, and of tokens that a device has yet to choose.
+
+use backend::{PAGE, Slots};
+
+use super::{Chunk, Event, Request, RequestId, Scheduler};
+use crate::blocks::Demand;
+
+impl Scheduler {
+    /// Plans rows for `draft`, which follows the tokens of a request that the last plan has computed up to the last one, and
+    /// what was drafted before: as many as fit the context and the available pages. Nobody loses pages for that.
+    pub(crate) fn draft(&mut self, id: RequestId, draft: &[u32]) -> Option<Chunk> {
+        let request = self.running.get_mut(&id)?;
+        debug_assert!(!self.blocks.has_states(), "a state cannot go back to before the draft");
+        let n_past = request.tokens.len();
+        if request.remaining() != request.drafted {
+            return None;
+        }
+        let most = draft.len().min(self.limits.n_ctx.saturating_sub(n_past + 1));
+        // Without another page, as many as the last one has room for.
+        let in_page = most.min(n_past.next_multiple_of(PAGE) - n_past);
+        let mut fits = |rows| {
+            let end = n_past + rows;
+            rows > 0 && self.blocks.grow(&mut request.cache, Demand { all: end, next: end })
+        };
+        let rows = [most, in_page].into_iter().find(|&rows| fits(rows))?;
+        let tokens = draft[..rows].to_vec();
+        request.tokens.extend_from_slice(&tokens);
+        request.drafted += rows;
+        self.queue.charge(request.place.client, rows);
+        let (tables, slots) = (request.cache.tables.clone(), Slots::default());
+        Some(Chunk { id, tokens, n_past, tables, slots, outputs: rows, is_last: true, drafted: rows })
+    }
+
+    /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests:
+    /// their next tokens are not known yet, so that the rows have tokens 0. `None`, and only the events have changed anything, if a
+    /// running request has other rows to compute or pages are lacking, if states could not go back, or if somebody waits who
+    /// might start.
+    pub(crate) fn follow(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        ids: &[RequestId],
+    ) -> Option<Vec<Chunk>> {
+        for event in events {
+            self.apply(event);
+        }
+        let is_full = self.running.len() == self.limits.sequences;
+        let is_computed = |request: &Request| request.remaining() == 0 && request.drafted == 0;
+        if self.blocks.has_states()
+            || !(self.waiting.is_empty() || is_full)
+            || !self.running.values().all(is_computed)
+        {
+            return None;
+        }
+        for id in ids {
+            let request = self.running.get_mut(id)?;
+            let end = request.tokens.len() + 1;
+            if !self.blocks.grow(&mut request.cache, Demand { all: end, next: end }) {
+                return None;
+            }
+        }
+        let mut chunks = Vec::with_capacity(ids.len());
+        for &id in ids {
+            let request = self.running.get_mut(&id)?;
+            self.queue.charge(request.place.client, 1);
+            let (n_past, tables) = (request.tokens.len(), request.cache.tables.clone());
+            request.tokens.push(0);
+            request.is_ahead = true;
+            let (tokens, slots) = (vec![0], Slots::default());
+            chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs: 1, is_last: true, drafted: 0 });
+        }
+        Some(chunks)
+    }
+
+    /// Takes back what [`Scheduler::follow`] has planned, if its step does not run.
+    pub(crate) fn take_back(&mut self) {
+        for request in self.running.values_mut().filter(|request| request.is_ahead) {
+            request.tokens.pop();
+            request.is_ahead = false;
+        }
+    }
+}
