@@ -282,6 +282,29 @@ fn a_failed_step_ends_its_requests_and_nothing_of_it_is_found() {
     }
 }
 
+/// A text ends while the step after it is computed, with a row of its last token, and that step fails.
+#[test]
+fn the_row_of_an_ended_text_is_not_found_if_its_step_fails() {
+    let model = model(Format::F32);
+    let text = run(&mut serve(&model, 1, eight()), [greedy(5, 9, 40)]).remove(0).tokens;
+    let ends = text.iter().position(|token| *token == text[17]).expect("it is there");
+    let stop = Stop { ids: vec![text[17]], ..Stop::default() };
+    // The prompt's step is the first one.
+    let device = Device { alive: Some(Arc::new(AtomicUsize::new(ends + 1))), ..Device::default() };
+    let mut engine = on(&device, &model, eight());
+    engine.submit(greedy(0, 20, 100)).expect("room");
+    let id = engine.submit(Request { stop, ..greedy(5, 9, 40) }).expect("room");
+    let mut is_done = false;
+    while !engine.is_idle() {
+        let events = engine.step().expect("the file is intact");
+        is_done |= events.iter().any(|event| matches!(event, Event::Done { id: of, .. } if *of == id));
+    }
+    assert!(is_done, "its text was whole");
+    let whole = [prompt(5, 9), text[..ends + 1].to_vec(), vec![3]].concat();
+    let again = run(&mut engine, [Request::new(whole).sampling(Sampling::greedy()).max_tokens(3)]).remove(0);
+    assert_eq!(again.usage.reused_tokens, 0);
+}
+
 /// Programs are compiled, taps set and logits asked for while a step is in progress.
 #[test]
 fn everything_else_waits_for_the_step_in_progress() {
