@@ -23,7 +23,7 @@ struct AttentionArgs {
     // Partial results of split attention, and a counter per row and block of heads, zero between launches.
     float* parts;
     u32* counters;
-    // Of `flash_wgmma` with a cache in f16: the tensor maps of keys and of values, 128 bytes each; or null.
+    // Of `flash_wgmma` and `decode_bulk` with a cache in f16: the tensor maps of keys and of values, 128 bytes each; or null.
     const u8* tensor_maps;
     // Offsets and strides.
     u32 q_at, q_stride, k_at, k_stride, v_at, v_stride, y_at, y_stride;

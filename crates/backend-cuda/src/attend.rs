@@ -220,7 +220,7 @@ impl Compiler<'_> {
         };
         let mut variants = Vec::new();
         let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
-        let [stages, fixed] = decode::bytes(layout.format.k, k_dim);
+        let [stages, fixed] = decode::bytes(&self.device.card, layout.format.k, k_dim);
         let fits = stages + fixed <= self.device.limits.shared_of_block;
         if layout.format.k != KvType::F32 && k_dim == v_dim && decode::DIMS.contains(&k_dim) && fits {
             // Another kernel writes Q8_0.
@@ -229,6 +229,11 @@ impl Compiler<'_> {
             launch.kernel = format!("decode/decode_{}_{k_dim}", layout.format.k.name());
             launch.threads = 32 * decode::WARPS as u32;
             launch.shared = stages;
+            if decode::is_bulk(&self.device.card, layout.format.k) {
+                launch.kernel = format!("decode_bulk/decode_f16_{k_dim}");
+                launch.buffers.pop();
+                launch.buffers.push(Some(BufferId::TensorMaps(store)));
+            }
             let launches = before.into_iter().chain([launch]).collect();
             variants.push(Variant { is_decode: true, launches, ..Variant::default() });
         } else if kv.is_some() && !is_q8_0 {

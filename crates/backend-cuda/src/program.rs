@@ -208,7 +208,7 @@ impl Program for CudaProgram {
     }
 
     fn can_follow(&self) -> bool {
-        self.blueprint.chosen.is_some() && !self.model.device.is_timed
+        self.shape.wanted.are_tokens() && !self.model.device.is_timed
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {

@@ -218,7 +218,7 @@ pub trait Program: Send {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
     /// Whether a step may be submitted before the one before it was waited for, and take tokens of its output rows
-    /// ([`Step::following`]). Their outputs are waited for in order. The step before has requested tokens alone.
+    /// ([`Step::following`]). Their outputs are waited for in order. The step before must have requested tokens alone.
     fn can_follow(&self) -> bool {
         false
     }

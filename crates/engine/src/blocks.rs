@@ -200,6 +200,14 @@ impl BlockManager {
         }
     }
 
+    /// The number of pages before a window of `cache`, of the group with the most.
+    pub(crate) fn expired(&self, cache: &Cache) -> usize {
+        let of_group = |((group, _), table): (&(Group, Pool), &BlockTable)| {
+            first_needed_page(*group, cache.positions).saturating_sub(table.first)
+        };
+        self.groups.iter().zip(cache.tables.iter()).map(of_group).max().unwrap_or(0)
+    }
+
     /// Releases the cache of a request whose last step has succeeded, and lets others find all of it: also the last page, if
     /// that is partly filled, and the state after it.
     pub(crate) fn retire(&mut self, mut cache: Cache, prefixes: &mut Prefixes, tokens: &[u32]) {

@@ -30,7 +30,7 @@ type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 /// A model on a backend, serving requests.
 ///
 /// It has no thread of its own: [`Engine::step`] runs one step for all requests and returns its events. A device that samples
-/// tokens itself computes the next step meanwhile. A request's
+/// tokens itself computes the next step while the host handles the tokens of the last one. A request's
 /// text depends on its prompt, sampling and seed only, provided that the backend computes a row the same way in every
 /// batch, as the CPU backends do.
 pub struct Engine {

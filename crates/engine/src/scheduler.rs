@@ -351,7 +351,8 @@ impl Scheduler {
         }
     }
 
-    /// Prompt and generated tokens of a request that has not ended, and those drafted for the last plan.
+    /// Prompt and generated tokens of a request that has not ended, and those drafted for the last plan. Tokens of events that were not
+    /// applied yet are missing.
     pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
         self.request(id).map(Request::known)
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use backend::{OutputRow, Outputs, Sequence, Step, Wanted};
 use runner::{ModelRunner, Submitted};
 
-use super::{Engine, PendingEvents};
+use super::Engine;
 use crate::Error;
 use crate::choose::{Chosen, Rows, choose_all};
 use crate::request::Event;
@@ -54,14 +54,19 @@ impl Engine {
                 self.pace.measured(began.elapsed(), decoding, of_prompts);
                 Ok(std::mem::take(&mut self.pending.of_caller))
             }
-            Err(error) => {
-                self.take_back();
-                let ended = std::mem::take(&mut self.requests).into_keys();
-                let ended = ended.map(|id| scheduler::Event::End { id, intact: false });
-                self.pending = PendingEvents { of_scheduler: ended.collect(), of_caller: Vec::new() };
-                Err(error)
-            }
+            Err(error) => Err(self.ended_by(error)),
         }
+    }
+
+    /// Ends all requests, without events, because no result can be trusted.
+    fn ended_by(&mut self, error: Error) -> Error {
+        self.take_back();
+        let ended = std::mem::take(&mut self.requests).into_keys();
+        let ended = ended.map(|id| scheduler::Event::End { id, intact: false });
+        // Requests that have ended before still have events for the scheduler.
+        self.pending.of_scheduler.extend(ended);
+        self.pending.of_caller.clear();
+        error
     }
 
     /// Runs the step that was submitted ahead, or the next one. Returns its decode rows and its rows of prompts.
@@ -81,7 +86,8 @@ impl Engine {
 
     /// Ends the step that was submitted ahead; the next step returns its events.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
-        self.ahead.take().map_or(Ok(()), |step| self.finish(step, None))
+        let settled = self.ahead.take().map_or(Ok(()), |step| self.finish(step, None));
+        settled.map_err(|error| self.ended_by(error))
     }
 
     /// Plans and submits a step, if there is anything to do.
@@ -137,7 +143,7 @@ impl Engine {
         let (mut ids, mut follows) = (Vec::new(), Vec::new());
         for slice in &current.slices {
             let Some(state) = self.requests.get(&slice.id) else { continue };
-            // The token after this one is at the position after it, which must leave room for another one.
+            // The row ahead is at `position + 1`; its token must fit the context, too.
             if state.ends_with_next() || slice.position + 2 >= n_ctx {
                 continue;
             }
@@ -174,10 +180,14 @@ impl Engine {
     /// Waits for a step, and chooses tokens. A failure of the backend ends its requests.
     fn finish(&mut self, current: InProgress, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
         let InProgress { submitted, step, slices, is_ahead } = current;
+        if is_ahead {
+            // The tokens of the step before belong to the history from which tokens are chosen now.
+            self.scheduler.learn(&mut self.pending.of_scheduler);
+        }
         match self.finish_step(submitted, step, &slices, caller) {
             Err(Error::Backend(error)) => {
                 self.take_back();
-                if is_ahead {
+                if is_ahead && error != backend::Error::Interrupted {
                     // Pages that it has filled may have been published.
                     self.pending.of_scheduler.push(scheduler::Event::Clear);
                 }
@@ -188,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// The step of `slices` has failed, or was interrupted.
+    /// Ends the requests of a failed step. After an interrupt, their rows are planned again.
     fn failed(&mut self, slices: Vec<Slice>, error: backend::Error) {
         if error == backend::Error::Interrupted {
             self.interrupt.lower();

@@ -5,6 +5,9 @@ use backend::{PAGE, Slots};
 use super::{Chunk, Event, Request, RequestId, Scheduler};
 use crate::blocks::Demand;
 
+/// Pages before a window that a request may keep while steps are ahead.
+const MAX_EXPIRED: usize = 2;
+
 impl Scheduler {
     /// Plans rows for `draft`, which follows the tokens of a request that the last plan has computed up to the last one, and
     /// what was drafted before: as many as fit the context and the available pages. Nobody loses pages for that.
@@ -44,7 +47,12 @@ impl Scheduler {
             self.apply(event);
         }
         let is_full = self.running.len() == self.limits.sequences;
-        let is_computed = |request: &Request| request.remaining() == 0 && request.drafted == 0;
+        // Pages before a window are released by the next step that is not ahead.
+        let is_computed = |request: &Request| {
+            request.remaining() == 0
+                && request.drafted == 0
+                && self.blocks.expired(&request.cache) <= MAX_EXPIRED
+        };
         if self.blocks.has_states()
             || !(self.waiting.is_empty() || is_full)
             || !self.running.values().all(is_computed)
@@ -69,6 +77,14 @@ impl Scheduler {
             chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs: 1, is_last: true, drafted: 0 });
         }
         Some(chunks)
+    }
+
+    /// Applies the tokens among `events`, and removes them.
+    pub(crate) fn learn(&mut self, events: &mut Vec<Event>) {
+        let is_token = |event: &mut Event| matches!(event, Event::Token { .. });
+        for event in events.extract_if(.., is_token) {
+            self.apply(event);
+        }
     }
 
     /// Takes back what [`Scheduler::follow`] has planned, if its step does not run.

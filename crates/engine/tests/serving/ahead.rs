@@ -305,6 +305,20 @@ fn the_row_of_an_ended_text_is_not_found_if_its_step_fails() {
     assert_eq!(again.usage.reused_tokens, 0);
 }
 
+/// The last token of a context comes from a step ahead that none follows.
+#[test]
+fn a_text_fills_the_context_as_without() {
+    let model = model(Format::F32);
+    for n_ctx in [30, 64, 65] {
+        let options = Options { n_ctx: Some(n_ctx), ..Options::default() };
+        let endless = || Request { max_tokens: None, ..greedy(0, 10, 0) };
+        let expected = run(&mut serve(&model, 1, options), [endless()]);
+        let answers = run(&mut on(&Device::default(), &model, options), [endless()]);
+        assert_eq!((&answers[0].reason, answers[0].tokens.len()), (&StopReason::ContextFull, n_ctx - 10));
+        assert_eq!(contents(&answers), contents(&expected));
+    }
+}
+
 /// Programs are compiled, taps set and logits asked for while a step is in progress.
 #[test]
 fn everything_else_waits_for_the_step_in_progress() {

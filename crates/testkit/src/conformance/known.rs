@@ -163,7 +163,7 @@ pub fn attention_ignores_later_positions(make: Make<'_>) {
 
 /// NaN in columns of two values, of a prompt of several tiles of rows and of positions: rows that see them have NaN in these columns,
 /// others and all other columns have the mean of ones. Nor does it matter that a page has NaN of another sequence behind the
-/// positions of its own.
+/// positions of its own, to a prompt or to a single row.
 pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
     const ROWS: usize = 300;
     const NANS: [(usize, usize); 2] = [(37, 5), (223, 9)];
@@ -181,7 +181,9 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
         // Page 6 then has NaN at its last position.
         let after =
             Step::new((0..30).collect(), vec![Sequence::uniform(0, 30, 1, [6])], OutputRow::all(0..30));
-        let found = net.run(y, make(), &[sequence(0, ROWS), after.expect("a good step")]);
+        let single = Step::new(vec![30], vec![Sequence::uniform(30, 1, 1, [6])], OutputRow::all(0..1));
+        let steps = [sequence(0, ROWS), after.expect("a good step"), single.expect("a good step")];
+        let found = net.run(y, make(), &steps);
         for (i, found) in found.iter().enumerate() {
             let (row, head, col) = (i / (heads * dim), i / dim % heads, i % dim);
             let is_of_first = head < heads / kv_heads;

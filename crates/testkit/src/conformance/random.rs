@@ -272,6 +272,34 @@ pub fn attention_with_masks(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// Single rows after more positions than the blocks of a split step take at once: of one sequence, two, and as many as are split.
+/// They share the pages of a prompt, end at positions that are no multiple of anything, and windows begin within a page.
+pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Make<'_>) {
+    const PROMPT: usize = 39 * PAGE;
+    let page = |i: usize| (i * 7 % PAGES) as u32;
+    let prompt =
+        |n_past| all_rows(vec![Sequence::uniform(n_past, PROMPT / 13, 1, (0..PROMPT / PAGE).map(page))]);
+    let rows = |sequences: std::ops::Range<usize>, done: usize| {
+        let row = |i: usize| {
+            let common = PROMPT / PAGE - 3 * i;
+            Sequence::uniform(common * PAGE + done, 1, 1, (0..common).chain([40 + i]).map(page))
+        };
+        all_rows(sequences.map(row).collect())
+    };
+    let mut steps: Vec<Step> = (0..PROMPT).step_by(PROMPT / 13).map(prompt).collect();
+    steps.extend([rows(0..8, 0), rows(0..8, 1), rows(0..2, 2), rows(0..1, 3)]);
+    for (heads, dims, mask, format) in [
+        (2, 64, Mask::Window(705), KvFormat::F16),
+        (HEADS, 64, Mask::Causal, KvFormat::F16),
+        (2, 128, Mask::Causal, KvFormat::F16),
+        (HEADS, 128, Mask::Window(1003), KvFormat::F16),
+        (1, 256, Mask::Window(1003), KvFormat::F16),
+        (2, 48, Mask::Window(705), KvFormat::F32),
+    ] {
+        attention_of(make, oracle, Store { mask, ..store(heads, dims, dims) }, format, &steps);
+    }
+}
+
 /// Rows that see later ones: all rows of a sequence are in one step. Sequences of few and of many rows, over several
 /// chunks of positions.
 pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
