@@ -220,9 +220,8 @@ impl Program for CudaProgram {
         read.clone_from(&place.shape);
         chosen.clear();
         chosen.extend(&place.chosen.words()[..read.chosen()]);
-        for readback in readbacks.iter_mut().filter(|readback| readback.rows(bound, read) > 0) {
-            readback.take(bound, read, bytemuck::cast_slice(staging.words()));
-        }
+        let staged = bytemuck::cast_slice(staging.words());
+        readbacks.iter_mut().for_each(|readback| readback.take(bound, read, staged));
         if let Some((timer, step)) = timer.take() {
             timer.add(model, &step)?;
         }
