@@ -38,6 +38,7 @@ macro_rules! conformance {
             attention_is_causal_and_uses_cached_positions
             attention_ignores_later_positions
             attention_keeps_nan_to_rows_that_see_it
+            attention_keeps_nan_out_of_a_window
             attention_rounds_values_to_fp8
             attention_with_grouped_query_heads
             attention_applies_softmax_to_scaled_scores

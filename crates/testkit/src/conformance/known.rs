@@ -199,6 +199,29 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
     }
 }
 
+/// NaN in a value before the window of later rows, in the page in which their window begins: these rows have the mean of ones.
+pub fn attention_keeps_nan_out_of_a_window(make: Make<'_>) {
+    const SPAN: usize = 20;
+    const NAN: usize = 5;
+    let prompt = vec![sequence(0, 60)];
+    let single: Vec<Step> = (0..60).map(|p| sequence(p, 1)).collect();
+    for (dim, steps) in [24, 64, 128, 256].into_iter().flat_map(|dim| [(dim, &single), (dim, &prompt)]) {
+        let mut values = vec![1.0; 60 * dim];
+        values[NAN * dim + 9] = f32::NAN;
+        let mut net = Net::with_kv(2, KvFormat::F16);
+        let zero = net.input("zero", 60, &vec![0.0; 60 * dim]);
+        let v = net.input("v", 60, &values);
+        let windowed = Store { mask: Mask::Window(SPAN), ..store(1, dim, dim) };
+        let y = net.attention("y", [zero, zero, v], windowed, 1, 1.0);
+        for (i, found) in net.run(y, make(), steps).iter().enumerate() {
+            let (row, col) = (i / dim, i % dim);
+            let is_nan = col == 9 && (NAN..NAN + SPAN).contains(&row);
+            let is_good = if is_nan { found.is_nan() } else { (found - 1.0).abs() < 1e-3 };
+            assert!(is_good, "row {row}, column {col} of {dim}: {found}");
+        }
+    }
+}
+
 /// A row that sees its own position alone has the value as FP8 stores it: all that are exact, the middles between two, their
 /// neighbours, those beyond the largest one, and NaN for all that is not finite. In a prompt and row by row.
 pub fn attention_rounds_values_to_fp8(make: Make<'_>) {
