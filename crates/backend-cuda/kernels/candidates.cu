@@ -341,6 +341,8 @@ __device__ __forceinline__ u32 filtered(Kept& kept, u32 n, u32 kind, float value
     double up_to[2];
     double enough = double(value) * sums(kept, n, up_to);
     u64 reach = which(lane < n && up_to[0] >= enough, lane + 32 < n && up_to[1] >= enough);
+    // The next filter writes what other lanes have read.
+    __syncwarp();
     return reach ? __ffsll(reach) : n;
 }
 

@@ -2,7 +2,9 @@
 
 use backend::{Error, KvType, PAGE, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, MAX_SPLIT_ROWS, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
+use passes::{
+    Attend, Cost, MAX_SPLIT_ROWS, Purpose, Variant, When, max_tiles, out_of_memory, partials_bytes,
+};
 
 use crate::compile::{Compiler, Operand, THREADS};
 use crate::decode;
@@ -235,13 +237,13 @@ impl Compiler<'_> {
                 launch.buffers.push(Some(BufferId::TensorMaps(store)));
             }
             let launches = before.into_iter().chain([launch]).collect();
-            variants.push(Variant { is_decode: true, launches, ..Variant::default() });
+            variants.push(When { is_decode: true, ..When::default() }.launches(launches));
         } else if kv.is_some() && !is_q8_0 {
             let launches = vec![by_row(self, kv)];
-            variants.push(Variant { is_decode: true, launches, ..Variant::default() });
+            variants.push(When { is_decode: true, ..When::default() }.launches(launches));
         }
         let flash = self.flash(attend, cost("flash attention"));
-        variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
+        variants.extend(flash.map(|launches| When { is_tiled: true, ..When::default() }.launches(launches)));
         variants.push(Variant::always(stored.into_iter().chain([by_row(self, None)]).collect()));
         self.dispatch(y, variants);
         Ok(())

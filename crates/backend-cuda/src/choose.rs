@@ -2,7 +2,7 @@
 
 use backend::{MAX_CANDIDATES, Wanted};
 use graph::{Rows, ValueId};
-use passes::{Cost, Purpose, Variant, chosen_words};
+use passes::{Cost, Purpose, Variant, When, chosen_words};
 
 use crate::compile::{Compiler, ONE_BLOCK};
 use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
@@ -29,7 +29,7 @@ impl Compiler<'_> {
         let words = vec![self.inputs.tokens as u32];
         let cost = Cost::row("take_tokens", 2 * size_of::<u32>());
         let launches = vec![self.launch("rows/take_tokens", buffers, words, ONE_BLOCK, cost)];
-        let takes = Variant { follows: true, launches, ..Variant::default() };
+        let takes = When { follows: true, ..When::default() }.launches(launches);
         self.work.push(Work::Dispatch { rows: Rows::Step, variants: vec![takes, Variant::default()] });
     }
 
@@ -45,13 +45,13 @@ impl Compiler<'_> {
         let of_parts = self.candidates_of_parts(output, parts, ranks);
         let of_row = self.candidates_of_row(output, parts, ranks, chosen);
         let draw = self.draw_of_row(parts, ranks, chosen);
-        let of = |wanted, launches| Variant { wanted: Some(wanted), launches, ..Variant::default() };
-        let adjusted = of(Wanted::Drawn, vec![adjust, of_parts.clone(), draw.clone()]);
+        let of = |wanted, launches| When { wanted: Some(wanted), ..When::default() }.launches(launches);
+        let adjusted = When { wanted: Some(Wanted::Drawn), is_adjusted: true, ..When::default() };
         self.dispatch(
             output,
             vec![
                 of(Wanted::Tokens, vec![arg_max]),
-                Variant { is_adjusted: true, ..adjusted },
+                adjusted.launches(vec![adjust, of_parts.clone(), draw.clone()]),
                 of(Wanted::Drawn, vec![of_parts.clone(), draw]),
                 of(Wanted::Candidates, vec![of_parts, of_row]),
                 Variant::default(),

@@ -1,7 +1,7 @@
 //! Passes of mixture-of-experts layers: a GEMV per row and expert, or a GEMM over the rows of each expert.
 
 use graph::{Activation, Hidden, WeightId};
-use passes::{Experts, GROUP_ROWS, Purpose, Variant, max_groups, may_fit_f16, min_grouped_rows};
+use passes::{Experts, GROUP_ROWS, Purpose, When, max_groups, may_fit_f16, min_grouped_rows};
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::compile::Compiler;
@@ -30,7 +30,7 @@ impl Compiler<'_> {
             launches.extend(self.matmul_launches(matmul, algorithm, max_rows, Each::Rows(1)));
         }
         let min_rows = min_grouped_rows(experts, used);
-        let mut variants = vec![Variant { max_rows: min_rows - 1, launches, ..Variant::default() }];
+        let mut variants = vec![When { max_rows: min_rows - 1, ..When::default() }.launches(launches)];
         if max_rows >= min_rows {
             let entries = (1 + 3 * max_groups(max_rows, experts, used)) as u32;
             let words = entries as usize + 2 * max_rows * used;
@@ -72,7 +72,7 @@ impl Compiler<'_> {
                 launches.push(mix.clone());
                 let is_f16 = algorithm != Algorithm::GemmF32;
                 let f16_weights = if is_f16 { weights.clone() } else { Vec::new() };
-                variants.push(Variant { f16_weights, launches, ..Variant::default() });
+                variants.push(When { f16_weights, ..When::default() }.launches(launches));
             }
         }
         self.dispatch(y, variants);

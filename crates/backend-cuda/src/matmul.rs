@@ -3,7 +3,8 @@
 use backend::Error;
 use graph::{Activation, Glu, ValueId, WeightId};
 use passes::{
-    Addend, CHUNK, Cost, GROUP_ROWS, LinearOutput, Norm, Part, Purpose, Variant, kernel_name, may_fit_f16,
+    Addend, CHUNK, Cost, GROUP_ROWS, LinearOutput, Norm, Part, Purpose, Variant, When, kernel_name,
+    may_fit_f16,
 };
 use quant::Format;
 
@@ -352,7 +353,7 @@ impl Compiler<'_> {
                 f16_weights.extend(&matmul.beside.f16_weights);
             }
             let launches = self.matmul_launches(matmul, algorithm, rows.min(max_rows), Each::Rows(1));
-            variants.push(Variant { max_rows: rows, f16_weights, launches, ..Variant::default() });
+            variants.push(When { max_rows: rows, f16_weights, ..When::default() }.launches(launches));
             reached = rows;
             if rows >= max_rows && !is_f16 {
                 break;

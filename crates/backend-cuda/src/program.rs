@@ -28,7 +28,7 @@ pub(crate) struct CudaProgram {
     blueprint: Blueprint,
     work: Vec<Work<Built>>,
     buffers: Vec<Buffer>,
-    /// Input rows that the device reads, and values that it writes. Steps that have any are alone in progress.
+    /// Input rows that the device reads, and values that it writes. A step that uses them is the only one in progress.
     rows: Vec<Pinned>,
     staging: Pinned,
     chosen: Vec<u32>,
@@ -43,7 +43,7 @@ pub(crate) struct CudaProgram {
     recordings: Vec<(usize, StepShape, Recording)>,
 }
 
-/// What a step in progress has for itself.
+/// The buffers of a step in progress ([`Pending::place_of`]).
 struct Place {
     /// Step inputs that the device reads.
     inputs: Pinned,
@@ -167,19 +167,23 @@ impl Program for CudaProgram {
         let is_alone = step.follows().is_empty();
         let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
         before.try_for_each(|(_, place)| place.ended.wait())?;
-        let last_shape = self.shape.clone();
-        self.shape.rows = step.tokens().len();
-        self.shape.outputs = step.outputs().len();
-        self.shape.sequences = step.sequences().len();
-        self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
-        self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
         let Blueprint { inputs, uploaded, chosen, .. } = &mut self.blueprint;
-        self.shape.wanted = chosen.map_or(Wanted::Logits, |_| inputs.wanted(step));
-        self.shape.follows = !is_alone;
+        let mut shape = StepShape {
+            rows: step.tokens().len(),
+            outputs: step.outputs().len(),
+            sequences: step.sequences().len(),
+            tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
+            is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
+            wanted: chosen.map_or(Wanted::Logits, |_| inputs.wanted(step)),
+            follows: !is_alone,
+            ..StepShape::default()
+        };
+        let words = inputs.fill(step, &mut shape)?;
+        let is_repeated = shape == self.shape;
         let place = &mut self.places[number];
-        let words = inputs.fill(step, &mut self.shape)?;
         place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
-        place.shape.clone_from(&self.shape);
+        place.shape.clone_from(&shape);
+        self.shape = shape;
         model.device.upload(&self.buffers[*uploaded], &place.inputs, words)?;
         self.upload_input(step)?;
         let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
@@ -192,7 +196,7 @@ impl Program for CudaProgram {
             let last = self.recordings.remove(index);
             model.device.replay(&last.2)?;
             self.recordings.push(last);
-        } else if self.shape == last_shape {
+        } else if is_repeated {
             // The second step of a shape in a row: more will follow.
             let recording = model.device.record(|| self.queue(number, None))?;
             model.device.replay(&recording)?;
@@ -208,7 +212,9 @@ impl Program for CudaProgram {
     }
 
     fn can_follow(&self) -> bool {
-        self.shape.wanted.are_tokens() && !self.model.device.is_timed
+        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        let reads_nothing = readbacks.iter().all(|readback| readback.rows(bound, &self.shape) == 0);
+        self.shape.wanted.are_tokens() && reads_nothing && !self.model.device.is_timed
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {

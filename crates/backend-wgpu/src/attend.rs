@@ -2,7 +2,7 @@
 
 use backend::{Error, Remedy, StoreLayout};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, Purpose, Variant, max_tiles, out_of_memory, partials_bytes};
+use passes::{Attend, Cost, Purpose, Variant, When, max_tiles, out_of_memory, partials_bytes};
 
 use crate::compile::Compiler;
 
@@ -185,15 +185,15 @@ impl Compiler<'_> {
         if fused_qkv {
             let launches = vec![split(self, true), combine(self)];
             let is_decode = true;
-            variants.push(Variant { is_decode, split: Some(group), launches, ..Variant::default() });
+            variants.push(When { is_decode, split: Some(group), ..When::default() }.launches(launches));
             let launches = vec![whole(self, true)];
-            variants.push(Variant { is_decode, launches, ..Variant::default() });
+            variants.push(When { is_decode, ..When::default() }.launches(launches));
         }
         let flash = self.flash(attend, fused_qkv, cost("flash attention"))?;
-        variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
+        variants.extend(flash.map(|launches| When { is_tiled: true, ..When::default() }.launches(launches)));
         let stored = || kv.map(|kv| self.store(attend, kv, None)).into_iter();
         let launches = stored().chain([split(self, false), combine(self)]).collect();
-        variants.push(Variant { split: Some(group), launches, ..Variant::default() });
+        variants.push(When { split: Some(group), ..When::default() }.launches(launches));
         variants.push(Variant::always(stored().chain([whole(self, false)]).collect()));
         self.dispatch(y, variants);
         Ok(())

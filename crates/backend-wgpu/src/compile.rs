@@ -9,7 +9,7 @@ use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
     Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Splits, Variant,
-    kernel_name, out_of_memory,
+    When, kernel_name, out_of_memory,
 };
 
 use crate::device::{Device, STORAGE, allocated_size};
@@ -437,7 +437,7 @@ impl Compiler<'_> {
                 }
                 Algorithm::Gemm => Kernel::Gemm(kernels::Gemm { matmul, matrices }),
             };
-            let mut variant = Variant { max_rows, ..Variant::default() };
+            let mut variant = When { max_rows, ..When::default() }.launches(Vec::new());
             let mut params = params.clone();
             let mut buffers;
             if let Kernel::GemmCoop(_) = kernel {
@@ -451,7 +451,7 @@ impl Compiler<'_> {
                 let f16_rows = Kernel::F16Rows { norm: norm.is_some() };
                 let f16_cost = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
                 variant.launches.push(self.launch(f16_rows, row_params, buffers, Grid::rows(1), f16_cost));
-                variant.f16_weights = shards.iter().map(|part| part.weight).collect();
+                variant.when.f16_weights = shards.iter().map(|part| part.weight).collect();
 
                 buffers = vec![values, self.slot(y), factors];
                 buffers.extend(weights());
@@ -483,7 +483,7 @@ impl Compiler<'_> {
         let cost = Cost::row("arg_max", self.cols(output) * F32);
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
-        let variant = Variant { wanted: Some(Wanted::Tokens), launches: vec![launch], ..Variant::default() };
+        let variant = When { wanted: Some(Wanted::Tokens), ..When::default() }.launches(vec![launch]);
         self.dispatch(output, vec![variant, Variant::default()]);
         self.scratch.tokens = Some(tokens);
         Ok(())

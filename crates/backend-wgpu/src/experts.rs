@@ -3,7 +3,7 @@
 use backend::{Error, Remedy};
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
 use passes::{
-    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, kernel_name, max_groups, min_grouped_rows,
+    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, When, kernel_name, max_groups, min_grouped_rows,
     out_of_memory,
 };
 
@@ -132,7 +132,7 @@ impl Compiler<'_> {
             return Ok(());
         };
         let max_rows = min_grouped_rows(experts, used) - 1;
-        let rows = Variant { max_rows, launches, ..Variant::default() };
+        let rows = When { max_rows, ..When::default() }.launches(launches);
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
         launches.extend(self.hidden(shared, method));
         launches.extend(self.down(shared, method));

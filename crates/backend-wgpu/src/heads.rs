@@ -2,7 +2,7 @@
 
 use backend::Error;
 use graph::{ValueId, WeightId};
-use passes::{CHUNK, Cost, Variant, kernel_name};
+use passes::{CHUNK, Cost, When, kernel_name};
 
 use crate::compile::Compiler;
 use crate::experts::matrices_of;
@@ -68,7 +68,7 @@ impl Compiler<'_> {
                 let buffers = vec![self.slot(x), self.slot(y), BufferId::Weight(weight, index)];
                 let params = params.as_flattened().to_vec();
                 let launches = vec![self.launch(kernel, params, buffers, grid, cost)];
-                variants.push(Variant { max_rows, launches, ..Variant::default() });
+                variants.push(When { max_rows, ..When::default() }.launches(launches));
             }
             self.dispatch(y, variants);
         }

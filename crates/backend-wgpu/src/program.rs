@@ -245,7 +245,7 @@ impl GpuProgram {
             if rows == 0 {
                 continue;
             }
-            if let Some(&weight) = self.variant(variants, rows).f16_weights.first() {
+            if let Some(&weight) = self.variant(variants, rows).when.f16_weights.first() {
                 most = most.max(rows);
                 values = values.max(rows * self.model.plan.matrix(weight).cols);
             }

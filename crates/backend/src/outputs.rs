@@ -79,7 +79,7 @@ struct Chosen {
 }
 
 impl<'a> Outputs<'a> {
-    /// Device token id of a row of which no token can be chosen, and of a missing candidate.
+    /// Device token id of a row without a possible token, and of a missing candidate.
     pub const NO_TOKEN: u32 = u32::MAX;
 
     /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for

@@ -213,9 +213,9 @@ impl Step {
         Ok(Step { tokens, sequences, outputs, draws, input, follows, interrupt: Interrupt::default() })
     }
 
-    /// The same step, but each row takes the token of an output row of the step that the program got before it: the index
-    /// among that step's output rows, one per row. The tokens of this step are placeholders then, and it can be submitted
-    /// before those of the other one are known ([`Program::can_follow`](crate::Program::can_follow)).
+    /// The same step, but each row takes the token of an output row of the step that the program got before it: `follows` has
+    /// the index of that output row, one per row. This step's own tokens are not used then, so that it can be submitted before
+    /// those of the other one are known ([`Program::can_follow`](crate::Program::can_follow)).
     pub fn following(self, follows: Vec<u32>) -> Step {
         debug_assert_eq!(self.tokens.len(), follows.len(), "every row follows");
         Step { follows, ..self }

@@ -15,8 +15,8 @@
 //! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
 //!   page of that prefix, it waits for that, and blocks no others.
 //! - Running requests release pages that drop out of their windows.
-//! - While a step is computed in which all requests decode, [`Scheduler::follow`] plans the next one, with places for the tokens
-//!   that are not known yet.
+//! - While a step is computed in which all requests decode, [`Scheduler::follow`] plans the next one, with 0 for the tokens that are
+//!   not known yet.
 //! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as pages are available. Each becomes a token of the
 //!   request, and its row part of the cache, when the next events repeat it; the rows of the others are written again.
 //! - When a group has too few pages for a running request, cached pages that nobody uses are dropped, least recently used
@@ -141,7 +141,7 @@ struct Request {
     tokens: Vec<u32>,
     /// Number of drafted tokens. The last step has computed them, but the cache does not count them.
     drafted: usize,
-    /// Whether the last of `tokens` is a place for a token that the device has chosen, or will choose. A planned step has it, but
+    /// Whether the last of `tokens` stands for one that the device has chosen, or will choose. A planned step computes its row, but
     /// the cache does not count it.
     is_ahead: bool,
     /// Tokens of the prompt, or all tokens when it was preempted.
@@ -191,7 +191,8 @@ impl Request {
         pages.map(|pages| self.prefixes.of_pages(pages))
     }
 
-    /// Appends the next token. One that was drafted, or has a place, is in the cache already; another one replaces the draft.
+    /// Appends the next token. The cache already has the row of one that was drafted, or of a step ahead; another one replaces the
+    /// draft.
     fn push(&mut self, token: u32) {
         if std::mem::take(&mut self.is_ahead) {
             self.tokens.pop();

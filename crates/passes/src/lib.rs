@@ -26,4 +26,4 @@ pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part
 pub use readback::{Readback, outputs, read};
 pub use step::{Cost, StepShape, chosen_words};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
-pub use variant::Variant;
+pub use variant::{Variant, When};

@@ -5,32 +5,31 @@ use graph::WeightId;
 
 use crate::StepShape;
 
-/// One way to compute a pass: launches `L`, and the steps they are for.
+/// The steps that some launches are for.
 #[derive(Clone, Debug)]
-pub struct Variant<L> {
+pub struct When {
     /// Maximum number of rows.
     pub max_rows: usize,
-    /// Only for steps that split attention over this group of stores.
+    /// Only steps that split attention over this group of stores.
     pub split: Option<usize>,
-    /// Only for steps with one row per sequence.
+    /// Only steps with one row per sequence.
     pub is_decode: bool,
-    /// Only for steps whose attention runs in tiles.
+    /// Only steps whose attention runs in tiles.
     pub is_tiled: bool,
-    /// Only for steps that read this back of the output rows.
+    /// Only steps that read this back of the output rows.
     pub wanted: Option<Wanted>,
-    /// Only for steps that change logits before tokens are drawn.
+    /// Only steps that change logits before tokens are drawn.
     pub is_adjusted: bool,
-    /// Only for steps whose rows take tokens of the step before.
+    /// Only steps whose rows take tokens of the step before.
     pub follows: bool,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
-    /// The launches, in order.
-    pub launches: Vec<L>,
 }
 
-impl<L> Default for Variant<L> {
-    fn default() -> Variant<L> {
-        Variant {
+/// All steps.
+impl Default for When {
+    fn default() -> When {
+        When {
             max_rows: usize::MAX,
             split: None,
             is_decode: false,
@@ -39,56 +38,14 @@ impl<L> Default for Variant<L> {
             is_adjusted: false,
             follows: false,
             f16_weights: Vec::new(),
-            launches: Vec::new(),
         }
     }
 }
 
-impl<L> Variant<L> {
-    /// A variant for all steps.
-    pub fn always(launches: Vec<L>) -> Variant<L> {
-        Variant { launches, ..Variant::default() }
-    }
-
-    /// The same with each launch built by `build`.
-    ///
-    /// # Errors
-    /// The first of `build`.
-    pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
-        let Variant {
-            max_rows,
-            split,
-            is_decode,
-            is_tiled,
-            wanted,
-            is_adjusted,
-            follows,
-            f16_weights,
-            launches,
-        } = self;
-        let launches = launches.into_iter().map(build).collect::<Result<_, E>>()?;
-        Ok(Variant {
-            max_rows,
-            split,
-            is_decode,
-            is_tiled,
-            wanted,
-            is_adjusted,
-            follows,
-            f16_weights,
-            launches,
-        })
-    }
-
-    /// The first of `variants` that applies to a pass of `rows` rows in a step of this shape; the last one applies to all.
-    pub fn choose<'a>(
-        variants: &'a [Variant<L>],
-        rows: usize,
-        shape: &StepShape,
-        fits_f16: impl Fn(WeightId) -> bool,
-    ) -> &'a Variant<L> {
-        let is_for = |variant: &&Variant<L>| variant.is_for(rows, shape, &fits_f16);
-        variants.iter().find(is_for).expect("the last variant applies to all steps")
+impl When {
+    /// These launches for these steps.
+    pub fn launches<L>(self, launches: Vec<L>) -> Variant<L> {
+        Variant { when: self, launches }
     }
 
     fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
@@ -100,5 +57,47 @@ impl<L> Variant<L> {
             && (!self.is_adjusted || shape.is_adjusted)
             && (!self.follows || shape.follows)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
+    }
+}
+
+/// One way to compute a pass: launches `L`, and the steps they are for.
+#[derive(Clone, Debug)]
+pub struct Variant<L> {
+    /// The steps.
+    pub when: When,
+    /// The launches, in order.
+    pub launches: Vec<L>,
+}
+
+/// No launches, for all steps.
+impl<L> Default for Variant<L> {
+    fn default() -> Variant<L> {
+        Variant::always(Vec::new())
+    }
+}
+
+impl<L> Variant<L> {
+    /// A variant for all steps.
+    pub fn always(launches: Vec<L>) -> Variant<L> {
+        When::default().launches(launches)
+    }
+
+    /// The same with each launch built by `build`.
+    ///
+    /// # Errors
+    /// The first of `build`.
+    pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
+        Ok(self.when.launches(self.launches.into_iter().map(build).collect::<Result<_, E>>()?))
+    }
+
+    /// The first of `variants` that applies to a pass of `rows` rows in a step of this shape; the last one applies to all.
+    pub fn choose<'a>(
+        variants: &'a [Variant<L>],
+        rows: usize,
+        shape: &StepShape,
+        fits_f16: impl Fn(WeightId) -> bool,
+    ) -> &'a Variant<L> {
+        let is_for = |variant: &&Variant<L>| variant.when.is_for(rows, shape, &fits_f16);
+        variants.iter().find(is_for).expect("the last variant applies to all steps")
     }
 }

@@ -1,6 +1,18 @@
 //! How a token is drawn, as the papers and llama.cpp define it: with all candidates, one filter after another, nothing clever.
 
-use backend::{Draw, Filter, Penalties};
+use backend::{Draw, Filter, Outputs, Penalties, Step, greedy_token};
+
+/// The tokens that a device chooses in `step`, drawn or greedy, from the `logits` of its output rows; [`Outputs::NO_TOKEN`] where none is
+/// possible.
+pub fn chosen(step: &Step, logits: &[f32]) -> Vec<u32> {
+    let cols = logits.len() / step.outputs().len().max(1);
+    let token = |(index, logits): (usize, &[f32])| match step.draws().get(index) {
+        Some(Some(draw)) => drawn(logits, draw, step.tokens()[step.outputs()[index].row as usize]),
+        _ => greedy_token(logits),
+    };
+    let rows = logits.chunks_exact(cols.max(1)).enumerate();
+    rows.map(|row| token(row).unwrap_or(Outputs::NO_TOKEN)).collect()
+}
 
 /// The token that `draw` gives for a row of `logits` whose own token is `own`; none if a logit is NaN or +∞, or no token is possible.
 pub fn drawn(logits: &[f32], draw: &Draw, own: u32) -> Option<u32> {

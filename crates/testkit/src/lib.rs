@@ -15,10 +15,12 @@ pub mod malformed;
 pub mod one_step;
 pub mod shards;
 pub mod whole;
+mod wrapped;
 
 pub use cases::{Case, cases};
-pub use draw::drawn;
+pub use draw::{chosen, drawn};
 pub use synth::SMALL_VOCAB as VOCAB;
+pub use wrapped::wrapped;
 
 /// Random values, whole blocks of `format`, with approximately this standard deviation, determined by `seed`.
 pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed: u64) -> Vec<u8> {

@@ -36,8 +36,8 @@ impl Scheduler {
 
     /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests:
     /// their next tokens are not known yet, so that the rows have tokens 0. `None`, and only the events have changed anything, if a
-    /// running request has other rows to compute or pages are lacking, if states could not go back, or if somebody waits who
-    /// might start.
+    /// running request has other rows to compute, if pages are lacking, if the model has recurrent states, or if a waiting request
+    /// might be admitted.
     pub(crate) fn follow(
         &mut self,
         events: impl IntoIterator<Item = Event>,

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backend::{
-    Backend, Bucket, Description, KvLayout, LoadedModel, Memory, Outputs, Pending, Program, Step, Taps,
-    Ticket, Wanted, Weights, greedy_token,
-};
+use backend::{Outputs, Pending, Program, Step, Ticket};
 use engine::{Engine, Event, Model, Options, Request, RequestError, Sampling, Stop, StopReason};
-use graph::Graph;
 use quant::Format;
 use testkit::llama::Spec;
+use testkit::wrapped;
 
 use crate::common::{Answer, cpu, eight, finish, model, opened, prompt, run, serve};
 
-/// A device that keeps logits for itself if only tokens are requested, and computes steps that follow those.
+/// A device that chooses tokens, and computes steps that follow those.
 #[derive(Clone, Default)]
 struct Device {
     /// Steps that took tokens of the step before.
@@ -25,8 +22,6 @@ struct Device {
     alive: Option<Arc<AtomicUsize>>,
 }
 
-struct OnDevice(Box<dyn LoadedModel>, Device);
-
 struct DeviceProgram {
     inner: Box<dyn Program>,
     device: Device,
@@ -36,53 +31,6 @@ struct DeviceProgram {
     last: Vec<u32>,
     /// The inner ticket of a step that wants logits.
     ticket: Option<Ticket>,
-}
-
-impl Backend for Device {
-    fn describe(&self) -> Description {
-        cpu(1).describe()
-    }
-
-    fn requirements(
-        &self,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-        buckets: &[Bucket],
-        taps: Taps<'_>,
-    ) -> Result<Memory, backend::Error> {
-        cpu(1).requirements(graph, weights, kv_layout, buckets, taps)
-    }
-
-    fn load(
-        self: Box<Self>,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-    ) -> Result<Box<dyn LoadedModel>, backend::Error> {
-        Ok(Box::new(OnDevice(cpu(1).load(graph, weights, kv_layout)?, *self)))
-    }
-}
-
-impl LoadedModel for OnDevice {
-    fn describe(&self) -> Description {
-        self.0.describe()
-    }
-
-    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, backend::Error> {
-        Ok(Box::new(DeviceProgram {
-            inner: self.0.compile(bucket, taps)?,
-            device: self.1.clone(),
-            pending: Pending::default(),
-            places: [Ok(Vec::new()), Ok(Vec::new())],
-            last: Vec::new(),
-            ticket: None,
-        }))
-    }
-
-    fn memory(&self) -> Memory {
-        self.0.memory()
-    }
 }
 
 fn is_over(left: &Option<Arc<AtomicUsize>>) -> bool {
@@ -99,13 +47,11 @@ impl Program for DeviceProgram {
             self.last.iter().map(|&token| if token == Outputs::NO_TOKEN { 0 } else { token }).collect();
         let resolved = step.clone().with_tokens_of(&known);
         self.ticket = None;
-        if Wanted::of(step.outputs()) != Wanted::Tokens {
+        if !step.wanted().are_tokens() {
             self.ticket = Some(self.inner.submit(&resolved)?);
             return Ok(ticket);
         }
-        let outputs = self.inner.run(&resolved)?;
-        let token = |row| outputs.logits(row).and_then(greedy_token).unwrap_or(Outputs::NO_TOKEN);
-        self.last = (0..step.outputs().len()).map(token).collect();
+        self.last = testkit::chosen(&resolved, self.inner.run(&resolved)?.values());
         if is_over(&self.device.good) {
             self.last[0] = Outputs::NO_TOKEN;
         }
@@ -133,18 +79,37 @@ impl Program for DeviceProgram {
 }
 
 fn on(device: &Device, model: &Arc<Model>, options: Options) -> Engine {
-    Engine::new(model.clone(), Box::new(device.clone()), options).expect("the CPU backend computes the model")
+    let device = device.clone();
+    let program = move |inner| -> Box<dyn Program> {
+        Box::new(DeviceProgram {
+            inner,
+            device: device.clone(),
+            pending: Pending::default(),
+            places: [Ok(Vec::new()), Ok(Vec::new())],
+            last: Vec::new(),
+            ticket: None,
+        })
+    };
+    let backend = wrapped(cpu(1), program);
+    Engine::new(model.clone(), backend, options).expect("the CPU backend computes the model")
 }
 
 fn greedy(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
     Request::new(prompt(seed, prompt_len)).sampling(Sampling::greedy()).max_tokens(max_tokens)
 }
 
+/// The same, drawn; the penalties consider every token.
+fn drawn(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
+    let heat = Sampling { temperature: 1.5, top_p: 0.98, seed: Some(seed), ..Sampling::default() };
+    let sampling = Sampling { repeat_penalty: 1.3, presence_penalty: 0.3, penalty_last_n: 50, ..heat };
+    greedy(seed, prompt_len, max_tokens).sampling(sampling)
+}
+
 fn contents(answers: &[Answer]) -> Vec<(&[u32], &str, &StopReason)> {
     answers.iter().map(Answer::content).collect()
 }
 
-/// Texts of other lengths, that end by a stop id, a stop string and by length, beside one that is sampled on the host.
+/// Texts of several lengths, greedy and drawn, that end by a stop id, a stop string and by length.
 fn requests(model: &Arc<Model>) -> Vec<Request> {
     let long = run(&mut serve(model, 1, Options::default()), [greedy(5, 9, 40)]).remove(0);
     let at = long.text.char_indices().nth(long.text.chars().count() / 2).expect("a text").0;
@@ -157,6 +122,8 @@ fn requests(model: &Arc<Model>) -> Vec<Request> {
         with(Stop { ids: vec![long.tokens[17]], ..Stop::default() }),
         with(Stop { strings: vec![string], ..Stop::default() }),
         greedy(3, 17, 33),
+        drawn(6, 12, 60),
+        drawn(7, 40, 21),
     ]
 }
 
@@ -247,7 +214,7 @@ fn requests_come_and_go_between_steps() {
 #[test]
 fn a_row_without_a_token_is_asked_for_logits_and_goes_on() {
     let model = model(Format::F32);
-    let requests = || (0..3).map(|i| greedy(i, 20, 100));
+    let requests = || [greedy(0, 20, 100), greedy(1, 20, 100), drawn(2, 20, 100)];
     let expected = run(&mut serve(&model, 1, eight()), requests());
     for step in [0, 1, 2, 30, 44] {
         let device = Device { good: Some(Arc::new(AtomicUsize::new(step))), ..Device::default() };
@@ -279,6 +246,36 @@ fn a_failed_step_ends_its_requests_and_nothing_of_it_is_found() {
         let expected = run(&mut serve(&model, 1, eight()), [greedy(0, 20, 100)]);
         assert_eq!(contents(&answers), contents(&expected));
         assert_eq!(answers[0].usage.reused_tokens, 0, "{load:?}");
+    }
+}
+
+/// While a step ahead is computed, another request comes, so that none follows. A row of it has no token: all are chosen from logits,
+/// and the penalties know the token of the step before.
+#[test]
+fn the_host_draws_from_the_whole_history() {
+    let model = model(Format::F32);
+    let expected = run(&mut serve(&model, 1, eight()), [drawn(2, 20, 60), drawn(3, 20, 60)]);
+    for step in [3, 4, 20] {
+        let device = Device { good: Some(Arc::new(AtomicUsize::new(step))), ..Device::default() };
+        let mut engine = on(&device, &model, eight());
+        let ids = [2, 3].map(|seed| engine.submit(drawn(seed, 20, 60)).expect("room"));
+        let mut texts = std::collections::BTreeMap::new();
+        for i in 0.. {
+            if i == step {
+                engine.submit(greedy(4, 30, 5)).expect("room");
+            }
+            for event in engine.step().expect("nothing fails") {
+                if let Event::Token { id, token, .. } = event {
+                    texts.entry(id).or_insert_with(Vec::new).push(token);
+                }
+            }
+            if engine.is_idle() {
+                break;
+            }
+        }
+        for (id, expected) in ids.iter().zip(&expected) {
+            assert_eq!(texts[id], expected.tokens, "no token in step {step}");
+        }
     }
 }
 

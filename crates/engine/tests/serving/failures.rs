@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backend::{
-    Backend, Bucket, Description, Draw, KvLayout, LoadedModel, MAX_CANDIDATES, Memory, OutputRow, Outputs,
-    PAGE, Program, Step, Taps, Ticket, Wanted, Weights, greedy_token,
-};
+use backend::{Backend, MAX_CANDIDATES, Outputs, PAGE, Program, Step, Ticket, Wanted};
 use engine::{
     Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop, StopReason,
 };
-use graph::Graph;
 use quant::Format;
+use testkit::wrapped;
 
 use crate::common::{cpu, eight, finish, model, prompt, reference, run, serve, spec};
 
@@ -45,8 +42,6 @@ enum Device {
     Draws,
 }
 
-struct FaultyModel(Box<dyn LoadedModel>, Faulty);
-
 struct FaultyProgram {
     inner: Box<dyn Program>,
     faulty: Faulty,
@@ -55,44 +50,13 @@ struct FaultyProgram {
     logits: Vec<f32>,
 }
 
-impl Backend for Faulty {
-    fn describe(&self) -> Description {
-        cpu(1).describe()
-    }
-
-    fn requirements(
-        &self,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-        buckets: &[Bucket],
-        taps: Taps<'_>,
-    ) -> Result<Memory, backend::Error> {
-        cpu(1).requirements(graph, weights, kv_layout, buckets, taps)
-    }
-
-    fn load(
-        self: Box<Self>,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-    ) -> Result<Box<dyn LoadedModel>, backend::Error> {
-        Ok(Box::new(FaultyModel(cpu(1).load(graph, weights, kv_layout)?, *self)))
-    }
-}
-
-impl LoadedModel for FaultyModel {
-    fn describe(&self) -> Description {
-        self.0.describe()
-    }
-
-    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, backend::Error> {
-        let (inner, faulty) = (self.0.compile(bucket, taps)?, self.1.clone());
-        Ok(Box::new(FaultyProgram { inner, faulty, asked: None, is_wrong: false, logits: Vec::new() }))
-    }
-
-    fn memory(&self) -> Memory {
-        self.0.memory()
+impl Faulty {
+    fn backend(self) -> Box<dyn Backend> {
+        let program = move |inner| -> Box<dyn Program> {
+            let (faulty, logits) = (self.clone(), Vec::new());
+            Box::new(FaultyProgram { inner, faulty, asked: None, is_wrong: false, logits })
+        };
+        wrapped(cpu(1), program)
     }
 }
 
@@ -132,20 +96,7 @@ impl Program for FaultyProgram {
             Device::Draws => asked.wanted(),
         };
         match wanted {
-            Wanted::Tokens => {
-                let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
-                let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
-                Ok(Outputs::from_tokens(&tokens))
-            }
-            Wanted::Drawn => {
-                let rows = rows.iter().zip(asked.draws()).zip(self.logits.chunks_exact(cols));
-                let draw = |((row, draw), logits): ((&OutputRow, &Option<Draw>), &[f32])| match draw {
-                    Some(draw) => testkit::drawn(logits, draw, asked.tokens()[row.row as usize]),
-                    None => greedy_token(logits),
-                };
-                let tokens: Vec<u32> = rows.map(|row| draw(row).unwrap_or(Outputs::NO_TOKEN)).collect();
-                Ok(Outputs::from_tokens(&tokens))
-            }
+            Wanted::Tokens | Wanted::Drawn => Ok(Outputs::from_tokens(&testkit::chosen(asked, &self.logits))),
             Wanted::Candidates => {
                 let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
                 Ok(Outputs::from_candidates(rows, &words))
@@ -168,9 +119,9 @@ fn candidates(logits: &[f32]) -> [u32; 2 * MAX_CANDIDATES] {
     words
 }
 
-fn faulty(fault: Fault, steps: usize) -> (Box<Faulty>, Arc<AtomicUsize>) {
+fn faulty(fault: Fault, steps: usize) -> (Box<dyn Backend>, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(steps));
-    (Box::new(Faulty { steps: steps.clone(), fault, device: Device::Returns }), steps)
+    (Faulty { steps: steps.clone(), fault, device: Device::Returns }.backend(), steps)
 }
 
 fn greedy(seed: u32) -> Request {
@@ -322,7 +273,7 @@ fn sampled(seed: u32) -> Request {
 /// Two requests of which the first gets logits that are none: how it ends.
 fn ends_alone(change: fn(&mut [f32]), device: Device, request: fn(u32) -> Request) -> SamplingError {
     let steps = Arc::new(AtomicUsize::new(2));
-    let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), device });
+    let backend = Faulty { steps, fault: Fault::Gives(change), device }.backend();
     let model = model(Format::F32);
     let expected = run(&mut serve(&model, 1, eight()), [request(1)]).remove(0);
     let mut engine = Engine::new(model, backend, eight()).expect("room");
@@ -398,7 +349,7 @@ fn a_device_that_chooses_gives_the_same_answers() {
     for device in [Device::Keeps, Device::Draws] {
         let device = Faulty { steps: steps.clone(), fault: Fault::Fails, device };
         for count in 2..=10 {
-            let mut engine = Engine::new(model.clone(), Box::new(device.clone()), eight()).unwrap();
+            let mut engine = Engine::new(model.clone(), device.clone().backend(), eight()).unwrap();
             for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
                 assert_eq!(answer.content(), expected.content());
             }

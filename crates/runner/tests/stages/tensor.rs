@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, Bucket, Description, Error, Interrupt, KvFormat, KvLayout, LoadedModel, Member, Memory,
-    OutputRow, Outputs, Program, Sequence, Step, Taps, Ticket, Weight, Weights,
+    Backend, Bucket, Error, Interrupt, KvFormat, KvLayout, LoadedModel, OutputRow, Outputs, Program,
+    Sequence, Step, Taps, Ticket, Weight,
 };
 use backend_reference::Reference;
 use graph::Graph;
 use runner::TensorParallel;
+use testkit::wrapped;
 
 use crate::common::{Kv, VOCAB, dense, model};
 
@@ -118,67 +119,12 @@ fn an_interrupted_step_can_be_repeated() {
 }
 
 /// Fails in its first step, as a device that is lost.
-struct Broken {
-    panics: bool,
-    inner: Box<dyn Backend>,
-}
-
-struct BrokenModel {
-    panics: bool,
-    inner: Box<dyn LoadedModel>,
-}
-
 struct BrokenProgram {
     panics: bool,
 }
 
 fn lost() -> Error {
     Error::Device { device: "the second".to_owned(), why: "lost".to_owned() }
-}
-
-impl Backend for Broken {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
-
-    fn requirements(
-        &self,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-        buckets: &[Bucket],
-        taps: Taps<'_>,
-    ) -> Result<Memory, Error> {
-        self.inner.requirements(graph, weights, kv_layout, buckets, taps)
-    }
-
-    fn join(&mut self, member: Member) -> Result<(), Error> {
-        self.inner.join(member)
-    }
-
-    fn load(
-        self: Box<Self>,
-        graph: &Graph,
-        weights: &dyn Weights,
-        kv_layout: &KvLayout,
-    ) -> Result<Box<dyn LoadedModel>, Error> {
-        let inner = self.inner.load(graph, weights, kv_layout)?;
-        Ok(Box::new(BrokenModel { panics: self.panics, inner }))
-    }
-}
-
-impl LoadedModel for BrokenModel {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
-
-    fn compile(&mut self, _: Bucket, _: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(BrokenProgram { panics: self.panics }))
-    }
-
-    fn memory(&self) -> Memory {
-        self.inner.memory()
-    }
 }
 
 impl Program for BrokenProgram {
@@ -201,7 +147,7 @@ impl Program for BrokenProgram {
 fn a_rank_that_fails_ends_the_step_of_the_others() {
     let (graph, weights) = dense();
     for (first_is_broken, panics) in [(true, false), (false, false), (false, true)] {
-        let broken: Box<dyn Backend> = Box::new(Broken { panics, inner: reference() });
+        let broken = wrapped(reference(), move |_| Box::new(BrokenProgram { panics }));
         let ranks = if first_is_broken { vec![broken, reference()] } else { vec![reference(), broken] };
         let mut loaded = load(group(ranks), &graph, &weights);
         let mut program = loaded.compile(BUCKET, Taps::None).expect("a good graph");
