@@ -41,12 +41,14 @@ using std::min;
 template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
 template <class A, class B> constexpr std::common_type_t<A, B> max(A a, B b) { return a < b ? b : a; }
 
+struct alignas(2) uchar2 { uint8_t x, y; };
 struct alignas(8) uint2 { uint32_t x, y; };
 struct alignas(16) uint4 { uint32_t x, y, z, w; };
 struct alignas(8) int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+inline uchar2 make_uchar2(uint8_t x, uint8_t y) { return {x, y}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -206,6 +208,10 @@ inline int dot_unsigned(uint32_t a, uint32_t b, int sum) {
     for (int i = 0; i < 4; i++) sum += int(a >> 8 * i & 255) * int8_t(b >> 8 * i);
     return sum;
 }
+inline float max_or_nan(float a, float b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::fmax(a, b); }
+
+inline float reciprocal_approximate(float x) { return 1.0f / x; }
+
 inline float exp2_approximate(float x) { return exp2f(x); }
 inline uint32_t masked_or(uint32_t a, uint32_t mask, uint32_t bits) { return (a & mask) | bits; }
 

@@ -162,6 +162,9 @@ __device__ __forceinline__ void store_one(__nv_bfloat16* at, float x) { *at = __
 __device__ __forceinline__ void store_one(float* at, float x) { *at = x; }
 __device__ __forceinline__ void store_one(E4M3* at, float x) { *at = to_e4m3(x); }
 
+__device__ __forceinline__ float as_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
 // The ALiBi slope of a head.
 static __device__ __noinline__ float slope(float alibi, u32 heads, u32 head) {
     u32 m = 1u << (31 - __clz(heads));

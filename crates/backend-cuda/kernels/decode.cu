@@ -6,11 +6,12 @@
 
 constexpr u32 GROUP = 16, STAGES = 2;
 
-// Byte offset of a unit of 16 bytes in a tile with rows of DIM values of 16 bits. Pairs of units are permuted by the row, against
-// bank conflicts: an asynchronous copy of 32 bytes that come apart would be two requests to L2.
-template <u32 DIM> __device__ __forceinline__ u32 pair_at(u32 row, u32 unit) {
-    return row * DIM * 2 + (unit ^ row % 4 * 2) * 16;
-}
+// A tile with rows of DIM values of 16 bits. Pairs of units of 16 bytes are permuted by the row, against bank conflicts: an
+// asynchronous copy of 32 bytes that come apart would be two requests to L2.
+template <u32 DIM> struct Rows {
+    static constexpr u32 ROW = 2 * DIM, EIGHT = 128;
+    static __device__ __forceinline__ u32 at(u32 row, u32 unit) { return row * ROW + (unit ^ row % 4 * 2) * 16; }
+};
 
 template <class Cache, u32 D> __device__ __forceinline__ void decode(const AttentionArgs& a) {
     using S = Stored<Cache>;
@@ -20,6 +21,8 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
     constexpr u32 UNITS = D / 8, TILE = GROUP * D * sizeof(T);
     // Bytes of the scales of a row, and of a group's keys or values as they are stored.
     constexpr u32 SCALES = HAS_SCALES ? D / 16 : 0, RAW = GROUP * (D * sizeof(Element) + SCALES);
+    // A warp's stages, and a tile of keys and of values in f16 if they are bytes.
+    constexpr u32 OF_WARP = STAGES * 2 * RAW + (IS_BYTES ? 2 * TILE : 0);
     // The warps' stages of keys and values as they are stored, and a tile of each in f16 if they are bytes; in the end, the
     // warps' sums of values.
     extern __shared__ uint4 shared[];
@@ -31,7 +34,7 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
     u32 end = block.splits == 1 ? block.end_seen : min(block.end_seen, begin + part);
     const Element* keys = reinterpret_cast<const Element*>(a.keys);
     const Element* values = reinterpret_cast<const Element*>(a.values);
-    u8* ring = reinterpret_cast<u8*>(shared) + block.warp * (STAGES * 2 * RAW + (IS_BYTES ? 2 * TILE : 0));
+    u8* ring = reinterpret_cast<u8*>(shared) + block.warp * OF_WARP;
     u32 ring_address = shared_address(ring);
     // What a row does not see becomes zeros: a NaN times a weight of 0 would still be NaN.
     auto copy_group = [&](u32 group, u32 stage) {
@@ -58,8 +61,8 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
                 u32 j = i / UNITS, unit = i % UNITS, position = group + j;
                 bool is_copied = position >= first_seen && position < end && (block.is_stored || position != own);
                 size_t from = (cell + j) * D + 8 * unit;
-                copy_or_zero(to + pair_at<D>(j, unit), keys + from, is_copied);
-                copy_or_zero(to + TILE + pair_at<D>(j, unit), values + from, is_copied);
+                copy_or_zero(to + Rows<D>::at(j, unit), keys + from, is_copied);
+                copy_or_zero(to + TILE + Rows<D>::at(j, unit), values + from, is_copied);
             }
         }
         copy_commit();
@@ -80,7 +83,7 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
                     eight = CacheRow<Cache>(reinterpret_cast<const Element*>(from + j * D)).halves(8 * unit);
                 }
             }
-            *reinterpret_cast<uint4*>(tiles + which * TILE + pair_at<D>(j, unit)) = eight;
+            *reinterpret_cast<uint4*>(tiles + which * TILE + Rows<D>::at(j, unit)) = eight;
         }
     };
     u32 first_group = begin + GROUP * block.warp;
@@ -96,7 +99,7 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
         u8* raw = ring + stage * 2 * RAW;
         if (writes && own - group < GROUP) {
             block.place_own(own - group, [&](u32 which, u32 row, u32 unit) {
-                return raw + which * RAW + (IS_BYTES ? row * D + 16 * unit : pair_at<D>(row, unit));
+                return raw + which * RAW + (IS_BYTES ? row * D + 16 * unit : Rows<D>::at(row, unit));
             });
             __syncwarp();
         }
@@ -110,16 +113,16 @@ template <class Cache, u32 D> __device__ __forceinline__ void decode(const Atten
         }
         float products[GROUP / 8][4] = {};
         u32 weights[GROUP / 16][4];
-        block.multiply_keys(products, tile, pair_at<D>);
+        block.template multiply_keys<Rows<D>>(products, tile);
         block.weigh(products, group, end, weights);
-        block.add_values(weights, tile + TILE, pair_at<D>);
+        block.template add_values<Rows<D>>(weights, tile + TILE);
         // The stage, or the tile, is filled again.
         __syncwarp();
         if (!IS_BYTES) copy_group(group + STAGES * WARPS * GROUP, stage);
         stage ^= 1;
     }
     copy_wait<0>();
-    block.finish(reinterpret_cast<float*>(shared));
+    block.template finish<OF_WARP>(reinterpret_cast<u8*>(shared));
 }
 
 #define DECODE(NAME, T, D)                                                                                             \

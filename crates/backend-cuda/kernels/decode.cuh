@@ -12,8 +12,8 @@
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS;
 
-// Weights are multiplied so: many small ones beside a large one would have few bits in f16, or none.
-constexpr float WEIGHT_SCALE = 32768.0f;
+// Weights are multiplied by 2^15: many small ones beside a large one would have few bits in f16, or none.
+constexpr float LOG2_SCALE = 15.0f;
 
 // Two values rounded to a type of the cache, and what rounding has left of them.
 template <class T> __device__ __forceinline__ void split_pair(float x, float y, u32& rounded, u32& rest) {
@@ -31,10 +31,11 @@ template <class T> __device__ __forceinline__ void split_pair(float x, float y, 
     }
 }
 
-// The power of two in a number, or 1 for what has none.
-__device__ __forceinline__ float power_of_two(float x) {
+// Exponent bits of the power of two in a number, or of 1 for what has none.
+__device__ __forceinline__ u32 power_of_two(float x) {
     u32 bits = __float_as_uint(x) & 0x7f800000u;
-    return bits == 0 || bits == 0x7f800000u ? 1.0f : __uint_as_float(bits);
+    // The inverse of 2^127 is no normal number.
+    return bits == 0 || bits == 0x7f800000u ? 127u << 23 : min(bits, 253u << 23);
 }
 
 // What tensor cores multiply, how a row is stored, and whether a page has scales after its 8-bit integers.
@@ -56,12 +57,14 @@ template <> struct Stored<Q8Cache> {
 
 // Static shared memory of a block.
 template <class Cache, u32 D> struct DecodeShared {
-    alignas(16) float queries[MAX_HEADS][D + 8];
+    // Queries, rounded, and what rounding has left of them.
+    alignas(16) typename Stored<Cache>::Value queries[2][MAX_HEADS][D + 8];
     // The row's own keys and values, as they are stored.
     alignas(16) typename Stored<Cache>::Element own_rows[2][D];
     // Of the queries: a power of two that they are divided by, so that they are neither too large nor too small for f16.
     float powers[MAX_HEADS];
-    float largest_of[WARPS][MAX_HEADS], sum_of[WARPS][MAX_HEADS];
+    // By head and warp, the largest score, and the sum of weights.
+    alignas(16) float largest_of[MAX_HEADS][WARPS], sum_of[MAX_HEADS][WARPS];
     u32 is_last;
 };
 
@@ -123,13 +126,13 @@ template <class Cache, u32 D> struct Decode {
             own_cell = page_and_head(own) * PAGE + own % PAGE;
         }
         if (!is_stored) pdl_wait();
-        // A warp has heads WARPS apart.
-        float x[MAX_HEADS / WARPS][D / 32], own_key[OF_THREAD], own_value[OF_THREAD];
+        // A warp has heads WARPS apart. Those that are not there are zeros.
+        float x[MAX_HEADS / WARPS][D / 32] = {}, own_key[OF_THREAD], own_value[OF_THREAD];
 #pragma unroll
         for (u32 n = 0; n < MAX_HEADS / WARPS; n++) {
             u32 h = warp + n * WARPS;
-            // Heads that are not there compute with another one's query; nothing reads their results.
-            const float* query = a.q + a.q_at + row * a.q_stride + (first_head + min(h, heads - 1)) * D;
+            if (h >= heads) break;
+            const float* query = a.q + a.q_at + row * a.q_stride + (first_head + h) * D;
 #pragma unroll
             for (u32 i = 0; i < D / 32; i++) x[n][i] = a.scale * rotated(query, lane + 32 * i, of_q[i]);
         }
@@ -148,11 +151,18 @@ template <class Cache, u32 D> struct Decode {
             float most = 0.0f;
 #pragma unroll
             for (u32 i = 0; i < D / 32; i++) most = fmaxf(most, fabsf(x[n][i]));
-            float power = power_of_two(warp_max(most));
-            if (lane == 0) shared.powers[h] = power;
+            u32 power = power_of_two(warp_max(most));
+            if (lane == 0) shared.powers[h] = __uint_as_float(power);
             // A power of two has an exact inverse.
+            float inverse = __uint_as_float((254u << 23) - power);
 #pragma unroll
-            for (u32 i = 0; i < D / 32; i++) shared.queries[h][lane + 32 * i] = x[n][i] * (1.0f / power);
+            for (u32 i = 0; i < D / 32; i++) {
+                u32 col = lane + 32 * i;
+                T rounded, rest;
+                store_one(&rounded, x[n][i] * inverse);
+                store_one(&rest, x[n][i] * inverse - as_float(rounded));
+                shared.queries[0][h][col] = rounded, shared.queries[1][h][col] = rest;
+            }
         }
         if (writes) {
             Element* keys = reinterpret_cast<Element*>(a.keys);
@@ -172,9 +182,8 @@ template <class Cache, u32 D> struct Decode {
         __syncthreads();
 #pragma unroll
         for (u32 k = 0; k < D / 16; k++) {
-            const float* from = shared.queries[head] + 16 * k + 2 * quarter;
-            split_pair<T>(from[0], from[1], q[k][0], q[k][1]);
-            split_pair<T>(from[8], from[9], q[k][2], q[k][3]);
+            // Four matrices of 8 heads and 8 columns: both of the first columns, then of the second ones.
+            load_matrices(q[k], shared_address(&shared.queries[lane / 8 % 2][lane % 8][16 * k + lane / 16 * 8]));
         }
         power = shared.powers[head], of_distance = a.alibi > 0.0f ? slope(a.alibi, a.heads, first_head + head) : 0.0f;
     }
@@ -189,14 +198,23 @@ template <class Cache, u32 D> struct Decode {
         }
     }
 
-    // Products of the queries and a tile of keys of 8 N positions. `unit_at(row, unit)`: offset of 16 bytes in the tile.
-    template <u32 N, class At> __device__ __forceinline__ void multiply_keys(float (&products)[N][4], u32 tile, At unit_at) {
+    // Where units of 16 bytes of a tile are for `ldmatrix`, from row `row` and unit `unit` of the lane's on: eight units further they
+    // repeat, `Tile::EIGHT` bytes apart, and so do rows, eight rows further.
+    template <class Tile> static __device__ __forceinline__ void find_units(u32 (&at)[4], u32 tile, u32 row, u32 unit) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) at[i] = tile + Tile::at(row, 2 * i + unit);
+    }
+
+    // Products of the queries and a tile of keys of 8 N positions.
+    template <class Tile, u32 N> __device__ __forceinline__ void multiply_keys(float (&products)[N][4], u32 tile) {
+        u32 at[4];
+        find_units<Tile>(at, tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
         for (u32 k = 0; k < D / 16; k++) {
 #pragma unroll
             for (u32 n = 0; n < N; n += 2) {
                 u32 b[4];
-                load_matrices(b, tile + unit_at(8 * n + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+                load_matrices(b, at[k % 4] + k / 4 * Tile::EIGHT + 8 * n * Tile::ROW);
                 multiply_matrices<T>(products[n], q[k], b[0], b[1]);
                 multiply_matrices<T>(products[n + 1], q[k], b[2], b[3]);
             }
@@ -205,94 +223,112 @@ template <class Cache, u32 D> struct Decode {
 
     // Products of positions from `group` to `end` become weights, as operands, relative to the largest score so far.
     template <u32 N> __device__ __forceinline__ void weigh(const float (&products)[N][4], u32 group, u32 end, u32 (&w)[N / 2][4]) {
-        float weights[N][2], now = largest;
-        bool is_seen[N][2];
+        float scores[N][2], now = largest;
+#pragma unroll
+        for (u32 n = 0; n < N; n++) {
+#pragma unroll
+            for (u32 c = 0; c < 2; c++) scores[n][c] = power * (products[n][c] + products[n][c + 2]);
+        }
+        u32 first = group + 2 * quarter;
+        if (a.cap > 0.0f || a.alibi > 0.0f) {
+#pragma unroll
+            for (u32 n = 0; n < N; n++) {
+#pragma unroll
+                for (u32 c = 0; c < 2; c++) {
+                    if (a.cap > 0.0f) scores[n][c] = softcap(scores[n][c], a.cap);
+                    scores[n][c] -= of_distance * float(own - (first + 8 * n + c));
+                }
+            }
+        }
 #pragma unroll
         for (u32 n = 0; n < N; n++) {
 #pragma unroll
             for (u32 c = 0; c < 2; c++) {
-                u32 position = group + 8 * n + 2 * quarter + c;
-                float score = power * (products[n][c] + products[n][c + 2]);
-                if (a.cap > 0.0f) score = softcap(score, a.cap);
-                score -= of_distance * float(own - position);
-                is_seen[n][c] = position >= first_seen && position < end;
-                weights[n][c] = score;
-                if (is_seen[n][c]) now = fmaxf(now, score);
+                // The exponential of -inf is zero.
+                if (first + 8 * n + c - first_seen >= end - first_seen) scores[n][c] = -INFINITY;
+                now = fmaxf(now, scores[n][c]);
             }
         }
         now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
         now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
-        if (__any_sync(ALL_LANES, now != largest)) {
-            float old = exp2f((largest - now) * LOG2_E);
+        // Before the first positions there are no sums.
+        if (__any_sync(ALL_LANES, now != largest && largest != LOWEST)) {
+            float old = exp2_approximate((largest - now) * LOG2_E);
             sum *= old;
 #pragma unroll
             for (u32 i = 0; i < UNITS; i++) {
 #pragma unroll
                 for (u32 c = 0; c < 4; c++) result[i][c] *= old;
             }
-            largest = now;
         }
+        largest = now;
 #pragma unroll
         for (u32 n = 0; n < N; n++) {
 #pragma unroll
             for (u32 c = 0; c < 2; c++) {
-                weights[n][c] = is_seen[n][c] ? exp2f((weights[n][c] - now) * LOG2_E) : 0.0f;
-                sum += weights[n][c];
+                scores[n][c] = exp2_approximate(fmaf(scores[n][c] - now, LOG2_E, LOG2_SCALE));
+                sum += scores[n][c];
             }
-            split_pair<T>(WEIGHT_SCALE * weights[n][0], WEIGHT_SCALE * weights[n][1], w[n / 2][n % 2 * 2], w[n / 2][n % 2 * 2 + 1]);
+            split_pair<T>(scores[n][0], scores[n][1], w[n / 2][n % 2 * 2], w[n / 2][n % 2 * 2 + 1]);
         }
     }
 
     // Adds the products of weights and a tile of values.
-    template <u32 N, class At> __device__ __forceinline__ void add_values(const u32 (&w)[N][4], u32 tile, At unit_at) {
+    template <class Tile, u32 N> __device__ __forceinline__ void add_values(const u32 (&w)[N][4], u32 tile) {
+        u32 at[4];
+        find_units<Tile>(at, tile, lane % 16, lane / 16);
 #pragma unroll
         for (u32 n = 0; n < N; n++) {
 #pragma unroll
             for (u32 i = 0; i < UNITS; i += 2) {
                 u32 b[4];
-                load_transposed(b, tile + unit_at(16 * n + lane % 16, i + lane / 16));
+                load_transposed(b, at[i / 2 % 4] + i / 8 * Tile::EIGHT + 16 * n * Tile::ROW);
                 multiply_matrices<T>(result[i], w[n], b[0], b[1]);
                 multiply_matrices<T>(result[i + 1], w[n], b[2], b[3]);
             }
         }
     }
 
-    // Merges the warps' sums, then the results of all splits. No copy to `sums`, dynamic shared memory, is on its way.
-    __device__ __forceinline__ void finish(float* sums) {
+    // Merges the warps' sums, then the results of all splits. A warp's sums are in dynamic shared memory, `BYTES` from those of the
+    // warp before, where nothing is copied any more and no other warp reads before the barrier.
+    template <u32 BYTES> __device__ __forceinline__ void finish(u8* sums) {
+        static_assert(BYTES >= MAX_HEADS * PITCH * sizeof(float), "a warp's sums");
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
-        if (quarter == 0) shared.largest_of[warp][head] = largest, shared.sum_of[warp][head] = sum;
-        __syncthreads();
-        // A warp's sums, relative to the largest score of all warps.
-        float of_all = LOWEST;
-#pragma unroll
-        for (u32 w = 0; w < WARPS; w++) of_all = fmaxf(of_all, shared.largest_of[w][head]);
-        float old = exp2f((largest - of_all) * LOG2_E) * (1.0f / WEIGHT_SCALE);
+        if (quarter == 0) shared.largest_of[head][warp] = largest, shared.sum_of[head][warp] = sum;
+        auto sums_of = [&](u32 warp, u32 head) { return reinterpret_cast<float*>(sums + warp * BYTES) + head * PITCH; };
+        float* own_sums = sums_of(warp, head) + 2 * quarter;
 #pragma unroll
         for (u32 i = 0; i < UNITS; i++) {
-            float* to = sums + (warp * MAX_HEADS + head) * PITCH + 8 * i + 2 * quarter;
-            to[0] = old * (result[i][0] + result[i][2]), to[1] = old * (result[i][1] + result[i][3]);
+            *reinterpret_cast<float2*>(own_sums + 8 * i) =
+                make_float2(result[i][0] + result[i][2], result[i][1] + result[i][3]);
         }
         __syncthreads();
-        for (u32 i = thread; i < heads * D; i += THREADS) {
-            u32 h = i / D, col = i % D;
-            float total = 0.0f, weight = 0.0f, top = LOWEST;
+        // A warp has heads WARPS apart, and a lane columns side by side.
+        constexpr u32 OF_LANE = D / 32;
+        for (u32 h = warp; h < heads; h += WARPS) {
+            float factors[WARPS], top = LOWEST, weight = 0.0f, total[OF_LANE] = {};
+#pragma unroll
+            for (u32 w = 0; w < WARPS; w++) top = fmaxf(top, shared.largest_of[h][w]);
 #pragma unroll
             for (u32 w = 0; w < WARPS; w++) {
-                total += sums[(w * MAX_HEADS + h) * PITCH + col];
-                top = fmaxf(top, shared.largest_of[w][h]);
-            }
+                factors[w] = exp2_approximate(fmaf(shared.largest_of[h][w] - top, LOG2_E, -LOG2_SCALE));
+                weight += factors[w] * shared.sum_of[h][w];
+                const float* from = sums_of(w, h) + OF_LANE * lane;
 #pragma unroll
-            for (u32 w = 0; w < WARPS; w++) weight += exp2f((shared.largest_of[w][h] - top) * LOG2_E) * shared.sum_of[w][h];
+                for (u32 c = 0; c < OF_LANE; c++) total[c] += factors[w] * from[c];
+            }
             if (splits == 1) {
                 if (a.sinks) weight += sink_weight(a.sinks[first_head + h], top);
-                a.y[a.y_at + size_t(row) * a.y_stride + (first_head + h) * D + col] = total / weight;
+                float* to = a.y + a.y_at + size_t(row) * a.y_stride + (first_head + h) * D + OF_LANE * lane;
+#pragma unroll
+                for (u32 c = 0; c < OF_LANE; c++) to[c] = __fdividef(total[c], weight);
             } else {
-                partial_values(a, row, first_head + h, splits, D)[blockIdx.z * D + col] = total;
-                if (col == 0) {
-                    float* to = partial_weights(a, row, first_head + h, splits, D) + 2 * blockIdx.z;
-                    to[0] = top, to[1] = weight;
-                }
+                float* to = partial_values(a, row, first_head + h, splits, D) + blockIdx.z * D + OF_LANE * lane;
+#pragma unroll
+                for (u32 c = 0; c < OF_LANE; c++) to[c] = total[c];
+                float* weights = partial_weights(a, row, first_head + h, splits, D) + 2 * blockIdx.z;
+                if (lane == 0) weights[0] = top, weights[1] = weight;
             }
         }
         if (splits > 1) merge_splits<4>(a, row, splits, first_head, heads, D, shared.is_last);

@@ -8,8 +8,16 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+// A tile in panels of 64 columns, whose units of 16 bytes are permuted by the row.
+struct Panels {
+    static constexpr u32 ROW = 128, EIGHT = PAGE * ROW;
+    static __device__ __forceinline__ u32 at(u32 row, u32 unit) {
+        return unit / 8 * EIGHT + row * ROW + ((unit ^ row) & 7) * 16;
+    }
+};
+
 template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs& a) {
-    constexpr u32 UNITS = D / 8, TILE = PAGE * D * sizeof(__half), PANEL = PAGE * 128, CHUNK = WARPS * PAGE;
+    constexpr u32 UNITS = D / 8, TILE = PAGE * D * sizeof(__half), PANEL = Panels::EIGHT, CHUNK = WARPS * PAGE;
     // Positions at a time: heads of 256 columns leave registers for half of a page.
     constexpr u32 GROUP = D == 256 ? PAGE / 2 : PAGE;
     // A tile of keys and one of values for each warp, in panels of 64 columns; in the end, the warps' sums of values.
@@ -28,7 +36,6 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
         fence_for_wgmma();
         acquire_map(a.tensor_maps), acquire_map(a.tensor_maps + 128);
     }
-    auto unit_at = [](u32 row, u32 unit) { return unit / 8 * PANEL + row * 128 + ((unit ^ row) & 7) * 16; };
     // Copies keys (0) or values (1) of a page, once all lanes have read those before.
     auto copy_page = [&](u32 which, u32 page) {
         __syncwarp();
@@ -58,30 +65,32 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
             wait(1);
             // A NaN times a weight of 0 would still be NaN. Scores of such keys count for nothing.
             if (!block.sees(page + lane)) {
+                u8* values_row = tiles + TILE + lane * Panels::ROW;
+#pragma unroll
                 for (u32 unit = 0; unit < UNITS; unit++) {
-                    *reinterpret_cast<uint4*>(tiles + TILE + unit_at(lane, unit)) = make_uint4(0, 0, 0, 0);
+                    *reinterpret_cast<uint4*>(values_row + unit / 8 * PANEL + unit % 8 * 16) = make_uint4(0, 0, 0, 0);
                 }
             }
             if (has_own) {
-                block.place_own(block.own - page, [&](u32 which, u32 row, u32 unit) { return tiles + which * TILE + unit_at(row, unit); });
+                block.place_own(block.own - page, [&](u32 which, u32 row, u32 unit) { return tiles + which * TILE + Panels::at(row, unit); });
             }
             // The next copies come after these writes.
-            fence_for_wgmma();
+            if (page + step < block.end_seen) fence_for_wgmma();
             __syncwarp();
         }
 #pragma unroll 1
         for (u32 at = 0; at < PAGE; at += GROUP) {
             float products[GROUP / 8][4] = {};
-            block.multiply_keys(products, keys + at * 128, unit_at);
+            block.template multiply_keys<Panels>(products, keys + at * Panels::ROW);
             if (at + GROUP == PAGE) copy_page(0, page + step);
             u32 weights[GROUP / 16][4];
             block.weigh(products, page + at, block.end_seen, weights);
             if (at == 0 && !is_changed) wait(1);
-            block.add_values(weights, values + at * 128, unit_at);
+            block.template add_values<Panels>(weights, values + at * Panels::ROW);
         }
         copy_page(1, page + step);
     }
-    block.finish(reinterpret_cast<float*>(shared));
+    block.template finish<2 * TILE>(tiles - block.warp * 2 * TILE);
 }
 
 #define DECODE_BULK(NAME, D)                                                                                           \

@@ -259,23 +259,18 @@ template <class F, int COLS> struct Q8Rows {
     }
 };
 
-// Bits of the largest magnitude; NaN is the largest.
-__device__ __forceinline__ u32 magnitude_bits(float4 v) {
-    u32 a = __float_as_uint(v.x) & 0x7fffffffu, b = __float_as_uint(v.y) & 0x7fffffffu;
-    u32 c = __float_as_uint(v.z) & 0x7fffffffu, d = __float_as_uint(v.w) & 0x7fffffffu;
-    return max(max(a, b), max(c, d));
+// The largest magnitude, or NaN.
+__device__ __forceinline__ float largest_of(float4 a, float4 b) {
+    auto pair = [](float x, float y) { return max_or_nan(fabsf(x), fabsf(y)); };
+    return max_or_nan(max_or_nan(pair(a.x, a.y), pair(a.z, a.w)), max_or_nan(pair(b.x, b.y), pair(b.z, b.w)));
 }
 
-// Quantises 4 values, whose sum is added to `sum`.
-__device__ __forceinline__ u32 quantize(float4 v, float inverse, int& sum) {
-    int a = __float2int_rn(v.x * inverse), b = __float2int_rn(v.y * inverse);
-    int c = __float2int_rn(v.z * inverse), d = __float2int_rn(v.w * inverse);
-    sum += a + b + c + d;
-    return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
+// Four values of at most 127 times the scale, rounded. Adding 1.5 * 2^23 leaves an integer in the low bits of the sum.
+__device__ __forceinline__ u32 quantize(float4 v, float inverse) {
+    auto rounded = [&](float x) { return __float_as_uint(fmaf(x, inverse, 12582912.0f)); };
+    u32 low = __byte_perm(rounded(v.x), rounded(v.y), 0x0040), high = __byte_perm(rounded(v.z), rounded(v.w), 0x0040);
+    return __byte_perm(low, high, 0x5410);
 }
-
-// Pieces of 8 activations that a thread loads at once.
-constexpr int BATCH = 2;
 
 // Rows of quantised weights have a multiple of 32 columns, and activations start at a multiple of 16 bytes.
 __device__ __forceinline__ void load_piece(const float* from, float4 (&to)[2]) {
@@ -283,80 +278,114 @@ __device__ __forceinline__ void load_piece(const float* from, float4 (&to)[2]) {
     to[0] = at[0], to[1] = at[1];
 }
 
-// Loads the norm's weights of the thread's first piece of a single row, which do not depend on kernels before, and those of its
-// second one to L1.
-__device__ __forceinline__ void load_early(const MatmulArgs& a, float4 (&early)[2]) {
-    if (a.g && 8 * threadIdx.x < a.cols) load_piece(a.g + 8 * threadIdx.x, early);
-    u32 next = threadIdx.x + blockDim.x;
-    if (a.g && 8 * next < a.cols) prefetch_to_l1(a.g + 8 * next);
+// Fetches the norm's weights of the thread's first two pieces of a single row to L1. They do not depend on kernels before.
+__device__ __forceinline__ void fetch_norm(const MatmulArgs& a) {
+    for (u32 at = 8 * threadIdx.x, n = 0; n < 2 && at < a.cols; n++, at += 8 * blockDim.x) prefetch_to_l1(a.g + at);
 }
 
-// Quantises rows of activations to 8 bits in shared memory. Four lanes have a chunk, 8 values each. Returns the sum of
-// squares of the thread's part of each row. `early` are the norm's weights of the thread's first piece.
-template <int COLS, class Rows>
-__device__ __forceinline__ void quantize_rows(const MatmulArgs& a, u32 first_row, u32 last_row, const Rows& rows,
-                                              const float4 (&early)[2], float (&squares)[COLS]) {
-    u8* bytes = reinterpret_cast<u8*>(shared);
-    u32 pieces = rows.chunks * 4, threads = blockDim.x;
+// Quantises N pieces of 8 values, the thread's next ones from `first` on, side by side: each step of one piece waits for the
+// step before. Four lanes have a chunk. `own`: the row's first value, if there is a single row and segment.
+template <int N, int COLS, bool PLAIN, class Rows>
+__device__ __forceinline__ void quantize_pieces(const MatmulArgs& a, const float* own, u32 first, u32 first_row, u32 last_row,
+                                                const Rows& rows, float (&squares)[COLS]) {
+    u32 pieces = rows.chunks * 4;
+    float4 x[N][2];
+    u32 cols[N];
+    auto number = [&](int i) { return first + i * blockDim.x; };
+    auto is_piece = [&](int i) { return number(i) < COLS * pieces; };
 #pragma unroll
-    for (int col = 0; col < COLS; col++) squares[col] = 0.0f;
-#pragma unroll 1
-    for (u32 base = threadIdx.x & ~31u; base < COLS * pieces; base += BATCH * threads) {
-        float4 x[BATCH][2];
+    for (int i = 0; i < N; i++) {
+        cols[i] = COLS == 1 ? 0 : number(i) / pieces;
+        x[i][0] = x[i][1] = make_float4(0, 0, 0, 0);
+        if (!is_piece(i)) continue;
+        if (COLS == 1 && PLAIN) {
+            load_piece(own + 8 * number(i), x[i]);
+        } else {
+            u32 of_row = number(i) - cols[i] * pieces, chunk = of_row / 4, row = min(first_row + cols[i], last_row);
+            u32 segment = PLAIN || a.x_segments == 1 ? 0 : chunk / a.chunks;
+            load_piece(a.x + x_offset(a, row, segment) + 8 * of_row - 32 * segment * a.chunks, x[i]);
+        }
+    }
+    if (N == 2 && COLS == 1 && PLAIN) {
+        for (int i = 2; i < 4; i++) {
+            if (is_piece(i)) prefetch_to_l1(own + 8 * number(i));
+        }
+    }
+    if (a.g) {
+        // All loads come before the first use of one: instructions are executed in order. There is one segment.
+        float4 g[N][2];
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            u32 piece = base + i * threads + threadIdx.x % 32, col = COLS == 1 ? 0 : piece / pieces;
-            if (piece >= COLS * pieces) break;
-            u32 chunk = (piece - col * pieces) / 4;
-            u32 segment = a.x_segments == 1 ? 0 : chunk / a.chunks;
-            u32 at = 32 * (chunk - segment * a.chunks) + 8 * (piece % 4), row = min(first_row + col, last_row);
-            load_piece(a.x + x_offset(a, row, segment) + at, x[i]);
+        for (int i = 0; i < N; i++) {
+            g[i][0] = g[i][1] = make_float4(0, 0, 0, 0);
+            if (is_piece(i)) load_piece(a.g + 8 * (number(i) - cols[i] * pieces), g[i]);
         }
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            u32 piece = base + i * threads + threadIdx.x % 32, col = COLS == 1 ? 0 : piece / pieces;
-            // Whole warps, unless it is the last one: a chunk's four lanes are always together.
-            if (piece - threadIdx.x % 32 >= COLS * pieces) break;
-            bool is_piece = piece < COLS * pieces;
-            u32 chunk = (piece - col * pieces) / 4, quarter = piece % 4;
-            float4 u = is_piece ? x[i][0] : make_float4(0, 0, 0, 0), v = is_piece ? x[i][1] : make_float4(0, 0, 0, 0);
-            if (a.g) {
-                float sum = square(u) + square(v);
+        for (int i = 0; i < N; i++) {
+            float sum = square(x[i][0]) + square(x[i][1]);
 #pragma unroll
-                for (int c = 0; c < COLS; c++) squares[c] += c == col ? sum : 0.0f;
-                // Of one segment.
-                bool is_early = COLS == 1 && piece == threadIdx.x;
-                float4 g[2] = {early[0], early[1]};
-                if (!is_early && is_piece) load_piece(a.g + 32 * chunk + 8 * quarter, g);
-                u = times(u, g[0]), v = times(v, g[1]);
-            }
-            u32 bits = max(magnitude_bits(u), magnitude_bits(v));
-            bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 1));
-            bits = max(bits, __shfl_xor_sync(ALL_LANES, bits, 2));
-            float largest = __uint_as_float(bits);
-            // Rows of so small values that the quotient would overflow become zeros.
-            float scale = largest * (1.0f / 127.0f);
-            float inverse = bits > 0x06000000u ? __fdividef(1.0f, scale) : 0.0f;
-            int sum = 0;
-            u32 low = quantize(u, inverse, sum), high = quantize(v, inverse, sum);
-            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-            int other = __shfl_xor_sync(ALL_LANES, sum, 2);
-            if (is_piece) {
-                u32 to = rows.half_at(quarter / 2, col, chunk) + quarter % 2 * 8;
-                *reinterpret_cast<uint2*>(bytes + to) = make_uint2(low, high);
-                if (quarter == 0) {
-                    if (bits >= 0x7f800000u) scale = __uint_as_float(0x7fc00000u);
-                    *reinterpret_cast<uint2*>(bytes + rows.scale_at(col, chunk)) =
-                        make_uint2(__float_as_uint(scale), rows.sums(scale, sum, other));
-                }
-            }
+            for (int c = 0; c < COLS; c++) squares[c] += c == cols[i] ? sum : 0.0f;
+            x[i][0] = times(x[i][0], g[i][0]), x[i][1] = times(x[i][1], g[i][1]);
+        }
+    }
+    float scales[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) scales[i] = largest_of(x[i][0], x[i][1]);
+#pragma unroll
+    for (int lanes = 1; lanes <= 2; lanes *= 2) {
+#pragma unroll
+        for (int i = 0; i < N; i++) scales[i] = max_or_nan(scales[i], __shfl_xor_sync(ALL_LANES, scales[i], lanes));
+    }
+    u32 low[N], high[N];
+    int sums[N], others[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float largest = scales[i];
+        scales[i] = largest < __uint_as_float(0x7f800000u) ? largest * (1.0f / 127.0f) : __uint_as_float(0x7fc00000u);
+        // Rows of so small values that the quotient would overflow become zeros.
+        float inverse = largest > 2.4e-35f ? reciprocal_approximate(scales[i]) : 0.0f;
+        low[i] = quantize(x[i][0], inverse), high[i] = quantize(x[i][1], inverse);
+        sums[i] = __dp4a(int(low[i]), 0x01010101, __dp4a(int(high[i]), 0x01010101, 0));
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) sums[i] += __shfl_xor_sync(ALL_LANES, sums[i], 1);
+#pragma unroll
+    for (int i = 0; i < N; i++) others[i] = __shfl_xor_sync(ALL_LANES, sums[i], 2);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (!is_piece(i)) continue;
+        u8* bytes = reinterpret_cast<u8*>(shared);
+        u32 of_row = number(i) - cols[i] * pieces, chunk = of_row / 4, quarter = of_row % 4;
+        u32 to = rows.half_at(quarter / 2, cols[i], chunk) + quarter % 2 * 8;
+        *reinterpret_cast<uint2*>(bytes + to) = make_uint2(low[i], high[i]);
+        if (quarter == 0) {
+            *reinterpret_cast<uint2*>(bytes + rows.scale_at(cols[i], chunk)) =
+                make_uint2(__float_as_uint(scales[i]), rows.sums(scales[i], sums[i], others[i]));
+        }
+    }
+}
+
+template <int COLS, bool PLAIN, class Rows>
+__device__ __forceinline__ void quantize_rows(const MatmulArgs& a, const float* own, u32 first_row, u32 last_row, const Rows& rows,
+                                              float (&squares)[COLS]) {
+    u32 pieces = COLS * rows.chunks * 4, threads = blockDim.x;
+#pragma unroll
+    for (int col = 0; col < COLS; col++) squares[col] = 0.0f;
+    // Whole warps compute, so that a chunk's four lanes are always together.
+    u32 first = threadIdx.x, of_warp = first - first % 32;
+#pragma unroll 1
+    for (; of_warp < pieces; first += 2 * threads, of_warp += 2 * threads) {
+        if (of_warp + threads < pieces) {
+            quantize_pieces<2, COLS, PLAIN>(a, own, first, first_row, last_row, rows, squares);
+        } else {
+            quantize_pieces<1, COLS, PLAIN>(a, own, first, first_row, last_row, rows, squares);
         }
     }
 }
 
 // The norm's factor of a row, the same in all lanes.
 __device__ __forceinline__ float norm_factor(const MatmulArgs& a, const float* partial, u32 lane) {
-    return rsqrtf(warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f) / float(a.cols) + a.eps);
+    float sum = warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f);
+    return rsqrtf(__fdividef(sum, float(a.cols)) + a.eps);
 }
 
 // Multiplies four weights of two rows, from column `col` on, with f32 activations.
@@ -386,16 +415,10 @@ __device__ __forceinline__ float warp_sums(float a, float b, int lane) {
 // Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `shared_memory.rs`.
 constexpr u32 MAX_SUMS = 1024;
 
-// Writes an output of a pair: the first or the second one, or with a GLU that of both sums. `addend`: what is added, if PLAIN.
-template <bool PLAIN>
+// Writes an output of experts or heads, or with a GLU that of both sums.
 __device__ __forceinline__ void write_sum(const MatmulArgs& a, const Shape& shape, const Pair& pair, u32 row, u32 which,
-                                          float value, float up, float addend) {
+                                          float value, float up) {
     u32 output = pair.output + which;
-    if (PLAIN) {
-        u32 col = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) + output;
-        a.y[size_t(row) * a.y_stride + col] = activate(a, value, up) + addend;
-        return;
-    }
     Target to = {row, 0, 0, 1.0f};
     if (a.mode == INTO_HIDDEN) {
         to.slot = pair.group;
@@ -414,10 +437,8 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     // By pair, its two outputs' sums of each column, from the warp that begins it; the same of the pair that a warp begins
     // inside of.
     __shared__ float sums[MAX_SUMS], heads[32][2 * COLS];
-    // By warp, the first of the block's stages that it has, and then their number; by pair, the first warp that begins behind the
-    // pair's first stage: inside of the pair, or after it.
-    __shared__ u32 begins[33];
-    __shared__ u8 later_warps[MAX_SUMS / 2 / COLS];
+    // By pair, the first warp that begins behind its first stage, and the first one that begins behind its last stage.
+    __shared__ uchar2 later_warps[MAX_SUMS / 2 / COLS];
     // Of single rows.
     u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
     if (!(side_by_side & FIRST)) pdl_launch();
@@ -436,29 +457,32 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (!PLAIN && a.mode == PER_HEAD) shape.units *= a.outputs[0] / a.outputs[1];
     u32 first_row = blockIdx.y * COLS;
     // The block's pairs; their stages, and where those of each warp begin.
-    u32 first_unit, of_unit, stages;
+    u32 first_unit, units, of_unit, stages;
     auto begin_of = [&](u32 warp) { return stages * warp / warps; };
     Source<F, PLAIN> source;
     auto fill_ring = [&] {
-        first_unit = u64(shape.units) * blockIdx.x / gridDim.x;
+        units = shape.units / gridDim.x;
+        u32 longer = shape.units - units * gridDim.x;
+        first_unit = units * blockIdx.x + min(blockIdx.x, longer);
+        if (blockIdx.x < longer) units++;
         of_unit = shape.segments * shape.stages;
-        stages = (u32(u64(shape.units) * (blockIdx.x + 1) / gridDim.x) - first_unit) * of_unit;
+        stages = units * of_unit;
         source.left = begin_of(warp + 1) - begin_of(warp);
         source.position = Position::at(shape, first_unit, begin_of(warp));
         if (source.left > 0) source.find_rows(a, shape, lane);
         for (int i = 0; i < R::EARLY; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
-        if (threadIdx.x <= warps) begins[threadIdx.x] = begin_of(threadIdx.x);
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
-            later_warps[unit] = ((at + 1) * warps + stages - 1) / stages;
+            auto first_from = [&](u32 stage) { return u8((stage * warps + stages - 1) / stages); };
+            later_warps[unit] = make_uchar2(first_from(at + 1), first_from(at + of_unit));
         }
     };
     bool has_list = !PLAIN && a.mode != PER_HEAD;
     if (!has_list) fill_ring();
     // The step inputs do not change while kernels of the step run.
     u32 rows = a.step[a.rows];
-    float4 early[2];
-    if (Q8 && COLS == 1) load_early(a, early);
+    const float* own = a.x + x_offset(a, first_row, 0);
+    if (Q8 && COLS == 1 && a.g) fetch_norm(a);
     if (side_by_side & SECOND) {
         // L1 may have what was there before the activations.
         __threadfence();
@@ -491,7 +515,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     }
     float squares[COLS];
     if constexpr (Q8) {
-        quantize_rows<COLS>(a, first_row, rows - 1, q8, early, squares);
+        quantize_rows<COLS, PLAIN>(a, own, first_row, rows - 1, q8, squares);
     } else if (a.g) {
         for (int col = 0; col < COLS; col++) {
             squares[col] = 0.0f;
@@ -566,27 +590,38 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         float factor = norm_factor(a, partial[col], lane);
         if (lane == 0) factors[col] = factor;
     }
-    // A thread's output: its column, pair, and which one of the pair it is.
-    u32 of_pair = a.glu ? 1 : 2, outputs = stages / of_unit * of_pair * COLS;
-    auto addend_of = [&](const Pair& pair, u32 which, u32 row) {
-        u32 col = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) - a.y_at[0] + pair.output + which;
-        return PLAIN && a.r ? a.r[a.r_at + size_t(row) * a.r_stride + col] : 0.0f;
-    };
-    for (u32 index = threadIdx.x, round = 0; round == 0 || index < outputs; index += blockDim.x, round++) {
+    // A thread's output: its column, pair, and which one of the pair it is. What does not depend on sums is computed while warps
+    // wait for each other.
+    u32 outputs = units * (a.glu ? 1 : 2) * COLS;
+    // The first warp comes last: it has the norm's factor to compute.
+    u32 first_index = threadIdx.x < 32 ? threadIdx.x + blockDim.x - 32 : threadIdx.x - 32;
+#pragma unroll 1
+    for (u32 index = first_index, round = 0; round == 0 || index < outputs; index += blockDim.x, round++) {
         u32 col = index % COLS, row = first_row + col, of_column = index / COLS;
         u32 unit = a.glu ? of_column : of_column / 2, which = a.glu ? 0 : of_column % 2;
         Pair pair = pair_of<PLAIN>(a, shape, first_unit + unit);
         bool is_written = index < outputs && row < rows && which <= pair.next;
-        float addend = is_written ? addend_of(pair, which, row) : 0.0f;
-        // The addend is loaded while warps wait for each other.
+        u32 at = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) + pair.output + which;
+        float* to = a.y + size_t(row) * a.y_stride + at;
+        float addend = 0.0f;
+        uchar2 others = make_uchar2(0, 0);
+        if (is_written) {
+            if (PLAIN && a.r) addend = a.r[a.r_at + size_t(row) * a.r_stride + at - a.y_at[0]];
+            others = later_warps[unit];
+        }
         if (round == 0) __syncthreads();
         if (!is_written) continue;
         float total = sums[2 * COLS * unit + COLS * which + col], up = sums[2 * COLS * unit + COLS + col];
-        for (u32 other = later_warps[unit]; begins[other] < (unit + 1) * of_unit; other++) {
+#pragma unroll 1
+        for (u32 other = others.x; other < others.y; other++) {
             total += heads[other][COLS * which + col], up += heads[other][COLS + col];
         }
         float factor = a.g ? factors[col] : 1.0f;
-        write_sum<PLAIN>(a, shape, pair, row, which, factor * total, factor * up, addend);
+        if (PLAIN) {
+            *to = activate(a, factor * total, factor * up) + addend;
+        } else {
+            write_sum(a, shape, pair, row, which, factor * total, factor * up);
+        }
     }
     if (side_by_side & SECOND) pdl_wait();
 }

@@ -77,6 +77,20 @@ __device__ __forceinline__ void prefetch_to_l2(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
+// The larger one, or NaN.
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+
+// 1 / x, with a relative error of 2^-23, for normal x.
+__device__ __forceinline__ float reciprocal_approximate(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
 // 2^x, with a relative error of 2^-22; results and arguments too small for a normal number become 0.
 __device__ __forceinline__ float exp2_approximate(float x) {
     float result;

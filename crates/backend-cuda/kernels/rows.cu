@@ -254,51 +254,72 @@ struct ArgMaxArgs {
     const u32* step;
     u32* tokens;
     const float* x;
+    // By row, the best of each part, and a counter of finished parts, zero between launches.
+    u64* best;
+    u32* counters;
     // Offset and stride, multiples of 4; columns.
     u32 x_at, x_stride, cols;
 };
 
-// Argmax of each row, the lowest index among equals; a block of 1024 threads per row. NaN and infinity rank above
-// everything and negative infinity never wins; a row whose maximum is one of these yields no token
+// Argmax of each row, the lowest index among equals; a block has 4096 columns, and the last one of a row to finish merges all. NaN and
+// infinity rank above everything and negative infinity never wins; a row whose maximum is one of these yields no token
 // (`backend::greedy_token`).
-extern "C" __global__ void __launch_bounds__(1024) arg_max(const __grid_constant__ ArgMaxArgs args) {
-    constexpr u32 THREADS = 1024, AHEAD = 4;
-    __shared__ u64 partial[THREADS / 32];
+extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant__ ArgMaxArgs args) {
+    constexpr u32 THREADS = 256, VECTORS = 4, PART = 4 * VECTORS * THREADS;
+    __shared__ u64 of_warps[THREADS / 32];
+    __shared__ bool is_last;
     pdl_launch();
     pdl_wait();
-    u32 thread = threadIdx.x;
-    const float* x = args.x + args.x_at + size_t(blockIdx.y) * args.x_stride;
-    u32 best = NOTHING, column = 0;
-    auto consider = [&](float value, u32 own) {
-        u32 found = key(__float_as_uint(value));
-        if (found > best) best = found, column = own;
-    };
-    u32 vectors = args.cols / 4;
-    for (u32 first = thread; first < vectors; first += AHEAD * THREADS) {
-        float v[AHEAD][4];
-        // Past the end, the last vector is read again.
+    u32 thread = threadIdx.x, row = blockIdx.y;
+    const float* x = args.x + args.x_at + size_t(row) * args.x_stride;
+    // The largest key, then the lowest column.
+    auto rank_of = [](float value, u32 column) { return u64(key(__float_as_uint(value))) << 32 | ~column; };
+    u64 own = 0;
+    float v[VECTORS][4];
 #pragma unroll
-        for (u32 u = 0; u < AHEAD; u++) load_columns(v[u], x + 4 * min(first + u * THREADS, vectors - 1));
+    for (u32 i = 0; i < VECTORS; i++) {
+        u32 column = blockIdx.x * PART + 4 * (i * THREADS + thread);
 #pragma unroll
-        for (u32 u = 0; u < AHEAD; u++) {
-#pragma unroll
-            for (u32 j = 0; j < 4; j++) consider(v[u][j], 4 * min(first + u * THREADS, vectors - 1) + j);
+        for (u32 j = 0; j < 4; j++) v[i][j] = -INFINITY;
+        if (column + 4 <= args.cols) {
+            load_columns(v[i], x + column);
+        } else {
+            for (u32 j = 0; column + j < args.cols; j++) v[i][j] = x[column + j];
         }
     }
-    u32 last = 4 * vectors + thread;
-    if (last < args.cols) consider(x[last], last);
-    // The largest key, then the lowest column.
-    u64 own = u64(best) << 32 | ~column;
 #pragma unroll
-    for (u32 d = 16; d > 0; d /= 2) own = max(own, __shfl_xor_sync(ALL_LANES, own, d));
-    if (thread % 32 == 0) partial[thread / 32] = own;
-    __syncthreads();
-    if (thread >= 32) return;
-    own = partial[thread];
+    for (u32 i = 0; i < VECTORS; i++) {
 #pragma unroll
-    for (u32 d = 16; d > 0; d /= 2) own = max(own, __shfl_xor_sync(ALL_LANES, own, d));
-    if (thread == 0) {
-        best = u32(own >> 32);
-        args.tokens[blockIdx.y] = best == NOTHING || best == BROKEN ? 0xffffffffu : ~u32(own);
+        for (u32 j = 0; j < 4; j++) own = max(own, rank_of(v[i][j], blockIdx.x * PART + 4 * (i * THREADS + thread) + j));
     }
+    // The largest one of the block, in the first warp.
+    auto of_block = [&](u64 rank) {
+#pragma unroll
+        for (u32 d = 16; d > 0; d /= 2) rank = max(rank, __shfl_xor_sync(ALL_LANES, rank, d));
+        if (thread % 32 == 0) of_warps[thread / 32] = rank;
+        __syncthreads();
+        rank = of_warps[thread % (THREADS / 32)];
+#pragma unroll
+        for (u32 d = THREADS / 64; d > 0; d /= 2) rank = max(rank, __shfl_xor_sync(ALL_LANES, rank, d));
+        return rank;
+    };
+    own = of_block(own);
+    u32 parts = gridDim.x;
+    if (parts > 1) {
+        u64* best = args.best + size_t(row) * parts;
+        if (thread == 0) {
+            best[blockIdx.x] = own;
+            __threadfence();
+            is_last = atomicAdd(args.counters + row, 1) == parts - 1;
+        }
+        __syncthreads();
+        if (!is_last) return;
+        if (thread == 0) args.counters[row] = 0;
+        __threadfence();
+        own = 0;
+        for (u32 part = thread; part < parts; part += THREADS) own = max(own, __ldcg(best + part));
+        own = of_block(own);
+    }
+    u32 found = u32(own >> 32);
+    if (thread == 0) args.tokens[row] = found == NOTHING || found == BROKEN ? 0xffffffffu : ~u32(own);
 }
