@@ -3,6 +3,8 @@
 //! An operation is judged alone: the reference backend computes it again on its recorded inputs, so that the error of
 //! the inputs does not count. The first operation beyond the one-operation limit is failing.
 
+use crate::cache;
+use crate::judge::WHOLE_FLOAT;
 use crate::sides::{SIDES, Sides};
 use crate::{Error, Meta, Method, Oracle, Report, Trace, digest, report::Side};
 
@@ -31,12 +33,19 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     {
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
+    let lost = cache::nmse(a_meta.kv).max(cache::nmse(b_meta.kv));
+    if a_meta.kv != b_meta.kv && lost > WHOLE_FLOAT {
+        notes.push(format!(
+            "A keeps K and V in {}, B in {}; accumulated error includes that",
+            a_meta.kv, b_meta.kv
+        ));
+    }
     // A model judges only its own traces.
     let digest = oracle.map(|oracle| digest(oracle.file));
     let oracles = [0, 1].map(|side| {
         let (name, meta) = (SIDES[side].to_uppercase(), traces[side].meta());
         let mut oracle = oracle?;
-        oracle.n_ctx = meta.tokens.len();
+        (oracle.n_ctx, oracle.kv) = (meta.tokens.len(), meta.kv);
         if meta.model_digest.is_none() {
             notes.push(format!(
                 "{name} does not say which model file it comes from: the given one is assumed"

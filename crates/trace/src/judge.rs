@@ -6,7 +6,8 @@
 //! six standard deviations of a chi-square mean, and its exponential tail.
 //!
 //! A matmul beyond its limit may only show the rounding of its inputs ([`Rounding`]), which is large where a block has
-//! an outlier or the result nearly cancels: up to twice as much is right. A bias is wrong even within the limit
+//! an outlier or the result nearly cancels: up to twice as much is right. So is attention that may only show another choice at
+//! a boundary between two quants of the cache. A bias is wrong even within the limit
 //! (`drift.rs`).
 
 mod drift;
@@ -17,7 +18,7 @@ mod slice;
 
 use std::ops::Range;
 
-use backend::{KvFormat, KvType};
+use backend::KvFormat;
 use graph::{Op, Role};
 
 use crate::metrics::{Measure, Metrics, difference, ratio};
@@ -33,8 +34,8 @@ const FLOAT: f64 = 1e-6;
 /// NMSE limit of a matmul with a quantised weight: activations are rounded to 8 bits.
 pub(crate) const QUANTIZED: f64 = 5e-4;
 
-/// NMSE limit of attention over K and V in F16, BF16 or FP8. The replay rounds K and V as the store does, so that what FP8 loses, up
-/// to 2^-4 of a value, is no error. Engines round queries, probabilities or sums to the 11 bits of F16, each with an NMSE of up to
+/// NMSE limit of attention over a cache that is not in F32. The replay rounds K and V as the cache does, so that what they lose is
+/// no error. Engines round queries, probabilities or sums to the 11 bits of F16, each with an NMSE of up to
 /// 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_ROUNDED: f64 = 1e-5;
 
@@ -51,25 +52,16 @@ pub(crate) fn chunks(rows: usize, cols: usize) -> impl Iterator<Item = Range<usi
 }
 
 /// The one-operation limit of `op`.
-pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
+pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op) -> f64 {
     let is_quantized = op.weights().any(|(id, role)| {
         matches!(role, Role::Matrix | Role::Experts)
             && oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1)
     });
-    match kv {
+    match oracle.kv {
         _ if is_quantized => QUANTIZED,
-        KvFormat { k, v } if op.store().is_some() => of_cache(k).max(of_cache(v)),
-        KvFormat { .. } => FLOAT,
-    }
-}
-
-/// The limit of attention with K or V of this type. The replay rounds neither to Q8_0 nor to Q4_0.
-fn of_cache(kind: KvType) -> f64 {
-    match kind {
-        KvType::F32 => FLOAT,
-        KvType::F16 | KvType::BF16 | KvType::FP8 => ATTENTION_ROUNDED,
-        KvType::Q8_0 => QUANTIZED,
-        KvType::Q4_0 => 100.0 * QUANTIZED,
+        KvFormat::F32 => FLOAT,
+        _ if op.store().is_some() => ATTENTION_ROUNDED,
+        _ => FLOAT,
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`Writer`] writes one; a [`Recording`] runs a model and writes its values. [`compare`] compares two traces, and each
 //! operation with an [`Oracle`], into a [`Report`].
 
+mod cache;
 mod causes;
 mod compare;
 mod digest;

@@ -3,13 +3,17 @@
 //! A replay is a graph of the operation itself: its inputs are rows of tables, its weights and store the model's.
 //! [`Op::operands`] says what these are, so nothing here lists operations.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Taps, Weight, Weights};
+use backend::{
+    Backend, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Sequence, Step, Taps, Weight, Weights,
+};
 use gguf::Gguf;
 use graph::{Builder, Graph, Op, Operand, Store, ValueId, ValueName, WeightId};
 use runner::FileWeights;
 
+use crate::cache::{self, Choice};
 use crate::{Error, Matrix};
 
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
@@ -22,6 +26,8 @@ pub struct Oracle<'a> {
     make: Make<'a>,
     /// Positions of the recorded sequence, on which RoPE factors may depend.
     pub(crate) n_ctx: usize,
+    /// Types of the cache of the recorded run: attention reads keys and values as it stores them.
+    pub(crate) kv: KvFormat,
 }
 
 /// An operation without its inputs, as a replay or a hypothesis runs it.
@@ -53,7 +59,7 @@ impl Call {
 impl<'a> Oracle<'a> {
     /// An oracle for the model of this file and graph; `make` creates a reference backend.
     pub fn new(file: &'a Gguf, graph: &'a Graph, make: Make<'a>) -> Oracle<'a> {
-        Oracle { file, graph, make, n_ctx: 0 }
+        Oracle { file, graph, make, n_ctx: 0, kv: KvFormat::F32 }
     }
 
     pub(crate) fn weight(&self, id: WeightId) -> Result<Weight, Error> {
@@ -79,12 +85,27 @@ impl<'a> Oracle<'a> {
         Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: None, store: None }
     }
 
+    /// The columns of a head and the type of an input that `call` stores in the cache; `None` if it does not.
+    pub(crate) fn cached(&self, call: &Call, slot: usize) -> Option<(usize, KvType)> {
+        let (id, _) = call.op.store()?;
+        let store = call.store.as_ref().unwrap_or(self.graph.store(id));
+        match slot {
+            1 => Some((store.k_dim, self.kv.k)),
+            2 => Some((store.v_dim, self.kv.v)),
+            _ => None,
+        }
+    }
+
     /// The result of `call` on `inputs`, rows of one sequence from the call's first position on; the store holds only
     /// these.
     pub(crate) fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
         assert_eq!(call.op.inputs().count(), inputs.len(), "inputs of {}", call.op.name());
         let (mut g, mut op, mut weights) = (Builder::new(), call.op, HashMap::new());
-        let mut tables = inputs.iter().enumerate();
+        let as_read = |(slot, input)| match self.cached(call, slot) {
+            Some((dim, kind)) => Cow::Owned(cache::stored(input, dim, kind, Choice::Exact)),
+            None => Cow::Borrowed(input),
+        };
+        let mut tables = inputs.iter().enumerate().map(as_read).enumerate();
         let mut missing = None;
         op.operands(|operand| match operand {
             Operand::Value(id) => {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::cache;
 use crate::causes::{head_dim, words};
 use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT};
 use crate::replay::Replay;
@@ -13,6 +14,9 @@ const WHOLE_BF16: f64 = 1e-3;
 
 /// NMSE limit of a whole quantised model. Rounding errors accumulate over layers, so this finds only gross errors.
 const WHOLE_QUANTIZED: f64 = 1e-2;
+
+/// By how many times the usual NMSE of a cache a whole model may differ from one with another cache.
+const WHOLE_CACHE: f64 = 20.0;
 
 /// Names of the sides in a report.
 pub(crate) const SIDES: [&str; 2] = ["a", "b"];
@@ -158,7 +162,9 @@ impl<'a> Sides<'a> {
             _ if word.starts_with(['Q', 'I']) => WHOLE_QUANTIZED,
             _ => WHOLE_FLOAT,
         };
-        types.into_iter().flat_map(|types| types.split([' ', ','])).map(limit).fold(WHOLE_FLOAT, f64::max)
+        let caches = self.traces.map(|trace| WHOLE_CACHE * cache::nmse(trace.meta().kv));
+        let weights = types.into_iter().flat_map(|types| types.split([' ', ','])).map(limit);
+        weights.chain(caches).fold(WHOLE_FLOAT, f64::max)
     }
 
     /// The first value whose bits differ.

@@ -7,6 +7,7 @@
 //! # fault: what is wrong
 //! # model: a model of `testkit::llama::models`, such as F32; or demo-f16 or demo-q6_k
 //! # steps: tokens per step; all at once without this line
+//! # cache: type of the KV cache; that of `rustorch trace` without this line
 //! # value: NAME, position N
 //! # cause: KIND, words of its text
 //! ```
@@ -47,6 +48,7 @@ struct Fault {
     patch: PathBuf,
     model: String,
     steps: usize,
+    cache: Option<String>,
     expected: Finding,
     /// Whether `compare` has no hypothesis for the mistake.
     is_unexplained: bool,
@@ -76,6 +78,7 @@ impl Fault {
         Ok(Fault {
             name,
             model: needed("model")?.to_owned(),
+            cache: line("cache").map(str::to_owned),
             steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
             expected: Finding {
                 value: value.to_owned(),
@@ -178,6 +181,9 @@ fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result
     record.args(["trace", "--tokens", &tokens.join(","), "--batch-size", &fault.steps.to_string()]);
     // The mistakes are planted in the CPU backend; on a machine with a GPU, another would compute.
     record.args(["--backend", "cpu"]);
+    if let Some(cache) = &fault.cache {
+        record.args(["--cache-type", cache]);
+    }
     let recorded = record.arg("-m").arg(&model).arg("-o").arg(&trace).output()?;
     ensure!(recorded.status.success(), "trace: {}", String::from_utf8_lossy(&recorded.stderr));
 

@@ -3,9 +3,10 @@
 use std::num::NonZero;
 
 use backend::{KvFormat, KvType};
+use backend_reference::Reference;
 use quant::Format;
 use testkit::llama::Spec;
-use trace::{Matrix, Meta, Method, Trace};
+use trace::{Matrix, Meta, Method, Trace, Verdict};
 
 use crate::common::{self, Bench, TOKENS, only};
 
@@ -75,14 +76,98 @@ fn a_value_of_another_shape_is_not_alike() {
     assert_eq!((&*first.name, first.causes[0].kind), ("embd", "shape"));
 }
 
-/// What a cache without scales rounds away is no error of attention.
+/// What a cache rounds away is no error of attention, be K and V of one type or not, and heads of whole blocks or not; nor is it an
+/// error of a whole model.
 #[test]
 fn caches_round_as_the_replay_does() {
-    for kind in [KvType::F16, KvType::BF16, KvType::FP8] {
+    let narrow = Spec { layers: 1, hidden: 80, heads: 2, kv_heads: 1, ..Spec::new(Format::F32) };
+    for spec in [Spec { layers: 1, ..Spec::new(Format::F32) }, narrow] {
+        let mut bench = Bench::of(spec);
+        let reference = bench.reference();
+        for (k, v) in KvType::ALL.into_iter().flat_map(|k| KvType::ALL.map(|v| (k, v))) {
+            bench.kv = KvFormat { k, v };
+            let cpu = bench.cpu();
+            let report = bench.compare(&cpu, &reference);
+            assert!(report.alike, "{k:?}, {v:?}: {report}");
+            let report = trace::compare(&cpu, &reference, None).expect("a report");
+            assert!(report.alike, "{k:?}, {v:?}: {report}");
+        }
+    }
+}
+
+/// Keys and values that were not recorded are rounded after they were computed again, with an error of their own.
+#[test]
+fn caches_may_hold_what_was_not_recorded() {
+    for (format, missing) in [(Format::F32, &["Kcur", "Vcur"][..]), (Format::Q8_0, &["Vcur"])] {
+        let mut bench = Bench::new(format);
+        let reference = bench.reference();
+        for kind in KvType::ALL {
+            bench.kv = KvFormat { k: kind, v: kind };
+            let is_there = |name: &str| !missing.iter().any(|missing| name.starts_with(missing));
+            let part = bench.changed(&bench.cpu(), |name, x| Some(x).filter(|_| is_there(name)));
+            let report = bench.compare(&part, &reference);
+            assert!(report.alike, "{format}, {kind:?}: {report}");
+        }
+    }
+}
+
+/// A value on the boundary of two quants may become either; others have one. One token sees its own values only, as the cache has
+/// them.
+#[test]
+fn either_side_of_a_boundary_is_right() {
+    for kind in [KvType::Q8_0, KvType::Q4_0] {
         let mut bench = Bench::new(Format::F32);
-        bench.kv = KvFormat { k: kind, v: kind };
-        let report = bench.compare(&bench.cpu(), &bench.reference());
-        assert!(report.alike, "{kind:?}: {report}");
+        bench.kv = KvFormat { k: KvType::F16, v: kind };
+        let (cpu, reference) = (
+            bench.record("cpu", common::cpu(None), 1),
+            bench.record("reference", Box::new(Reference::new()), 1),
+        );
+        let values = cpu.read("Vcur-0").expect("a value");
+        let shared = cpu.read("kqv_out-0").expect("a value").len() / values.len();
+        let block = &values[..32];
+        let extreme = block.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
+        let scale = if kind == KvType::Q8_0 { extreme.abs() / 127.0 } else { extreme / -8.0 };
+        let below = |c: usize| (block[c] / scale).floor();
+        let far = |c: &usize| (block[*c] / scale - below(*c) - 0.5).abs();
+        let near = (0..32).min_by(|a, b| far(a).total_cmp(&far(b))).expect("columns");
+        let stored = half::f16::from_f32(scale).to_f32();
+        let (right, wrong) = (Verdict::Right, Verdict::Wrong);
+        // Where a value is between the two quants, what the cache holds, in steps from the lower one.
+        for (place, steps, verdict) in [
+            (0.5, 0.0, &right),
+            (0.5, 1.0, &right),
+            (0.5, 10.0, &wrong),
+            (0.25, 0.0, &right),
+            (0.25, 2.0, &wrong),
+            (0.25, -2.0, &wrong),
+        ] {
+            let changed = bench.changed(&cpu, |name, mut x| {
+                match name {
+                    "Vcur-0" => x.data[near] = (below(near) + place) * scale,
+                    "kqv_out-0" => {
+                        (0..shared)
+                            .for_each(|head| x.data[head * 32 + near] = (below(near) + steps) * stored);
+                    }
+                    _ => {}
+                }
+                Some(x)
+            });
+            let report = bench.compare(&changed, &reference);
+            let found = report.values.iter().find(|value| value.name == "kqv_out-0").expect("a value");
+            assert_eq!(&found.verdict, verdict, "{kind:?}, {place}, {steps}: {report}");
+        }
+    }
+}
+
+#[test]
+fn what_a_cache_adds_to_accumulated_error_is_said() {
+    let mut bench = Bench::of(Spec { layers: 1, ..Spec::new(Format::F32) });
+    let reference = bench.reference();
+    for (k, v, is_said) in [(KvType::F16, KvType::F16, false), (KvType::F16, KvType::Q8_0, true)] {
+        bench.kv = KvFormat { k, v };
+        let report = bench.compare(&bench.cpu(), &reference);
+        let note = "A keeps K and V in f16/q8_0, B in f32; accumulated error includes that";
+        assert_eq!(report.notes.iter().any(|said| said == note), is_said, "{report}");
     }
 }
 
