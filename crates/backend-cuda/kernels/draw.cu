@@ -180,7 +180,9 @@ static __device__ __noinline__ u64 last_rank(const Row& row, bool counts, double
                 if (own < range.low || own >= range.high) continue;
                 double mass = counts ? 1.0 : row.weight(v[j]);
 #pragma unroll
-                for (u32 i = 0; i < TRIED; i++) sums[i] += own >= ranks[i] ? mass : 0.0;
+                for (u32 i = 0; i < TRIED; i++) {
+                    if (own >= ranks[i]) sums[i] += mass;
+                }
                 if (lists) {
                     u32 at = atomicAdd(&listed, 1);
                     if (at < THREADS) list[at] = own;
