@@ -1,19 +1,14 @@
 // The best candidates of each row, the tokens with the largest logits, the lower id first among equals; and a token drawn from
 // them. Row `blockIdx.y`.
 //
-// A token's rank is an integer of its key and then of its id, the larger the better; 0 is no candidate. Each block finds the
-// best ranks of a part of the row, and then one block those of the row among these. Before, biases and penalties may change
-// logits; afterwards, one warp filters the candidates and draws (`backend::Draw`).
-#include "keys.cuh"
+// Each block finds the best ranks of a part of the row, and then one block those of the row among these. Before, biases and
+// penalties may change logits; afterwards, one warp filters the candidates and draws, if they are all that the draw considers
+// (`draw.cu` has the other draws).
+#include "draws.cuh"
 
-// `backend::MAX_CANDIDATES`.
-constexpr u32 K = 64;
 constexpr u32 THREADS = 256;
 // Ranks of a thread, and of a part.
 constexpr u32 OWN = 16, PART = OWN * THREADS;
-// The id of no token.
-constexpr u32 MISSING = 0xffffffffu;
-constexpr float LARGEST = 3.402823466e+38f;
 
 struct PartArgs {
     const u32* step;
@@ -77,16 +72,6 @@ template <u32 N> __device__ __forceinline__ void select(const u64 (&own)[N], u64
         if (own[i] >= least) best[atomicAdd(&filled, 1)] = own[i];
     }
     __syncthreads();
-}
-
-__device__ __forceinline__ u64 rank(float logit, u32 id) {
-    u32 found = key(__float_as_uint(logit));
-    return found == NOTHING ? 0 : u64(found) << 32 | ~id;
-}
-
-// The logit of a key that is neither NOTHING nor BROKEN; -0 has become 0.
-__device__ __forceinline__ float value(u32 key) {
-    return __uint_as_float(key >= 0x80000000u ? key & 0x7fffffffu : 0x80000000u | (0x80000000u - key));
 }
 
 // The best of part `blockIdx.x`.
@@ -173,21 +158,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_row(const __
     to[K] = is_missing ? 0 : __float_as_uint(x[id]);
 }
 
-// How a row's token is drawn (`passes::draws`).
-struct Draw {
-    u32 u_low, u_high, top_k, filters;
-    // Offset in the step inputs; biases, then counts of tokens.
-    u32 entries, biases, counts, is_penalised;
-    float repeat, frequency, presence;
-    u32 unused;
-    struct {
-        u32 kind;
-        float value;
-    } filter[6];
-};
-
-enum Filter : u32 { TOP_P, MIN_P, TEMPERATURE };
-
 struct AdjustArgs {
     const u32* step;
     float* x;
@@ -205,10 +175,6 @@ struct DrawArgs {
     // Parts of a row; offset of the offset of draws.
     u32 parts, draws;
 };
-
-__device__ __forceinline__ const Draw& own_draw(const u32* step, u32 draws) {
-    return reinterpret_cast<const Draw*>(step + step[draws])[blockIdx.y];
-}
 
 // Logits that are NaN or infinity must stay what they are, so that the row has no token.
 __device__ __forceinline__ bool is_broken(float logit) {
@@ -385,6 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw_of_row(const __grid_c
     pdl_launch();
     const Draw& draw = own_draw(args.step, args.draws);
     pdl_wait();
+    if (!is_of_best(draw)) return;
     u32 count = K * args.parts, found = 0;
     merge(args.ranks + size_t(blockIdx.y) * count, count, best);
     if (threadIdx.x < K) {

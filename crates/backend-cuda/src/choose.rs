@@ -10,6 +10,9 @@ use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
 /// Threads of `arg_max`.
 const ARG_MAX_THREADS: u32 = 1024;
 
+/// Threads of `draw_of_vocabulary`.
+const VOCABULARY_THREADS: u32 = 1024;
+
 /// Columns of which a block of `candidates_of_parts` finds the best.
 const CANDIDATES_PART: usize = 4096;
 
@@ -45,18 +48,23 @@ impl Compiler<'_> {
         let of_parts = self.candidates_of_parts(output, parts, ranks);
         let of_row = self.candidates_of_row(output, parts, ranks, chosen);
         let draw = self.draw_of_row(parts, ranks, chosen);
-        let of = |wanted, launches| When { wanted: Some(wanted), ..When::default() }.launches(launches);
-        let adjusted = When { wanted: Some(Wanted::Drawn), is_adjusted: true, ..When::default() };
+        let draw_of_all = self.draw_of_vocabulary(output, chosen);
+        let of = |wanted| When { wanted: Some(wanted), ..When::default() };
+        let adjusted = When { is_adjusted: true, ..of(Wanted::Drawn) }.launches(vec![adjust]);
+        self.dispatch(output, vec![adjusted, Variant::default()]);
+        let of_best = When { draws_of_best: true, ..of(Wanted::Drawn) };
         self.dispatch(
             output,
             vec![
-                of(Wanted::Tokens, vec![arg_max]),
-                adjusted.launches(vec![adjust, of_parts.clone(), draw.clone()]),
-                of(Wanted::Drawn, vec![of_parts.clone(), draw]),
-                of(Wanted::Candidates, vec![of_parts, of_row]),
+                of(Wanted::Tokens).launches(vec![arg_max]),
+                of_best.launches(vec![of_parts.clone(), draw]),
+                of(Wanted::Candidates).launches(vec![of_parts, of_row]),
                 Variant::default(),
             ],
         );
+        // Last: it changes logits of its rows.
+        let of_all = When { draws_of_all: true, ..of(Wanted::Drawn) }.launches(vec![draw_of_all]);
+        self.dispatch(output, vec![of_all, Variant::default()]);
     }
 
     /// Writes the argmax of each row of `x` to `tokens`.
@@ -111,7 +119,21 @@ impl Compiler<'_> {
         )
     }
 
-    /// Draws the token of each row from its best candidates.
+    /// Draws the token of each row of `x` from the whole vocabulary, if its best candidates are not all that its draw considers.
+    fn draw_of_vocabulary(&self, x: ValueId, tokens: BufferId) -> LaunchPlan {
+        let cols = self.cols(x);
+        let (logits, [at, stride]) = self.operand(x);
+        let launch = self.launch(
+            "draw/draw_of_vocabulary",
+            vec![Some(tokens), Some(logits)],
+            vec![at, stride, cols as u32, self.inputs.draws()],
+            Grid::rows(1),
+            Cost::row("draw_of_vocabulary", cols * F32),
+        );
+        LaunchPlan { threads: VOCABULARY_THREADS, ..launch }
+    }
+
+    /// Draws the token of each row from its best candidates, if they are all that its draw considers.
     fn draw_of_row(&self, parts: usize, ranks: BufferId, tokens: BufferId) -> LaunchPlan {
         self.launch(
             "candidates/draw_of_row",

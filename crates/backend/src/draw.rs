@@ -10,9 +10,10 @@ pub const MAX_CANDIDATES: usize = 64;
 /// How the token after a row is drawn from the row's logits. In this order: biases, penalties, the `top_k` largest logits,
 /// filters, the draw.
 ///
-/// Logits are f32 after each of these, without fused multiply-add; probabilities and their sums are f64. Sums over candidates
-/// begin with the largest logit, the lower id first among equals; those of the draw with the lowest id. A device's exponential
-/// may differ from the host's in the last bit, so that a `u` at the very border of two tokens may give either.
+/// Logits are f32 after each of these, without fused multiply-add; probabilities and their sums are f64. Sums over up to
+/// [`MAX_CANDIDATES`] candidates begin with the largest logit, the lower id first among equals; those of the draw with the lowest id. A
+/// device's exponential may differ from the host's in the last bit, so that a `u` at the very border of two tokens may give either.
+/// Sums over more tokens are of any order, so that a `u` or a `p` within about 1e-12 of a border may give a neighbour.
 ///
 /// A token whose logit is -∞ is never drawn. A row has no token if a logit of the model is NaN or +∞, or if none is left.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +25,7 @@ pub struct Draw {
     pub biases: Arc<[(u32, f32)]>,
     /// Changes the logits of tokens that occurred.
     pub penalties: Option<Penalties>,
-    /// The number of tokens with the largest logits that are kept, 1 to [`MAX_CANDIDATES`], the lower id first among equals.
-    /// One is the argmax.
+    /// The number of tokens with the largest logits that are kept, the lower id first among equals. One is the argmax, 0 keeps all.
     pub top_k: usize,
     /// What drops or changes those that are kept, in order.
     pub filters: Arc<[Filter]>,
@@ -67,6 +67,11 @@ impl Draw {
         self.biases.len() + self.penalties.as_ref().map_or(0, |penalties| penalties.counts.len())
     }
 
+    /// Whether the [`MAX_CANDIDATES`] best tokens are all that it considers, once biases and penalties have changed logits.
+    pub fn is_of_best(&self) -> bool {
+        (1..=MAX_CANDIDATES).contains(&self.top_k)
+    }
+
     /// Whether it changes logits of the whole vocabulary.
     pub fn adjusts(&self) -> bool {
         !self.biases.is_empty() || self.penalties.is_some()
@@ -74,7 +79,7 @@ impl Draw {
 
     /// Checks that all is in its range.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Draw { u, biases, penalties, top_k, filters } = self;
+        let Draw { u, biases, penalties, top_k: _, filters } = self;
         let is_good = |filter: &Filter| match *filter {
             Filter::TopP(p) | Filter::MinP(p) => (0.0..=1.0).contains(&p),
             Filter::Temperature(temperature) => temperature > 0.0 && temperature.is_finite(),
@@ -86,7 +91,6 @@ impl Draw {
         };
         let are_good = [
             ("u", (0.0..1.0).contains(u)),
-            ("top_k", (1..=MAX_CANDIDATES).contains(top_k)),
             ("number of filters", filters.len() <= Draw::MAX_FILTERS),
             ("filters", filters.iter().all(is_good)),
             ("number of biases and counts", self.entries() <= Draw::MAX_ENTRIES),
@@ -139,6 +143,8 @@ mod tests {
         for good in [
             draw(),
             Draw { u: 0.0, top_k: 1, ..draw() },
+            Draw { top_k: 0, ..draw() },
+            Draw { top_k: usize::MAX, ..draw() },
             Draw { biases: [(3, 1.0), (3, f32::NEG_INFINITY), (9, -1.0)].into(), ..draw() },
             Draw { penalties: counts(&[(1, 2), (2, 1)]), biases: many(1022), ..draw() },
             Draw {
@@ -151,8 +157,6 @@ mod tests {
         for bad in [
             Draw { u: 1.0, ..draw() },
             Draw { u: f64::NAN, ..draw() },
-            Draw { top_k: 0, ..draw() },
-            Draw { top_k: 65, ..draw() },
             Draw { filters: [Filter::TopP(1.0); 7].into(), ..draw() },
             Draw { filters: [Filter::Temperature(0.0)].into(), ..draw() },
             Draw { filters: [Filter::MinP(f32::NAN)].into(), ..draw() },

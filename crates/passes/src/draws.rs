@@ -1,6 +1,6 @@
 //! Draws of output rows, as words of the step inputs.
 //!
-//! Each output row has [`DRAW_WORDS`] words: `u` as f64 (low word first), top-k, number of filters, offset of its entries in the step
+//! Each output row has [`DRAW_WORDS`] words: `u` as f64 (low word first), top-k (0 for all), number of filters, offset of its entries in the step
 //! inputs, number of biases, number of counts, whether there are penalties, the repeat, frequency and presence penalty, 0, and
 //! kind and value of each filter. An entry has two words: a token, and its bias or its count. Biases precede counts.
 
@@ -45,7 +45,9 @@ pub(crate) fn write(words: &mut [u32], at: usize, step: &Step) {
         let (low, high) = (u.to_bits() as u32, (u.to_bits() >> 32) as u32);
         let lens = [filters.len(), entries, biases.len(), counts.len()].map(|n| n as u32);
         let [n_filters, first, n_biases, n_counts] = lens;
-        let of_row = [low, high, *top_k as u32, n_filters, first, n_biases, n_counts, is_penalised];
+        // No vocabulary has more tokens.
+        let top_k = u32::try_from(*top_k).unwrap_or(0);
+        let of_row = [low, high, top_k, n_filters, first, n_biases, n_counts, is_penalised];
         words[to..][..8].copy_from_slice(&of_row);
         words[to + 8..][..4].copy_from_slice(&[repeat, frequency, presence, 0]);
         for (words, filter) in words[to + 12..].as_chunks_mut::<2>().0.iter_mut().zip(&**filters) {

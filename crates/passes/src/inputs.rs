@@ -202,8 +202,8 @@ impl Inputs {
         (self.visible + 2 * group * self.rows) as u32
     }
 
-    /// Writes the inputs of `step` and sets the splits of `shape`, and whether logits are adjusted; its tiles and what is wanted are
-    /// set already. Returns the number of words to upload.
+    /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; its tiles and what is wanted are set
+    /// already. Returns the number of words to upload.
     ///
     /// # Errors
     /// When the block tables have more pages than the bucket has room for.
@@ -300,7 +300,11 @@ impl Inputs {
         }
         let end = self.pages + page;
         let is_drawn = shape.wanted == Wanted::Drawn;
-        shape.is_adjusted = is_drawn && step.draws().iter().flatten().any(Draw::adjusts);
+        let any = |is: fn(&Option<Draw>) -> bool| is_drawn && step.draws().iter().any(is);
+        shape.is_adjusted = any(|draw| draw.as_ref().is_some_and(Draw::adjusts));
+        // A greedy token is the best candidate.
+        shape.draws_of_best = any(|draw| draw.as_ref().is_none_or(Draw::is_of_best));
+        shape.draws_of_all = any(|draw| draw.as_ref().is_some_and(|draw| !draw.is_of_best()));
         if !is_drawn {
             return Ok(end);
         }

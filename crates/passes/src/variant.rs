@@ -20,6 +20,10 @@ pub struct When {
     pub wanted: Option<Wanted>,
     /// Only steps that change logits before tokens are drawn.
     pub is_adjusted: bool,
+    /// Only steps that draw tokens from the best candidates of a row.
+    pub draws_of_best: bool,
+    /// Only steps that draw tokens from the whole vocabulary.
+    pub draws_of_all: bool,
     /// Only steps whose rows take tokens of the step before.
     pub follows: bool,
     /// Weights whose values must all be finite in f16.
@@ -36,6 +40,8 @@ impl Default for When {
             is_tiled: false,
             wanted: None,
             is_adjusted: false,
+            draws_of_best: false,
+            draws_of_all: false,
             follows: false,
             f16_weights: Vec::new(),
         }
@@ -55,6 +61,8 @@ impl When {
             && (!self.is_tiled || shape.tiles > 0)
             && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
             && (!self.is_adjusted || shape.is_adjusted)
+            && (!self.draws_of_best || shape.draws_of_best)
+            && (!self.draws_of_all || shape.draws_of_all)
             && (!self.follows || shape.follows)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }

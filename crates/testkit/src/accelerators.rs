@@ -213,8 +213,8 @@ pub fn candidates_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
     }
 }
 
-/// Draws of a model's logits, which stay on the device, with and without biases and penalties in turn, and a greedy row: the tokens that
-/// their definition gives for these logits.
+/// Draws of a model's logits, which stay on the device, from few tokens and from all, with and without biases and penalties in turn, and
+/// a greedy row: the tokens that their definition gives for these logits.
 pub fn drawn_tokens_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
     let draw = |row: u32, n_past: usize, is_adjusted: bool| {
         let u = f64::from(row * 37 % 64) / 64.0 + 0.005 + n_past as f64 / 5e3;
@@ -224,7 +224,7 @@ pub fn drawn_tokens_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
         let biases: &[(u32, f32)] = &[(5, 0.5), (9, f32::NEG_INFINITY)];
         let biases = if is_adjusted { biases } else { &[] }.into();
         let filters = [Filter::TopP(0.95), Filter::MinP(0.01), Filter::Temperature(0.8)].into();
-        Draw { u, biases, penalties, top_k: 40, filters }
+        Draw { u, biases, penalties, top_k: [40, 0, 70][(row as usize + n_past) % 3], filters }
     };
     for case in float_cases().filter(|case| ["F32", "F32-tied"].contains(&case.name.as_str())) {
         let (file, graph) = model(&case);
@@ -248,13 +248,14 @@ pub fn drawn_tokens_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
                     let less = less.and_then(|step| step.with_draws(draws.clone())).expect("a good step");
                     let found = runner.run(&less).expect("a good step");
                     for (i, logits) in logits.chunks_exact(n_vocab).enumerate() {
-                        let expected = match &draws[i] {
-                            Some(draw) => crate::drawn(logits, draw, all.tokens()[i]),
-                            None => crate::best(logits, 1).first().map(|(id, _)| *id),
+                        let token = found.token(i);
+                        let is_right = match &draws[i] {
+                            Some(draw) => crate::is_drawn(token, logits, draw, all.tokens()[i]),
+                            None => token == crate::best(logits, 1).first().map(|(id, _)| *id),
                         };
                         let what = format!("{}, row {i} at position {n_past}", case.name);
                         assert!(found.logits(i).is_none() && found.candidates(i).is_none(), "{what}");
-                        assert_eq!(found.token(i), expected, "{what}");
+                        assert!(is_right, "{what}: {token:?}");
                     }
                 }
             }

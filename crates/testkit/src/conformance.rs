@@ -61,6 +61,7 @@ macro_rules! conformance {
         );
         $crate::conformance!(@draws $candidate;
             draws_give_the_tokens_of_their_definition
+            draws_of_the_whole_vocabulary
             draws_with_many_biases
         );
         $crate::conformance!(@rows $candidate;

@@ -16,6 +16,22 @@ pub fn chosen(step: &Step, logits: &[f32]) -> Vec<u32> {
 
 /// The token that `draw` gives for a row of `logits` whose own token is `own`; none if a logit is NaN or +∞, or no token is possible.
 pub fn drawn(logits: &[f32], draw: &Draw, own: u32) -> Option<u32> {
+    drawn_near(logits, draw, own, [0.0; 2])
+}
+
+/// How far sums over the whole vocabulary may be from those in another order, as a part of the total.
+const NEAR: f64 = 1e-12;
+
+/// Whether `draw` gives `token`. Sums over the whole vocabulary may be of another order, so that `u` and `p` count as up to 1e-12
+/// more or less.
+pub fn is_drawn(token: Option<u32>, logits: &[f32], draw: &Draw, own: u32) -> bool {
+    let near: &[f64] = if draw.is_of_best() { &[0.0] } else { &[0.0, NEAR, -NEAR] };
+    let mut errors = near.iter().flat_map(|u| near.iter().map(move |p| [*u, *p]));
+    errors.any(|errors| drawn_near(logits, draw, own, errors) == token)
+}
+
+/// The same with errors of `u` and of `p`.
+fn drawn_near(logits: &[f32], draw: &Draw, own: u32, [of_u, of_p]: [f64; 2]) -> Option<u32> {
     if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
         return None;
     }
@@ -28,12 +44,12 @@ pub fn drawn(logits: &[f32], draw: &Draw, own: u32) -> Option<u32> {
     if let Some(penalties) = &draw.penalties {
         penalise(&mut all, penalties, own);
     }
-    let mut kept = crate::best(&all, draw.top_k);
+    let mut kept = crate::best(&all, if draw.top_k == 0 { usize::MAX } else { draw.top_k });
     for filter in &*draw.filters {
         // The lower id first among equals, whatever the filter before has made equal.
         kept.sort_by(|a, b| b.1.partial_cmp(&a.1).expect("numbers").then(a.0.cmp(&b.0)));
         match *filter {
-            Filter::TopP(p) => top_p(&mut kept, p),
+            Filter::TopP(p) => top_p(&mut kept, f64::from(p) + of_p),
             // In logarithms, as llama.cpp does.
             Filter::MinP(p) => {
                 let least = kept.first()?.1 + p.ln();
@@ -53,7 +69,7 @@ pub fn drawn(logits: &[f32], draw: &Draw, own: u32) -> Option<u32> {
     let weights = weights(&kept);
     let mut of_ids: Vec<(u32, f64)> = kept.iter().map(|(id, _)| *id).zip(weights).collect();
     of_ids.sort_by_key(|(id, _)| *id);
-    let target = draw.u * of_ids.iter().map(|(_, weight)| weight).sum::<f64>();
+    let target = (draw.u + of_u) * of_ids.iter().map(|(_, weight)| weight).sum::<f64>();
     of_ids.retain(|(_, weight)| *weight > 0.0);
     let mut sum = 0.0;
     let reached = of_ids.iter().find(|(_, weight)| {
@@ -79,9 +95,9 @@ fn penalise(logits: &mut [f32], penalties: &Penalties, own: u32) {
 }
 
 /// Holtzman et al. 2020: the smallest set of the most probable tokens whose probabilities reach `p`.
-fn top_p(kept: &mut Vec<(u32, f32)>, p: f32) {
+fn top_p(kept: &mut Vec<(u32, f32)>, p: f64) {
     let weights = weights(kept);
-    let enough = f64::from(p) * weights.iter().sum::<f64>();
+    let enough = p * weights.iter().sum::<f64>();
     let mut sum = 0.0;
     let reached = weights.iter().position(|weight| {
         sum += weight;
@@ -137,6 +153,26 @@ mod tests {
         let rising: Vec<f32> = (0..8).map(|i| i as f32 * 1e-30).collect();
         let equal = draw(0.99, &[Filter::Temperature(1e30), Filter::TopP(0.3)]);
         assert_eq!(drawn(&rising, &equal, 0), Some(2));
+    }
+
+    #[test]
+    fn all_tokens_are_kept_without_top_k() {
+        let drawn = |top_k, u| drawn(&logits(), &Draw { top_k, ..draw(u, &[]) }, 4);
+        // The largest two are 4 and 8 of 12.
+        assert_eq!([0, 2, 4].map(|top_k| drawn(top_k, 0.1)), [Some(1), Some(2), Some(1)]);
+        assert_eq!([0, 2, 4].map(|top_k| drawn(top_k, 0.99)), [Some(3); 3]);
+    }
+
+    /// Tokens 2 and 3 meet at 7 of 15.
+    #[test]
+    fn sums_of_all_tokens_are_of_any_order() {
+        let is_drawn = |token, top_k, u| is_drawn(Some(token), &logits(), &Draw { top_k, ..draw(u, &[]) }, 4);
+        let border =
+            1.0 - f64::from(8f32.ln()).exp() / logits().iter().map(|x| f64::from(*x).exp()).sum::<f64>();
+        for (above, found) in [(-1e-13, [true, true]), (1e-13, [true, true]), (-1e-11, [true, false])] {
+            assert_eq!([2, 3].map(|token| is_drawn(token, 0, border + above)), found, "{above}");
+        }
+        assert_eq!([2, 3].map(|token| is_drawn(token, 9, border + 1e-13)), [false, true]);
     }
 
     #[test]

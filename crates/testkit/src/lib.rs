@@ -18,7 +18,7 @@ pub mod whole;
 mod wrapped;
 
 pub use cases::{Case, cases};
-pub use draw::{chosen, drawn};
+pub use draw::{chosen, drawn, is_drawn};
 pub use synth::SMALL_VOCAB as VOCAB;
 pub use wrapped::wrapped;
 

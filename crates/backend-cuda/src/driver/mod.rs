@@ -35,7 +35,7 @@ macro_rules! modules {
     };
 }
 modules! {
-    "attention" "candidates" "decode" "decode_bulk" "f16_rows" "flash" "flash_wgmma" "recurrent" "rope" "route" "rows"
+    "attention" "candidates" "decode" "decode_bulk" "draw" "f16_rows" "flash" "flash_wgmma" "recurrent" "rope" "route" "rows"
     "f32" "f16" "bf16" "q4_0" "q4_1" "q5_0" "q5_1" "q8_0" "q2_k" "q3_k" "q4_k" "q5_k" "q6_k"
     "iq4_nl" "iq4_xs" "mxfp4" "nvfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
 }

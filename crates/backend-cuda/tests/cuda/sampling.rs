@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Engine, Event, Model, Options, Request, Sampling};
+use engine::{Engine, Event, Model, Options, Request, SamplerKind, Sampling};
 use gguf::Gguf;
 use quant::Format;
 use testkit::llama::Spec;
@@ -58,6 +58,10 @@ fn the_card_draws_the_texts_that_the_host_draws() {
             Sampling { temperature: 0.0, ..far.clone() },
             Sampling { logit_bias: vec![(7, 3.0), (9, f32::NEG_INFINITY), (7, 0.5)], ..hot() },
             Sampling { penalty_last_n: 2, frequency_penalty: 1.5, ..hot() },
+            Sampling { top_k: 0, ..hot() },
+            Sampling { top_k: 0, top_p: 1.0, min_p: 0.0, temperature: 1.0, ..far.clone() },
+            Sampling { top_k: 100, min_p: 0.0, ..far.clone() },
+            Sampling { samplers: vec![SamplerKind::Temperature, SamplerKind::TopP], ..hot() },
         ];
         (0..).zip(samplings).map(move |(i, sampling)| {
             let prompt = (0..10 + 3 * i).map(|token| 3 + (token * 37 + i * 101) % 500).collect();

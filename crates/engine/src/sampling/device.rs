@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{Draw, Filter, MAX_CANDIDATES, Penalties};
+use backend::{Draw, Filter, Penalties};
 
 use super::{SamplerKind, Sampling};
 use crate::random::SplitMix64;
@@ -23,7 +23,7 @@ pub(super) struct DeviceSampling {
 
 impl DeviceSampling {
     /// That of samplers in `order`, which all have an effect; `None` if a device does not have them. It has penalties, then top-k,
-    /// then any of top-p, min-p and temperature.
+    /// then any of top-p, min-p and temperature; any of these may be missing.
     pub(super) fn new(
         sampling: &Sampling,
         order: &[SamplerKind],
@@ -40,7 +40,7 @@ impl DeviceSampling {
         let (top_k, order) = match order {
             [] if is_greedy => (1, order),
             [SamplerKind::TopK, order @ ..] => (sampling.top_k, order),
-            _ => return None,
+            order => (0, order),
         };
         let filter = |kind: &SamplerKind| match kind {
             SamplerKind::TopP => Some(Filter::TopP(sampling.top_p)),
@@ -51,7 +51,7 @@ impl DeviceSampling {
             _ => None,
         };
         let filters: Arc<[Filter]> = order.iter().map(filter).collect::<Option<_>>()?;
-        if top_k > MAX_CANDIDATES || filters.len() > Draw::MAX_FILTERS {
+        if sampling.mirostat.is_some() || filters.len() > Draw::MAX_FILTERS {
             return None;
         }
         let mut biases = sampling.logit_bias.clone();

@@ -100,7 +100,9 @@ fn greedy(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
 
 /// The same, drawn; the penalties consider every token.
 fn drawn(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
-    let heat = Sampling { temperature: 1.5, top_p: 0.98, seed: Some(seed), ..Sampling::default() };
+    // Of the best tokens or of all.
+    let top_k = if seed.is_multiple_of(2) { 40 } else { 0 };
+    let heat = Sampling { temperature: 1.5, top_k, top_p: 0.98, seed: Some(seed), ..Sampling::default() };
     let sampling = Sampling { repeat_penalty: 1.3, presence_penalty: 0.3, penalty_last_n: 50, ..heat };
     greedy(seed, prompt_len, max_tokens).sampling(sampling)
 }

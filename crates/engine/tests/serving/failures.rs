@@ -339,16 +339,17 @@ fn a_device_that_chooses_gives_the_same_answers() {
             Sampling { penalty_last_n: 200, repeat_penalty: 1.3, presence_penalty: -0.4, ..hot_for(10) };
         let greedily = Sampling { temperature: 0.0, ..far.clone() };
         let candidates = [endless, sampled(5), hot, penalised];
-        let drawn = [biased, far, greedily].map(|sampling| greedy(11).sampling(sampling));
-        let all = Sampling { top_k: 0, ..Sampling::default() };
-        let logits = greedy(2).sampling(Sampling { seed: Some(8), ..all });
+        let all = Sampling { top_k: 0, ..far.clone() };
+        let drawn = [biased, far, greedily, all].map(|sampling| greedy(11).sampling(sampling));
+        let by_sigma = Sampling { top_n_sigma: 2.0, ..Sampling::default() };
+        let logits = greedy(2).sampling(Sampling { seed: Some(8), ..by_sigma });
         [greedy(0), greedy(1)].into_iter().chain(candidates).chain(drawn).chain([logits])
     };
     let expected = run(&mut serve(&model, 1, eight()), requests());
     let steps = Arc::new(AtomicUsize::new(usize::MAX));
     for device in [Device::Keeps, Device::Draws] {
         let device = Faulty { steps: steps.clone(), fault: Fault::Fails, device };
-        for count in 2..=10 {
+        for count in 2..=11 {
             let mut engine = Engine::new(model.clone(), device.clone().backend(), eight()).unwrap();
             for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
                 assert_eq!(answer.content(), expected.content());

@@ -1,4 +1,4 @@
-//! Tokens that a device draws, beside [`drawn`](crate::drawn). A backend may return candidates or logits instead.
+//! Tokens that a device draws, beside [`is_drawn`](crate::is_drawn). A backend may return candidates or logits instead.
 
 use backend::{Draw, Filter, MAX_CANDIDATES, OutputRow, Outputs, Penalties, Program, Sequence, Step};
 
@@ -55,6 +55,14 @@ impl Choices {
         };
         Draw { u, biases, penalties, top_k: self.one(&[1, 2, 5, 31, 32, 33, 40, 63, 64]), filters }
     }
+
+    /// Of any number of tokens.
+    fn draw_of_many(&mut self, cols: usize) -> Draw {
+        let draw = self.draw(cols);
+        let u = if self.below(8) == 0 { 1.0 - f64::EPSILON / 2.0 } else { draw.u };
+        let most = [draw.top_k, 0, 0, 65, 200, 1024, 1025, 20_000, cols, usize::MAX];
+        Draw { u, top_k: self.one(&most), ..draw }
+    }
 }
 
 /// Rows with many and few possible tokens, ties, and logits that are none.
@@ -81,6 +89,27 @@ fn rows(cols: usize) -> Vec<Vec<f32>> {
     all
 }
 
+/// Logits of a model: many tokens with little probability, and few with much.
+fn bell(cols: usize) -> Vec<f32> {
+    let logit = |i: u32| {
+        let part = |k: u32| (i.wrapping_add(k).wrapping_mul(0x9e37_79b1).rotate_left(k) >> 8) as f32;
+        (0..6).map(|k| part(7 * k)).sum::<f32>() / 4e6 - 12.0
+    };
+    let mut all: Vec<f32> = (0..cols as u32).map(logit).collect();
+    for (i, best) in [9.5, 8.25, 8.25, 7.0].into_iter().enumerate() {
+        all[(i * cols / 4 + 1) % cols] = best;
+    }
+    all
+}
+
+/// Numbers of all sizes.
+fn extremes(cols: usize) -> Vec<f32> {
+    let of = [f32::MIN, -1e30, -800.0, -700.0, -1.0, -1e-30, -1e-40, -0.0, 0.0, 1e-45, 1e-6, 1.0, 2.0, 40.0];
+    let mut all: Vec<f32> = (0..cols).map(|i| of[i * 11 % of.len()]).collect();
+    all[cols / 2] = 700.0;
+    all
+}
+
 /// Runs a step of all rows, and compares what it gives.
 fn check(program: &mut dyn Program, rows: &[Vec<f32>], draws: Vec<Option<Draw>>, what: &str) {
     let outputs: Vec<OutputRow> = (0..)
@@ -103,11 +132,12 @@ fn check(program: &mut dyn Program, rows: &[Vec<f32>], draws: Vec<Option<Draw>>,
             }
             (None, Some(candidates)) => assert_eq!(candidates, crate::best(row, MAX_CANDIDATES), "{what}"),
             (None, None) => {
-                let expected = match &draw {
-                    Some(draw) => crate::drawn(row, draw, i as u32),
-                    None => crate::best(row, 1).first().map(|(id, _)| *id),
+                let token = found.token(i);
+                let is_right = match &draw {
+                    Some(draw) => crate::is_drawn(token, row, draw, i as u32),
+                    None => token == crate::best(row, 1).first().map(|(id, _)| *id),
                 };
-                assert_eq!(found.token(i), expected, "{what}, row {i}: {draw:?}");
+                assert!(is_right, "{what}, row {i}: {token:?} of {draw:?}");
             }
         }
     }
@@ -125,6 +155,30 @@ pub fn draws_give_the_tokens_of_their_definition(make: Make<'_>) {
             let is_adjusted = round % 3 > 0;
             let draws = rows.iter().map(|_| {
                 let draw = Some(choices.draw(cols)).filter(|_| choices.below(6) > 0)?;
+                let plain = Draw { biases: [].into(), penalties: None, ..draw.clone() };
+                Some(if is_adjusted { draw } else { plain })
+            });
+            let draws = draws.collect();
+            check(&mut *program, &rows, draws, &format!("{cols} columns, round {round}"));
+        }
+    }
+}
+
+/// From all tokens or many of the best, in some rows of a step, in vocabularies of few tokens and of more than a block has threads.
+pub fn draws_of_the_whole_vocabulary(make: Make<'_>) {
+    for (cols, rounds) in
+        [(1, 6), (2, 20), (63, 30), (64, 30), (65, 30), (1000, 20), (1025, 12), (32_000, 4), (140_003, 1)]
+    {
+        let mut rows = rows(cols);
+        rows.extend([bell(cols), extremes(cols), vec![f32::MAX; cols]]);
+        let mut net = Net::default();
+        let x = net.input("x", rows.len(), &rows.concat());
+        let mut program = net.compile(x, make()).expect("a good graph");
+        let mut choices = Choices(cols as u64 + 1);
+        for round in 0..rounds {
+            let is_adjusted = round % 3 > 0;
+            let draws = rows.iter().map(|_| {
+                let draw = Some(choices.draw_of_many(cols)).filter(|_| choices.below(6) > 0)?;
                 let plain = Draw { biases: [].into(), penalties: None, ..draw.clone() };
                 Some(if is_adjusted { draw } else { plain })
             });

@@ -1,0 +1,48 @@
+// What kernels share that choose tokens: ranks of tokens, and how a row's token is drawn (`backend::Draw`).
+#pragma once
+
+#include "keys.cuh"
+
+// `backend::MAX_CANDIDATES`.
+constexpr u32 K = 64;
+// The id of no token.
+constexpr u32 MISSING = 0xffffffffu;
+constexpr float LARGEST = 3.402823466e+38f;
+
+// The larger, the better: an integer of a token's key and then of its id. 0 is no candidate.
+__device__ __forceinline__ u64 rank(float logit, u32 id) {
+    u32 found = key(__float_as_uint(logit));
+    return found == NOTHING ? 0 : u64(found) << 32 | ~id;
+}
+
+// The logit of a key that is neither NOTHING nor BROKEN; -0 has become 0.
+__device__ __forceinline__ float value(u32 key) {
+    return __uint_as_float(key >= 0x80000000u ? key & 0x7fffffffu : 0x80000000u | (0x80000000u - key));
+}
+
+// How a row's token is drawn (`passes::draws`).
+struct Draw {
+    u32 u_low, u_high;
+    // 0 for all tokens.
+    u32 top_k;
+    u32 filters;
+    // Offset in the step inputs; biases, then counts of tokens.
+    u32 entries, biases, counts, is_penalised;
+    float repeat, frequency, presence;
+    u32 unused;
+    struct {
+        u32 kind;
+        float value;
+    } filter[6];
+};
+
+enum Filter : u32 { TOP_P, MIN_P, TEMPERATURE };
+
+__device__ __forceinline__ const Draw& own_draw(const u32* step, u32 draws) {
+    return reinterpret_cast<const Draw*>(step + step[draws])[blockIdx.y];
+}
+
+// Whether the best `K` tokens are all that a draw considers.
+__device__ __forceinline__ bool is_of_best(const Draw& draw) {
+    return draw.top_k >= 1 && draw.top_k <= K;
+}
