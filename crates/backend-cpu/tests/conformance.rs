@@ -16,17 +16,21 @@ fn cpu(isa: Isa) -> Box<dyn Backend> {
     Box::new(Cpu::new(None))
 }
 
+fn reference() -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
 mod scalar {
     use super::*;
-    testkit::conformance!(cpu(Isa::Scalar), Box::new(Reference::new()));
+    testkit::conformance!(|| cpu(Isa::Scalar), reference);
 }
 
 mod avx2 {
     use super::*;
-    testkit::conformance!(cpu(Isa::Avx2), Box::new(Reference::new()));
+    testkit::conformance!(|| cpu(Isa::Avx2), reference);
 }
 
 mod avx512 {
     use super::*;
-    testkit::conformance!(cpu(Isa::Avx512), Box::new(Reference::new()));
+    testkit::conformance!(|| cpu(Isa::Avx512), reference);
 }

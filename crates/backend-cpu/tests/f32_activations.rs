@@ -12,9 +12,9 @@ const POSITIONS: usize = 49;
 #[test]
 fn nothing_is_lost_but_the_rounding_of_f32() {
     for case in testkit::cases().into_iter().filter(|case| !case.is_float) {
-        let tokens = &case.tokens()[0][..POSITIONS];
+        let (file, tokens) = (case.file(), &case.tokens()[0][..POSITIONS]);
         let logits = |backend: Box<dyn Backend>, rows| {
-            Whole::new(case.file(), backend, KvFormat::F32, POSITIONS, rows).logits(tokens, rows)
+            Whole::new(file.clone(), backend, KvFormat::F32, POSITIONS, rows).logits(tokens, rows)
         };
         let truth = logits(Box::new(Reference::new()), POSITIONS);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {

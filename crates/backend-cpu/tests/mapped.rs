@@ -10,14 +10,14 @@ const POSITIONS: usize = 49;
 #[test]
 fn logits_have_the_same_bits() {
     for case in testkit::cases() {
-        let tokens = &case.tokens()[0][..POSITIONS];
+        let (file, tokens) = (case.file(), &case.tokens()[0][..POSITIONS]);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             for rows in [1, 8, 40] {
                 let logits = |is_mapped: bool| -> Vec<u32> {
                     let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
                     let cpu = if is_mapped { cpu.without_repacking() } else { cpu };
                     let backend: Box<dyn Backend> = Box::new(cpu);
-                    let mut model = Whole::new(case.file(), backend, KvFormat::F16, POSITIONS, rows);
+                    let mut model = Whole::new(file.clone(), backend, KvFormat::F16, POSITIONS, rows);
                     model.logits(tokens, rows).into_iter().map(f32::to_bits).collect()
                 };
                 let (packed, mapped) = (logits(false), logits(true));

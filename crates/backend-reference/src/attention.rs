@@ -59,26 +59,32 @@ pub(crate) fn attend(
         score.cap.map_or(scaled, |cap| softcap(scaled, cap))
     };
     let mut mean = vec![0.0f64; v_dim];
+    // One allocation each for all rows and keys: tests spend much of their time here.
+    let (mut slots, mut key, mut scores) = (Vec::new(), vec![0.0f64; k_dim], Vec::new());
     for (row, (sequence, position)) in step.rows().enumerate() {
+        let visible = store.visible(sequence, position);
+        slots.clear();
+        slots.extend(visible.clone().map(|p| slot(sequence, group, p)));
         for head in 0..heads {
             let kv_head = head / (heads / kv_heads);
-            let slots =
-                store.visible(sequence, position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
-            let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
             let slope = f64::from(score.slope(head, heads));
-            let scores: Vec<f64> = store
-                .visible(sequence, position)
-                .zip(slots.clone())
-                .map(|(p, slot)| of(dot(&q, &key(slot))) - slope * p.abs_diff(position) as f64)
-                .collect();
+            scores.clear();
+            for (p, slot) in visible.clone().zip(&slots) {
+                let stored = &store.keys[(slot * kv_heads + kv_head) * k_dim..][..k_dim];
+                key.iter_mut().zip(stored).for_each(|(key, &k)| *key = f64::from(k));
+                scores.push(of(dot(&q, &key)) - slope * p.abs_diff(position) as f64);
+            }
             let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
             let max = scores.iter().copied().fold(sink, f64::max);
-            let total = (sink - max).exp() + scores.iter().map(|score| (score - max).exp()).sum::<f64>();
+            // From here on the numerators of the softmax.
+            scores.iter_mut().for_each(|score| *score = (*score - max).exp());
+            let total = (sink - max).exp() + scores.iter().sum::<f64>();
             mean.fill(0.0);
-            for (score, slot) in scores.iter().zip(slots) {
-                let weight = (score - max).exp() / total;
-                for (mean, &v) in mean.iter_mut().zip(&store.values[slot * v_dim..][..v_dim]) {
+            for (score, slot) in scores.iter().zip(&slots) {
+                let weight = score / total;
+                let values = &store.values[(slot * kv_heads + kv_head) * v_dim..][..v_dim];
+                for (mean, &v) in mean.iter_mut().zip(values) {
                     *mean += weight * f64::from(v);
                 }
             }

@@ -1,5 +1,10 @@
 //! The conformance suite of backends.
 
+use backend::Backend;
 use backend_reference::Reference;
 
-testkit::conformance!(Box::new(Reference::new()), Box::new(Reference::new()));
+fn reference() -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
+testkit::conformance!(reference, reference);

@@ -20,8 +20,8 @@ use backend::Backend;
 /// Creates a backend without a model.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Backend>;
 
-/// Mounts the suite: `conformance!(candidate, oracle)`. Both are expressions of type `Box<dyn Backend>`; the oracle is
-/// the reference backend.
+/// Mounts the suite: `conformance!(candidate, oracle)`. Both are expressions of a type `Fn() -> Box<dyn Backend>`, of which
+/// the first may `return` from the test where there is no such backend; the oracle is the reference backend.
 #[macro_export]
 macro_rules! conformance {
     ($candidate:expr, $oracle:expr) => {
@@ -160,10 +160,10 @@ macro_rules! conformance {
         );
     };
     (@$module:ident $candidate:expr, $oracle:expr; $($name:ident)*) => {
-        $(#[test] fn $name() { $crate::conformance::$module::$name(&|| $candidate, &|| $oracle); })*
+        $(#[test] fn $name() { $crate::conformance::$module::$name(&$candidate, &$oracle); })*
     };
     (@$module:ident $candidate:expr; $($name:ident)*) => {
-        $(#[test] fn $name() { $crate::conformance::$module::$name(&|| $candidate); })*
+        $(#[test] fn $name() { $crate::conformance::$module::$name(&$candidate); })*
     };
 }
 

@@ -22,7 +22,7 @@ fn bounds_checked() -> Box<dyn Backend> {
     candidate(&DEVICE, || Settings { sanitize: Some(Sanitize::Bounds), ..Settings::default() })
 }
 
-testkit::conformance!(sanitized(), reference());
+testkit::conformance!(sanitized, reference);
 
 /// f16 activations are more exact than the 8-bit ones that the suite allows for.
 #[test]
