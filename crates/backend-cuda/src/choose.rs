@@ -7,14 +7,11 @@ use passes::{Cost, Purpose, Variant, When, chosen_words};
 use crate::compile::{Compiler, ONE_BLOCK};
 use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
 
-/// Threads of `arg_max`.
-const ARG_MAX_THREADS: u32 = 1024;
-
 /// Threads of `draw_of_vocabulary`.
 const VOCABULARY_THREADS: u32 = 1024;
 
-/// Columns of which a block of `candidates_of_parts` finds the best.
-const CANDIDATES_PART: usize = 4096;
+/// Columns of which a block of `arg_max` and of `candidates_of_parts` finds the best.
+const PART: usize = 4096;
 
 /// Bytes of a candidate's rank.
 const RANK: usize = size_of::<u64>();
@@ -40,10 +37,10 @@ impl Compiler<'_> {
     pub(crate) fn choose(&mut self, output: ValueId) {
         let Some(chosen) = self.scratch.chosen.map(BufferId::Own) else { return };
         let rows = self.bound.bucket().outputs;
-        let parts = self.cols(output).div_ceil(CANDIDATES_PART);
+        let parts = self.cols(output).div_ceil(PART);
         let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));
 
-        let arg_max = self.arg_max(output, chosen);
+        let arg_max = self.arg_max(output, parts, chosen);
         let adjust = self.adjust(output);
         let of_parts = self.candidates_of_parts(output, parts, ranks);
         let of_row = self.candidates_of_row(output, parts, ranks, chosen);
@@ -52,11 +49,13 @@ impl Compiler<'_> {
         let of = |wanted| When { wanted: Some(wanted), ..When::default() };
         let adjusted = When { is_adjusted: true, ..of(Wanted::Drawn) }.launches(vec![adjust]);
         self.dispatch(output, vec![adjusted, Variant::default()]);
+        let largest = When { draws_largest: true, ..of(Wanted::Drawn) };
         let of_best = When { draws_of_best: true, ..of(Wanted::Drawn) };
         self.dispatch(
             output,
             vec![
-                of(Wanted::Tokens).launches(vec![arg_max]),
+                of(Wanted::Tokens).launches(vec![arg_max.clone()]),
+                largest.launches(vec![arg_max]),
                 of_best.launches(vec![of_parts.clone(), draw]),
                 of(Wanted::Candidates).launches(vec![of_parts, of_row]),
                 Variant::default(),
@@ -67,14 +66,21 @@ impl Compiler<'_> {
         self.dispatch(output, vec![of_all, Variant::default()]);
     }
 
-    /// Writes the argmax of each row of `x` to `tokens`.
-    fn arg_max(&self, x: ValueId, tokens: BufferId) -> LaunchPlan {
-        let cols = self.cols(x);
+    /// Writes the argmax of each row of `x`, by blocks of `parts` of it, to `tokens`.
+    fn arg_max(&mut self, x: ValueId, parts: usize, tokens: BufferId) -> LaunchPlan {
+        let (cols, rows) = (self.cols(x), self.bound.bucket().outputs);
         let (from, [at, stride]) = self.operand(x);
+        let best = self.buffer(Purpose::Activations, rows * parts * RANK);
+        let counters = self.buffer(Purpose::Activations, rows * size_of::<u32>());
+        let buffers = [tokens, from, BufferId::Own(best), BufferId::Own(counters)].map(Some);
         let words = vec![at, stride, cols as u32];
-        let cost = Cost::row("arg_max", cols * F32);
-        let launch = self.launch("rows/arg_max", vec![Some(tokens), Some(from)], words, Grid::rows(1), cost);
-        LaunchPlan { threads: ARG_MAX_THREADS, ..launch }
+        self.launch(
+            "rows/arg_max",
+            buffers.into(),
+            words,
+            Grid::rows(parts),
+            Cost::row("arg_max", cols * F32),
+        )
     }
 
     /// Adds biases to the logits `x`, and subtracts penalties, in place: a step that draws returns no logits, and a tapped output

@@ -72,6 +72,11 @@ impl Draw {
         (1..=MAX_CANDIDATES).contains(&self.top_k)
     }
 
+    /// Whether it chooses the largest logit, once biases and penalties have changed logits.
+    pub fn is_largest(&self) -> bool {
+        self.top_k == 1
+    }
+
     /// Whether it changes logits of the whole vocabulary.
     pub fn adjusts(&self) -> bool {
         !self.biases.is_empty() || self.penalties.is_some()

@@ -302,8 +302,10 @@ impl Inputs {
         let is_drawn = shape.wanted == Wanted::Drawn;
         let any = |is: fn(&Option<Draw>) -> bool| is_drawn && step.draws().iter().any(is);
         shape.is_adjusted = any(|draw| draw.as_ref().is_some_and(Draw::adjusts));
-        // A greedy token is the best candidate.
-        shape.draws_of_best = any(|draw| draw.as_ref().is_none_or(Draw::is_of_best));
+        // Where candidates are found, the best one is the argmax.
+        shape.draws_of_best =
+            any(|draw| draw.as_ref().is_some_and(|draw| draw.is_of_best() && !draw.is_largest()));
+        shape.draws_largest = !shape.draws_of_best && any(|draw| draw.as_ref().is_none_or(Draw::is_largest));
         shape.draws_of_all = any(|draw| draw.as_ref().is_some_and(|draw| !draw.is_of_best()));
         if !is_drawn {
             return Ok(end);

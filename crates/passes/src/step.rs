@@ -22,8 +22,10 @@ pub struct StepShape {
     pub wanted: Wanted,
     /// Whether biases or penalties change logits before tokens are drawn.
     pub is_adjusted: bool,
-    /// Whether tokens are chosen from the best candidates of a row.
+    /// Whether tokens are drawn from the best candidates of a row.
     pub draws_of_best: bool,
+    /// Whether those that are not are the argmax, or drawn from the whole vocabulary.
+    pub draws_largest: bool,
     /// Whether tokens are drawn from the whole vocabulary.
     pub draws_of_all: bool,
     /// Whether rows take tokens of the step before.

@@ -22,6 +22,8 @@ pub struct When {
     pub is_adjusted: bool,
     /// Only steps that draw tokens from the best candidates of a row.
     pub draws_of_best: bool,
+    /// Only steps that draw none from the best candidates, and choose the argmax of a row.
+    pub draws_largest: bool,
     /// Only steps that draw tokens from the whole vocabulary.
     pub draws_of_all: bool,
     /// Only steps whose rows take tokens of the step before.
@@ -41,6 +43,7 @@ impl Default for When {
             wanted: None,
             is_adjusted: false,
             draws_of_best: false,
+            draws_largest: false,
             draws_of_all: false,
             follows: false,
             f16_weights: Vec::new(),
@@ -62,6 +65,7 @@ impl When {
             && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
             && (!self.is_adjusted || shape.is_adjusted)
             && (!self.draws_of_best || shape.draws_of_best)
+            && (!self.draws_largest || shape.draws_largest)
             && (!self.draws_of_all || shape.draws_of_all)
             && (!self.follows || shape.follows)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
