@@ -198,8 +198,8 @@ template <class Cache, u32 D> struct Decode {
         }
     }
 
-    // Where units of 16 bytes of a tile are for `ldmatrix`, from row `row` and unit `unit` of the lane's on: eight units further they
-    // repeat, `Tile::EIGHT` bytes apart, and so do rows, eight rows further.
+    // Addresses for `ldmatrix` of the lane's row in a tile, for the first four pairs of units of 16 bytes. The pattern repeats every
+    // eight units (`Tile::EIGHT` bytes) and every eight rows (8 `Tile::ROW`).
     template <class Tile> static __device__ __forceinline__ void find_units(u32 (&at)[4], u32 tile, u32 row, u32 unit) {
 #pragma unroll
         for (u32 i = 0; i < 4; i++) at[i] = tile + Tile::at(row, 2 * i + unit);
@@ -221,7 +221,8 @@ template <class Cache, u32 D> struct Decode {
         }
     }
 
-    // Products of positions from `group` to `end` become weights, as operands, relative to the largest score so far.
+    // Products of positions from `group` to `end` become weights, as operands, relative to the largest score so far. `end` is not
+    // before `first_seen`: a row sees some position, and splits end where pages do, or with what it sees.
     template <u32 N> __device__ __forceinline__ void weigh(const float (&products)[N][4], u32 group, u32 end, u32 (&w)[N / 2][4]) {
         float scores[N][2], now = largest;
 #pragma unroll

@@ -72,7 +72,9 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
                 }
             }
             if (has_own) {
-                block.place_own(block.own - page, [&](u32 which, u32 row, u32 unit) { return tiles + which * TILE + Panels::at(row, unit); });
+                block.place_own(block.own - page, [&](u32 which, u32 row, u32 unit) {
+                    return tiles + which * TILE + Panels::at(row, unit);
+                });
             }
             // The next copies come after these writes.
             if (page + step < block.end_seen) fence_for_wgmma();

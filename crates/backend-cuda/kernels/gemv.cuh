@@ -8,8 +8,8 @@
 // once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts
 // nor heads.
 //
-// These kernels run for some microseconds, so that they wait for their instructions, too: code that is rarely needed is in
-// functions of its own (`__noinline__`), and outputs are written in one place.
+// These kernels run for some microseconds, of which the instructions of a warp are a part: what does not depend on the kernel
+// before is computed before the wait, rare code is in functions of its own (`rare_activation`), and outputs are written in one place.
 //
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
 #pragma once

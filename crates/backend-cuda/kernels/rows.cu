@@ -284,7 +284,10 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
         if (column + 4 <= args.cols) {
             load_columns(v[i], x + column);
         } else {
-            for (u32 j = 0; column + j < args.cols; j++) v[i][j] = x[column + j];
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                if (column + j < args.cols) v[i][j] = x[column + j];
+            }
         }
     }
 #pragma unroll
@@ -292,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
 #pragma unroll
         for (u32 j = 0; j < 4; j++) own = max(own, rank_of(v[i][j], blockIdx.x * PART + 4 * (i * THREADS + thread) + j));
     }
-    // The largest one of the block, in the first warp.
+    // The largest one of the block.
     auto of_block = [&](u64 rank) {
 #pragma unroll
         for (u32 d = 16; d > 0; d /= 2) rank = max(rank, __shfl_xor_sync(ALL_LANES, rank, d));

@@ -24,7 +24,7 @@ pub struct StepShape {
     pub is_adjusted: bool,
     /// Whether tokens are drawn from the best candidates of a row.
     pub draws_of_best: bool,
-    /// Whether those that are not are the argmax, or drawn from the whole vocabulary.
+    /// Whether none is, and some row's token is its argmax.
     pub draws_largest: bool,
     /// Whether tokens are drawn from the whole vocabulary.
     pub draws_of_all: bool,

@@ -75,20 +75,22 @@ fn quant(steps: f64, offset: f64, choice: Choice) -> f64 {
     }
 }
 
-/// The usual NMSE of keys or values in a cache of these types, of the type that loses more. Steps are relative to the
-/// largest of a block, about three times its RMS: the square of half a step, 3/127 or 3/8, is a third of that on average.
-pub(crate) fn nmse(KvFormat { k, v }: KvFormat) -> f64 {
-    let of = |kind| -> f64 {
-        match kind {
-            KvType::F32 => 0.0,
-            KvType::F16 => 1e-7,
-            KvType::BF16 => 5e-6,
-            KvType::FP8 => 1e-3,
-            KvType::Q8_0 => 5e-5,
-            KvType::Q4_0 => 1.2e-2,
-        }
-    };
-    of(k).max(of(v))
+/// The usual NMSE of keys or values in a cache of this type. Quants are steps of 3/127 or 3/8 of a block's RMS, whose largest
+/// number is about three times that; the mean squared error is a twelfth of the square of a step.
+pub(crate) fn nmse(kind: KvType) -> f64 {
+    match kind {
+        KvType::F32 => 0.0,
+        KvType::F16 => 1e-7,
+        KvType::BF16 => 5e-6,
+        KvType::FP8 => 1e-3,
+        KvType::Q8_0 => 5e-5,
+        KvType::Q4_0 => 1.2e-2,
+    }
+}
+
+/// That of keys or values, whichever lose more.
+pub(crate) fn largest_nmse(KvFormat { k, v }: KvFormat) -> f64 {
+    nmse(k).max(nmse(v))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     {
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
-    let lost = cache::nmse(a_meta.kv).max(cache::nmse(b_meta.kv));
+    let lost = cache::largest_nmse(a_meta.kv).max(cache::largest_nmse(b_meta.kv));
     if a_meta.kv != b_meta.kv && lost > WHOLE_FLOAT {
         notes.push(format!(
             "A keeps K and V in {}, B in {}; accumulated error includes that",

@@ -56,16 +56,16 @@ impl Replay<'_> {
     /// between two quants: then the errors of two caches add up, several times the usual one in columns of small values.
     fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<(Vec<Matrix>, f64), Error> {
         let (mut inputs, mut limit) = (Vec::new(), 0.0f64);
-        let op = self.oracle.op(id);
-        for (slot, input) in op.inputs().enumerate() {
+        let call = self.call(id, rows);
+        for (slot, input) in call.op.inputs().enumerate() {
             let (table, of_chain) = match self.recorded(input, rows.clone())? {
                 Some(table) => (table, 0.0),
                 None if depth > 0 => self.again(input, rows, depth - 1)?,
                 None => return Err(Error::NotRecorded(self.oracle.graph.value(input).name.clone())),
             };
             limit = limit.max(of_chain);
-            if op.store().is_some() && slot > 0 && of_chain > 0.0 {
-                limit = limit.max(of_chain + 10.0 * cache::nmse(self.oracle.kv));
+            if let Some((_, kind)) = self.oracle.cached(&call, slot).filter(|_| of_chain > 0.0) {
+                limit = limit.max(of_chain + 10.0 * cache::nmse(kind));
             }
             inputs.push(table);
         }
@@ -170,7 +170,8 @@ impl Replay<'_> {
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         // Where fused kernels round otherwise, keys and values next to boundaries become other quants.
-        let limit = if quantized { judge::QUANTIZED } else { WHOLE_FLOAT }.max(cache::nmse(self.oracle.kv));
+        let limit =
+            if quantized { judge::QUANTIZED } else { WHOLE_FLOAT }.max(cache::largest_nmse(self.oracle.kv));
         let judgement = Judgement::of(
             limit,
             (rows, plain.cols),

@@ -162,7 +162,7 @@ impl<'a> Sides<'a> {
             _ if word.starts_with(['Q', 'I']) => WHOLE_QUANTIZED,
             _ => WHOLE_FLOAT,
         };
-        let caches = self.traces.map(|trace| WHOLE_CACHE * cache::nmse(trace.meta().kv));
+        let caches = self.traces.map(|trace| WHOLE_CACHE * cache::largest_nmse(trace.meta().kv));
         let weights = types.into_iter().flat_map(|types| types.split([' ', ','])).map(limit);
         weights.chain(caches).fold(WHOLE_FLOAT, f64::max)
     }

@@ -111,6 +111,20 @@ fn caches_may_hold_what_was_not_recorded() {
     }
 }
 
+/// Keys that were computed again excuse what their own cache loses, not what that of the values does.
+#[test]
+fn a_cache_of_values_excuses_no_error_of_keys() {
+    let mut bench = Bench::new(Format::F32);
+    bench.kv = KvFormat { k: KvType::F32, v: KvType::Q4_0 };
+    let reference = bench.reference();
+    let part = bench.changed(&bench.cpu(), |name, x| match name {
+        "Kcur-0" => None,
+        "kqv_out-0" => Some(x.map(|x| 1.1 * x)),
+        _ => Some(x),
+    });
+    assert_eq!(bench.compare(&part, &reference).first.expect("a wrong value").name, "kqv_out-0");
+}
+
 /// A value on the boundary of two quants may become either; others have one. One token sees its own values only, as the cache has
 /// them.
 #[test]
