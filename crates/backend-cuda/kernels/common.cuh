@@ -105,7 +105,7 @@ __device__ __forceinline__ float roped(const float* x, u32 at, u32 col, u32 dims
 }
 
 // Sum over a warp, the same in all lanes.
-__device__ __forceinline__ float warp_sum(float x) {
+template <class T> __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
     for (u32 d = 16; d > 0; d /= 2) x += __shfl_xor_sync(ALL_LANES, x, d);
     return x;

@@ -46,12 +46,6 @@ struct Row {
     __device__ __forceinline__ double weight(float logit) const { return exp(double(logit) - double(best)); }
 };
 
-__device__ __forceinline__ double sum_of_warp(double x) {
-#pragma unroll
-    for (u32 d = 16; d > 0; d /= 2) x += __shfl_xor_sync(ALL_LANES, x, d);
-    return x;
-}
-
 // The sum up to each lane.
 __device__ __forceinline__ double sums_of_warp(double x) {
 #pragma unroll
@@ -191,12 +185,12 @@ static __device__ __noinline__ u64 last_rank(const Row& row, bool counts, double
         }
 #pragma unroll
         for (u32 i = 0; i < TRIED; i++) {
-            double sum = sum_of_warp(sums[i]);
+            double sum = warp_sum(sums[i]);
             if (lane == 0) of_warps[i][warp] = sum;
         }
         __syncthreads();
         if (warp < TRIED) {
-            double sum = sum_of_warp(of_warps[warp][lane]);
+            double sum = warp_sum(of_warps[warp][lane]);
             if (lane == 0) of_block[warp] = sum;
         }
         __syncthreads();
@@ -275,7 +269,7 @@ __device__ __forceinline__ u32 drawn(const Row& row, double u) {
             weigh(weights, row, id + 4 * lane);
             sum += (weights[0] + weights[1]) + (weights[2] + weights[3]);
         }
-        sum = sum_of_warp(sum);
+        sum = warp_sum(sum);
         if (lane == 0) sums[i] = sum;
     }
     __syncthreads();

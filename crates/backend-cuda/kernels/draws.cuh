@@ -9,12 +9,6 @@ constexpr u32 K = 64;
 constexpr u32 MISSING = 0xffffffffu;
 constexpr float LARGEST = 3.402823466e+38f;
 
-// The larger, the better: an integer of a token's key and then of its id. 0 is no candidate.
-__device__ __forceinline__ u64 rank(float logit, u32 id) {
-    u32 found = key(__float_as_uint(logit));
-    return found == NOTHING ? 0 : u64(found) << 32 | ~id;
-}
-
 // The logit of a key that is neither NOTHING nor BROKEN; -0 has become 0.
 __device__ __forceinline__ float value(u32 key) {
     return __uint_as_float(key >= 0x80000000u ? key & 0x7fffffffu : 0x80000000u | (0x80000000u - key));

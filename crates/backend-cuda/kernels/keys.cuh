@@ -14,3 +14,9 @@ __device__ __forceinline__ u32 key(u32 bits) {
     // -0 equals +0.
     return bits > 0x80000000u ? 0x80000000u - size : 0x80000000u | size;
 }
+
+// The larger, the better: an integer of a token's key and then of its id, the lower the better. 0 is no candidate.
+__device__ __forceinline__ u64 rank(float logit, u32 id) {
+    u32 found = key(__float_as_uint(logit));
+    return found == NOTHING ? 0 : u64(found) << 32 | ~id;
+}

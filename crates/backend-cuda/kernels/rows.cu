@@ -272,8 +272,6 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
     pdl_wait();
     u32 thread = threadIdx.x, row = blockIdx.y;
     const float* x = args.x + args.x_at + size_t(row) * args.x_stride;
-    // The largest key, then the lowest column.
-    auto rank_of = [](float value, u32 column) { return u64(key(__float_as_uint(value))) << 32 | ~column; };
     u64 own = 0;
     float v[VECTORS][4];
 #pragma unroll
@@ -293,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
 #pragma unroll
     for (u32 i = 0; i < VECTORS; i++) {
 #pragma unroll
-        for (u32 j = 0; j < 4; j++) own = max(own, rank_of(v[i][j], blockIdx.x * PART + 4 * (i * THREADS + thread) + j));
+        for (u32 j = 0; j < 4; j++) own = max(own, rank(v[i][j], blockIdx.x * PART + 4 * (i * THREADS + thread) + j));
     }
     // The largest one of the block.
     auto of_block = [&](u64 rank) {
@@ -323,6 +321,5 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
         for (u32 part = thread; part < parts; part += THREADS) own = max(own, __ldcg(best + part));
         own = of_block(own);
     }
-    u32 found = u32(own >> 32);
-    if (thread == 0) args.tokens[row] = found == NOTHING || found == BROKEN ? 0xffffffffu : ~u32(own);
+    if (thread == 0) args.tokens[row] = own == 0 || u32(own >> 32) == BROKEN ? 0xffffffffu : ~u32(own);
 }

@@ -2,7 +2,8 @@
 //!
 //! Each output row has [`DRAW_WORDS`] words: `u` as f64 (low word first), top-k (0 for all), number of filters, offset of its
 //! entries in the step inputs, number of biases, number of counts, whether there are penalties, the repeat, frequency and
-//! presence penalty, 0, and kind and value of each filter. An entry has two words: a token, and its bias or its count. Biases precede counts.
+//! presence penalty, 0, and kind and value of each filter. An entry has two words: a token, and its bias or its count. Biases
+//! precede counts.
 
 use backend::{Draw, Filter, Penalties, Step};
 
