@@ -184,6 +184,15 @@ template <int BYTES> inline void copy_async(uint32_t to, const void* from) {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "sizes of cp.async");
     emulated::copy_later(to, from, BYTES, BYTES);
 }
+template <int BYTES> inline void copy_async_if(uint32_t to, const void* from, bool is_copied) {
+    if (is_copied) copy_async<BYTES>(to, from);
+}
+inline uint32_t once(uint32_t x) { return x; }
+template <class T> inline T load_shared(uint32_t at) {
+    T value;
+    memcpy(&value, emulated::shared_pointer(at), sizeof value);
+    return value;
+}
 inline void copy_or_zero(uint32_t to, const void* from, bool is_copied) { emulated::copy_later(to, from, 16, is_copied ? 16 : 0); }
 inline void copy_commit() { emulated::commit_copies(); }
 template <int PENDING> inline void copy_wait() { emulated::wait_for_copies(PENDING); }

@@ -4,9 +4,7 @@
 // loads the chunk with index `chunk` of a row, and `unpack` unpacks it; `p[i]` points to the row's part of plane i, in
 // global or shared memory.
 #pragma once
-#include "common.cuh"
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "instructions.cuh"
 
 struct Chunk {
     u32 q[8];
@@ -15,6 +13,9 @@ struct Chunk {
 
 template <class T> __device__ __forceinline__ T read(const u8* at) {
     return *reinterpret_cast<const T*>(at);
+}
+template <class T> __device__ __forceinline__ T read(SharedAddress from) {
+    return load_shared<T>(from.at);
 }
 
 // Quants of 4 bits: a word has four in the low nibbles of its bytes, and the next four in the high ones.
@@ -446,13 +447,13 @@ struct Float {
 
 struct F32 : Float {
     __host__ __device__ static constexpr int bytes(int) { return 4096; }
-    static __device__ __forceinline__ float4 four(const u8* at) { return read<float4>(at); }
+    template <class P> static __device__ __forceinline__ float4 four(P at) { return read<float4>(at); }
     static constexpr int SIZE = 4;
 };
 
 struct F16 : Float {
     __host__ __device__ static constexpr int bytes(int) { return 2048; }
-    static __device__ __forceinline__ float4 four(const u8* at) {
+    template <class P> static __device__ __forceinline__ float4 four(P at) {
         uint2 v = read<uint2>(at);
         float2 a = __half22float2(*reinterpret_cast<__half2*>(&v.x));
         float2 b = __half22float2(*reinterpret_cast<__half2*>(&v.y));
@@ -460,14 +461,14 @@ struct F16 : Float {
     }
     static constexpr int SIZE = 2;
     template <class P> static __device__ __forceinline__ void fetch(const P& p, int chunk, Raw& r) {
-        const u8* at = p[0] + 64 * chunk;
+        auto at = p[0] + 64 * chunk;
         r.a = read<uint4>(at), r.b = read<uint4>(at + 16), r.c = read<uint4>(at + 32), r.e = read<uint4>(at + 48);
     }
 };
 
 struct BF16 : Float {
     __host__ __device__ static constexpr int bytes(int) { return 2048; }
-    static __device__ __forceinline__ float4 four(const u8* at) {
+    template <class P> static __device__ __forceinline__ float4 four(P at) {
         uint2 v = read<uint2>(at);
         return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
                            __uint_as_float(v.y & 0xffff0000u));

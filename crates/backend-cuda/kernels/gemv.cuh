@@ -36,33 +36,33 @@ template <class F> struct Ring {
 template <class F> struct Stage {
     u32 at;
     int row;
-    __device__ __forceinline__ const u8* operator[](int plane) const {
-        return shared_bytes(at + 2 * stage_at<F>(plane) + row * F::bytes(plane));
+    __device__ __forceinline__ SharedAddress operator[](int plane) const {
+        return {at + 2 * stage_at<F>(plane) + row * F::bytes(plane)};
     }
 };
 
-// Pairs of outputs in all, and per expert or head; weight rows per output, and stages per weight row; with experts, the
-// row's list.
+// Pairs of outputs in all, and per expert or head; weight rows per output; chunks of a weight row, and its stages; with experts,
+// the row's list.
 struct Shape {
-    u32 units, per_group, segments, stages;
+    u32 units, per_group, segments, chunks, stages;
     const u32* list;
 };
 
-// A stage of the block's outputs: their pair, the weight row, and the stage of that row.
-struct Position {
-    u32 unit, segment, stage;
+// A stage of the block's outputs: their pair, the weight row, and the chunks from there to its end. PLAIN: outputs have one weight
+// row.
+template <bool PLAIN> struct Position {
+    u32 unit, segment, rest;
 
     // The stage with this index, counted from pair `first` on.
     static __device__ __forceinline__ Position at(const Shape& shape, u32 first, u32 index) {
-        u32 row = index / shape.stages, unit = row / shape.segments;
-        return {first + unit, row - unit * shape.segments, index - row * shape.stages};
+        u32 row = index / shape.stages, unit = PLAIN ? row : row / shape.segments;
+        return {first + unit, row - unit * shape.segments, shape.chunks - 32 * (index - row * shape.stages)};
     }
-    // Whether the next stage is of another row.
-    __device__ __forceinline__ bool advance(const Shape& shape) {
-        if (++stage < shape.stages) return false;
-        stage = 0;
-        if (++segment == shape.segments) segment = 0, unit++;
-        return true;
+    // Whether the stage begins behind the first one of its pair.
+    __device__ __forceinline__ bool is_inside(const Shape& shape) const { return segment > 0 || rest < shape.chunks; }
+    __device__ __forceinline__ void next_row(const Shape& shape) {
+        rest = shape.chunks;
+        if (PLAIN || ++segment == shape.segments) segment = 0, unit++;
     }
 };
 
@@ -93,14 +93,24 @@ template <bool PLAIN> __device__ __forceinline__ Pair pair_of(const MatmulArgs& 
     return pair;
 }
 
-// The weight rows of a warp as a stream of stages. A lane copies 16 bytes at a time.
+// The weight rows of a warp as a stream of stages. A lane copies 16 bytes at a time. The memory leaves a multiprocessor time for some
+// hundred instructions per stage, of which products need most: addresses advance instead of being computed again.
 template <class F, bool PLAIN> struct Source {
-    // The lane's first bytes in each plane of the two weight rows, or in one of them if a row has at most 256 bytes per
+    // The lane's next bytes in each plane of the two weight rows, or in one of them if a row has at most 256 bytes per
     // stage.
     const u8* at[F::PLANES][2];
-    Position position;
-    // Stages to copy.
-    u32 left;
+    Position<PLAIN> position;
+    // Stages to copy; negative behind the last one.
+    int left;
+    // The pair from which on rows are elsewhere.
+    u32 elsewhere;
+    // By plane, the first chunk of the lane's first piece.
+    u32 first_chunk[F::PLANES];
+
+    __device__ __forceinline__ Source(int lane) {
+#pragma unroll
+        for (int i = 0; i < F::PLANES; i++) first_chunk[i] = once(chunk_of(i, 0, lane));
+    }
 
     static __device__ __forceinline__ int row_of(int plane, int lane) {
         int bytes = F::bytes(plane);
@@ -111,23 +121,28 @@ template <class F, bool PLAIN> struct Source {
     static __device__ __forceinline__ u32 chunk_of(int plane, int k, int lane) {
         int bytes = F::bytes(plane);
         if (bytes >= 512) return (32 * k + lane) * 512 / bytes;
-        if (bytes < 16) return lane < 2 ? 0 : 32;
-        return lane < bytes / 8 ? lane % (bytes / 16) * 512 / bytes : 32;
+        if (bytes < 16) return lane < 2 ? 0 : ~0u;
+        return lane < bytes / 8 ? lane % (bytes / 16) * 512 / bytes : ~0u;
     }
 
     __device__ __forceinline__ void find_rows(const MatmulArgs& a, const Shape& shape, int lane) {
         Pair pair = pair_of<PLAIN>(a, shape, position.unit);
         u32 part = PLAIN ? pair.group : 0, parts[2] = {part, a.glu ? 1 : part};
         size_t rows[2] = {pair.output, pair.output + pair.next};
-        if (!PLAIN && a.mode == INTO_HIDDEN) {
+        if (PLAIN) {
+            // The last output of an odd number is alone.
+            u32 outputs = select3(pair.group, a.outputs[0], a.outputs[1], a.outputs[2]);
+            elsewhere = a.glu ? ~0u : position.unit + max((outputs - pair.output) / 2, 1);
+        } else if (a.mode == INTO_HIDDEN) {
             size_t matrix = size_t(expert_of(shape.list, pair.group)) * a.per_expert;
             rows[0] += matrix * a.outputs[0];
             rows[1] += (matrix + (a.glu ? a.up : 0)) * a.outputs[0];
-        } else if (!PLAIN) {
+        } else {
             size_t before = a.mode == PER_HEAD ? size_t(pair.group) * a.outputs[1]
                                                : size_t(expert_of(shape.list, position.segment)) * a.outputs[0];
             rows[0] += before, rows[1] += before;
         }
+        u32 stage = (shape.chunks - position.rest) / 32;
         Planes planes[2];
         const u8* weights[2] = {part_planes(a, parts[0], planes[0]), part_planes(a, parts[1], planes[1])};
 #pragma unroll
@@ -138,41 +153,56 @@ template <class F, bool PLAIN> struct Source {
                 u32 offset = i == 0 ? 0 : row == 0 ? planes[0].offsets[i - 1] : planes[1].offsets[i - 1];
                 u32 piece = F::bytes(i) >= 512 ? lane : F::bytes(i) < 16 ? 0 : lane % (F::bytes(i) / 16);
                 at[i][r] = (row == 0 ? weights[0] : weights[1]) + size_t(offset) * 16 +
-                           (row == 0 ? rows[0] : rows[1]) * planes[0].pitches[i] + 16 * piece;
+                           (row == 0 ? rows[0] : rows[1]) * planes[0].pitches[i] + (stage * F::bytes(i) + 16 * piece);
             }
+        }
+    }
+
+    // Goes from the end of a pair's rows to those of the next one, which follow them.
+    __device__ __forceinline__ void skip_rows(const MatmulArgs& a, const Shape& shape) {
+#pragma unroll
+        for (int i = 0; i < F::PLANES; i++) {
+            int bytes = int(a.planes[0].pitches[i] << (a.glu ? 0 : 1)) - int(shape.stages * F::bytes(i));
+            at[i][0] += bytes;
+            if (F::bytes(i) >= 512) at[i][1] += bytes;
         }
     }
 
     // Copies the next stage to `to`, where the lane's bytes go, if there is one.
     __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 to, int lane) {
-        if (left > 0) {
-            left--;
-            u32 chunks = a.chunks - 32 * position.stage;
+        if (--left < 0) return;
 #pragma unroll
-            for (int i = 0; i < F::PLANES; i++) {
-                const int bytes = F::bytes(i);
-                u32 at_plane = to + 2 * stage_at<F>(i);
-                if (bytes < 512) {
-                    if (chunk_of(i, 0, lane) < chunks && chunk_of(i, 0, lane) < 32) {
-                        if (bytes == 8) {
-                            copy_async<8>(at_plane - 8 * lane, at[i][0] + size_t(position.stage) * bytes);
-                        } else {
-                            copy_async<16>(at_plane, at[i][0] + size_t(position.stage) * bytes);
-                        }
-                    }
-                } else {
+        for (int i = 0; i < F::PLANES; i++) {
+            const int bytes = F::bytes(i);
+            u32 at_plane = to + 2 * stage_at<F>(i);
+            at[i][0] += bytes;
+            if (bytes >= 512) at[i][1] += bytes;
+            const u8* from[2] = {at[i][0] - bytes, at[i][1] - bytes};
+            bool is_copied = first_chunk[i] < position.rest;
+            if (bytes == 8) {
+                copy_async_if<8>(at_plane - 8 * lane, from[0], is_copied);
+            } else if (bytes < 512) {
+                copy_async_if<16>(at_plane, from[0], is_copied);
+            } else {
 #pragma unroll
-                    for (int k = 0; k < bytes / 512; k++) {
-                        if (chunk_of(i, k, lane) < chunks) {
-                            copy_async<16>(at_plane + 512 * k, at[i][0] + size_t(position.stage) * bytes + 512 * k);
-                            copy_async<16>(at_plane + bytes + 512 * k, at[i][1] + size_t(position.stage) * bytes + 512 * k);
-                        }
-                    }
+                for (int k = 0; k < bytes / 512; k++) {
+                    if (k > 0) is_copied = chunk_of(i, k, lane) < position.rest;
+                    copy_async_if<16>(at_plane + 512 * k, from[0] + 512 * k, is_copied);
+                    copy_async_if<16>(at_plane + bytes + 512 * k, from[1] + 512 * k, is_copied);
                 }
             }
-            if (position.advance(shape) && left > 0) find_rows(a, shape, lane);
         }
-        copy_commit();
+        if (position.rest > 32) {
+            position.rest -= 32;
+            return;
+        }
+        position.next_row(shape);
+        if (left == 0) return;
+        if (PLAIN && position.unit != elsewhere) {
+            skip_rows(a, shape);
+        } else {
+            find_rows(a, shape, lane);
+        }
     }
 };
 
@@ -236,11 +266,14 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     // Of single rows.
     u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
     if (!(side_by_side & FIRST)) pdl_launch();
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    // The compiler sees that all lanes have the same warp, and thus the same loops, and computes addresses once for all.
+    int lane = threadIdx.x % 32, warp = __shfl_sync(ALL_LANES, int(threadIdx.x / 32), 0);
     u32 warps = blockDim.x / 32;
     Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
-    u32 ring = (Q8 ? q8.bytes() : 0) + warp * R::BYTES, ring_address = shared_address(shared) + ring + 16 * lane;
+    // Of dynamic shared memory, and of the warp's ring.
+    u32 base = once(shared_address(shared)), ring = once(base + (Q8 ? q8.bytes() : 0) + warp * R::BYTES);
     Shape shape;
+    shape.chunks = a.chunks;
     shape.stages = (a.chunks + 31) / 32;
     shape.segments = 1;
     shape.list = nullptr;
@@ -251,9 +284,17 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (!PLAIN && a.mode == PER_HEAD) shape.units *= a.outputs[0] / a.outputs[1];
     u32 first_row = blockIdx.y * COLS;
     // The block's pairs; their stages, and where those of each warp begin.
-    u32 first_unit, units, of_unit, stages;
+    u32 first_unit, units, of_unit, stages, of_warp;
     auto begin_of = [&](u32 warp) { return stages * warp / warps; };
-    Source<F, PLAIN> source;
+    Source<F, PLAIN> source(lane);
+    // Fills stages of the ring.
+    auto fill = [&](u32 from, u32 until) {
+#pragma unroll 1
+        for (u32 i = from; i < until; i++) {
+            source.copy(a, shape, ring + i * R::STAGE + 16 * lane, lane);
+            copy_commit();
+        }
+    };
     auto fill_ring = [&] {
         units = shape.units / gridDim.x;
         u32 longer = shape.units - units * gridDim.x;
@@ -261,10 +302,10 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         if (blockIdx.x < longer) units++;
         of_unit = shape.segments * shape.stages;
         stages = units * of_unit;
-        source.left = begin_of(warp + 1) - begin_of(warp);
-        source.position = Position::at(shape, first_unit, begin_of(warp));
-        if (source.left > 0) source.find_rows(a, shape, lane);
-        for (int i = 0; i < R::EARLY; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
+        of_warp = source.left = begin_of(warp + 1) - begin_of(warp);
+        source.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
+        if (of_warp > 0) source.find_rows(a, shape, lane);
+        fill(0, R::EARLY);
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
             auto first_from = [&](u32 stage) { return u8((stage * warps + stages - 1) / stages); };
@@ -317,7 +358,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
             for (u32 i = 4 * threadIdx.x; i < a.cols; i += 4 * blockDim.x) squares[col] += square(x_four(a, row, 0, i));
         }
     }
-    for (int i = R::EARLY; i < R::STAGES - 1; i++) source.copy(a, shape, ring_address + i * R::STAGE, lane);
+    fill(R::EARLY, R::STAGES);
     if (a.g) {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
@@ -326,58 +367,65 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         }
     }
     __syncthreads();
-    u32 begin = begin_of(warp), end = begin_of(warp + 1);
-    Position position = Position::at(shape, first_unit, begin);
-    bool is_head = position.segment + position.stage > 0;
+    Position<PLAIN> position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
+    auto sums_of = [&](u32 unit) { return sums + (unit - first_unit) * 2 * COLS; };
+    // The sums of a pair that the warp begins inside of are apart from those of the warp before.
+    float* to = position.is_inside(shape) ? heads[warp] : sums_of(position.unit);
+    float sum[2][COLS] = {};
     u32 slot = 0;
-    float sum[2][COLS] = {}, value = 0.0f;
-    for (u32 index = begin; index < end; index++) {
-        copy_wait<R::STAGES - 2>();
-        __syncwarp();
-        source.copy(a, shape, ring_address + (slot == 0 ? R::BYTES : slot) - R::STAGE, lane);
-        u32 stage = ring + slot;
-        slot = slot + R::STAGE == R::BYTES ? 0 : slot + R::STAGE;
-        u32 x_segment = 0, first = 32 * position.stage;
+#pragma unroll 1
+    for (u32 left = of_warp; left > 0;) {
+        // The stages of a weight row.
+        u32 x_segment = 0, of_row = min(left, (position.rest + 31) / 32), chunk = shape.chunks - position.rest + lane;
         if (!PLAIN && a.mode == OUT_OF_HIDDEN) x_segment = position.segment;
         if (!PLAIN && a.mode == PER_HEAD) x_segment = position.unit / shape.per_group;
-        if constexpr (F::FLOAT) {
-#pragma unroll
-            for (int k = 0; k < 8; k++) {
-                u32 col = 32 * first + 128 * k + 4 * lane;
-                if (col < a.cols) {
-                    float4 w[2];
-                    for (int r = 0; r < 2; r++) w[r] = F::four(Stage<F>{stage, r}[0] + (128 * k + 4 * lane) * F::SIZE);
-                    multiply<COLS>(a, w, first_row, rows, x_segment, col, sum);
-                }
-            }
-        } else if (first + lane < a.chunks) {
-            u32 chunk = PLAIN ? first + lane : x_segment * a.chunks + first + lane;
-            if constexpr (Q8) {
-                Chunk c[2] = {load_integers<F>(Stage<F>{stage, 0}, lane), load_integers<F>(Stage<F>{stage, 1}, lane)};
-                q8.dot(c, chunk, sum);
-            } else {
-                Chunk c[2] = {load<F>(Stage<F>{stage, 0}, lane), load<F>(Stage<F>{stage, 1}, lane)};
+        left -= of_row;
+#pragma unroll 1
+        for (; of_row > 0; of_row--, chunk += 32) {
+            copy_wait<R::STAGES - 1>();
+            __syncwarp();
+            u32 stage = ring + slot;
+            if constexpr (F::FLOAT) {
 #pragma unroll
                 for (int k = 0; k < 8; k++) {
-                    float4 w[2] = {dequantize<F>(c[0], k), dequantize<F>(c[1], k)};
-                    multiply<COLS>(a, w, first_row, rows, x_segment, 32 * (first + lane) + 4 * k, sum);
+                    u32 col = 32 * (chunk - lane) + 128 * k + 4 * lane;
+                    if (col < a.cols) {
+                        float4 w[2];
+                        for (int r = 0; r < 2; r++) w[r] = F::four(Stage<F>{stage, r}[0] + (128 * k + 4 * lane) * F::SIZE);
+                        multiply<COLS>(a, w, first_row, rows, x_segment, col, sum);
+                    }
+                }
+            } else if (chunk < shape.chunks) {
+                u32 x_chunk = PLAIN ? chunk : x_segment * a.chunks + chunk;
+                if constexpr (Q8) {
+                    Chunk c[2] = {load_integers<F>(Stage<F>{stage, 0}, lane), load_integers<F>(Stage<F>{stage, 1}, lane)};
+                    q8.dot(c, base, x_chunk, sum);
+                } else {
+                    Chunk c[2] = {load<F>(Stage<F>{stage, 0}, lane), load<F>(Stage<F>{stage, 1}, lane)};
+#pragma unroll
+                    for (int k = 0; k < 8; k++) {
+                        float4 w[2] = {dequantize<F>(c[0], k), dequantize<F>(c[1], k)};
+                        multiply<COLS>(a, w, first_row, rows, x_segment, 32 * chunk + 4 * k, sum);
+                    }
                 }
             }
+            __syncwarp();
+            source.copy(a, shape, stage + 16 * lane, lane);
+            copy_commit();
+            slot = slot + R::STAGE == R::BYTES ? 0 : slot + R::STAGE;
         }
-        u32 unit = position.unit;
-        position.advance(shape);
-        if (position.unit != unit || index + 1 == end) {
-            // In lane `col` the first output, and 16 lanes on the second.
+        position.next_row(shape);
+        if (!PLAIN && position.segment > 0 && left > 0) continue;
+        // In lane `col` the first output, and 16 lanes on the second.
+        float value = 0.0f;
 #pragma unroll
-            for (int col = 0; col < COLS; col++) {
-                float of_col = warp_sums(sum[0][col], sum[1][col], lane);
-                if (lane % 16 == col) value = of_col;
-                sum[0][col] = sum[1][col] = 0.0f;
-            }
-            float* to = is_head ? heads[warp] : sums + (unit - first_unit) * 2 * COLS;
-            if (lane % 16 < COLS) to[lane / 16 * COLS + lane % 16] = value;
-            is_head = is_head && position.unit == unit;
+        for (int col = 0; col < COLS; col++) {
+            float of_col = warp_sums(sum[0][col], sum[1][col], lane);
+            if (lane % 16 == col) value = of_col;
+            sum[0][col] = sum[1][col] = 0.0f;
         }
+        if (lane % 16 < COLS) to[lane / 16 * COLS + lane % 16] = value;
+        to = sums_of(position.unit);
     }
     copy_wait<0>();
     for (u32 col = warp; a.g && col < COLS; col += warps) {
@@ -420,9 +468,9 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (side_by_side & SECOND) pdl_wait();
 }
 
-// Up to 64 registers for one column, and 128 for more.
+// Warps for which there are registers: 64 for a thread with one column or two, 80 with four, 128 with eight.
 #define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(COLS == 1 ? 1024 : 512)                                              \
+    extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : COLS == 4 ? 704 : 512)                            \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
         gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
     }

@@ -19,6 +19,23 @@ template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const vo
     }
 }
 
+// A value that stays in a register. The compiler would compute it again at each use.
+__device__ __forceinline__ u32 once(u32 x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// Copies, if `is_copied`, without a branch.
+template <int BYTES> __device__ __forceinline__ void copy_async_if(u32 to, const void* from, bool is_copied) {
+    if constexpr (BYTES == 16) {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(to),
+                     "l"(from), "r"(u32(is_copied)));
+    } else {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.ca.shared.global [%0], [%1], %3;\n}" ::"r"(to),
+                     "l"(from), "r"(u32(is_copied)), "n"(BYTES));
+    }
+}
+
 // Copies 16 bytes, or writes zeros.
 __device__ __forceinline__ void copy_or_zero(u32 to, const void* from, bool is_copied) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_copied ? 16 : 0));
@@ -30,6 +47,30 @@ __device__ __forceinline__ void copy_commit() {
 
 template <int PENDING> __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Reads a value of shared memory. A pointer would become such an address at each use.
+template <class T> __device__ __forceinline__ T load_shared(u32 at) {
+    T value;
+    if constexpr (sizeof(T) == 16) {
+        u32 (&w)[4] = reinterpret_cast<u32 (&)[4]>(value);
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(at)
+                     : "memory");
+    } else if constexpr (sizeof(T) == 8) {
+        u32 (&w)[2] = reinterpret_cast<u32 (&)[2]>(value);
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "r"(at) : "memory");
+    } else if constexpr (sizeof(T) == 4) {
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(reinterpret_cast<u32&>(value)) : "r"(at) : "memory");
+    } else if constexpr (sizeof(T) == 2) {
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(reinterpret_cast<unsigned short&>(value)) : "r"(at) : "memory");
+    } else {
+        u32 byte;
+        asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(at) : "memory");
+        value = T(byte);
+    }
+    return value;
 }
 
 // Four matrices of 8 rows of 8 values; a lane gives the address of one row.
@@ -106,6 +147,13 @@ __device__ __forceinline__ u32 masked_or(u32 a, u32 mask, u32 bits) {
 }
 
 #endif
+
+// An address in shared memory, which formats read from as they do from a pointer.
+struct SharedAddress {
+    u32 at;
+    __device__ __forceinline__ SharedAddress operator+(u32 bytes) const { return {at + bytes}; }
+    __device__ __forceinline__ u8 operator[](u32 bytes) const { return load_shared<u8>(at + bytes); }
+};
 
 __device__ __forceinline__ u32 pack_halves(float a, float b) {
     __half2 h = __floats2half2_rn(a, b);

@@ -70,13 +70,14 @@ template <class F, int COLS> struct Q8Rows {
     }
 
     // Multiplies chunks of two rows of weights with chunk `chunk` of each row of activations.
-    __device__ __forceinline__ void dot(const Chunk (&c)[2], u32 chunk, float (&sum)[2][COLS]) const {
+    // `base`: the address of dynamic shared memory.
+    __device__ __forceinline__ void dot(const Chunk (&c)[2], u32 base, u32 chunk, float (&sum)[2][COLS]) const {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
-            u32 half = half_at(0, col, chunk);
-            uint4 low = read<uint4>(shared_bytes(half));
-            uint4 high = read<uint4>(shared_bytes(half + COLS * chunks * 16));
-            uint2 scale = read<uint2>(shared_bytes(scale_at(col, chunk)));
+            u32 half = base + half_at(0, col, chunk);
+            uint4 low = load_shared<uint4>(half);
+            uint4 high = load_shared<uint4>(half + COLS * chunks * 16);
+            uint2 scale = load_shared<uint2>(base + scale_at(col, chunk));
             u32 x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
             for (int r = 0; r < 2; r++) {

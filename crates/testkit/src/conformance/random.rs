@@ -231,7 +231,9 @@ pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) 
     ] {
         let store = Store { mask, ..store(2, dims, dims) };
         let score = |net: &mut Net| {
-            let sinks = has_sinks.then(|| net.matrix("sinks", 1, &normal(SEED, "sinks", HEADS)));
+            // About as large as the largest scores, which have a magnitude of 10 without a cap.
+            let sinks: Vec<f32> = normal(SEED, "sinks", HEADS).iter().map(|x| 6.0 + 3.0 * x).collect();
+            let sinks = has_sinks.then(|| net.matrix("sinks", 1, &sinks));
             Score { scale: 0.5, cap, sinks, alibi: None }
         };
         attention_by(make, oracle, store, format, score, &full_steps(mask, &steps));
