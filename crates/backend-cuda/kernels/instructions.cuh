@@ -1,5 +1,5 @@
-// Instructions that CUDA C++ has no functions for: asynchronous copies to shared memory, matrices of f16, and their products on
-// tensor cores (PTX ISA: cp.async, ldmatrix, mma). `emulator/device.h` has them for the processor.
+// Instructions that CUDA C++ has no functions for: asynchronous copies to shared memory, its addresses, matrices of f16, and their
+// products on tensor cores (PTX ISA: cp.async, ld.shared, ldmatrix, mma). `emulator/device.h` has them for the processor.
 #pragma once
 #include "common.cuh"
 #include <cuda_bf16.h>
@@ -47,6 +47,13 @@ __device__ __forceinline__ void copy_commit() {
 
 template <int PENDING> __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Bytes of dynamic shared memory that the block was launched with.
+__device__ __forceinline__ u32 dynamic_shared_bytes() {
+    u32 bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return bytes;
 }
 
 // Reads a value of shared memory. A pointer would become such an address at each use.

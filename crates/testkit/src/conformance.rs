@@ -126,6 +126,7 @@ macro_rules! conformance {
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format
             linear_with_odd_sizes
+            linear_of_three_weights
             linear_with_many_columns
             linear_with_many_outputs
             linear_with_weights_beyond_f16

@@ -46,6 +46,28 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// Three weights of odd numbers of outputs that multiply the same activations, as queries, keys and values do.
+pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
+    const COLS: usize = 1056;
+    for format in [Format::Q8_0, Format::Q4_0, Format::F16] {
+        let mut programs = [oracle, make].map(|make| {
+            let mut net = Net::default();
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * COLS));
+            let outputs = [("a", 301), ("b", 75), ("c", 33)].map(|(name, outputs)| {
+                let bytes = crate::random_matrix(format, outputs * COLS, 0.1, outputs as u64);
+                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, COLS], bytes);
+                net.graph.linear(name, x, w)
+            });
+            let ab = net.graph.join("ab", [outputs[0], outputs[1]], 1, 1);
+            let abc = net.graph.join("abc", [ab, outputs[2]], 1, 1);
+            net.compile(abc, make()).expect("a good graph")
+        });
+        for n in [1, 2, 4, 33] {
+            same(&mut programs, &rows(n), limit(format), format_args!("{format}, seed {SEED}"));
+        }
+    }
+}
+
 /// More outputs than a workgroup computes.
 pub fn linear_with_many_outputs(make: Make<'_>, oracle: Make<'_>) {
     for (format, outputs) in [(Format::Q4_K, 130), (Format::Q6_K, 300), (Format::Q8_0, 257)] {
