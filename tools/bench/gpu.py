@@ -105,7 +105,8 @@ def main() -> None:
     print("| model | test |" + "".join(f" {name} |" for name in programs) + " ratio |")
     print("| --- | --- |" + " ---: |" * (len(programs) + 1))
     for model in args.models:
-        tests = [f"pp{args.prompt}", f"tg{args.new}", *(f"{n} x tg{args.new}" for n in args.parallel)]
+        tests = [f"{kind}{n}" for kind, n in (("pp", args.prompt), ("tg", args.new)) if n]
+        tests += [f"{n} x tg{args.new}" for n in args.parallel]
         for test in (test + of_depth(args) for test in tests):
             speeds = {name: found[model, test, name] for name in programs}
             medians = [statistics.median(speeds[name]) for name in programs]

@@ -326,7 +326,7 @@ bool run_block(Worker& w) {
 bool run_rank(const Launch& launch, uint32_t rank, std::vector<std::unique_ptr<Cluster>>& clusters) {
     if (!own_worker) own_worker = std::make_unique<Worker>();
     Worker& w = *own_worker;
-    w.launch = &launch, w.rank = rank, w.grid = launch.grid, w.size = launch.size, w.shared = launch.shared;
+    w.launch = &launch, w.rank = rank, w.grid = launch.grid, w.size = launch.size;
     w.of_module = {reinterpret_cast<const void*>(launch.kernel->call), nullptr, 0};
     dl_iterate_phdr(find_static_memory, &w.of_module);
     uint32_t depth = launch.grid.z / launch.cluster, number = 0;

@@ -27,8 +27,6 @@ struct Thread {
 
 struct Block {
     Index index, size, grid;
-    // Bytes of dynamic shared memory.
-    uint32_t shared;
 };
 
 // A function of the lanes of a warp, with an argument of each, and a bit for each that is there.

@@ -23,7 +23,6 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
-#define __maxnreg__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define alignas(n) __attribute__((aligned(n)))
@@ -189,7 +188,6 @@ template <int BYTES> inline void copy_async_if(uint32_t to, const void* from, bo
     if (is_copied) copy_async<BYTES>(to, from);
 }
 inline uint32_t once(uint32_t x) { return x; }
-inline uint32_t dynamic_shared_bytes() { return emulated_thread->block->shared; }
 template <class T> inline T load_shared(uint32_t at) {
     if (at % sizeof(T) != 0) emulated::fail("reads shared memory at an address that is no multiple of the size");
     T value;

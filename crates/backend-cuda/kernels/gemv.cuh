@@ -4,7 +4,7 @@
 // a ring of stages in shared memory, filled by asynchronous copies that run several stages ahead, beyond the end of the
 // rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
 // of a block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes
-// an output, the sum of all warps that had a part of it. There may be more warps than shared memory has rings (`occupancy.rs`). With Q8, the block quantises the activations to 8 bits per chunk
+// an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk
 // once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts
 // nor heads.
 //
@@ -104,7 +104,7 @@ template <class F, bool PLAIN> struct Source {
     int left;
     // PLAIN: the next pair whose rows do not follow those of the pair before.
     u32 elsewhere;
-    // By plane of which a lane has one piece at most, its first chunk.
+    // By plane, the first chunk of the lane's first piece.
     u32 first_chunk[F::PLANES];
 
     __device__ __forceinline__ Source(int lane) {
@@ -178,7 +178,7 @@ template <class F, bool PLAIN> struct Source {
             at[i][0] += bytes;
             if (bytes >= 512) at[i][1] += bytes;
             const u8* from[2] = {at[i][0] - bytes, at[i][1] - bytes};
-            bool is_copied = bytes < 512 && first_chunk[i] < position.rest;
+            bool is_copied = first_chunk[i] < position.rest;
             if (bytes == 8) {
                 copy_async_if<8>(at_plane - 8 * lane, from[0], is_copied);
             } else if (bytes < 512) {
@@ -186,7 +186,7 @@ template <class F, bool PLAIN> struct Source {
             } else {
 #pragma unroll
                 for (int k = 0; k < bytes / 512; k++) {
-                    is_copied = chunk_of(i, k, lane) < position.rest;
+                    if (k > 0) is_copied = chunk_of(i, k, lane) < position.rest;
                     copy_async_if<16>(at_plane + 512 * k, from[0] + 512 * k, is_copied);
                     copy_async_if<16>(at_plane + bytes + 512 * k, from[1] + 512 * k, is_copied);
                 }
@@ -268,9 +268,8 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (!(side_by_side & FIRST)) pdl_launch();
     // The compiler sees that all lanes have the same warp, and thus the same loops, and computes addresses once for all.
     int lane = threadIdx.x % 32, warp = __shfl_sync(ALL_LANES, int(threadIdx.x / 32), 0);
+    u32 warps = blockDim.x / 32;
     Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
-    // Warps that multiply. The others help with activations and outputs.
-    u32 warps = blockDim.x / 32, rings = min(warps, (dynamic_shared_bytes() - (Q8 ? q8.bytes() : 0)) / R::BYTES);
     // Addresses of dynamic shared memory, and of the warp's ring.
     u32 base = once(shared_address(shared)), ring = once(base + (Q8 ? q8.bytes() : 0) + warp * R::BYTES);
     Shape shape;
@@ -284,8 +283,9 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (PLAIN && !a.glu) shape.units += pairs(a.outputs[1]) + pairs(a.outputs[2]);
     if (!PLAIN && a.mode == PER_HEAD) shape.units *= a.outputs[0] / a.outputs[1];
     u32 first_row = blockIdx.y * COLS;
-    // The block's pairs; where the warp's stages of them begin, and how many it has.
-    u32 first_unit, units, begin, of_warp;
+    // The block's pairs; their stages, and where those of each warp begin.
+    u32 first_unit, units, of_unit, stages, of_warp;
+    auto begin_of = [&](u32 warp) { return stages * warp / warps; };
     Source<F, PLAIN> source(lane);
     // Fills stages of the ring.
     auto fill = [&](u32 from, u32 until) {
@@ -300,15 +300,15 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         u32 longer = shape.units - units * gridDim.x;
         first_unit = units * blockIdx.x + min(blockIdx.x, longer);
         if (blockIdx.x < longer) units++;
-        u32 of_unit = shape.segments * shape.stages, stages = units * of_unit;
-        auto begin_of = [&](u32 warp) { return stages * min(warp, rings) / rings; };
-        begin = begin_of(warp), of_warp = source.left = begin_of(warp + 1) - begin;
-        source.position = Position<PLAIN>::at(shape, first_unit, begin);
+        of_unit = shape.segments * shape.stages;
+        stages = units * of_unit;
+        of_warp = source.left = begin_of(warp + 1) - begin_of(warp);
+        source.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
         if (of_warp > 0) source.find_rows(a, shape, lane);
         fill(0, R::EARLY);
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
-            auto first_from = [&](u32 stage) { return u8((stage * rings + stages - 1) / stages); };
+            auto first_from = [&](u32 stage) { return u8((stage * warps + stages - 1) / stages); };
             later_warps[unit] = make_uchar2(first_from(at + 1), first_from(at + of_unit));
         }
     };
@@ -367,7 +367,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         }
     }
     __syncthreads();
-    Position<PLAIN> position = Position<PLAIN>::at(shape, first_unit, begin);
+    Position<PLAIN> position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
     auto sums_of = [&](u32 unit) { return sums + (unit - first_unit) * 2 * COLS; };
     // The sums of a pair that the warp begins inside of are apart from those of the warp before.
     float* to = position.is_inside(shape) ? heads[warp] : sums_of(position.unit);
@@ -468,12 +468,9 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     if (side_by_side & SECOND) pdl_wait();
 }
 
-// Registers of a thread at most. Kernels that run side by side have as many as each other (`occupancy.rs`).
-constexpr int gemv_registers(int cols) {
-    return cols == 1 ? 56 : cols == 2 ? 64 : cols == 4 ? 80 : 128;
-}
-
+// Threads for which there are registers: 64 each with one column or two, 80 with four, 128 with eight.
 #define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
-    extern "C" __global__ void __maxnreg__(gemv_registers(COLS)) NAME(const __grid_constant__ MatmulArgs args) {   \
+    extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : COLS == 4 ? 704 : 512)                            \
+        NAME(const __grid_constant__ MatmulArgs args) {                                                               \
         gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
     }

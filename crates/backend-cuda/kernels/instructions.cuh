@@ -49,13 +49,6 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// Bytes of dynamic shared memory that the block was launched with.
-__device__ __forceinline__ u32 dynamic_shared_bytes() {
-    u32 bytes;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
-    return bytes;
-}
-
 // Reads a value of shared memory. A pointer would become such an address at each use.
 template <class T> __device__ __forceinline__ T load_shared(u32 at) {
     T value;

