@@ -19,8 +19,6 @@ const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::ME
 static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = BACKENDS;
-    // Shaders with line numbers take software Vulkan twice as long to compile. Nobody reads them.
-    descriptor.flags.remove(wgpu::InstanceFlags::DEBUG);
     wgpu::Instance::new(descriptor)
 });
 
