@@ -240,6 +240,7 @@ template <int PENDING> inline void wgmma_wait() { emulated::wait_for_products(PE
 inline void fence_for_wgmma() {}
 
 inline void init_barrier(uint32_t barrier) { emulated::init_barrier(barrier); }
+inline void fence_barriers() {}
 inline void expect_bytes(uint32_t barrier, uint32_t bytes) { emulated::expect_bytes(barrier, bytes); }
 inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) { emulated::copy_bulk(to, from, bytes, barrier); }
 inline void acquire_map(const void*) {}

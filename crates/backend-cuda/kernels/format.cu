@@ -15,6 +15,12 @@ GEMV(gemv_q8_4, FORMAT, 4, true, true)
 GEMV(gemv_q8_8, FORMAT, 8, true, true)
 GEMV(gemv_q8_experts, FORMAT, 1, true, false)
 #endif
+#if defined(IS_BULK)
+GEMV_BULK(gemv_bulk_1, FORMAT, 1, true)
+GEMV_BULK(gemv_bulk_2, FORMAT, 2, true)
+GEMV_BULK(gemv_bulk_4, FORMAT, 4, true)
+GEMV_BULK(gemv_bulk_experts, FORMAT, 1, false)
+#endif
 #if !defined(IS_FLOAT) || defined(FITS_F16)
 GEMM(gemm_32, FORMAT, 128, 32, 2)
 GEMM(gemm_64, FORMAT, 128, 64, 2)

@@ -1,11 +1,11 @@
 // GEMV: multiplies up to COLS rows of activations with the rows of one to three weights of one format.
 //
 // A warp computes two outputs at a time: neighbours, or a gate and its up projection. It streams both weight rows through
-// a ring of stages in shared memory, filled by asynchronous copies that run several stages ahead, beyond the end of the
+// a ring of stages in shared memory (`weight_stream.cuh`), by copies that run several stages ahead, beyond the end of the
 // rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
 // of a block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes
 // an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk
-// once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN kernels have neither experts
+// once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN streams have neither experts
 // nor heads.
 //
 // These kernels run for some microseconds, of which the instructions of a warp are a part: what does not depend on the kernel
@@ -14,197 +14,7 @@
 // A fused RMS norm multiplies the activations by its weights first, and the outputs by its factor at the end.
 #pragma once
 #include "q8_rows.cuh"
-
-// Where plane p of a row begins in a stage of one row, and where that stage ends.
-template <class F> __host__ __device__ constexpr int stage_at(int plane) {
-    int bytes = 0;
-    for (int p = 0; p < plane; p++) bytes += F::bytes(p);
-    return bytes;
-}
-
-// Bytes of a stage, and the stages of a warp.
-template <class F> struct Ring {
-    static constexpr int STAGE = (2 * stage_at<F>(F::PLANES) + 15) / 16 * 16;
-    static constexpr int STAGES = STAGE > 4096 ? 2 : STAGE > 1200 ? 3 : 4;
-    static constexpr int BYTES = STAGES * STAGE;
-    // Stages that are filled before the previous kernel has ended. More would delay the loads of a kernel's activations: on the
-    // same multiprocessor, they queue behind the copies for the kernel after it.
-    static constexpr int EARLY = STAGES > 2 ? 2 : 1;
-};
-
-// A row of a stage in shared memory, whose planes begin at address `at`.
-template <class F> struct Stage {
-    u32 at;
-    int row;
-    __device__ __forceinline__ SharedAddress operator[](int plane) const {
-        return {at + 2 * stage_at<F>(plane) + row * F::bytes(plane)};
-    }
-};
-
-// Pairs of outputs in all, and per expert or head; weight rows per output; chunks of a weight row, and its stages; with experts,
-// the row's list.
-struct Shape {
-    u32 units, per_group, segments, chunks, stages;
-    const u32* list;
-};
-
-// A stage of the block's outputs: their pair, the weight row, and the chunks from there to its end. PLAIN: outputs have one weight
-// row.
-template <bool PLAIN> struct Position {
-    u32 unit, segment, rest;
-
-    // The stage with this index, counted from pair `first` on.
-    static __device__ __forceinline__ Position at(const Shape& shape, u32 first, u32 index) {
-        u32 row = index / shape.stages, unit = PLAIN ? row : row / shape.segments;
-        return {first + unit, row - unit * shape.segments, shape.chunks - 32 * (index - row * shape.stages)};
-    }
-    // Whether the stage begins behind the first one of its pair.
-    __device__ __forceinline__ bool is_inside(const Shape& shape) const { return segment > 0 || rest < shape.chunks; }
-    __device__ __forceinline__ void next_row(const Shape& shape) {
-        rest = shape.chunks;
-        if (PLAIN || ++segment == shape.segments) segment = 0, unit++;
-    }
-};
-
-// The two outputs of a pair: their part, expert's slot or head, the first one's index there, and the distance of the
-// second, which is 0 if there is none.
-struct Pair {
-    u32 group, output, next;
-};
-
-template <bool PLAIN> __device__ __forceinline__ Pair pair_of(const MatmulArgs& a, const Shape& shape, u32 unit) {
-    if (PLAIN && a.glu) return {0, unit, 0};
-    Pair pair = {0, unit, 0};
-    u32 outputs = a.outputs[0];
-    if (PLAIN) {
-        u32 pairs = (a.outputs[0] + 1) / 2;
-        if (pair.output >= pairs) pair.output -= pairs, pair.group = 1, outputs = a.outputs[1], pairs = (outputs + 1) / 2;
-        if (pair.group == 1 && pair.output >= pairs) pair.output -= pairs, pair.group = 2, outputs = a.outputs[2];
-    } else {
-        if (a.mode != OUT_OF_HIDDEN) {
-            pair.group = unit / shape.per_group;
-            pair.output = unit - pair.group * shape.per_group;
-        }
-        if (a.glu) return pair;
-        if (a.mode == PER_HEAD) outputs = a.outputs[1];
-    }
-    pair.output *= 2;
-    pair.next = pair.output + 1 < outputs;
-    return pair;
-}
-
-// The weight rows of a warp as a stream of stages. A lane copies 16 bytes at a time. Memory is as fast as some 280 instructions per
-// stage, of which products need a third: addresses advance instead of being computed again.
-template <class F, bool PLAIN> struct Source {
-    // The lane's next bytes in each plane of the two weight rows, or in one of them if a row has at most 256 bytes per
-    // stage.
-    const u8* at[F::PLANES][2];
-    Position<PLAIN> position;
-    // Stages to copy; negative behind the last one.
-    int left;
-    // PLAIN: the next pair whose rows do not follow those of the pair before.
-    u32 elsewhere;
-    // By plane, the first chunk of the lane's first piece.
-    u32 first_chunk[F::PLANES];
-
-    __device__ __forceinline__ Source(int lane) {
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) first_chunk[i] = once(chunk_of(i, 0, lane));
-    }
-
-    static __device__ __forceinline__ int row_of(int plane, int lane) {
-        int bytes = F::bytes(plane);
-        return bytes >= 512 ? 0 : bytes < 16 ? lane & 1 : lane / (bytes / 16) & 1;
-    }
-
-    // The first chunk of a stage in the lane's piece `k` of a plane; past all chunks if the lane has no such piece.
-    static __device__ __forceinline__ u32 chunk_of(int plane, int k, int lane) {
-        int bytes = F::bytes(plane);
-        if (bytes >= 512) return (32 * k + lane) * 512 / bytes;
-        if (bytes < 16) return lane < 2 ? 0 : ~0u;
-        return lane < bytes / 8 ? lane % (bytes / 16) * 512 / bytes : ~0u;
-    }
-
-    __device__ __forceinline__ void find_rows(const MatmulArgs& a, const Shape& shape, int lane) {
-        Pair pair = pair_of<PLAIN>(a, shape, position.unit);
-        u32 part = PLAIN ? pair.group : 0, parts[2] = {part, a.glu ? 1 : part};
-        size_t rows[2] = {pair.output, pair.output + pair.next};
-        if (PLAIN) {
-            // The last output of an odd number is alone.
-            u32 outputs = select3(pair.group, a.outputs[0], a.outputs[1], a.outputs[2]);
-            elsewhere = a.glu ? ~0u : position.unit + max((outputs - pair.output) / 2, 1);
-        } else if (a.mode == INTO_HIDDEN) {
-            size_t matrix = size_t(expert_of(shape.list, pair.group)) * a.per_expert;
-            rows[0] += matrix * a.outputs[0];
-            rows[1] += (matrix + (a.glu ? a.up : 0)) * a.outputs[0];
-        } else {
-            size_t before = a.mode == PER_HEAD ? size_t(pair.group) * a.outputs[1]
-                                               : size_t(expert_of(shape.list, position.segment)) * a.outputs[0];
-            rows[0] += before, rows[1] += before;
-        }
-        u32 stage = (shape.chunks - position.rest) / 32;
-        Planes planes[2];
-        const u8* weights[2] = {part_planes(a, parts[0], planes[0]), part_planes(a, parts[1], planes[1])};
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                int row = F::bytes(i) >= 512 ? r : row_of(i, lane);
-                u32 offset = i == 0 ? 0 : row == 0 ? planes[0].offsets[i - 1] : planes[1].offsets[i - 1];
-                u32 piece = F::bytes(i) >= 512 ? lane : F::bytes(i) < 16 ? 0 : lane % (F::bytes(i) / 16);
-                at[i][r] = (row == 0 ? weights[0] : weights[1]) + size_t(offset) * 16 +
-                           (row == 0 ? rows[0] : rows[1]) * planes[0].pitches[i] + (stage * F::bytes(i) + 16 * piece);
-            }
-        }
-    }
-
-    // Goes from the end of a pair's rows to those of the next one, which follow them.
-    __device__ __forceinline__ void skip_rows(const MatmulArgs& a, const Shape& shape) {
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            int bytes = int((a.planes[0].pitches[i] << (a.glu ? 0 : 1)) - shape.stages * F::bytes(i));
-            at[i][0] += bytes;
-            if (F::bytes(i) >= 512) at[i][1] += bytes;
-        }
-    }
-
-    // Copies the next stage to `to`, where the lane's bytes go, if there is one.
-    __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 to, int lane) {
-        if (--left < 0) return;
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            const int bytes = F::bytes(i);
-            u32 at_plane = to + 2 * stage_at<F>(i);
-            at[i][0] += bytes;
-            if (bytes >= 512) at[i][1] += bytes;
-            const u8* from[2] = {at[i][0] - bytes, at[i][1] - bytes};
-            bool is_copied = first_chunk[i] < position.rest;
-            if (bytes == 8) {
-                copy_async_if<8>(at_plane - 8 * lane, from[0], is_copied);
-            } else if (bytes < 512) {
-                copy_async_if<16>(at_plane, from[0], is_copied);
-            } else {
-#pragma unroll
-                for (int k = 0; k < bytes / 512; k++) {
-                    if (k > 0) is_copied = chunk_of(i, k, lane) < position.rest;
-                    copy_async_if<16>(at_plane + 512 * k, from[0] + 512 * k, is_copied);
-                    copy_async_if<16>(at_plane + bytes + 512 * k, from[1] + 512 * k, is_copied);
-                }
-            }
-        }
-        if (position.rest > 32) {
-            position.rest -= 32;
-            return;
-        }
-        position.next_row(shape);
-        if (left == 0) return;
-        if (PLAIN && position.unit != elsewhere) {
-            skip_rows(a, shape);
-        } else {
-            find_rows(a, shape, lane);
-        }
-    }
-};
+#include "weight_stream.cuh"
 
 // The norm's factor of a row, the same in all lanes.
 __device__ __forceinline__ float norm_factor(const MatmulArgs& a, const float* partial, u32 lane) {
@@ -254,8 +64,10 @@ __device__ __forceinline__ void write_sum(const MatmulArgs& a, const Shape& shap
     write_output(a, to, 0, output, value, up);
 }
 
-template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
-    using R = Ring<F>;
+template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const MatmulArgs& a) {
+    using F = typename S::Format;
+    constexpr bool PLAIN = S::PLAIN;
+    constexpr u32 RING = S::STAGES * S::STAGE;
     static_assert(COLS <= 16, "half a warp has the columns' sums");
     __shared__ float partial[COLS][32], factors[COLS];
     // By pair, its two outputs' sums of each column, from the warp that begins it; the same of the pair that a warp begins
@@ -271,7 +83,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     u32 warps = blockDim.x / 32;
     Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
     // Addresses of dynamic shared memory, and of the warp's ring.
-    u32 base = once(shared_address(shared)), ring = once(base + (Q8 ? q8.bytes() : 0) + warp * R::BYTES);
+    u32 base = once(shared_address(shared)), ring = once(base + (Q8 ? q8.bytes() : 0) + warp * RING);
     Shape shape;
     shape.chunks = a.chunks;
     shape.stages = (a.chunks + 31) / 32;
@@ -286,14 +98,11 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     // The block's pairs; their stages, and where those of each warp begin.
     u32 first_unit, units, of_unit, stages, of_warp;
     auto begin_of = [&](u32 warp) { return stages * warp / warps; };
-    Source<F, PLAIN> source(lane);
+    S stream(a, shape, ring, lane);
     // Fills stages of the ring.
     auto fill = [&](u32 from, u32 until) {
 #pragma unroll 1
-        for (u32 i = from; i < until; i++) {
-            source.copy(a, shape, ring + i * R::STAGE + 16 * lane, lane);
-            copy_commit();
-        }
+        for (u32 i = from; i < until; i++) stream.copy(a, shape, ring + i * S::STAGE, lane);
     };
     auto fill_ring = [&] {
         units = shape.units / gridDim.x;
@@ -302,10 +111,10 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         if (blockIdx.x < longer) units++;
         of_unit = shape.segments * shape.stages;
         stages = units * of_unit;
-        of_warp = source.left = begin_of(warp + 1) - begin_of(warp);
-        source.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
-        if (of_warp > 0) source.find_rows(a, shape, lane);
-        fill(0, R::EARLY);
+        of_warp = stream.left = begin_of(warp + 1) - begin_of(warp);
+        stream.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
+        if (of_warp > 0) stream.find_rows(a, shape, lane);
+        fill(0, S::EARLY);
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
             auto first_from = [&](u32 stage) { return u8((stage * warps + stages - 1) / stages); };
@@ -326,7 +135,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     }
     if (side_by_side & FIRST) pdl_launch();
     if (first_row >= rows) {
-        copy_wait<0>();
+        if (!has_list) S::wait_for_early(ring, of_warp);
         if (side_by_side & SECOND) pdl_wait();
         return;
     }
@@ -358,7 +167,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
             for (u32 i = 4 * threadIdx.x; i < a.cols; i += 4 * blockDim.x) squares[col] += square(x_four(a, row, 0, i));
         }
     }
-    fill(R::EARLY, R::STAGES);
+    fill(S::EARLY, S::STAGES);
     if (a.g) {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
@@ -372,7 +181,7 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
     // The sums of a pair that the warp begins inside of are apart from those of the warp before.
     float* to = position.is_inside(shape) ? heads[warp] : sums_of(position.unit);
     float sum[2][COLS] = {};
-    u32 slot = 0;
+    u32 slot = 0, round = 0;
 #pragma unroll 1
     for (u32 left = of_warp; left > 0;) {
         // The stages of a weight row.
@@ -382,9 +191,8 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         left -= of_row;
 #pragma unroll 1
         for (; of_row > 0; of_row--, chunk += 32) {
-            copy_wait<R::STAGES - 1>();
-            __syncwarp();
             u32 stage = ring + slot;
+            S::wait(stage, round);
             if constexpr (F::FLOAT) {
 #pragma unroll
                 for (int k = 0; k < 8; k++) {
@@ -410,9 +218,9 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
                 }
             }
             __syncwarp();
-            source.copy(a, shape, stage + 16 * lane, lane);
-            copy_commit();
-            slot = slot + R::STAGE == R::BYTES ? 0 : slot + R::STAGE;
+            stream.copy(a, shape, stage, lane);
+            slot += S::STAGE;
+            if (slot == RING) slot = 0, round ^= 1;
         }
         position.next_row(shape);
         if (!PLAIN && position.segment > 0 && left > 0) continue;
@@ -427,7 +235,6 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
         if (lane % 16 < COLS) to[lane / 16 * COLS + lane % 16] = value;
         to = sums_of(position.unit);
     }
-    copy_wait<0>();
     for (u32 col = warp; a.g && col < COLS; col += warps) {
         float factor = norm_factor(a, partial[col], lane);
         if (lane == 0) factors[col] = factor;
@@ -469,8 +276,16 @@ template <class F, int COLS, bool Q8, bool PLAIN> __device__ __forceinline__ voi
 }
 
 // Threads for which there are registers: 64 each with one column or two, 80 with four, 128 with eight.
-#define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
+#define GEMV_OF(NAME, COLS, Q8, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : COLS == 4 ? 704 : 512)                            \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
-        gemv<F, COLS, Q8, PLAIN>(args);                                                                                \
+        gemv<__VA_ARGS__, COLS, Q8>(args);                                                                             \
     }
+#define GEMV(NAME, F, COLS, Q8, PLAIN) GEMV_OF(NAME, COLS, Q8, AsyncStream<F, PLAIN>)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GEMV_BULK(NAME, F, COLS, PLAIN) GEMV_OF(NAME, COLS, true, BulkStream<F, PLAIN>)
+#else
+// Never launched on other architectures.
+#define GEMV_BULK(NAME, F, COLS, PLAIN)                                                                                \
+    extern "C" __global__ void NAME(const __grid_constant__ MatmulArgs) {}
+#endif

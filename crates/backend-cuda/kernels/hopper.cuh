@@ -62,6 +62,9 @@ __device__ __forceinline__ void init_barrier(u32 barrier) {
     asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
 }
 
+// Initialised barriers become visible to copies.
+__device__ __forceinline__ void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
 // The barrier waits for so many bytes.
 __device__ __forceinline__ void expect_bytes(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");

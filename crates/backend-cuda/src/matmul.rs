@@ -13,7 +13,8 @@ use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
 use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
 use crate::shared_memory::{
-    GEMM_OUTPUTS, MAX_SUMS, MIN_WARPS, STATIC_SHARED, WINDOW, gemm_bytes, ring_bytes, wgmma_bytes,
+    GEMM_OUTPUTS, MAX_SUMS, MIN_WARPS, STATIC_SHARED, WINDOW, gemm_bytes, has_bulk_copies, ring_bytes,
+    wgmma_bytes,
 };
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
@@ -205,7 +206,7 @@ impl Matmul {
     /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
     pub(crate) fn fits_q8(&self, device: &Device, format: Format, columns: usize) -> bool {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
-        let bytes = self.q8_bytes(columns) + MIN_WARPS * ring_bytes(format) + STATIC_SHARED;
+        let bytes = self.q8_bytes(columns) + MIN_WARPS * ring_bytes(format, false) + STATIC_SHARED;
         is_kernel && bytes <= device.limits.shared_of_block
     }
 }
@@ -419,7 +420,10 @@ impl Compiler<'_> {
                     (_, 1) => "experts".to_owned(),
                     _ => "heads".to_owned(),
                 };
-                let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
+                let is_bulk =
+                    is_q8 && columns <= 4 && has_bulk_copies(format) && self.device.card.has_wgmma();
+                let copies = if is_bulk { "bulk" } else { "q8" };
+                let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { copies } else { "f32" });
                 // Pairs of outputs, or outputs of a gated linear unit.
                 let pairs = match matmul.mode {
                     Mode::IntoHidden if glu => matmul.experts.used * matmul.parts[0].1,
@@ -439,7 +443,7 @@ impl Compiler<'_> {
                 let cost = cost(&kernel);
                 let mut launch = self.launch(kernel, matmul.buffers(None), words, grid, cost);
                 launch.shared = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
-                launch.shared_of_warp = ring_bytes(format);
+                launch.shared_of_warp = ring_bytes(format, is_bulk);
                 vec![launch]
             }
             Algorithm::Gemm(tile) | Algorithm::Wgmma(tile) => {

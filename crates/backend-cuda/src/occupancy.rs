@@ -110,6 +110,16 @@ mod tests {
         }
     }
 
+    /// Rings of bulk copies (`ring_bytes`) of Q4_K and Q8_0, beside activations of 4,096 and of 14,336 columns.
+    #[test]
+    fn bulk_copies_have_both_forms() {
+        for (shared, of_warp) in [(5 << 10, 4672), (17_920, 4672), (5 << 10, 4384), (17_920, 4384)] {
+            let needs = Needs { registers: 52, ..NEEDS };
+            let [a, b] = HOPPER.forms(needs, shared, of_warp);
+            assert!(fit(a, b, needs) && !fit(a, a, needs) && !fit(b, b, needs), "{a:?} {b:?}");
+        }
+    }
+
     #[test]
     fn large_blocks_have_a_multiprocessor_for_themselves() {
         for (shared, of_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {

@@ -12,17 +12,28 @@ pub(crate) const WINDOW: usize = 128;
 /// Outputs of a block of `gemm` and `wgmma`.
 pub(crate) const GEMM_OUTPUTS: usize = 128;
 
-/// Bytes of a warp's ring in a GEMV kernel, as in `kernels/gemv.cuh`.
-pub(crate) fn ring_bytes(format: Format) -> usize {
-    // 32 chunks of two rows.
-    let stage = 2 * Layout::new(format, 1, 32 * CHUNK, 1).pitches().sum::<usize>();
-    let stage = stage.next_multiple_of(16);
+/// Bytes of a row in each plane of a GEMV kernel's stage, which has 32 chunks of two rows.
+fn planes_of_stage(format: Format) -> Vec<usize> {
+    Layout::new(format, 1, 32 * CHUNK, 1).pitches().collect()
+}
+
+/// Bytes of a warp's ring in a GEMV kernel, as in `kernels/weight_stream.cuh`.
+pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
+    let stage = (2 * planes_of_stage(format).iter().sum::<usize>()).next_multiple_of(16);
+    let large = if is_bulk { 2048 } else { 4096 };
     let stages = match stage {
-        4097.. => 2,
-        1201.. => 3,
-        _ => 4,
+        ..=1200 => 4,
+        _ if stage <= large => 3,
+        _ => 2,
     };
-    stages * stage
+    // With bulk copies, a stage ends with its barrier.
+    stages * (stage + if is_bulk { 16 } else { 0 })
+}
+
+/// Whether GEMV kernels can read weights by bulk copies, as `kernels/build` compiles them: of one or two planes, in whole units.
+pub(crate) fn has_bulk_copies(format: Format) -> bool {
+    let planes = planes_of_stage(format);
+    !is_float(format) && planes.len() <= 2 && planes.iter().all(|&bytes| bytes >= 16)
 }
 
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
@@ -74,6 +85,8 @@ pub(crate) fn flash_wgmma_bytes(dim: usize, heads: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use passes::kernel_name;
+
     use super::*;
 
     /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
@@ -93,15 +106,33 @@ mod tests {
         assert!(2 * (flash_wgmma_bytes(128, 1) + 2048) <= 227 << 10, "two blocks of one head");
     }
 
-    /// Sizes as in `kernels/gemv.cuh`.
+    /// Sizes as in `kernels/weight_stream.cuh`.
     #[test]
     fn rings_have_whole_stages() {
-        assert_eq!(ring_bytes(Format::Q4_K), 4 * 2 * (512 + 64));
-        assert_eq!(ring_bytes(Format::Q6_K), 3 * 2 * (512 + 256 + 64 + 8));
-        assert_eq!(ring_bytes(Format::Q2_K), 4 * 2 * (256 + 64 + 16));
-        assert_eq!(ring_bytes(Format::Q5_1), 3 * 2 * (512 + 256));
-        assert_eq!(ring_bytes(Format::Q8_0), 3 * 2 * (1024 + 64));
-        assert_eq!(ring_bytes(Format::F32), 2 * 2 * 4096);
+        assert_eq!(ring_bytes(Format::Q4_K, false), 4 * 2 * (512 + 64));
+        assert_eq!(ring_bytes(Format::Q6_K, false), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(Format::Q2_K, false), 4 * 2 * (256 + 64 + 16));
+        assert_eq!(ring_bytes(Format::Q5_1, false), 3 * 2 * (512 + 256));
+        assert_eq!(ring_bytes(Format::Q8_0, false), 3 * 2 * (1024 + 64));
+        assert_eq!(ring_bytes(Format::F32, false), 2 * 2 * 4096);
+        assert_eq!(ring_bytes(Format::Q4_K, true), 4 * (2 * (512 + 64) + 16));
+        assert_eq!(ring_bytes(Format::Q5_1, true), 3 * (2 * (512 + 256) + 16));
+        assert_eq!(ring_bytes(Format::Q8_0, true), 2 * (2 * (1024 + 64) + 16));
+    }
+
+    /// As `kernels/build` compiles them.
+    #[test]
+    fn formats_of_bulk_copies_are_those_that_are_compiled() {
+        let build = include_str!("../kernels/build");
+        let is_compiled = |name: &str| {
+            build
+                .split_whitespace()
+                .any(|word| word.starts_with(&format!("{name}:")) && word.contains("-DIS_BULK"))
+        };
+        for format in Format::ALL {
+            let name = kernel_name(format);
+            assert_eq!(has_bulk_copies(format), is_compiled(name), "{name}");
+        }
     }
 
     /// Sizes as in `kernels/wgmma.cuh`: activations of two windows, then 128 rows of weights, whose planes have whole units.
