@@ -311,6 +311,11 @@ bool run_block(Worker& w) {
         say(w, "writes beyond its shared memory");
         w.has_failed = true;
     }
+    for (const auto& [at, barrier] : w.barriers) {
+        if (w.has_failed || !(barrier.is_expected || barrier.started > 0)) continue;
+        say(w, "ends before its bulk copies");
+        w.has_failed = true;
+    }
     for (uint32_t i = 0; i < threads; i++) {
         if (*end_of_stack(w, i) == STACK_END) continue;
         say(w, "a thread needs more stack than it has");
@@ -452,10 +457,24 @@ void wait_for_products(size_t pending) {
     }
 }
 
-void init_barrier(uint32_t barrier) { worker().barriers[barrier] = {}; }
+// What a barrier's bytes in shared memory are, so that what overwrites them is found.
+constexpr uint64_t BARRIER = 0x7272656972726162;
+
+void init_barrier(uint32_t barrier) {
+    if (barrier % 8) fail("a barrier is not aligned");
+    worker().barriers[barrier] = {};
+    memcpy(shared_pointer(barrier), &BARRIER, sizeof BARRIER);
+}
+
+Barrier& barrier_at(uint32_t barrier) {
+    auto found = worker().barriers.find(barrier);
+    if (found == worker().barriers.end()) fail("a barrier is not initialised");
+    if (memcmp(shared_pointer(barrier), &BARRIER, sizeof BARRIER) != 0) fail("a barrier is overwritten");
+    return found->second;
+}
 
 void expect_bytes(uint32_t barrier, uint32_t bytes) {
-    Barrier& b = worker().barriers[barrier];
+    Barrier& b = barrier_at(barrier);
     if (b.is_expected) fail("bytes are expected twice at a barrier");
     b.is_expected = true, b.expected = bytes;
     worker().events++;
@@ -463,7 +482,7 @@ void expect_bytes(uint32_t barrier, uint32_t bytes) {
 
 void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
     if (to % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(from) % 16) fail("a bulk copy is not aligned");
-    Barrier& b = worker().barriers[barrier];
+    Barrier& b = barrier_at(barrier);
     b.started += bytes;
     Copy copy = {shared_pointer(to), from, bytes, bytes};
     if (worker().is_early) return perform(copy);
@@ -475,7 +494,7 @@ void copy_panel(uint32_t to, const void* map, uint32_t col, uint32_t row, uint32
     memcpy(&panel, map, sizeof panel);
     if (to % 1024 || reinterpret_cast<uintptr_t>(map) % 64) fail("a panel is not aligned");
     if (col % 8 || panel.cols % 8) fail("a panel has units that are not whole");
-    Barrier& b = worker().barriers[barrier];
+    Barrier& b = barrier_at(barrier);
     for (uint32_t i = 0; i < panel.box_rows; i++) {
         for (uint32_t j = 0; j < panel.box_cols; j += 8) {
             uint32_t address = to + (i * panel.box_cols + j) * 2;
@@ -493,7 +512,7 @@ void copy_panel(uint32_t to, const void* map, uint32_t col, uint32_t row, uint32
 }
 
 void wait_for_copy(uint32_t barrier, uint32_t phase) {
-    Barrier& b = worker().barriers[barrier];
+    Barrier& b = barrier_at(barrier);
     while (b.phase % 2 == phase % 2) {
         if (b.is_expected && b.started == b.expected) {
             for (const Copy& copy : b.copies) perform(copy);

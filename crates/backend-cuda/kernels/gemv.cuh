@@ -217,6 +217,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
                     }
                 }
             }
+            // All lanes have read the stage.
             __syncwarp();
             stream.copy(a, shape, stage, lane);
             slot += S::STAGE;

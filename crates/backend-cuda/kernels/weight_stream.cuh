@@ -1,7 +1,7 @@
 // The weight rows of a warp of a GEMV kernel as a stream of stages, which asynchronous copies bring to a ring in shared memory.
 //
-// A stage holds 32 chunks of two rows, plane by plane. There are two kinds of copies, of which cards of compute capability 9.0 use
-// bulk copies for formats of one or two planes: with more planes, the copies of a stage are too many and too small.
+// A stage holds 32 chunks of two rows, plane by plane. There are two kinds of copies. Cards of compute capability 9.0 use bulk copies
+// for quantised formats of two planes of at least 16 bytes per stage: with more planes, copies are too many and too small.
 #pragma once
 #include "hopper.cuh"
 #include "matmul.cuh"
@@ -83,10 +83,12 @@ template <bool PLAIN> __device__ __forceinline__ Pair pair_of(const MatmulArgs& 
     return pair;
 }
 
-// The two weight rows of a stage: their parts and numbers. PLAIN: the next pair whose rows do not follow those of the pair before.
+// The two weight rows of a stage.
 struct Rows {
+    // Their parts, and numbers there.
     u32 parts[2];
     size_t rows[2];
+    // PLAIN: the next pair whose rows do not follow those of the pair before.
     u32 elsewhere;
 };
 
@@ -116,6 +118,7 @@ template <bool PLAIN> struct Stream {
     // The next stage to copy, and how many are left; negative behind the last one.
     Position<PLAIN> position;
     int left;
+    // As in `Rows`.
     u32 elsewhere;
 
     // Whether the rows that begin with the next stage follow those of the stage before.
@@ -240,8 +243,8 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     using Format = F;
     using Base = Stream<IS_PLAIN>;
     static constexpr bool PLAIN = IS_PLAIN;
-    static constexpr u32 LANES = 2 * F::PLANES, BYTES = 2 * stage_at<F>(F::PLANES);
-    static_assert(F::PLANES <= 2 && BYTES % 32 == 0, "as `has_bulk_copies` in `shared_memory.rs`");
+    static constexpr u32 LANES = 4, BYTES = 2 * stage_at<F>(2);
+    static_assert(F::PLANES == 2 && F::bytes(0) % 16 == 0 && F::bytes(1) % 16 == 0, "as `has_bulk_copies` in `shared_memory.rs`");
     // A stage ends with its barrier.
     static constexpr u32 STAGE = BYTES + 16;
     static constexpr u32 STAGES = BYTES > 2048 ? 2 : BYTES > 1200 ? 3 : 4;
@@ -254,9 +257,7 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     u32 bytes, to;
     int skipped;
 
-    template <class Of> static __device__ __forceinline__ u32 of_plane(int lane, Of of) {
-        return F::PLANES == 1 || lane < 2 ? of(0) : of(F::PLANES - 1);
-    }
+    template <class Of> static __device__ __forceinline__ u32 of_plane(int lane, Of of) { return lane < 2 ? of(0) : of(1); }
 
     __device__ __forceinline__ BulkStream(const MatmulArgs& a, const Shape& shape, u32 ring, int lane) {
         bytes = of_plane(lane, [](int i) { return F::bytes(i); });
@@ -286,10 +287,8 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
         u32 size = bytes, all = BYTES, rest = this->position.rest;
         if (rest < 32) {
             // Rows begin at multiples of 16 bytes.
-            auto of_rest = [&](u32 bytes) { return (rest * bytes / 32 + 15) / 16 * 16; };
-            size = of_rest(bytes), all = 0;
-#pragma unroll
-            for (int i = 0; i < F::PLANES; i++) all += 2 * of_rest(F::bytes(i));
+            auto of_rest = [&](u32 of_stage) { return (rest * of_stage / 32 + 15) / 16 * 16; };
+            size = of_rest(bytes), all = 2 * (of_rest(F::bytes(0)) + of_rest(F::bytes(1)));
         }
         if (lane == 0) expect_bytes(stage + BYTES, all);
         if (lane < LANES) copy_bulk(stage + to, at, size, stage + BYTES);
@@ -299,8 +298,8 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
         at += skipped;
     }
 
-    // Waits for a stage that has been filled `round` times before.
-    static __device__ __forceinline__ void wait(u32 stage, u32 round) { wait_for_copy(stage + BYTES, round % 2); }
+    // Waits for a stage. `round`: how often it has been filled before, modulo 2.
+    static __device__ __forceinline__ void wait(u32 stage, u32 round) { wait_for_copy(stage + BYTES, round); }
     // Waits for the first stages, of `count` in all, before any other one.
     static __device__ __forceinline__ void wait_for_early(u32 ring, u32 count) {
         for (u32 i = 0; i < EARLY && i < count; i++) wait(ring + i * STAGE, 0);

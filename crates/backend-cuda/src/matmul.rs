@@ -206,7 +206,8 @@ impl Matmul {
     /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
     pub(crate) fn fits_q8(&self, device: &Device, format: Format, columns: usize) -> bool {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
-        let bytes = self.q8_bytes(columns) + MIN_WARPS * ring_bytes(format, false) + STATIC_SHARED;
+        let ring = ring_bytes(format, false).max(ring_bytes(format, true));
+        let bytes = self.q8_bytes(columns) + MIN_WARPS * ring + STATIC_SHARED;
         is_kernel && bytes <= device.limits.shared_of_block
     }
 }

@@ -30,10 +30,10 @@ pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
     stages * (stage + if is_bulk { 16 } else { 0 })
 }
 
-/// Whether GEMV kernels can read weights by bulk copies, as `kernels/build` compiles them: of one or two planes, in whole units.
+/// Whether GEMV kernels can read weights by bulk copies, as `kernels/build` compiles them: two planes, in whole units of 16 bytes.
 pub(crate) fn has_bulk_copies(format: Format) -> bool {
     let planes = planes_of_stage(format);
-    !is_float(format) && planes.len() <= 2 && planes.iter().all(|&bytes| bytes >= 16)
+    !is_float(format) && planes.len() == 2 && planes.iter().all(|bytes| bytes % 16 == 0)
 }
 
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.

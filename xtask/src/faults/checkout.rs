@@ -1,6 +1,6 @@
 //! A copy of the checkout to apply faults to, in `target/faults`; reused between runs.
 //!
-//! Only changed files are written, so that cargo rebuilds little.
+//! Only changed files are written, so that cargo rebuilds little. Dependencies are those of the checkout's own builds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,7 +15,10 @@ use crate::workspace::{Workspace, cargo};
 /// The copy; used by one run at a time.
 pub(super) struct Checkout {
     pub(super) root: PathBuf,
+    /// Where executables go.
     pub(super) target: PathBuf,
+    /// Where cargo keeps what it compiles: that of the checkout itself.
+    build: PathBuf,
     /// Held as long as this value lives.
     _lock: File,
 }
@@ -43,19 +46,19 @@ impl Checkout {
                 fs::write(to, from)?;
             }
         }
-        Ok(Checkout { root, target: folder.join("target"), _lock: lock })
+        Ok(Checkout { root, target: folder.join("target"), build: workspace.target.clone(), _lock: lock })
     }
 
-    /// Runs cargo in the copy; returns its standard output, or its standard error on failure. It is set up for fast
-    /// incremental builds: thin-local LTO, on by default, would process all codegen units of a crate after every change.
+    /// Runs cargo in the copy, with incremental builds; returns its standard output, or its standard error on failure.
     pub(super) fn cargo(
         &self,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Result<Vec<u8>, String>> {
         let mut cargo = cargo();
-        cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).args(args);
-        cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_LTO", "off");
-        let output = cargo.env("CARGO_TERM_COLOR", "never").output().context("cargo")?;
+        cargo.current_dir(&self.root).args(args);
+        cargo.env("CARGO_TARGET_DIR", &self.target).env("CARGO_BUILD_BUILD_DIR", &self.build);
+        let output = cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_TERM_COLOR", "never").output();
+        let output = output.context("cargo")?;
         Ok(match output.status.success() {
             true => Ok(output.stdout),
             false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),

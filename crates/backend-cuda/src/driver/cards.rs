@@ -28,7 +28,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// Whether it has kernels with `wgmma`, which no later architecture has.
+    /// Whether it has the kernels of 9.0a, with `wgmma`, which no later architecture has, and bulk copies.
     pub(crate) fn has_wgmma(&self) -> bool {
         self.capability == (9, 0)
     }

@@ -75,6 +75,12 @@ pub fn linear_with_many_outputs(make: Make<'_>, oracle: Make<'_>) {
     }
     // More than the blocks of a small card have room for.
     linear(make, oracle, Format::Q8_0, 32, 9001);
+    // Several times what the warps of a large card copy ahead.
+    for (format, cols, outputs) in [(Format::Q4_K, 256, 20_500), (Format::Q5_1, 32, 15_100)] {
+        let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
+        let x = normal(SEED, "x", 64 * cols);
+        linear_of(make, oracle, format, &x, bytes, limit(format), &[1, 2]);
+    }
 }
 
 /// More chunks of columns than threads in a subgroup.
@@ -97,7 +103,7 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
 pub fn linear_with_weights_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
         let bytes = crate::random_matrix_beyond_f16(format, 70, 512, 0);
-        linear_of(make, oracle, format, &normal(SEED, "x", 64 * 512), 70, bytes, limit(format));
+        linear_of(make, oracle, format, &normal(SEED, "x", 64 * 512), bytes, limit(format), &ROWS);
     }
 }
 
@@ -106,7 +112,7 @@ pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
     let values: Vec<f32> = normal(SEED, "x", 64 * 1024).iter().map(|x| x.abs()).collect();
     for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K] {
         let weights = crate::random_matrix(format, 70 * 1024, 0.02, 3);
-        linear_of(make, oracle, format, &values, 70, weights, FLOAT);
+        linear_of(make, oracle, format, &values, weights, FLOAT, &ROWS);
     }
 }
 
@@ -116,20 +122,24 @@ pub(super) fn limit(format: Format) -> f64 {
 
 fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
     let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
-    linear_of(make, oracle, format, &normal(SEED, "x", 64 * cols), outputs, bytes, limit(format));
+    linear_of(make, oracle, format, &normal(SEED, "x", 64 * cols), bytes, limit(format), &ROWS);
 }
 
-/// Up to 64 rows of activations `x`.
+/// Numbers of rows, for which backends have different kernels.
+const ROWS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64];
+
+/// Steps of the first rows of 64 rows of activations `x`.
 fn linear_of(
     make: Make<'_>,
     oracle: Make<'_>,
     format: Format,
     x: &[f32],
-    outputs: usize,
     bytes: Vec<u8>,
     limit: f64,
+    counts: &[usize],
 ) {
     let cols = x.len() / 64;
+    let outputs = bytes.len() / (cols / format.block_len() * format.block_bytes());
     let mut programs = [oracle, make].map(|make| {
         let mut net = Net::default();
         let x = net.input("x", 64, x);
@@ -137,7 +147,7 @@ fn linear_of(
         let y = net.graph.linear("y", x, w);
         net.compile(y, make()).expect("a good graph")
     });
-    for n in [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64] {
+    for &n in counts {
         let what = format_args!("{format}, seed {SEED}, {cols} columns, {outputs} outputs");
         same(&mut programs, &rows(n), limit, what);
     }
