@@ -121,6 +121,7 @@ macro_rules! conformance {
             routers_of_all_kinds
             experts_in_every_format
             experts_of_odd_sizes
+            experts_with_many_columns
             experts_with_all_options
         );
         $crate::conformance!(@random $candidate, $oracle;

@@ -332,11 +332,14 @@ pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
         (Format::F32, [3, 19, 67], 3, Activation::GeluTanh),
         (Format::F16, [7, 43, 33], 1, Activation::GeluTanh),
         (Format::Q8_0, [33, 96, 32], 4, Activation::Silu),
-        // Rows of several stages, of which the last one is not whole.
-        (Format::Q8_0, [3, 1056, 1088], 2, Activation::Silu),
     ] {
         experts(make, oracle, format, sizes, used, act);
     }
+}
+
+/// More chunks of columns than threads in a subgroup, and some more.
+pub fn experts_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
+    experts(make, oracle, Format::Q8_0, [3, 1056, 1088], 2, Activation::Silu);
 }
 
 /// Every option of experts, in F32 and with blocks, whose routes are scaled by expert.
