@@ -37,6 +37,9 @@ void together(uint32_t mask, void* argument, OfLanes of);
 void sync_block();
 void sync_cluster();
 
+// Whether the card's kernels copy in bulk.
+bool has_bulk_copies();
+
 // Addresses in shared memory: its dynamic part starts at 16 bytes.
 uint32_t shared_address(const void* at);
 void* shared_pointer(uint32_t address);

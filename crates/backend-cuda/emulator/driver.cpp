@@ -130,6 +130,8 @@ std::string folder() {
 
 } // namespace
 
+bool emulated::has_bulk_copies() { return capability() == 90; }
+
 // Of the driver's structs, what is read here.
 struct LaunchAttribute {
     int id;
@@ -269,6 +271,8 @@ Result cuGraphLaunch(const Graph* graph, Stream*) {
 Result cuEventCreate(Event** event, unsigned) { return *event = new Event, SUCCESS; }
 Result cuEventRecord(Event* event, Stream*) { return event->at = std::chrono::steady_clock::now(), broken; }
 Result cuEventSynchronize(Event*) { return broken; }
+// What is queued has happened.
+Result cuStreamWaitEvent(Stream*, Event*, unsigned) { return broken; }
 Result cuEventElapsedTime(float* milliseconds, const Event* start, const Event* end) {
     return *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count(), SUCCESS;
 }

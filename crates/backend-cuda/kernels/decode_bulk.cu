@@ -33,7 +33,7 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
     u32 keys = shared_address(tiles), values = keys + TILE, barrier = shared_address(barriers[block.warp]), phases = 0;
     if (lane == 0) {
         init_barrier(barrier), init_barrier(barrier + 8);
-        fence_for_wgmma();
+        fence_barriers();
         acquire_map(a.tensor_maps), acquire_map(a.tensor_maps + 128);
     }
     // Copies keys (0) or values (1) of a page, once all lanes have read those before.

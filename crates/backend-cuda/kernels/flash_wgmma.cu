@@ -39,7 +39,7 @@ template <class T, u32 DIM, u32 HEADS> __device__ __forceinline__ void flash_wgm
     u8* all = reinterpret_cast<u8*>(shared) - start;
     if (IS_BULK && thread == 0) {
         for (u32 i = 0; i < 4; i++) init_barrier(shared_address(barriers + i));
-        fence_for_wgmma();
+        fence_barriers();
     }
     __syncthreads();
     pdl_wait();

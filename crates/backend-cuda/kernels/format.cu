@@ -15,12 +15,6 @@ GEMV(gemv_q8_4, FORMAT, 4, true, true)
 GEMV(gemv_q8_8, FORMAT, 8, true, true)
 GEMV(gemv_q8_experts, FORMAT, 1, true, false)
 #endif
-#if defined(IS_BULK)
-GEMV_BULK(gemv_bulk_1, FORMAT, 1, true)
-GEMV_BULK(gemv_bulk_2, FORMAT, 2, true)
-GEMV_BULK(gemv_bulk_4, FORMAT, 4, true)
-GEMV_BULK(gemv_bulk_experts, FORMAT, 1, false)
-#endif
 #if !defined(IS_FLOAT) || defined(FITS_F16)
 GEMM(gemm_32, FORMAT, 128, 32, 2)
 GEMM(gemm_64, FORMAT, 128, 64, 2)
@@ -40,8 +34,8 @@ struct EmbedArgs {
     float* y;
     // Offset of the rows' indices in `step`, and of the number of rows.
     u32 indices, rows;
-    u32 y_at, y_stride, cols, table_rows;
-    Planes planes;
+    // Bytes from a row of the table to the next one.
+    u32 y_at, y_stride, cols, table_rows, pitch;
 };
 
 // Looks up rows of a table: a thread has 4 values.
@@ -51,13 +45,12 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
     u32 col = 4 * (blockIdx.x * 256 + threadIdx.x), row = blockIdx.y;
     if (col >= a.cols || row >= a.step[a.rows]) return;
     u32 index = min(a.step[a.indices + row], a.table_rows - 1);
-    const u8* p[4];
-    row_planes<FORMAT>(a.table, a.planes, index, p);
+    const u8* from = a.table + size_t(index) * a.pitch;
     float4 v;
 #if defined(IS_FLOAT)
-    v = FORMAT::four(p[0] + col * FORMAT::SIZE);
+    v = FORMAT::four(from + col * FORMAT::SIZE);
 #else
-    Chunk c = load<FORMAT>(p, col / 32);
+    Chunk c = load<FORMAT>(tile_of<FORMAT>(from, a.cols / 32, col / 32), col / 32 % TILE_CHUNKS);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         if (col / 4 % 8 == j) v = dequantize<FORMAT>(c, j);

@@ -1,8 +1,8 @@
 // Formats of weights, as chunks of 32 values, in the planes that `passes` packs.
 //
 // A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m[i / 16]`. `s` and `m` are f32. `fetch`
-// loads the chunk with index `chunk` of a row, and `unpack` unpacks it; `p[i]` points to the row's part of plane i, in
-// global or shared memory.
+// loads the chunk with index `chunk` of a tile, and `unpack` unpacks it; `p[i]` points to plane i of the tile, in global or shared
+// memory.
 #pragma once
 #include "instructions.cuh"
 
@@ -492,16 +492,35 @@ template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, 
                        s * byte_f32(word, 2, zero) - m, s * byte_f32(word, 3, zero) - m);
 }
 
-// A weight: rows of planes. `offsets` of planes 1 to 3 count 16 bytes; `pitches` are the bytes from row to row.
-struct Planes {
-    u32 offsets[3];
-    u32 pitches[4];
+// A weight has rows of tiles of 32 chunks (`passes::TiledLayout`). A tile has the planes of its chunks one after the other, each of
+// a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 8, unless the format has one plane.
+constexpr u32 TILE_CHUNKS = 32;
+
+// Bytes of a plane in a tile of so many blocks.
+template <class F> __host__ __device__ constexpr u32 plane_bytes(int plane, u32 blocks = 4) {
+    u32 of_block = F::bytes(plane) / 4;
+    return of_block % 16 == 0 ? of_block * blocks : (of_block * blocks + 15) / 16 * 16;
+}
+
+// Where a plane starts in a tile.
+template <class F> __host__ __device__ constexpr u32 plane_at(int plane, u32 blocks = 4) {
+    u32 at = 0;
+    for (int p = 0; p < plane; p++) at += plane_bytes<F>(p, blocks);
+    return at;
+}
+
+// Bytes of a whole tile.
+template <class F> constexpr u32 TILE_BYTES = plane_at<F>(F::PLANES);
+
+// The planes of a tile.
+template <class F> struct Tile {
+    const u8* at;
+    u32 blocks;
+    __device__ __forceinline__ const u8* operator[](int plane) const { return at + plane_at<F>(plane, blocks); }
 };
 
-template <class F>
-__device__ __forceinline__ void row_planes(const u8* weight, const Planes& planes, size_t row, const u8* (&p)[4]) {
-#pragma unroll
-    for (int i = 0; i < F::PLANES; i++) {
-        p[i] = weight + (i == 0 ? 0 : size_t(planes.offsets[i - 1]) * 16) + row * planes.pitches[i];
-    }
+// The tile of a row of `chunks` chunks that has a chunk.
+template <class F> __device__ __forceinline__ Tile<F> tile_of(const u8* row, u32 chunks, u32 chunk) {
+    u32 tile = chunk / TILE_CHUNKS;
+    return {row + tile * TILE_BYTES<F>, min((chunks + 7) / 8 - 4 * tile, 4)};
 }

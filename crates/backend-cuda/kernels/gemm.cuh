@@ -65,10 +65,8 @@ __device__ __forceinline__ WeightTile weight_tile(const MatmulArgs& a, u32 size,
     return {part, tile * size, min(size, outputs - tile * size), 0};
 }
 
-// Planes of row `i` of a weight tile; rows past the last repeat it.
-template <class F>
-__device__ __forceinline__ void tile_row(const MatmulArgs& a, const WeightTile& tile, const RowTile& rows, u32 i,
-                                         const u8* (&p)[4]) {
+// Row `i` of a weight tile; rows past the last repeat it.
+__device__ __forceinline__ const u8* tile_row(const MatmulArgs& a, const WeightTile& tile, const RowTile& rows, u32 i) {
     u32 part = tile.part, output = i;
     bool is_up = false;
     if (a.glu) {
@@ -84,9 +82,7 @@ __device__ __forceinline__ void tile_row(const MatmulArgs& a, const WeightTile& 
     } else if (a.mode == PER_HEAD) {
         row += size_t(tile.head) * a.outputs[1];
     }
-    Planes planes;
-    const u8* weight = part_planes(a, part, planes);
-    row_planes<F>(weight, planes, row, p);
+    return weight_row(a, part, row);
 }
 
 // Values 8 i to 8 i + 7 of a chunk as f16. An integer placed in the mantissa of 2^15 needs no conversion, and one
@@ -156,9 +152,9 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
     for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
     __syncthreads();
 
-    const u8* p[CHUNKS][4];
+    const u8* p[CHUNKS];
 #pragma unroll
-    for (int i = 0; i < CHUNKS; i++) tile_row<F>(a, tile, rows, (thread + 256 * i) / 2, p[i]);
+    for (int i = 0; i < CHUNKS; i++) p[i] = tile_row(a, tile, rows, (thread + 256 * i) / 2);
     u32 steps = (a.chunks + 1) / 2;
     // A thread copies the same 16 bytes of rows 32 apart, which are permuted alike.
     constexpr int COPIES = (N * 8 + 255) / 256;
@@ -181,7 +177,7 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
     auto fetch = [&](u32 step) {
         u32 chunk = min(2 * step + thread % 2, a.chunks - 1);
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) F::fetch(p[i], chunk, raw[i]);
+        for (int i = 0; i < CHUNKS; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk), chunk % TILE_CHUNKS, raw[i]);
     };
     auto store = [&](u32 step) {
         u8* to = weights + (step % 2) * M * TILE_ROW + thread / 2 * TILE_ROW;
@@ -295,8 +291,7 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
         __syncthreads();
     }
     // A thread loads 8 values of a weight row's chunk, and 4 of an activation row's.
-    const u8* p[4];
-    tile_row<F>(a, tile, rows, thread / 4, p);
+    const u8* row_at = tile_row(a, tile, rows, thread / 4);
     // Hidden values are rows of their own, heads are parts of a row.
     u32 segment = a.mode == PER_HEAD ? tile.head : 0;
     float sums[4][2] = {};
@@ -304,10 +299,10 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
         u32 k = thread % 4 * 8;
         float4 u, v;
         if constexpr (F::FLOAT) {
-            u = F::four(p[0] + (32 * chunk + k) * F::SIZE);
-            v = F::four(p[0] + (32 * chunk + k + 4) * F::SIZE);
+            u = F::four(row_at + (32 * chunk + k) * F::SIZE);
+            v = F::four(row_at + (32 * chunk + k + 4) * F::SIZE);
         } else {
-            Chunk c = load<F>(p, chunk);
+            Chunk c = load<F>(tile_of<F>(row_at, a.chunks, chunk), chunk % TILE_CHUNKS);
             // The index must be known at compile time.
             switch (thread % 4) {
             case 0: u = dequantize<F>(c, 0), v = dequantize<F>(c, 1); break;

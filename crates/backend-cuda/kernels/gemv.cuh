@@ -46,8 +46,13 @@ __device__ __forceinline__ float warp_sums(float a, float b, int lane) {
     return x;
 }
 
-// Sums of pairs of outputs that a block has room for in shared memory, over all columns; `MAX_SUMS` in `shared_memory.rs`.
-constexpr u32 MAX_SUMS = 1024;
+// What a block has in shared memory for each pair of outputs (`sums_bytes` in `shared_memory.rs`).
+template <int COLS> struct PairSums {
+    // Its two outputs' sums of each column, from the warp that begins it.
+    float sums[2 * COLS];
+    // The first warp that begins behind its first stage, and the first one that begins behind its last stage.
+    alignas(4) uchar2 later_warps;
+};
 
 // Writes an output of experts or heads, or with a GLU that of both sums.
 __device__ __forceinline__ void write_sum(const MatmulArgs& a, const Shape& shape, const Pair& pair, u32 row, u32 which,
@@ -70,11 +75,8 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     constexpr u32 RING = S::STAGES * S::STAGE;
     static_assert(COLS <= 16, "half a warp has the columns' sums");
     __shared__ float partial[COLS][32], factors[COLS];
-    // By pair, its two outputs' sums of each column, from the warp that begins it; the same of the pair that a warp begins
-    // inside of.
-    __shared__ float sums[MAX_SUMS], heads[32][2 * COLS];
-    // By pair, the first warp that begins behind its first stage, and the first one that begins behind its last stage.
-    __shared__ uchar2 later_warps[MAX_SUMS / 2 / COLS];
+    // The sums of the pair that a warp begins inside of.
+    __shared__ float heads[32][2 * COLS];
     // Of single rows.
     u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
     if (!(side_by_side & FIRST)) pdl_launch();
@@ -82,8 +84,9 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     int lane = threadIdx.x % 32, warp = __shfl_sync(ALL_LANES, int(threadIdx.x / 32), 0);
     u32 warps = blockDim.x / 32;
     Q8Rows<F, COLS> q8 = {a.x_segments * a.chunks};
-    // Addresses of dynamic shared memory, and of the warp's ring.
-    u32 base = once(shared_address(shared)), ring = once(base + (Q8 ? q8.bytes() : 0) + warp * RING);
+    // Dynamic shared memory has the activations, the warps' rings, and the pairs' sums.
+    u32 base = once(shared_address(shared)), rings = Q8 ? q8.bytes() : 0, ring = once(base + rings + warp * RING);
+    PairSums<COLS>* pairs_sums = reinterpret_cast<PairSums<COLS>*>(reinterpret_cast<u8*>(shared) + rings + warps * RING);
     Shape shape;
     shape.chunks = a.chunks;
     shape.stages = (a.chunks + 31) / 32;
@@ -98,7 +101,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     // The block's pairs; their stages, and where those of each warp begin.
     u32 first_unit, units, of_unit, stages, of_warp;
     auto begin_of = [&](u32 warp) { return stages * warp / warps; };
-    S stream(a, shape, ring, lane);
+    S stream(ring, lane);
     // Fills stages of the ring.
     auto fill = [&](u32 from, u32 until) {
 #pragma unroll 1
@@ -114,11 +117,14 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
         of_warp = stream.left = begin_of(warp + 1) - begin_of(warp);
         stream.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
         if (of_warp > 0) stream.find_rows(a, shape, lane);
-        fill(0, S::EARLY);
+        for (u32 i = 0; i < S::EARLY; i++) {
+            fill(i, i + 1);
+            if (S::IS_PACED && i + 1 < S::EARLY && i < of_warp) S::wait(ring + i * S::STAGE, 0);
+        }
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
             auto first_from = [&](u32 stage) { return u8((stage * warps + stages - 1) / stages); };
-            later_warps[unit] = make_uchar2(first_from(at + 1), first_from(at + of_unit));
+            pairs_sums[unit].later_warps = make_uchar2(first_from(at + 1), first_from(at + of_unit));
         }
     };
     bool has_list = !PLAIN && a.mode != PER_HEAD;
@@ -177,7 +183,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     }
     __syncthreads();
     Position<PLAIN> position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
-    auto sums_of = [&](u32 unit) { return sums + (unit - first_unit) * 2 * COLS; };
+    auto sums_of = [&](u32 unit) { return pairs_sums[unit - first_unit].sums; };
     // The sums of a pair that the warp begins inside of are apart from those of the warp before.
     float* to = position.is_inside(shape) ? heads[warp] : sums_of(position.unit);
     float sum[2][COLS] = {};
@@ -257,11 +263,12 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
         uchar2 others = make_uchar2(0, 0);
         if (is_written) {
             if (PLAIN && a.r) addend = a.r[a.r_at + size_t(row) * a.r_stride + at - a.y_at[0]];
-            others = later_warps[unit];
+            others = pairs_sums[unit].later_warps;
         }
         if (round == 0) __syncthreads();
         if (!is_written) continue;
-        float total = sums[2 * COLS * unit + COLS * which + col], up = sums[2 * COLS * unit + COLS + col];
+        const float* sums = pairs_sums[unit].sums;
+        float total = sums[COLS * which + col], up = sums[COLS + col];
 #pragma unroll 1
         for (u32 other = others.x; other < others.y; other++) {
             total += heads[other][COLS * which + col], up += heads[other][COLS + col];
@@ -276,17 +283,17 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     if (side_by_side & SECOND) pdl_wait();
 }
 
+#if defined(EMULATED)
+#define GEMV_WITH(F, COLS, Q8, PLAIN)                                                                                  \
+    emulated::has_bulk_copies() ? gemv<BulkStream<F, PLAIN>, COLS, Q8>(args) : gemv<AsyncStream<F, PLAIN>, COLS, Q8>(args);
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GEMV_WITH(F, COLS, Q8, PLAIN) gemv<BulkStream<F, PLAIN>, COLS, Q8>(args);
+#else
+#define GEMV_WITH(F, COLS, Q8, PLAIN) gemv<AsyncStream<F, PLAIN>, COLS, Q8>(args);
+#endif
 // Threads for which there are registers: 64 each with one column or two, 80 with four, 128 with eight.
-#define GEMV_OF(NAME, COLS, Q8, ...)                                                                                   \
+#define GEMV(NAME, F, COLS, Q8, PLAIN)                                                                                 \
     extern "C" __global__ void __launch_bounds__(COLS <= 2 ? 1024 : COLS == 4 ? 704 : 512)                            \
         NAME(const __grid_constant__ MatmulArgs args) {                                                               \
-        gemv<__VA_ARGS__, COLS, Q8>(args);                                                                             \
+        GEMV_WITH(F, COLS, Q8, PLAIN)                                                                                  \
     }
-#define GEMV(NAME, F, COLS, Q8, PLAIN) GEMV_OF(NAME, COLS, Q8, AsyncStream<F, PLAIN>)
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define GEMV_BULK(NAME, F, COLS, PLAIN) GEMV_OF(NAME, COLS, true, BulkStream<F, PLAIN>)
-#else
-// Never launched on other architectures.
-#define GEMV_BULK(NAME, F, COLS, PLAIN)                                                                                \
-    extern "C" __global__ void NAME(const __grid_constant__ MatmulArgs) {}
-#endif

@@ -39,7 +39,8 @@ struct MatmulArgs {
     // A gated linear unit of the first weight's outputs and the second's.
     u32 glu, act, limited;
     float limit;
-    Planes planes[3];
+    // Bytes from a weight row to the next one.
+    u32 pitch;
     // Experts: 0 none, 1 into hidden values, 2 out of them, summed; 3: a matrix per head.
     u32 mode;
     // Maximum experts per row; matrices per expert, and which is the up projection; number of experts.
@@ -54,7 +55,7 @@ struct MatmulArgs {
 };
 
 // As `Matmul::words` writes them.
-static_assert(sizeof(MatmulArgs) == 13 * 8 + 54 * 4, "the host passes 13 pointers and 54 words");
+static_assert(sizeof(MatmulArgs) == 13 * 8 + 34 * 4, "the host passes 13 pointers and 34 words");
 
 // FIRST: the next launch may start when the activations are complete, and no sooner. SECOND: they are complete when it starts, so
 // that it waits for the launch before it only at its own end.
@@ -86,16 +87,9 @@ template <class T> __device__ __forceinline__ T select3(u32 i, T a, T b, T c) {
     return i == 0 ? a : i == 1 ? b : c;
 }
 
-// The weight and the planes of a part. Parts have equal columns, and thus equal pitches.
-__device__ __forceinline__ const u8* part_planes(const MatmulArgs& a, u32 part, Planes& planes) {
-#pragma unroll
-    for (int i = 0; i < 3; i++) {
-        planes.offsets[i] =
-            select3(part, a.planes[0].offsets[i], a.planes[1].offsets[i], a.planes[2].offsets[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) planes.pitches[i] = a.planes[0].pitches[i];
-    return select3(part, a.w[0], a.w[1], a.w[2]);
+// A weight row of a part. Parts have equal columns, and thus equal pitches.
+__device__ __forceinline__ const u8* weight_row(const MatmulArgs& a, u32 part, size_t row) {
+    return select3(part, a.w[0], a.w[1], a.w[2]) + row * a.pitch;
 }
 
 // The activation of an output, or the gated linear unit of `value` and `up`.

@@ -1,24 +1,24 @@
 // The weight rows of a warp of a GEMV kernel as a stream of stages, which asynchronous copies bring to a ring in shared memory.
 //
-// A stage holds 32 chunks of two rows, plane by plane. There are two kinds of copies. Cards of compute capability 9.0 use bulk copies
-// for quantised formats of two planes of at least 16 bytes per stage: with more planes, copies are too many and too small.
+// A stage has a tile (`formats.cuh`) of two rows. There are two kinds of copies: cards of compute capability 9.0 copy in bulk.
 #pragma once
 #include "hopper.cuh"
 #include "matmul.cuh"
 
-// Where plane p of a row begins in a stage of one row, and where that stage ends.
-template <class F> __host__ __device__ constexpr int stage_at(int plane) {
-    int bytes = 0;
-    for (int p = 0; p < plane; p++) bytes += F::bytes(p);
-    return bytes;
-}
-
-// A row of a stage in shared memory, whose planes begin at address `at`.
+// A tile in shared memory. The planes of one of fewer chunks are where those of a whole one are.
 template <class F> struct Stage {
     u32 at;
     int row;
-    __device__ __forceinline__ SharedAddress operator[](int plane) const {
-        return {at + 2 * stage_at<F>(plane) + row * F::bytes(plane)};
+    __device__ __forceinline__ SharedAddress operator[](int plane) const { return {at + row * TILE_BYTES<F> + plane_at<F>(plane)}; }
+};
+
+// A plane of a row's last tile, which has `rest` chunks: its offsets in a tile of that size and in a whole one, and its bytes.
+template <class F> struct LastPlane {
+    u32 from, to, bytes;
+    static __device__ __forceinline__ LastPlane of(int plane, u32 rest) {
+        if (F::FLOAT) return {0, 0, (rest * F::bytes(0) / TILE_CHUNKS + 15) / 16 * 16};
+        u32 blocks = (rest + 7) / 8;
+        return {plane_at<F>(plane, blocks), plane_at<F>(plane), plane_bytes<F>(plane, blocks)};
     }
 };
 
@@ -123,64 +123,38 @@ template <bool PLAIN> struct Stream {
 
     // Whether the rows that begin with the next stage follow those of the stage before.
     __device__ __forceinline__ bool follows() const { return PLAIN && position.unit != elsewhere; }
-    // Bytes from a row of a plane to the one in its place in the next pair.
-    static __device__ __forceinline__ u32 pair_pitch(const MatmulArgs& a, u32 pitch) { return pitch << (a.glu ? 0 : 1); }
+    // Bytes from behind the last tile of a row, were it whole, to the row in its place in the next pair.
+    template <class F> static __device__ __forceinline__ int to_next_pair(const MatmulArgs& a, const Shape& shape) {
+        return int((a.pitch << (a.glu ? 0 : 1)) - shape.stages * TILE_BYTES<F>);
+    }
 };
 
-// All lanes copy 16 bytes at a time. Memory is as fast as some 280 instructions per stage, of which products need a third: addresses
-// advance instead of being computed again.
+// All lanes copy 16 bytes at a time. Memory is as fast as some 280 instructions per stage of Q4_K, of which products need a third:
+// addresses advance instead of being computed again.
 template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
     using Format = F;
     using Base = Stream<IS_PLAIN>;
     static constexpr bool PLAIN = IS_PLAIN;
     // Bytes of a stage, and the stages of a warp.
-    static constexpr u32 STAGE = (2 * stage_at<F>(F::PLANES) + 15) / 16 * 16;
-    static constexpr u32 STAGES = STAGE > 4096 ? 2 : STAGE > 1200 ? 3 : 4;
+    static constexpr u32 STAGE = 2 * TILE_BYTES<F>, STAGES = STAGE > 4096 ? 2 : STAGE > 1200 ? 3 : 4;
     // Stages that are filled before the previous kernel has ended. More would delay the loads of a kernel's activations: on the
     // same multiprocessor, they queue behind the copies for the kernel after it.
     static constexpr u32 EARLY = STAGES > 2 ? 2 : 1;
+    static constexpr bool IS_PACED = false;
+    // Units of 16 bytes of a tile.
+    static constexpr u32 UNITS = TILE_BYTES<F> / 16;
 
-    // The lane's next bytes in each plane of the two weight rows, or in one of them if a row has at most 256 bytes per
-    // stage.
-    const u8* at[F::PLANES][2];
-    // By plane, the first chunk of the lane's first piece.
-    u32 first_chunk[F::PLANES];
+    // The lane's next bytes in both rows.
+    const u8* at[2];
 
-    __device__ __forceinline__ AsyncStream(const MatmulArgs&, const Shape&, u32, int lane) {
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) first_chunk[i] = once(chunk_of(i, 0, lane));
-    }
-
-    static __device__ __forceinline__ int row_of(int plane, int lane) {
-        int bytes = F::bytes(plane);
-        return bytes >= 512 ? 0 : bytes < 16 ? lane & 1 : lane / (bytes / 16) & 1;
-    }
-
-    // The first chunk of a stage in the lane's piece `k` of a plane; past all chunks if the lane has no such piece.
-    static __device__ __forceinline__ u32 chunk_of(int plane, int k, int lane) {
-        int bytes = F::bytes(plane);
-        if (bytes >= 512) return (32 * k + lane) * 512 / bytes;
-        if (bytes < 16) return lane < 2 ? 0 : ~0u;
-        return lane < bytes / 8 ? lane % (bytes / 16) * 512 / bytes : ~0u;
-    }
+    __device__ __forceinline__ AsyncStream(u32, int) {}
 
     __device__ __forceinline__ void find_rows(const MatmulArgs& a, const Shape& shape, int lane) {
         Rows of = rows_of(a, shape, this->position);
         this->elsewhere = of.elsewhere;
-        u32 stage = (shape.chunks - this->position.rest) / 32;
-        Planes planes[2];
-        const u8* weights[2] = {part_planes(a, of.parts[0], planes[0]), part_planes(a, of.parts[1], planes[1])};
+        u32 stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
 #pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                int row = F::bytes(i) >= 512 ? r : row_of(i, lane);
-                u32 offset = i == 0 ? 0 : row == 0 ? planes[0].offsets[i - 1] : planes[1].offsets[i - 1];
-                u32 piece = F::bytes(i) >= 512 ? lane : F::bytes(i) < 16 ? 0 : lane % (F::bytes(i) / 16);
-                at[i][r] = (row == 0 ? weights[0] : weights[1]) + size_t(offset) * 16 +
-                           (row == 0 ? of.rows[0] : of.rows[1]) * planes[0].pitches[i] + (stage * F::bytes(i) + 16 * piece);
-            }
-        }
+        for (int r = 0; r < 2; r++) at[r] = weight_row(a, of.parts[r], of.rows[r]) + (stage * TILE_BYTES<F> + 16 * lane);
     }
 
     // Copies the next stage to `stage`, if there is one.
@@ -191,40 +165,34 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
 
     __device__ __forceinline__ void start(const MatmulArgs& a, const Shape& shape, u32 to, int lane) {
         if (--this->left < 0) return;
+        u32 rest = this->position.rest;
+        if (rest >= TILE_CHUNKS) {
+            // Both rows' units one after the other.
 #pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            const int bytes = F::bytes(i);
-            u32 at_plane = to + 2 * stage_at<F>(i);
-            at[i][0] += bytes;
-            if (bytes >= 512) at[i][1] += bytes;
-            const u8* from[2] = {at[i][0] - bytes, at[i][1] - bytes};
-            bool is_copied = first_chunk[i] < this->position.rest;
-            if (bytes == 8) {
-                copy_async_if<8>(at_plane - 8 * lane, from[0], is_copied);
-            } else if (bytes < 512) {
-                copy_async_if<16>(at_plane, from[0], is_copied);
-            } else {
+            for (u32 k = 0; k < (2 * UNITS + 31) / 32; k++) {
+                u32 unit = 32 * k + lane;
+                const u8* from = unit < UNITS ? at[0] : at[1] - 16 * UNITS;
+                copy_async_if<16>(to + 512 * k, from + 512 * k, unit < 2 * UNITS);
+            }
+        } else {
 #pragma unroll
-                for (int k = 0; k < bytes / 512; k++) {
-                    if (k > 0) is_copied = chunk_of(i, k, lane) < this->position.rest;
-                    copy_async_if<16>(at_plane + 512 * k, from[0] + 512 * k, is_copied);
-                    copy_async_if<16>(at_plane + bytes + 512 * k, from[1] + 512 * k, is_copied);
+            for (int p = 0; p < F::PLANES; p++) {
+                LastPlane<F> plane = LastPlane<F>::of(p, rest);
+#pragma unroll 1
+                for (u32 k = 0; 512 * k < plane.bytes; k++) {
+#pragma unroll
+                    for (int r = 0; r < 2; r++) {
+                        copy_async_if<16>(to + r * TILE_BYTES<F> + plane.to + 512 * k, at[r] + plane.from + 512 * k,
+                                          512 * k + 16 * lane < plane.bytes);
+                    }
                 }
             }
         }
-        if (this->position.rest > 32) {
-            this->position.rest -= 32;
-            return;
-        }
-        this->position.next_row(shape);
-        if (this->left == 0) return;
+        at[0] += TILE_BYTES<F>, at[1] += TILE_BYTES<F>;
+        if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
-#pragma unroll
-        for (int i = 0; i < F::PLANES; i++) {
-            int bytes = int(Base::pair_pitch(a, a.planes[0].pitches[i]) - shape.stages * F::bytes(i));
-            at[i][0] += bytes;
-            if (F::bytes(i) >= 512) at[i][1] += bytes;
-        }
+        int bytes = Base::template to_next_pair<F>(a, shape);
+        at[0] += bytes, at[1] += bytes;
     }
 
     // Waits for the oldest stage.
@@ -238,32 +206,22 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// One lane copies a plane of a row of a stage. These copies do not stand in the way of the loads of activations.
+// A lane copies a tile of a row by one instruction.
 template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     using Format = F;
     using Base = Stream<IS_PLAIN>;
     static constexpr bool PLAIN = IS_PLAIN;
-    static constexpr u32 LANES = 4, BYTES = 2 * stage_at<F>(2);
-    static_assert(F::PLANES == 2 && F::bytes(0) % 16 == 0 && F::bytes(1) % 16 == 0, "as `has_bulk_copies` in `shared_memory.rs`");
     // A stage ends with its barrier.
-    static constexpr u32 STAGE = BYTES + 16;
-    static constexpr u32 STAGES = BYTES > 2048 ? 2 : BYTES > 1200 ? 3 : 4;
-    // Stages that are filled before the previous kernel has ended. Of two large ones, one was faster.
-    static constexpr u32 EARLY = STAGES > 2 ? STAGES : 1;
+    static constexpr u32 BYTES = 2 * TILE_BYTES<F>, STAGE = BYTES + 16, STAGES = BYTES > 2048 ? 2 : 3;
+    // Stages that are filled before the previous kernel has ended, small ones one after the other: more bytes on the way would delay
+    // the loads of that kernel's activations.
+    static constexpr u32 EARLY = BYTES > 1200 ? 1 : STAGES;
+    static constexpr bool IS_PACED = true;
 
-    // The lane's next bytes.
+    // The next bytes of the row that the lane copies.
     const u8* at;
-    // Bytes of the lane's plane in a stage, where they go, and the distance from the end of a row to the next pair's.
-    u32 bytes, to;
-    int skipped;
 
-    template <class Of> static __device__ __forceinline__ u32 of_plane(int lane, Of of) { return lane < 2 ? of(0) : of(1); }
-
-    __device__ __forceinline__ BulkStream(const MatmulArgs& a, const Shape& shape, u32 ring, int lane) {
-        bytes = of_plane(lane, [](int i) { return F::bytes(i); });
-        to = of_plane(lane, [](int i) { return 2 * stage_at<F>(i); }) + lane % 2 * bytes;
-        u32 pitch = of_plane(lane, [&](int i) { return a.planes[0].pitches[i]; });
-        skipped = int(Base::pair_pitch(a, pitch) - shape.stages * bytes);
+    __device__ __forceinline__ BulkStream(u32 ring, int lane) {
         if (lane < STAGES) init_barrier(ring + lane * STAGE + BYTES);
         fence_barriers();
         __syncwarp();
@@ -272,30 +230,33 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     __device__ __forceinline__ void find_rows(const MatmulArgs& a, const Shape& shape, int lane) {
         Rows of = rows_of(a, shape, this->position);
         this->elsewhere = of.elsewhere;
-        bool is_second = lane & 1;
-        Planes planes;
-        const u8* weights = part_planes(a, is_second ? of.parts[1] : of.parts[0], planes);
-        u32 offset = of_plane(lane, [&](int i) { return i == 0 ? 0 : planes.offsets[i - 1]; });
-        u32 pitch = of_plane(lane, [&](int i) { return planes.pitches[i]; });
-        u32 stage = (shape.chunks - this->position.rest) / 32;
-        at = weights + size_t(offset) * 16 + (is_second ? of.rows[1] : of.rows[0]) * pitch + stage * bytes;
+        u32 row = lane & 1, stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
+        at = weight_row(a, row ? of.parts[1] : of.parts[0], row ? of.rows[1] : of.rows[0]) + stage * TILE_BYTES<F>;
     }
 
     // Copies the next stage to `stage`, if there is one.
     __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 stage, int lane) {
         if (--this->left < 0) return;
-        u32 size = bytes, all = BYTES, rest = this->position.rest;
-        if (rest < 32) {
-            // Rows begin at multiples of 16 bytes.
-            auto of_rest = [&](u32 of_stage) { return (rest * of_stage / 32 + 15) / 16 * 16; };
-            size = of_rest(bytes), all = 2 * (of_rest(F::bytes(0)) + of_rest(F::bytes(1)));
+        u32 rest = this->position.rest, to = stage + (lane & 1) * TILE_BYTES<F>;
+        if (rest >= TILE_CHUNKS) {
+            if (lane == 0) expect_bytes(stage + BYTES, BYTES);
+            if (lane < 2) copy_bulk(to, at, TILE_BYTES<F>, stage + BYTES);
+        } else {
+            LastPlane<F> own = LastPlane<F>::of(0, rest);
+            u32 all = 0;
+#pragma unroll
+            for (int p = 0; p < F::PLANES; p++) {
+                LastPlane<F> plane = LastPlane<F>::of(p, rest);
+                if (lane / 2 == p) own = plane;
+                all += 2 * plane.bytes;
+            }
+            if (lane == 0) expect_bytes(stage + BYTES, all);
+            if (lane < 2 * F::PLANES) copy_bulk(to + own.to, at + own.from, own.bytes, stage + BYTES);
         }
-        if (lane == 0) expect_bytes(stage + BYTES, all);
-        if (lane < LANES) copy_bulk(stage + to, at, size, stage + BYTES);
-        at += bytes;
+        at += TILE_BYTES<F>;
         if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
-        at += skipped;
+        at += Base::template to_next_pair<F>(a, shape);
     }
 
     // Waits for a stage. `round`: how often it has been filled before, modulo 2.

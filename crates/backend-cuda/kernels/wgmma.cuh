@@ -127,7 +127,7 @@ template <class F, int N> struct Staged {
         u32 at, row, window, both;
         __device__ __forceinline__ const u8* operator[](int p) const {
             u32 half = bytes(p) / 2;
-            u32 in_plane = units(p) == 1 ? 16 * row + (both * bytes(p) & 15) : (window * WGMMA_OUTPUTS + row) * half;
+            u32 in_plane = units(p) == 1 ? 16 * row + (both % 4 * bytes(p) & 15) : (window * WGMMA_OUTPUTS + row) * half;
             return shared_bytes(at + ACTIVATIONS + plane_at(p) + in_plane) - (units(p) == 1 ? 0 : window * half);
         }
     };
@@ -153,32 +153,31 @@ __device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const Weigh
         for (int j = 0; j < MOST; j++) {
             if (j >= (units + 1) / 2) break;
             u32 row = units == 1 ? thread % WGMMA_OUTPUTS : thread / units + j * (THREADS / units);
-            const u8* planes[4];
-            tile_row<F>(a, tile, rows, row, planes);
-            from[p][j] = planes[p] + (units == 1 ? 0 : thread % units * 16);
+            from[p][j] = tile_row(a, tile, rows, row) + (units == 1 ? 0 : thread % units * 16);
         }
     }
     auto copy_weights = [&](u32 both, u32 stage) {
         u32 to = base + stage * S::STAGE + S::ACTIVATIONS;
         if (both < last) {
+            // Two windows have a block of a tile.
+            u32 blocks = min((a.chunks + 7) / 8 - both / 4 * 4, 4), at_tile = both / 4 * TILE_BYTES<F>;
 #pragma unroll
             for (int p = 0; p < F::PLANES; p++) {
-                u32 units = S::units(p), at = both * S::bytes(p), to_plane = to + S::plane_at(p);
+                u32 units = S::units(p), at = both % 4 * S::bytes(p), to_plane = to + S::plane_at(p);
+                u32 at_plane = at_tile + plane_at<F>(p, blocks);
                 if (units == 1) {
                     if (thread / WGMMA_OUTPUTS == S::single_before(p) % 2) {
-                        copy_async<16>(to_plane + thread % WGMMA_OUTPUTS * 16, from[p][0] + (at & ~15u));
+                        copy_async<16>(to_plane + thread % WGMMA_OUTPUTS * 16, from[p][0] + (at_plane + (at & ~15u)));
                     }
                     continue;
                 }
                 u32 unit = thread % units, half = units / 2;
-                // Rows end with a whole unit.
-                bool is_copied = at + unit * 16 < a.planes[0].pitches[p];
 #pragma unroll
                 for (int j = 0; j < MOST; j++) {
                     if (j >= half) break;
                     u32 row = thread / units + j * (THREADS / units);
                     u32 in_plane = ((unit / half * WGMMA_OUTPUTS + row) * half + unit % half) * 16;
-                    if (is_copied) copy_async<16>(to_plane + in_plane, from[p][j] + at);
+                    copy_async<16>(to_plane + in_plane, from[p][j] + (at_plane + at));
                 }
             }
         }
@@ -240,34 +239,29 @@ __device__ __forceinline__ void multiply_from_registers(const MatmulArgs& a, con
     u32 thread = threadIdx.x, lane = thread % 32, output = thread / 32 * 16 + lane / 4;
     u32 first = windows * blockIdx.z / gridDim.z, last = windows * (blockIdx.z + 1) / gridDim.z;
     // The lane's weight rows are 8 apart.
-    const u8* p[2][4];
-    tile_row<F>(a, tile, rows, output, p[0]);
-    tile_row<F>(a, tile, rows, output + 8, p[1]);
-#pragma unroll
-    for (int i = 0; i < F::PLANES; i++) {
-        // The compiler would add up the parts of the addresses in each window.
-        asm("" : "+l"(p[0][i]), "+l"(p[1][i]));
-        __builtin_assume(__isGlobal(p[0][i]) && __isGlobal(p[1][i]));
-    }
+    const u8* p[2] = {tile_row(a, tile, rows, output), tile_row(a, tile, rows, output + 8)};
+    // The compiler would add up the parts of the addresses in each window.
+    asm("" : "+l"(p[0]), "+l"(p[1]));
+    __builtin_assume(__isGlobal(p[0]) && __isGlobal(p[1]));
     Raw raw[2];
     // The last window again instead of none: loads without a branch stay in place.
     auto fetch = [&](u32 window) {
         int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
         __builtin_assume(chunk >= 0);
-        F::fetch(p[0], chunk, raw[0]);
-        F::fetch(p[1], chunk, raw[1]);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk), chunk % TILE_CHUNKS, raw[i]);
     };
     // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
     // of their rows, and the others the rest in turn.
     constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
     auto prefetch = [&](u32 window) {
-        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, bytes = 0;
-        const u8* at = nullptr;
+        u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, at = 0;
+        Tile<F> of_window = tile_of<F>(lane % 2 ? p[1] : p[0], a.chunks, 4 * window);
 #pragma unroll
         for (int i = 0; i < F::PLANES; i++) {
-            if (plane == i) at = lane % 2 ? p[1][i] : p[0][i], bytes = F::bytes(i) / 8;
+            if (plane == i) at = plane_at<F>(i, of_window.blocks) + window % 8 * (F::bytes(i) / 8);
         }
-        if (window < last) prefetch_to_l2(at + size_t(window) * bytes);
+        if (window < last) prefetch_to_l2(of_window.at + at);
     };
     if (N <= PREFETCH_ROWS) {
         for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);
@@ -339,7 +333,7 @@ template <class F, int N, bool GROUPS> __device__ __forceinline__ void wgmma(con
         for (u32 i = thread; i < N; i += 256) target_of(a, rows, min(i, rows.count - 1), x_rows[i]);
     } else if (thread == 0) {
         for (u32 i = 0; i < STAGES; i++) init_barrier(barrier + 8 * i);
-        fence_for_wgmma();
+        fence_barriers();
     }
     __syncthreads();
 

@@ -19,7 +19,7 @@ pub(crate) fn is_float(format: Format) -> bool {
 /// The kernel of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// `gemv_q8` or `gemv_bulk`: up to this many activation rows at a time, quantised to 8 bits.
+    /// `gemv_q8`: up to this many activation rows at a time, quantised to 8 bits.
     Q8(usize),
     /// `gemv_f32`.
     F32(usize),

@@ -2,7 +2,7 @@
 
 use backend::{MAX_CANDIDATES, Wanted};
 use graph::{Rows, ValueId};
-use passes::{Cost, Purpose, Variant, When, chosen_words};
+use passes::{Cost, Purpose, Variant, When};
 
 use crate::compile::{Compiler, ONE_BLOCK};
 use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
@@ -18,14 +18,8 @@ const RANK: usize = size_of::<u64>();
 
 impl Compiler<'_> {
     /// Tokens of the step before, for rows that follow it, in a graph whose output is logits.
-    pub(crate) fn follow(&mut self, output: ValueId, uploaded: usize) {
-        if self.bound.value(output).rows != Rows::Output {
-            return;
-        }
-        let words = self.bound.bucket().outputs * chosen_words(Wanted::Candidates);
-        let chosen = self.buffer(Purpose::Activations, words * size_of::<u32>());
-        self.scratch.chosen = Some(chosen);
-        let buffers = vec![Some(BufferId::Own(uploaded)), Some(BufferId::Own(chosen))];
+    pub(crate) fn follow(&mut self) {
+        let buffers = vec![Some(BufferId::Inputs), Some(BufferId::ChosenBefore)];
         let words = vec![self.inputs.tokens as u32];
         let cost = Cost::row("take_tokens", 2 * size_of::<u32>());
         let launches = vec![self.launch("rows/take_tokens", buffers, words, ONE_BLOCK, cost)];
@@ -35,7 +29,7 @@ impl Compiler<'_> {
 
     /// What a step chooses from its logits, unless it requests all of them.
     pub(crate) fn choose(&mut self, output: ValueId) {
-        let Some(chosen) = self.scratch.chosen.map(BufferId::Own) else { return };
+        let chosen = BufferId::Chosen;
         let rows = self.bound.bucket().outputs;
         let parts = self.cols(output).div_ceil(PART);
         let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));

@@ -10,7 +10,7 @@ use graph::{Index, Rows, ValueId, WeightId};
 use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, kernel_name, out_of_memory};
 
 use crate::decode;
-use crate::driver::{Device, allocated_size};
+use crate::driver::{Device, PLACES, allocated_size};
 use crate::launch::{BufferId, BufferPlan, Cluster, Each, F32, Grid, LaunchPlan, Work};
 use crate::model::ModelPlan;
 
@@ -30,14 +30,13 @@ pub(crate) struct Blueprint {
     pub(crate) buffers: Vec<BufferPlan>,
     pub(crate) work: Vec<Work<LaunchPlan>>,
     pub(crate) inputs: Inputs,
-    /// Index of the buffer of step inputs.
-    pub(crate) uploaded: usize,
+    /// Indices of the buffers of step inputs, by place.
+    pub(crate) uploaded: [usize; PLACES],
     pub(crate) readbacks: Vec<Readback>,
     /// Words of the staging memory.
     pub(crate) staged: usize,
-    /// Index of the buffer with the token or the best candidates of each output row; `None` unless the graph's output is
-    /// logits.
-    pub(crate) chosen: Option<usize>,
+    /// Whether steps may choose tokens or candidates: whether the graph's output is logits.
+    pub(crate) chooses: bool,
 }
 
 /// Buffers shared by all passes, each as large as the most demanding pass needs.
@@ -58,8 +57,6 @@ pub(crate) struct Scratch {
     pub(crate) groups: Option<usize>,
     /// Gate and up of a linear unit whose weights have two formats.
     pub(crate) gates: Option<usize>,
-    /// Tokens or best candidates of each output row.
-    pub(crate) chosen: Option<usize>,
     /// Lists of the experts that each row uses.
     pub(crate) lists: Vec<usize>,
 }
@@ -114,8 +111,12 @@ impl Blueprint {
         }
         let output = bound.output();
         let is_tapped = taps.contains(&bound.value(output).name);
-        let uploaded = compiler.buffer(Purpose::Inputs, compiler.inputs.words.len() * F32);
-        compiler.follow(output, uploaded);
+        let bytes = compiler.inputs.words.len() * F32;
+        let uploaded = [(); PLACES].map(|()| compiler.buffer(Purpose::Inputs, bytes));
+        let chooses = bound.value(output).rows == Rows::Output;
+        if chooses {
+            compiler.follow();
+        }
         let (mut readbacks, mut staged) = (Vec::new(), 0);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
@@ -127,10 +128,11 @@ impl Blueprint {
                 staged += words;
             }
         }
-        compiler.choose(output);
-        let chosen = compiler.scratch.chosen;
+        if chooses {
+            compiler.choose(output);
+        }
         let Compiler { buffers, work, inputs, .. } = compiler;
-        Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, chosen })
+        Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, chooses })
     }
 
     /// Size of all buffers on the device in bytes.
@@ -276,7 +278,7 @@ impl Compiler<'_> {
         let cols = self.cols(y);
         let mut words = vec![rows as u32, self.row_count_word(y), at, stride, cols as u32];
         words.push(self.bound.weight(table).rows as u32);
-        words.extend(matrix.planes());
+        words.push(matrix.pitch());
         let kernel = format!("{}/embed", kernel_name(matrix.format));
         let cost = Cost::row("embed", stride as usize * F32 * 2);
         let grid = Grid::rows(cols.div_ceil(4 * THREADS as usize));

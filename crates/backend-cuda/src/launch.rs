@@ -10,6 +10,11 @@ pub(crate) const F32: usize = size_of::<f32>();
 pub(crate) enum BufferId {
     /// A buffer of the program, by index.
     Own(usize),
+    /// The step inputs, which kernels find in each of their arguments; this is for those that write them.
+    Inputs,
+    /// The tokens or candidates that a step chooses, and those of the step before. They are in host memory.
+    Chosen,
+    ChosenBefore,
     Weight(WeightId),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),

@@ -13,8 +13,7 @@ use crate::compile::{Compiler, Operand};
 use crate::driver::Device;
 use crate::launch::{BufferId, Cluster, Each, F32, Grid, LaunchPlan};
 use crate::shared_memory::{
-    GEMM_OUTPUTS, MAX_SUMS, MIN_WARPS, STATIC_SHARED, WINDOW, gemm_bytes, has_bulk_copies, ring_bytes,
-    wgmma_bytes,
+    GEMM_OUTPUTS, MAX_SUMS, MIN_WARPS, STATIC_SHARED, WINDOW, gemm_bytes, ring_bytes, sums_bytes, wgmma_bytes,
 };
 
 /// How a matmul's weights and outputs are laid out (`kernels/matmul.cuh`).
@@ -138,10 +137,8 @@ impl Matmul {
         words.push(self.rows_word);
         let mut outputs = [0; 3];
         let mut y_at = [0; 3];
-        let mut planes = [[0; 7]; 3];
-        for (i, &(weight, n, at)) in self.parts.iter().enumerate() {
+        for (i, &(_, n, at)) in self.parts.iter().enumerate() {
             (outputs[i], y_at[i]) = (n as u32, at);
-            planes[i] = compiler.model.matrix(weight).planes();
         }
         if let Mode::PerHead(per_head) = self.mode {
             outputs[1] = per_head as u32;
@@ -155,7 +152,7 @@ impl Matmul {
         let act = self.glu.map_or(self.act, |glu| glu.act);
         words.extend([u32::from(self.glu.is_some()), act_number(act), u32::from(limit.is_some())]);
         words.push(limit.map_or(0, f32::to_bits));
-        words.extend(planes.as_flattened());
+        words.push(compiler.model.matrix(self.parts[0].0).pitch());
         let mode = match self.mode {
             Mode::Plain => 0,
             Mode::IntoHidden => 1,
@@ -172,7 +169,7 @@ impl Matmul {
         let Beside { leads, follows, .. } = self.beside;
         let is_single = algorithm == Algorithm::Q8(1) && self.mode == Mode::Plain;
         words.push(if is_single { u32::from(leads) | u32::from(follows) << 1 } else { 0 });
-        assert_eq!(words.len(), 54, "words of `MatmulArgs`");
+        assert_eq!(words.len(), 34, "words of `MatmulArgs`");
         words
     }
 
@@ -206,7 +203,7 @@ impl Matmul {
     /// Whether this many activation rows, quantised to 8 bits, fit in shared memory.
     pub(crate) fn fits_q8(&self, device: &Device, format: Format, columns: usize) -> bool {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
-        let ring = ring_bytes(format, false).max(ring_bytes(format, true));
+        let ring = ring_bytes(format, device.card.has_wgmma());
         let bytes = self.q8_bytes(columns) + MIN_WARPS * ring + STATIC_SHARED;
         is_kernel && bytes <= device.limits.shared_of_block
     }
@@ -421,10 +418,7 @@ impl Compiler<'_> {
                     (_, 1) => "experts".to_owned(),
                     _ => "heads".to_owned(),
                 };
-                let is_bulk =
-                    is_q8 && columns <= 4 && has_bulk_copies(format) && self.device.card.has_wgmma();
-                let copies = if is_bulk { "bulk" } else { "q8" };
-                let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { copies } else { "f32" });
+                let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
                 // Pairs of outputs, or outputs of a gated linear unit.
                 let pairs = match matmul.mode {
                     Mode::IntoHidden if glu => matmul.experts.used * matmul.parts[0].1,
@@ -443,8 +437,9 @@ impl Compiler<'_> {
                 let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
                 let mut launch = self.launch(kernel, matmul.buffers(None), words, grid, cost);
-                launch.shared = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
-                launch.shared_of_warp = ring_bytes(format, is_bulk);
+                let activations = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
+                launch.shared = activations + sums_bytes(columns, pairs.div_ceil(groups));
+                launch.shared_of_warp = ring_bytes(format, self.device.card.has_wgmma());
                 vec![launch]
             }
             Algorithm::Gemm(tile) | Algorithm::Wgmma(tile) => {

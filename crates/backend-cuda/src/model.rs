@@ -4,14 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, Error, KvFormat, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight};
 use graph::{Op, Role, Value, WeightId};
-use passes::{Formats, Layout, Purpose, kernel_name, may_fit_f16, model_memory, out_of_memory};
+use passes::{Formats, Purpose, TiledLayout, kernel_name, may_fit_f16, model_memory, out_of_memory};
 use quant::Format;
 
 use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size, lock};
 use crate::upload::{Upload, upload};
-
-/// Rows of planes start at multiples of this many bytes, the size of an asynchronous copy.
-const ROW_ALIGN: usize = 16;
 
 /// How a table or matrix, or all matrices of the experts, is stored: row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +17,14 @@ pub(crate) struct MatrixLayout {
     pub(crate) cols: usize,
     /// Rows per matrix.
     pub(crate) rows: usize,
-    pub(crate) layout: Layout,
+    pub(crate) layout: TiledLayout,
 }
 
 impl MatrixLayout {
     fn new(weight: &Weight, format: Format) -> Result<MatrixLayout, Error> {
-        let layout = Layout::new(format, weight.count * weight.rows, weight.cols, ROW_ALIGN);
-        // Kernels count the bytes of a row in 32 bits, and the offsets of planes in 16 bytes.
-        if layout.pitches().any(|pitch| pitch > i32::MAX as usize) || layout.bytes() / 16 > u32::MAX as usize
-        {
+        let layout = TiledLayout { format, rows: weight.count * weight.rows, cols: weight.cols };
+        // Kernels count the bytes of a row in 32 bits.
+        if layout.pitch() > i32::MAX as usize {
             return Err(out_of_memory("a weight with rows of 2 GiB", layout.bytes() as u64, Remedy::UseCpu));
         }
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, layout })
@@ -39,16 +35,9 @@ impl MatrixLayout {
         allocated_size(self.layout.bytes() as u64)
     }
 
-    /// Offsets of planes 1 to 3 in 16 bytes, and the bytes between rows of each plane.
-    pub(crate) fn planes(&self) -> [u32; 7] {
-        let mut planes = [0; 7];
-        for (to, offset) in planes[..3].iter_mut().zip(self.layout.offsets().skip(1)) {
-            *to = (offset / 16) as u32;
-        }
-        for (to, pitch) in planes[3..].iter_mut().zip(self.layout.pitches()) {
-            *to = pitch as u32;
-        }
-        planes
+    /// Bytes from row to row.
+    pub(crate) fn pitch(&self) -> u32 {
+        self.layout.pitch() as u32
     }
 }
 

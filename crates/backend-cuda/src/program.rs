@@ -7,16 +7,13 @@ use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
 use passes::{Cost, StepShape, Variant, chosen_words, tiles};
 
 use crate::compile::Blueprint;
-use crate::driver::{Buffer, Device, Event, Launch, Pinned, Recording, TENSOR_MAP_BYTES, lock};
+use crate::driver::{Buffer, Device, Event, Launch, PLACES, Pinned, Recording, TENSOR_MAP_BYTES, lock};
 use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
 use crate::model::Model;
 use crate::occupancy::Block;
 
-/// Steps in progress at most.
-const IN_PROGRESS: usize = 2;
-
 /// Recorded graphs that a program holds: steps alternate between few shapes, and between the places of steps in progress.
-const MAX_RECORDINGS: usize = 8 * IN_PROGRESS;
+const MAX_RECORDINGS: usize = 8 * PLACES;
 
 /// Steps of more rows do not launch kernels before the one before has ended: early blocks would crowd the multiprocessors
 /// that are free first.
@@ -33,8 +30,8 @@ pub(crate) struct CudaProgram {
     staging: Pinned,
     chosen: Vec<u32>,
     bytes: u64,
-    pending: Pending<IN_PROGRESS>,
-    places: [Place; IN_PROGRESS],
+    pending: Pending<PLACES>,
+    places: [Place; PLACES],
     /// Shapes of the last submitted step, and of the last one that was waited for.
     shape: StepShape,
     read: StepShape,
@@ -45,9 +42,10 @@ pub(crate) struct CudaProgram {
 
 /// The buffers of a step in progress ([`Pending::place_of`]).
 struct Place {
-    /// Step inputs that the device reads.
+    /// Step inputs that the device copies, and the end of the copy.
     inputs: Pinned,
-    /// Tokens or candidates that it writes.
+    copied: Event,
+    /// Tokens or candidates that kernels write.
     chosen: Pinned,
     shape: StepShape,
     ended: Event,
@@ -78,7 +76,20 @@ impl CudaProgram {
             }
             buffers.push(buffer);
         }
-        let build = |plan| build(&model, &buffers, buffers[blueprint.uploaded].address(), plan);
+        let place = || {
+            let inputs = device.pinned(blueprint.inputs.words.len())?;
+            let chosen =
+                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Wanted::Candidates))?;
+            let (copied, ended) = (device.mark()?, device.mark()?);
+            Ok::<_, Error>(Place { inputs, copied, chosen, shape: StepShape::default(), ended })
+        };
+        let places = [place()?, place()?];
+        let of_places = [0, 1].map(|place| OfPlace {
+            inputs: buffers[blueprint.uploaded[place]].address(),
+            chosen: places[place].chosen.address(),
+            before: places[1 - place].chosen.address(),
+        });
+        let build = |plan| build(&model, &buffers, &of_places, plan);
         let (mut work, mut rows) = (Vec::new(), Vec::new());
         for next in std::mem::take(&mut blueprint.work) {
             work.push(match next {
@@ -94,13 +105,6 @@ impl CudaProgram {
                 Work::AllReduce { rows, buffer, cols } => Work::AllReduce { rows, buffer, cols },
             });
         }
-        let place = || {
-            let inputs = device.pinned(blueprint.inputs.words.len())?;
-            let chosen =
-                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Wanted::Candidates))?;
-            Ok(Place { inputs, chosen, shape: StepShape::default(), ended: device.mark()? })
-        };
-        let places = [place()?, place()?];
         let staging = device.pinned(blueprint.staged)?;
         device.wait()?;
         lock(&model.state).activations += bytes;
@@ -123,11 +127,26 @@ impl CudaProgram {
     }
 }
 
+/// Addresses of what steps of a place have for themselves.
+struct OfPlace {
+    inputs: u64,
+    chosen: u64,
+    before: u64,
+}
+
 /// Finds the kernel of a launch, and writes its arguments.
-fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result<Built, Error> {
+fn build(
+    model: &Model,
+    own: &[Buffer],
+    places: &[OfPlace; PLACES],
+    plan: LaunchPlan,
+) -> Result<Built, Error> {
     let LaunchPlan { kernel, buffers, words, grid, threads, shared, shared_of_warp, cluster, cost } = plan;
-    let address = |id: BufferId| match id {
+    let address = |id: BufferId, place: &OfPlace| match id {
         BufferId::Own(index) => own[index].address(),
+        BufferId::Inputs => place.inputs,
+        BufferId::Chosen => place.chosen,
+        BufferId::ChosenBefore => place.before,
         BufferId::Weight(weight) => {
             let matrix = model.matrices[weight.index()].as_ref();
             matrix.expect("weights of matmuls are matrices").buffer.address()
@@ -140,13 +159,13 @@ fn build(model: &Model, own: &[Buffer], inputs: u64, plan: LaunchPlan) -> Result
             model.states[id.index()].as_ref().expect("recurrent operations have states").address()
         }
     };
-    let mut args = vec![inputs];
-    args.extend(buffers.into_iter().map(|id| id.map_or(0, address)));
-    args.extend(
-        words
+    let args = places.each_ref().map(|place| {
+        let addresses = buffers.iter().map(|id| id.map_or(0, |id| address(id, place)));
+        let words = words
             .chunks(2)
-            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32),
-    );
+            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32);
+        [place.inputs].into_iter().chain(addresses).chain(words).collect()
+    });
     let kernel = model.device.kernel(&kernel)?;
     let forms = match shared_of_warp {
         0 => [Block { threads, shared: shared as u32 }; 2],
@@ -167,14 +186,14 @@ impl Program for CudaProgram {
         let is_alone = step.follows().is_empty();
         let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
         before.try_for_each(|(_, place)| place.ended.wait())?;
-        let Blueprint { inputs, uploaded, chosen, .. } = &mut self.blueprint;
+        let Blueprint { inputs, uploaded, chooses, .. } = &mut self.blueprint;
         let mut shape = StepShape {
             rows: step.tokens().len(),
             outputs: step.outputs().len(),
             sequences: step.sequences().len(),
             tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
             is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
-            wanted: chosen.map_or(Wanted::Logits, |_| inputs.wanted(step)),
+            wanted: if *chooses { inputs.wanted(step) } else { Wanted::Logits },
             follows: !is_alone,
             ..StepShape::default()
         };
@@ -184,7 +203,7 @@ impl Program for CudaProgram {
         place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
         place.shape.clone_from(&shape);
         self.shape = shape;
-        model.device.upload(&self.buffers[*uploaded], &place.inputs, words)?;
+        model.device.upload_beside(&self.buffers[uploaded[number]], &place.inputs, words, &place.copied)?;
         self.upload_input(step)?;
         let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
         if model.device.is_timed {
@@ -260,7 +279,7 @@ impl CudaProgram {
 
     /// Queues a step of the current shape in a place. What is queued does not depend on tokens or positions.
     fn queue(&self, place: usize, mut timer: Option<&mut Timer>) -> Result<(), Error> {
-        let Blueprint { bound, readbacks, chosen, .. } = &self.blueprint;
+        let Blueprint { bound, readbacks, .. } = &self.blueprint;
         let (device, shape): (&Arc<Device>, _) = (&self.model.device, &self.shape);
         // A launch after a copy or an event waits for it.
         let mut is_dependent = false;
@@ -295,7 +314,7 @@ impl CudaProgram {
                     let fits_f16 = |weight| self.model.fits_f16(weight);
                     for built in &Variant::choose(variants, rows, shape, fits_f16).launches {
                         let grid = built.grid.blocks(rows, shape);
-                        device.launch(&built.launch, grid, form, is_dependent)?;
+                        device.launch(&built.launch, place, grid, form, is_dependent)?;
                         if built.launch.forms[0] != built.launch.forms[1] {
                             form = 1 - form;
                         }
@@ -308,9 +327,6 @@ impl CudaProgram {
                     }
                 }
             }
-        }
-        if let Some(chosen) = chosen.filter(|_| shape.chosen() > 0) {
-            device.download(&self.places[place].chosen, 0, &self.buffers[chosen], shape.chosen())?;
         }
         Ok(())
     }

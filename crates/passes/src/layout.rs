@@ -5,8 +5,6 @@
 //! has blocks of 18 or 210 bytes. Without padding between rows the planes take as many bytes as the blocks. Kernels see
 //! every format as chunks of 32 values.
 
-use std::ops::Range;
-
 use quant::Format;
 
 use crate::formats::{self, CHUNK, rows_per_thread};
@@ -24,18 +22,12 @@ pub struct Layout {
     pub rows: usize,
     /// Chunks per row; unquantised formats pad the last one with zeros.
     pub chunks: usize,
-    /// The rows of each plane are padded with zeros to a multiple of this many bytes, a power of two.
-    pub row_align: usize,
 }
 
 impl Layout {
-    /// The layout of `rows` rows of `cols` values. A `row_align` of 1 means no padding.
-    ///
-    /// # Panics
-    /// When `row_align` is not a power of two.
-    pub fn new(format: Format, rows: usize, cols: usize, row_align: usize) -> Layout {
-        assert!(row_align.is_power_of_two(), "rows are aligned to a power of two, not {row_align}");
-        Layout { format, rows, chunks: cols.div_ceil(CHUNK), row_align }
+    /// The layout of `rows` rows of `cols` values.
+    pub fn new(format: Format, rows: usize, cols: usize) -> Layout {
+        Layout { format, rows, chunks: cols.div_ceil(CHUNK) }
     }
 
     /// Size of the buffer, a multiple of 16.
@@ -44,14 +36,14 @@ impl Layout {
     }
 
     /// Bytes between the rows of each plane.
-    pub fn pitches(&self) -> impl Iterator<Item = usize> {
-        let (values, row_align) = (self.chunks * CHUNK, self.row_align);
-        let planes = formats::planes(self.format).iter();
-        planes.map(move |(bytes, shared_by)| (values / shared_by * bytes).next_multiple_of(row_align))
+    pub(crate) fn pitches(&self) -> impl Iterator<Item = usize> {
+        let values = self.chunks * CHUNK;
+        formats::planes(self.format).iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
     }
 
-    /// Offset of each plane in bytes, a multiple of 16 and of the rows' alignment.
-    pub fn offsets(&self) -> impl Iterator<Item = usize> {
+    /// Offset of each plane in bytes, a multiple of 16.
+    #[cfg(test)]
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = usize> {
         [0].into_iter().chain(self.ends()).take(formats::planes(self.format).len())
     }
 
@@ -69,7 +61,7 @@ impl Layout {
         })
     }
 
-    /// Parameters for kernels that read rows without padding: chunks per row, then the offsets of planes 1 to 3 in
+    /// Parameters for kernels: chunks per row, then the offsets of planes 1 to 3 in
     /// vectors of 16 bytes.
     pub fn params(&self) -> [u32; 4] {
         let mut params = [self.chunks as u32, 0, 0, 0];
@@ -80,17 +72,8 @@ impl Layout {
     }
 
     /// The layout of `rows` rows of the same length.
-    pub fn with_rows(&self, rows: usize) -> Layout {
+    fn with_rows(&self, rows: usize) -> Layout {
         Layout { rows, ..*self }
-    }
-
-    /// Where `rows` are in the buffer, if they are packed alone: by plane, their bytes in the buffer of these rows, and the
-    /// offset in this one.
-    pub fn places(&self, rows: &Range<usize>) -> Vec<(Range<usize>, usize)> {
-        let alone = self.with_rows(rows.len());
-        let ranges = alone.offsets().zip(alone.sizes()).map(|(at, size)| at..at + size);
-        let offsets = self.offsets().zip(self.pitches()).map(|(at, pitch)| at + rows.start * pitch);
-        ranges.zip(offsets).collect()
     }
 
     /// Packs `bytes`, all rows in the file's format, of `cols` values each, into `to`, with one thread per core. Returns an
@@ -113,11 +96,6 @@ impl Layout {
             let bounds = parts.into_iter().map(|part| part.join().expect("packing does not panic"));
             bounds.fold(0.0, f32::max)
         })
-    }
-
-    /// As [`Layout::pack`], on the calling thread.
-    pub fn pack_here(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
-        self.pack_rows(format, bytes, cols, self.split(to))
     }
 
     /// The planes of a buffer. Zeroes what is between them.
@@ -148,73 +126,5 @@ impl Layout {
             bound = bound.max(pack_row(format, self.format, row, &mut values, &mut planes));
         }
         bound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ROWS: usize = 5;
-
-    /// Packs `cols` columns of [`ROWS`] rows of `format`; returns the buffer and the bound of the values.
-    fn packed(layout: &Layout, format: Format, cols: usize) -> (Vec<u8>, f32) {
-        let size = ROWS * format.bytes_for(cols as u64).expect("whole blocks") as usize;
-        let bytes: Vec<u8> = (0..size).map(|i| (i * 151 + i / 256 * 7) as u8).collect();
-        // What the buffer held before does not matter.
-        let mut to = vec![0xaa; layout.bytes()];
-        let bound = layout.pack(format, &bytes, cols, &mut to);
-        let in_parts = packed_in_parts(layout, format, &bytes, cols);
-        assert_eq!((&to, bound.to_bits()), (&in_parts.0, in_parts.1.to_bits()), "{layout:?} in parts");
-        (to, bound)
-    }
-
-    /// The same, two rows at a time through one buffer.
-    fn packed_in_parts(layout: &Layout, format: Format, bytes: &[u8], cols: usize) -> (Vec<u8>, f32) {
-        let (mut to, mut bound) = (vec![0; layout.bytes()], 0.0_f32);
-        let mut buffer = vec![0xaa; layout.with_rows(2).bytes()];
-        for (i, bytes) in bytes.chunks(2 * bytes.len() / ROWS).enumerate() {
-            let rows = 2 * i..ROWS.min(2 * i + 2);
-            let part = layout.with_rows(rows.len());
-            bound = bound.max(part.pack_here(format, bytes, cols, &mut buffer[..part.bytes()]));
-            for (range, at) in layout.places(&rows) {
-                to[at..][..range.len()].copy_from_slice(&buffer[range]);
-            }
-        }
-        (to, bound)
-    }
-
-    /// The rows of each plane, `pitches` bytes of each.
-    fn rows<'a>(layout: &Layout, buffer: &'a [u8], pitches: &[usize]) -> Vec<&'a [u8]> {
-        let planes = layout.offsets().zip(layout.pitches()).zip(pitches);
-        planes
-            .flat_map(|((at, pitch), &len)| (0..ROWS).map(move |row| &buffer[at + row * pitch..][..len]))
-            .collect()
-    }
-
-    /// Unquantised formats have a partial chunk, quantised ones an odd number of blocks per row.
-    #[test]
-    fn alignment_only_adds_padding_between_rows() {
-        let own = Format::ALL.map(|format| (format, format));
-        let converted = [(Format::F16, Format::Q4_1), (Format::F32, Format::BF16)];
-        for (on_device, format) in own.into_iter().chain(converted) {
-            let block = (1..=256).find(|&cols| format.bytes_for(cols).is_some()).expect("a block");
-            let cols = [100, 288, 192, 768]
-                [[1, 32, 64, 256].iter().position(|&size| size == block).expect("a size")];
-            let [dense, aligned] = [1, 16].map(|row_align| Layout::new(on_device, ROWS, cols, row_align));
-            let (of_dense, bound) = packed(&dense, format, cols);
-            let (of_aligned, same_bound) = packed(&aligned, format, cols);
-            let what = format!("{format:?} as {on_device:?}");
-            assert_eq!(bound.to_bits(), same_bound.to_bits(), "{what}");
-            let pitches: Vec<usize> = dense.pitches().collect();
-            assert_eq!(rows(&dense, &of_dense, &pitches), rows(&aligned, &of_aligned, &pitches), "{what}");
-            for (pitch, aligned) in pitches.iter().zip(aligned.pitches()) {
-                assert_eq!(aligned, pitch.next_multiple_of(16), "{what}");
-            }
-            // Padding stays zero.
-            let sum = |buffer: &[u8]| buffer.iter().map(|&byte| usize::from(byte)).sum::<usize>();
-            assert_eq!(sum(&of_dense), sum(&of_aligned), "{what}");
-            assert!(sum(&of_dense) > 0 && aligned.offsets().all(|at| at.is_multiple_of(16)), "{what}");
-        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `plan.rs` lowers a graph to a list of passes over buffers. `inputs.rs` lays out what changes from step to step, `draws.rs`
 //! how tokens are drawn, `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and
-//! `tiles.rs` how rows are cut into tiles. `formats.rs` chooses the formats of weights, `layout.rs` and `pack.rs` pack them for
-//! kernels, `memory.rs` counts what they take, and `readback.rs` makes outputs of what a step has copied to the host. Backends add
+//! `tiles.rs` how rows are cut into tiles. `formats.rs` chooses the formats of weights, `layout.rs` (by planes), `tiled.rs` (by
+//! tiles) and `pack.rs` pack them for kernels, `memory.rs` counts what they take, and `readback.rs` makes outputs of what a step has copied to the host. Backends add
 //! kernels and buffers of a device; nothing here knows any.
 
 mod draws;
@@ -15,6 +15,7 @@ mod pack;
 mod plan;
 mod readback;
 mod step;
+mod tiled;
 mod tiles;
 mod variant;
 
@@ -25,5 +26,6 @@ pub use memory::{Purpose, model_memory, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
 pub use step::{Cost, StepShape, chosen_words};
+pub use tiled::{TiledLayout, tile_bytes};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
 pub use variant::{Variant, When};

@@ -60,6 +60,9 @@ fn cluster_attribute(size: u32) -> sys::CUlaunchAttribute {
     }
 }
 
+/// Steps of a program that are in progress at most: each has its place, with inputs and outputs of its own.
+pub(crate) const PLACES: usize = 2;
+
 /// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
@@ -77,6 +80,8 @@ pub(crate) struct Device {
     pub(crate) multiprocessors: usize,
     pub(crate) limits: Limits,
     stream: sys::CUstream,
+    /// For copies beside what runs in `stream`.
+    beside: sys::CUstream,
     loaded: Mutex<Loaded>,
     /// Memory budget and current use of all buffers, in bytes.
     budget: Option<u64>,
@@ -141,11 +146,11 @@ impl Device {
                     shared_of_block: of(SHARED_OF_BLOCK)?,
                     is_side_by_side: card.has_dependent_launch(),
                 };
-                let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
-                Ok((context, multiprocessors, limits, stream))
+                let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
+                Ok((context, multiprocessors, limits, stream()?, stream()?))
             }
         };
-        let (context, multiprocessors, limits, stream) = opened().map_err(failed)?;
+        let (context, multiprocessors, limits, stream, beside) = opened().map_err(failed)?;
         Ok(Device {
             card: card.clone(),
             is_timed,
@@ -153,6 +158,7 @@ impl Device {
             multiprocessors,
             limits,
             stream,
+            beside,
             loaded: Mutex::default(),
             budget,
             used: AtomicU64::new(0),
@@ -297,6 +303,30 @@ impl Device {
         .map_err(|error| self.failed(error))
     }
 
+    /// Copies the first `words` words of `from` beside what is queued, which uses neither side. What is queued from now on waits for
+    /// the copy, whose end is `copied`.
+    pub(crate) fn upload_beside(
+        &self,
+        to: &Buffer,
+        from: &Pinned,
+        words: usize,
+        copied: &Event,
+    ) -> Result<(), Error> {
+        assert!(words <= from.words && (words * 4) as u64 <= to.bytes, "copies stay inside");
+        self.make_current()?;
+        // SAFETY: both ranges are valid. The caller does not change `from` before the copy has been waited for.
+        unsafe {
+            let words = std::slice::from_raw_parts(from.address, words);
+            result::memcpy_htod_async(to.address, words, self.beside)
+                .and_then(|()| result::event::record(copied.event, self.beside))
+                .and_then(|()| {
+                    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+                    result::stream::wait_event(self.stream, copied.event, flags)
+                })
+        }
+        .map_err(|error| self.failed(error))
+    }
+
     /// Queues a copy of `words` words from the start of `from` to word `at` of `to`.
     pub(crate) fn download(&self, to: &Pinned, at: usize, from: &Buffer, words: usize) -> Result<(), Error> {
         assert!(at + words <= to.words && (words * 4) as u64 <= from.bytes, "copies stay inside");
@@ -316,11 +346,12 @@ impl Device {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
     }
 
-    /// Queues a launch, with blocks of this form. With `is_dependent`, it may start before the launch before it has ended, and
+    /// Queues a launch of a step in this place, with blocks of this form. With `is_dependent`, it may start before the launch before it has ended, and
     /// waits for it itself.
     pub(crate) fn launch(
         &self,
         launch: &Launch,
+        place: usize,
         grid: [u32; 3],
         form: usize,
         is_dependent: bool,
@@ -353,7 +384,7 @@ impl Device {
             attrs: attributes.as_mut_ptr(),
             numAttrs: count,
         };
-        let mut args = launch.args.as_ptr().cast_mut().cast::<c_void>();
+        let mut args = launch.args[place].as_ptr().cast_mut().cast::<c_void>();
         // SAFETY: `args` is the struct that the kernel takes, whose pointers are of live buffers.
         unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) }
             .result()
@@ -439,6 +470,7 @@ impl Drop for Device {
             let _ = result::stream::synchronize(self.stream);
             drop(self.communicator.take());
             let _ = result::stream::destroy(self.stream);
+            let _ = result::stream::destroy(self.beside);
             for &module in lock(&self.loaded).modules.values() {
                 let _ = result::module::unload(module);
             }
@@ -469,7 +501,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Host memory that the device copies from and to.
+/// Host memory that the device copies from and to, and that kernels write.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     address: *mut u32,
@@ -481,6 +513,11 @@ pub(crate) struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
+    /// Where kernels find the memory: addresses are the same for host and device.
+    pub(crate) fn address(&self) -> u64 {
+        self.address.expose_provenance() as u64
+    }
+
     /// The words. No copy from or to them may be queued.
     pub(crate) fn words(&self) -> &[u32] {
         // SAFETY: the memory is allocated and initialised.
@@ -509,8 +546,8 @@ impl Drop for Pinned {
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
-    /// The bytes of the struct that the kernel takes.
-    pub(crate) args: Vec<u64>,
+    /// The bytes of the struct that the kernel takes, by place of the step.
+    pub(crate) args: [Vec<u64>; PLACES],
     /// Sizes of its blocks, of which launches side by side alternate ([`crate::occupancy`]); equal if it has one.
     pub(crate) forms: [Block; 2],
     /// Blocks of a cluster, along the third dimension of the grid, which they extend.

@@ -1,6 +1,5 @@
 //! Pinned memory that the host fills again once the device has copied it.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use backend::Error;
@@ -34,18 +33,14 @@ impl Staging {
         Ok(bytemuck::cast_slice_mut(self.memory.words_mut()))
     }
 
-    /// Queues copies of ranges of the memory to offsets of a buffer.
-    pub(crate) fn copy(&mut self, to: &Buffer, places: &[(Range<usize>, usize)]) -> Result<(), Error> {
+    /// Queues a copy of the first `bytes` bytes of the memory to offset `at` of a buffer.
+    pub(crate) fn copy(&mut self, to: &Buffer, at: usize, bytes: usize) -> Result<(), Error> {
         let device = &self.copied.device;
-        let bytes: &[u8] = bytemuck::cast_slice(self.memory.words());
+        let bytes = &bytemuck::cast_slice::<_, u8>(self.memory.words())[..bytes];
+        assert!((at + bytes.len()) as u64 <= to.bytes, "copies stay inside");
         device.make_current()?;
-        let copied = places.iter().try_for_each(|(range, at)| {
-            let bytes = &bytes[range.clone()];
-            assert!((at + bytes.len()) as u64 <= to.bytes, "copies stay inside");
-            // SAFETY: both ranges are valid. The memory changes only after the event, and freeing waits for the copy.
-            unsafe { result::memcpy_htod_async(to.address + *at as u64, bytes, device.stream) }
-                .map_err(|error| device.failed(error))
-        });
-        self.copied.record().and(copied)
+        // SAFETY: both ranges are valid. The memory changes only after the event, and freeing waits for the copy.
+        let copied = unsafe { result::memcpy_htod_async(to.address + at as u64, bytes, device.stream) };
+        self.copied.record().and(copied.map_err(|error| device.failed(error)))
     }
 }
