@@ -18,6 +18,17 @@ template <class T> __device__ __forceinline__ T read(SharedAddress from) {
     return load_shared<T>(from.at);
 }
 
+// An address in a row of weights. Offsets add up in 32 bits.
+struct RowAddress {
+    const u8* row;
+    int at;
+    __device__ __forceinline__ RowAddress operator+(int bytes) const { return {row, at + bytes}; }
+    __device__ __forceinline__ u8 operator[](int bytes) const { return row[at + bytes]; }
+};
+template <class T> __device__ __forceinline__ T read(RowAddress from) {
+    return read<T>(from.row + from.at);
+}
+
 // Quants of 4 bits: a word has four in the low nibbles of its bytes, and the next four in the high ones.
 __device__ __forceinline__ void unpack_nibbles(uint4 v, u32 (&q)[8]) {
     u32 words[4] = {v.x, v.y, v.z, v.w};
@@ -493,17 +504,17 @@ template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, 
 }
 
 // A weight has rows of tiles of 32 chunks (`passes::TiledLayout`). A tile has the planes of its chunks one after the other, each of
-// a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 8, unless the format has one plane.
-constexpr u32 TILE_CHUNKS = 32;
+// a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 4, unless the format has one plane.
+constexpr u32 TILE_CHUNKS = 32, BLOCK_CHUNKS = 4, BLOCKS = TILE_CHUNKS / BLOCK_CHUNKS;
 
 // Bytes of a plane in a tile of so many blocks.
-template <class F> __host__ __device__ constexpr u32 plane_bytes(int plane, u32 blocks = 4) {
-    u32 of_block = F::bytes(plane) / 4;
+template <class F> __host__ __device__ constexpr u32 plane_bytes(int plane, u32 blocks = BLOCKS) {
+    u32 of_block = F::bytes(plane) / BLOCKS;
     return of_block % 16 == 0 ? of_block * blocks : (of_block * blocks + 15) / 16 * 16;
 }
 
 // Where a plane starts in a tile.
-template <class F> __host__ __device__ constexpr u32 plane_at(int plane, u32 blocks = 4) {
+template <class F> __host__ __device__ constexpr u32 plane_at(int plane, u32 blocks = BLOCKS) {
     u32 at = 0;
     for (int p = 0; p < plane; p++) at += plane_bytes<F>(p, blocks);
     return at;
@@ -512,15 +523,15 @@ template <class F> __host__ __device__ constexpr u32 plane_at(int plane, u32 blo
 // Bytes of a whole tile.
 template <class F> constexpr u32 TILE_BYTES = plane_at<F>(F::PLANES);
 
-// The planes of a tile.
+// The planes of a tile, which starts at `at` in its row.
 template <class F> struct Tile {
-    const u8* at;
-    u32 blocks;
-    __device__ __forceinline__ const u8* operator[](int plane) const { return at + plane_at<F>(plane, blocks); }
+    const u8* row;
+    u32 at, blocks;
+    __device__ __forceinline__ RowAddress operator[](int plane) const { return {row, int(at + plane_at<F>(plane, blocks))}; }
 };
 
 // The tile of a row of `chunks` chunks that has a chunk.
 template <class F> __device__ __forceinline__ Tile<F> tile_of(const u8* row, u32 chunks, u32 chunk) {
     u32 tile = chunk / TILE_CHUNKS;
-    return {row + tile * TILE_BYTES<F>, min((chunks + 7) / 8 - 4 * tile, 4)};
+    return {row, tile * TILE_BYTES<F>, min((chunks + BLOCK_CHUNKS - 1) / BLOCK_CHUNKS - BLOCKS * tile, BLOCKS)};
 }

@@ -107,6 +107,8 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
 #pragma unroll 1
         for (u32 i = from; i < until; i++) stream.copy(a, shape, ring + i * S::STAGE, lane);
     };
+    // Experts are known once the kernel before has ended.
+    bool has_list = !PLAIN && a.mode != PER_HEAD;
     auto fill_ring = [&] {
         units = shape.units / gridDim.x;
         u32 longer = shape.units - units * gridDim.x;
@@ -119,7 +121,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
         if (of_warp > 0) stream.find_rows(a, shape, lane);
         for (u32 i = 0; i < S::EARLY; i++) {
             fill(i, i + 1);
-            if (S::IS_PACED && i + 1 < S::EARLY && i < of_warp) S::wait(ring + i * S::STAGE, 0);
+            if (S::IS_PACED && !has_list && i + 1 < S::EARLY && i < of_warp) S::wait(ring + i * S::STAGE, 0);
         }
         if (lane < 2 * COLS) heads[warp][lane] = 0.0f;
         for (u32 at = threadIdx.x * of_unit, unit = threadIdx.x; at < stages; unit += blockDim.x, at = unit * of_unit) {
@@ -127,7 +129,6 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
             pairs_sums[unit].later_warps = make_uchar2(first_from(at + 1), first_from(at + of_unit));
         }
     };
-    bool has_list = !PLAIN && a.mode != PER_HEAD;
     if (!has_list) fill_ring();
     // The step inputs do not change while kernels of the step run.
     u32 rows = a.step[a.rows];

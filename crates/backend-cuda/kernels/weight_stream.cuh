@@ -17,7 +17,7 @@ template <class F> struct LastPlane {
     u32 from, to, bytes;
     static __device__ __forceinline__ LastPlane of(int plane, u32 rest) {
         if (F::FLOAT) return {0, 0, (rest * F::bytes(0) / TILE_CHUNKS + 15) / 16 * 16};
-        u32 blocks = (rest + 7) / 8;
+        u32 blocks = (rest + BLOCK_CHUNKS - 1) / BLOCK_CHUNKS;
         return {plane_at<F>(plane, blocks), plane_at<F>(plane), plane_bytes<F>(plane, blocks)};
     }
 };
@@ -140,6 +140,7 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
     // Stages that are filled before the previous kernel has ended. More would delay the loads of a kernel's activations: on the
     // same multiprocessor, they queue behind the copies for the kernel after it.
     static constexpr u32 EARLY = STAGES > 2 ? 2 : 1;
+    // Whether an early stage is copied only once the one before has come.
     static constexpr bool IS_PACED = false;
     // Units of 16 bytes of a tile.
     static constexpr u32 UNITS = TILE_BYTES<F> / 16;
@@ -206,7 +207,7 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// A lane copies a tile of a row by one instruction.
+// A lane copies a tile of a row by one instruction, or a plane of a row's last one.
 template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     using Format = F;
     using Base = Stream<IS_PLAIN>;
@@ -215,7 +216,7 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     static constexpr u32 BYTES = 2 * TILE_BYTES<F>, STAGE = BYTES + 16, STAGES = BYTES > 2048 ? 2 : 3;
     // Stages that are filled before the previous kernel has ended, small ones one after the other: more bytes on the way would delay
     // the loads of that kernel's activations.
-    static constexpr u32 EARLY = BYTES > 1200 ? 1 : STAGES;
+    static constexpr u32 EARLY = BYTES > 1200 ? 1 : 2;
     static constexpr bool IS_PACED = true;
 
     // The next bytes of the row that the lane copies.

@@ -159,8 +159,8 @@ __device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const Weigh
     auto copy_weights = [&](u32 both, u32 stage) {
         u32 to = base + stage * S::STAGE + S::ACTIVATIONS;
         if (both < last) {
-            // Two windows have a block of a tile.
-            u32 blocks = min((a.chunks + 7) / 8 - both / 4 * 4, 4), at_tile = both / 4 * TILE_BYTES<F>;
+            // A window has a block of a tile.
+            u32 blocks = min(windows - both / 4 * BLOCKS, BLOCKS), at_tile = both / 4 * TILE_BYTES<F>;
 #pragma unroll
             for (int p = 0; p < F::PLANES; p++) {
                 u32 units = S::units(p), at = both % 4 * S::bytes(p), to_plane = to + S::plane_at(p);
@@ -172,12 +172,14 @@ __device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const Weigh
                     continue;
                 }
                 u32 unit = thread % units, half = units / 2;
+                // The last window may be alone.
+                bool is_copied = at + unit * 16 < plane_bytes<F>(p, blocks);
 #pragma unroll
                 for (int j = 0; j < MOST; j++) {
                     if (j >= half) break;
                     u32 row = thread / units + j * (THREADS / units);
                     u32 in_plane = ((unit / half * WGMMA_OUTPUTS + row) * half + unit % half) * 16;
-                    copy_async<16>(to_plane + in_plane, from[p][j] + (at_plane + at));
+                    if (is_copied) copy_async<16>(to_plane + in_plane, from[p][j] + (at_plane + at));
                 }
             }
         }
@@ -246,10 +248,11 @@ __device__ __forceinline__ void multiply_from_registers(const MatmulArgs& a, con
     Raw raw[2];
     // The last window again instead of none: loads without a branch stay in place.
     auto fetch = [&](u32 window) {
-        int chunk = min(4 * min(window, last - 1) + lane % 4, a.chunks - 1);
-        __builtin_assume(chunk >= 0);
+        u32 chunk = 4 * min(window, last - 1), of_lane = chunk % TILE_CHUNKS + lane % 4;
+        // Formats of several planes have whole blocks, padded with zeros.
+        if (F::PLANES == 1) of_lane = min(of_lane, a.chunks - 1 - chunk / TILE_CHUNKS * TILE_CHUNKS);
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk), chunk % TILE_CHUNKS, raw[i]);
+        for (u32 i = 0; i < 2; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk), int(of_lane), raw[i]);
     };
     // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
     // of their rows, and the others the rest in turn.
@@ -261,7 +264,7 @@ __device__ __forceinline__ void multiply_from_registers(const MatmulArgs& a, con
         for (int i = 0; i < F::PLANES; i++) {
             if (plane == i) at = plane_at<F>(i, of_window.blocks) + window % 8 * (F::bytes(i) / 8);
         }
-        if (window < last) prefetch_to_l2(of_window.at + at);
+        if (window < last) prefetch_to_l2(of_window.row + (of_window.at + at));
     };
     if (N <= PREFETCH_ROWS) {
         for (u32 i = 0; i < PREFETCH; i++) prefetch(first + i);

@@ -87,7 +87,7 @@ impl CudaProgram {
         let of_places = [0, 1].map(|place| OfPlace {
             inputs: buffers[blueprint.uploaded[place]].address(),
             chosen: places[place].chosen.address(),
-            before: places[1 - place].chosen.address(),
+            before: places[(place + PLACES - 1) % PLACES].chosen.address(),
         });
         let build = |plan| build(&model, &buffers, &of_places, plan);
         let (mut work, mut rows) = (Vec::new(), Vec::new());
@@ -203,30 +203,11 @@ impl Program for CudaProgram {
         place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
         place.shape.clone_from(&shape);
         self.shape = shape;
-        model.device.upload_beside(&self.buffers[uploaded[number]], &place.inputs, words, &place.copied)?;
-        self.upload_input(step)?;
-        let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
-        if model.device.is_timed {
-            let mut timer = Timer { start: model.device.event()?, launches: Vec::new() };
-            timer.start.record()?;
-            self.queue(number, Some(&mut timer))?;
-            self.timer = Some((timer, step.clone()));
-        } else if let Some(index) = self.recordings.iter().position(recorded) {
-            let last = self.recordings.remove(index);
-            model.device.replay(&last.2)?;
-            self.recordings.push(last);
-        } else if is_repeated {
-            // The second step of a shape in a row: more will follow.
-            let recording = model.device.record(|| self.queue(number, None))?;
-            model.device.replay(&recording)?;
-            if self.recordings.len() == MAX_RECORDINGS {
-                self.recordings.remove(0);
-            }
-            self.recordings.push((number, self.shape.clone(), recording));
-        } else {
-            self.queue(number, None)?;
-        }
-        self.places[number].ended.record()?;
+        let to = &self.buffers[uploaded[number]];
+        let uploaded = model.device.upload_beside(to, &place.inputs, words, &place.copied);
+        let queued = uploaded.and_then(|()| self.start(step, number, is_repeated));
+        // Also if it failed: the next step in this place waits for what is queued.
+        self.places[number].ended.record().and(queued)?;
         Ok(self.pending.begin(step))
     }
 
@@ -260,6 +241,34 @@ impl Program for CudaProgram {
 }
 
 impl CudaProgram {
+    /// Queues a step, or replays one of its shape.
+    fn start(&mut self, step: &Step, number: usize, is_repeated: bool) -> Result<(), Error> {
+        let model = self.model.clone();
+        self.upload_input(step)?;
+        let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
+        if model.device.is_timed {
+            let mut timer = Timer { start: model.device.event()?, launches: Vec::new() };
+            timer.start.record()?;
+            self.queue(number, Some(&mut timer))?;
+            self.timer = Some((timer, step.clone()));
+        } else if let Some(index) = self.recordings.iter().position(recorded) {
+            let last = self.recordings.remove(index);
+            model.device.replay(&last.2)?;
+            self.recordings.push(last);
+        } else if is_repeated {
+            // The second step of a shape in a row: more will follow.
+            let recording = model.device.record(|| self.queue(number, None))?;
+            model.device.replay(&recording)?;
+            if self.recordings.len() == MAX_RECORDINGS {
+                self.recordings.remove(0);
+            }
+            self.recordings.push((number, self.shape.clone(), recording));
+        } else {
+            self.queue(number, None)?;
+        }
+        Ok(())
+    }
+
     /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
         let inputs = self.work.iter().filter_map(|work| match *work {

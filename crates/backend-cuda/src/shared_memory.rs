@@ -14,20 +14,16 @@ pub(crate) const GEMM_OUTPUTS: usize = 128;
 
 /// Bytes of a warp's ring in a GEMV kernel, as in `kernels/weight_stream.cuh`.
 pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
-    if let Some(n) = std::env::var(format!("RUSTORCH_RING_{format:?}")).ok().and_then(|s| s.parse().ok()) {
-        return n;
-    }
     let stage = 2 * tile_bytes(format);
-    if is_bulk {
-        // A stage ends with its barrier.
-        return if stage > 2048 { 2 } else { 3 } * (stage + 16);
-    }
-    stage
-        * match stage {
-            ..=1200 => 4,
-            ..=4096 => 3,
-            _ => 2,
-        }
+    // With bulk copies, a stage ends with its barrier.
+    let (stages, barrier) = match stage {
+        ..=2048 if is_bulk => (3, 16),
+        _ if is_bulk => (2, 16),
+        ..=1200 => (4, 0),
+        ..=4096 => (3, 0),
+        _ => (2, 0),
+    };
+    stages * (stage + barrier)
 }
 
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.

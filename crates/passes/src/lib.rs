@@ -1,10 +1,11 @@
 //! Passes of GPU backends: graphs lowered to fused passes, step inputs, packed weights.
 //!
 //! `plan.rs` lowers a graph to a list of passes over buffers. `inputs.rs` lays out what changes from step to step, `draws.rs`
-//! how tokens are drawn, `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and
-//! `tiles.rs` how rows are cut into tiles. `formats.rs` chooses the formats of weights, `layout.rs` (by planes), `tiled.rs` (by
-//! tiles) and `pack.rs` pack them for kernels, `memory.rs` counts what they take, and `readback.rs` makes outputs of what a step has copied to the host. Backends add
-//! kernels and buffers of a device; nothing here knows any.
+//! how tokens are drawn, `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a
+//! step takes, and `tiles.rs` how rows of activations are cut into tiles. `formats.rs` chooses the formats of weights; `pack.rs`
+//! packs them for kernels, as `layout.rs` (planes) or `tiled.rs` (tiles) lays them out; `memory.rs` counts what they take, and
+//! `readback.rs` makes outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here
+//! knows any.
 
 mod draws;
 mod formats;

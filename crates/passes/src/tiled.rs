@@ -2,7 +2,7 @@
 //!
 //! A row has tiles of 32 chunks, in which the planes of a format (`layout.rs`) come one after the other: what a warp needs next
 //! is contiguous. Planes of a tile start at multiples of 16 bytes. The last tile of a row has the chunks that are left; if there
-//! are several planes, in whole blocks of 8, so that all but the smallest planes have whole units of 16 bytes.
+//! are several planes, in whole blocks of 4, as many as kernels read at a time.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::pack::pack_row;
 
 /// Chunks of a whole tile, and of the blocks of a smaller one.
 const TILE: usize = 32;
-const BLOCK: usize = 8;
+const BLOCK: usize = 4;
 
 /// Planes start at multiples of this many bytes.
 const ALIGN: usize = 16;
@@ -142,7 +142,7 @@ mod tests {
                             let room = if planes.offsets().count() == 1 {
                                 chunks
                             } else {
-                                chunks.next_multiple_of(8)
+                                chunks.next_multiple_of(4)
                             };
                             let room = (room * 32 / shared_by * bytes).next_multiple_of(16);
                             assert!(tiled[at + len..at + room].iter().all(|&byte| byte == 0), "{what}");
@@ -165,8 +165,9 @@ mod tests {
         assert_eq!(tile_bytes(Format::F16), 2048);
         let pitch = |format, cols| TiledLayout { format, rows: 1, cols }.pitch();
         assert_eq!(pitch(Format::Q6_K, 5 * 1024 + 512), 5 * 848 + (256 + 128 + 32 + 16));
-        // 36 chunks: a tile, and a block of 8.
-        assert_eq!(pitch(Format::Q4_0, 1152), 576 + (128 + 16));
+        // 36 chunks: a tile, and a block of 4; the same with three of its chunks.
+        assert_eq!(pitch(Format::Q4_0, 1152), 576 + (64 + 16));
+        assert_eq!(pitch(Format::Q4_0, 1120), 576 + (64 + 16));
         assert_eq!(pitch(Format::F32, 100), 4 * 128);
     }
 }

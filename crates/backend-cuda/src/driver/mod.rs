@@ -70,7 +70,7 @@ pub(crate) struct Kernel {
     pub(crate) needs: Needs,
 }
 
-/// An opened card: context, stream and kernels.
+/// An opened card: context, streams and kernels.
 pub(crate) struct Device {
     pub(crate) card: Card,
     pub(crate) is_timed: bool,
@@ -467,6 +467,7 @@ impl Drop for Device {
         let _ = self.context.make_current();
         // SAFETY: nothing queued is left: buffers, recordings and events hold the device.
         unsafe {
+            let _ = result::stream::synchronize(self.beside);
             let _ = result::stream::synchronize(self.stream);
             drop(self.communicator.take());
             let _ = result::stream::destroy(self.stream);
@@ -509,7 +510,7 @@ pub(crate) struct Pinned {
     device: Arc<Device>,
 }
 
-// SAFETY: it owns its memory, which the device writes only between a queued copy and the wait for it.
+// SAFETY: it owns its memory, which the device reads and writes only between what is queued and the wait for it.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
@@ -518,13 +519,13 @@ impl Pinned {
         self.address.expose_provenance() as u64
     }
 
-    /// The words. No copy from or to them may be queued.
+    /// The words. Nothing queued may write them.
     pub(crate) fn words(&self) -> &[u32] {
         // SAFETY: the memory is allocated and initialised.
         unsafe { std::slice::from_raw_parts(self.address, self.words) }
     }
 
-    /// The words, to be written. No copy from or to them may be queued.
+    /// The words, to be written. Nothing queued may use them.
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: the memory is allocated, initialised, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.words) }
@@ -536,6 +537,7 @@ impl Drop for Pinned {
         let _ = self.device.context.make_current();
         // SAFETY: it was allocated once, and copies have ended or end with the context.
         unsafe {
+            let _ = result::stream::synchronize(self.device.beside);
             let _ = result::stream::synchronize(self.device.stream);
             let _ = result::free_host(self.address.cast());
         }

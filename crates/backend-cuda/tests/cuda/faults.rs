@@ -28,7 +28,7 @@ fn too_little_memory_is_an_error() {
     let memory = needed(with_memory(&card, None));
     let all = memory.weights_on_device + memory.kv + memory.activations;
     let (mut refused, mut computed) = (Vec::new(), 0);
-    for limit in (0..10).map(|i| i * all / 10).chain([all - 1, all]) {
+    for limit in (0..30).map(|i| i * all / 30).chain([all - 1, all]) {
         assert_eq!(needed(with_memory(&card, Some(limit))), memory);
         match compile(Box::new(with_memory(&card, Some(limit)))) {
             Ok((loaded, mut program)) => {
