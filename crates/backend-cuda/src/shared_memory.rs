@@ -16,14 +16,16 @@ pub(crate) const GEMM_OUTPUTS: usize = 128;
 pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
     let stage = 2 * tile_bytes(format);
     // With bulk copies, a stage ends with its barrier.
-    let (stages, barrier) = match stage {
-        ..=2048 if is_bulk => (3, 16),
-        _ if is_bulk => (2, 16),
-        ..=1200 => (4, 0),
-        ..=4096 => (3, 0),
-        _ => (2, 0),
+    if is_bulk {
+        let stages = if stage > 2048 { 2 } else { 3 };
+        return stages * (stage + 16);
+    }
+    let stages = match stage {
+        ..=1200 => 4,
+        1201..=4096 => 3,
+        _ => 2,
     };
-    stages * (stage + barrier)
+    stages * stage
 }
 
 /// Warps that a GEMV kernel has at least, if its activations are to be in shared memory.
