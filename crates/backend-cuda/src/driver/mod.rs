@@ -6,6 +6,7 @@
 
 mod cards;
 mod nccl;
+mod pinned;
 mod staging;
 mod tensor_map;
 
@@ -24,6 +25,7 @@ use crate::occupancy::{Block, Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
 use nccl::Communicator;
+pub(crate) use pinned::Pinned;
 pub(crate) use staging::Staging;
 pub(crate) use tensor_map::TENSOR_MAP_BYTES;
 
@@ -499,48 +501,6 @@ impl Drop for Buffer {
         // SAFETY: it was allocated once. Freeing waits for what is queued.
         let _ = unsafe { result::free_sync(self.address) };
         self.device.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// Host memory that the device copies from and to, and that kernels write.
-#[derive(Debug)]
-pub(crate) struct Pinned {
-    address: *mut u32,
-    words: usize,
-    device: Arc<Device>,
-}
-
-// SAFETY: it owns its memory, which the device reads and writes only between what is queued and the wait for it.
-unsafe impl Send for Pinned {}
-
-impl Pinned {
-    /// Where kernels find the memory: addresses are the same for host and device.
-    pub(crate) fn address(&self) -> u64 {
-        self.address.expose_provenance() as u64
-    }
-
-    /// The words. Nothing queued may write them.
-    pub(crate) fn words(&self) -> &[u32] {
-        // SAFETY: the memory is allocated and initialised.
-        unsafe { std::slice::from_raw_parts(self.address, self.words) }
-    }
-
-    /// The words, to be written. Nothing queued may use them.
-    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
-        // SAFETY: the memory is allocated, initialised, and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.address, self.words) }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let _ = self.device.context.make_current();
-        // SAFETY: it was allocated once, and copies have ended or end with the context.
-        unsafe {
-            let _ = result::stream::synchronize(self.device.beside);
-            let _ = result::stream::synchronize(self.device.stream);
-            let _ = result::free_host(self.address.cast());
-        }
     }
 }
 
