@@ -348,8 +348,8 @@ impl Device {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
     }
 
-    /// Queues a launch of a step in this place, with blocks of this form. With `is_dependent`, it may start before the launch before it has ended, and
-    /// waits for it itself.
+    /// Queues a launch of a step in this place, with blocks of this form. With `is_dependent`, it may start before the launch
+    /// before it has ended, and waits for it itself.
     pub(crate) fn launch(
         &self,
         launch: &Launch,
