@@ -128,6 +128,8 @@ macro_rules! conformance {
             linear_in_every_format
             linear_with_odd_sizes
             linear_of_three_weights
+            gated_linear_unit_of_odd_sizes
+            embed_looks_up_quantised_rows
             linear_with_many_columns
             linear_with_many_outputs
             linear_with_weights_beyond_f16

@@ -340,6 +340,7 @@ pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
 /// More chunks of columns than threads in a subgroup, and some more.
 pub fn experts_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
     experts(make, oracle, Format::Q8_0, [3, 1056, 1088], 2, Activation::Silu);
+    experts(make, oracle, Format::Q8_0, [3, 1024, 1024], 2, Activation::Silu);
 }
 
 /// Every option of experts, in F32 and with blocks, whose routes are scaled by expert.

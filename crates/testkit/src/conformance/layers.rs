@@ -175,6 +175,7 @@ pub fn layer_of_two_formats(make: Make<'_>, oracle: Make<'_>) {
 /// Blocks of 32 values, so many per row that whole workgroups share a row.
 pub fn wide_layer(make: Make<'_>, oracle: Make<'_>) {
     in_steps(make, oracle, WIDE, &[1, 2, 33]);
+    in_steps(make, oracle, Layer { hidden: 1024, ..WIDE }, &[1, 2, 33]);
 }
 
 fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {

@@ -1,7 +1,7 @@
 //! Single operations on random inputs, compared with the reference backend.
 
 use backend::{BlockTable, KvFormat, KvType, OutputRow, PAGE, Sequence, Slots, Step};
-use graph::{Mask, Score, Store};
+use graph::{Activation, Mask, Score, Store};
 use quant::{E4M3, Format};
 use synth::Random;
 
@@ -48,14 +48,15 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
 
 /// Three weights of odd numbers of outputs that multiply the same activations, as queries, keys and values do.
 pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
-    const COLS: usize = 1056;
-    for format in [Format::Q8_0, Format::Q4_0, Format::F16] {
+    for (format, cols) in
+        [(Format::Q8_0, 1056), (Format::Q4_0, 1056), (Format::F16, 1056), (Format::Q4_K, 2048)]
+    {
         let mut programs = [oracle, make].map(|make| {
             let mut net = Net::default();
-            let x = net.input("x", 64, &normal(SEED, "x", 64 * COLS));
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
             let outputs = [("a", 301), ("b", 75), ("c", 33)].map(|(name, outputs)| {
-                let bytes = crate::random_matrix(format, outputs * COLS, 0.1, outputs as u64);
-                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, COLS], bytes);
+                let bytes = crate::random_matrix(format, outputs * cols, 0.1, outputs as u64);
+                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
                 net.graph.linear(name, x, w)
             });
             let ab = net.graph.join("ab", [outputs[0], outputs[1]], 1, 1);
@@ -64,6 +65,52 @@ pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
         });
         for n in [1, 2, 4, 33] {
             same(&mut programs, &rows(n), limit(format), format_args!("{format}, seed {SEED}"));
+        }
+    }
+}
+
+/// A gated linear unit of odd numbers of outputs.
+pub fn gated_linear_unit_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
+    for (format, cols, outputs) in [
+        (Format::Q4_K, 2048, 75),
+        (Format::Q6_K, 1024, 1),
+        (Format::Q8_0, 1056, 33),
+        (Format::Q8_0, 1024, 301),
+        (Format::F16, 43, 3),
+    ] {
+        let mut programs = [oracle, make].map(|make| {
+            let mut net = Net::default();
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+            let [gate, up] = ["gate", "up"].map(|name| {
+                let seed = SEED + name.len() as u64;
+                let bytes = crate::random_matrix(format, outputs * cols, 1.0 / (cols as f32).sqrt(), seed);
+                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
+                net.graph.linear(name, x, w)
+            });
+            let y = net.graph.gate("y", gate, up, Activation::Silu);
+            net.compile(y, make()).expect("a good graph")
+        });
+        for n in [1, 2, 4, 7, 33] {
+            let what = format_args!("{format}, {cols} to {outputs}, seed {SEED}");
+            same(&mut programs, &rows(n), limit(format), what);
+        }
+    }
+}
+
+/// Rows of quantised tables: of whole tiles of columns, and of others.
+pub fn embed_looks_up_quantised_rows(make: Make<'_>, oracle: Make<'_>) {
+    for (format, cols) in
+        [(Format::Q8_0, 1024), (Format::Q4_K, 2048), (Format::Q6_K, 3072), (Format::Q4_K, 1280)]
+    {
+        let mut programs = [oracle, make].map(|make| {
+            let mut net = Net::default();
+            let bytes = crate::random_matrix(format, 67 * cols, 1.0, SEED);
+            let table = net.weights("table", format, [1, 67, cols], bytes);
+            let y = net.graph.embed("y", table);
+            net.compile(y, make()).expect("a good graph")
+        });
+        for n in [1, 33] {
+            same(&mut programs, &rows(n), FLOAT, format_args!("{format}, {cols} columns, seed {SEED}"));
         }
     }
 }
@@ -94,6 +141,10 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
         (Format::IQ4_XS, 2304),
         (Format::MXFP4, 2400),
         (Format::NVFP4, 2112),
+        // Whole tiles of 1,024.
+        (Format::Q4_K, 2048),
+        (Format::Q6_K, 3072),
+        (Format::Q8_0, 1024),
     ] {
         linear(make, oracle, format, cols, 11);
     }

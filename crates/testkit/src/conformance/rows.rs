@@ -214,6 +214,8 @@ pub fn head_linear_in_several_formats(make: Make<'_>, oracle: Make<'_>) {
 /// Heads of more outputs and columns than a workgroup computes at a time.
 pub fn head_linear_of_large_heads(make: Make<'_>, oracle: Make<'_>) {
     head_linear(make, oracle, Format::Q8_0, [3, 130, 384], 5e-4);
+    // Whole tiles of 1,024 columns, and heads that begin at odd rows.
+    head_linear(make, oracle, Format::Q8_0, [3, 33, 1024], 5e-4);
 }
 
 /// Heads of a single output, each a pair of its own: more pairs than half the outputs, and than a block has room for.
