@@ -182,61 +182,78 @@ __device__ __forceinline__ float* partial_weights(const AttentionArgs& a, u32 ro
     return a.parts + size_t(gridDim.y) * a.heads * splits * v_dim + (size_t(row) * a.heads + head) * splits * 2;
 }
 
-// Merges the results of all splits, if this block is the last of the row and its heads to write its own. `VECTOR`: columns
-// that a thread merges at a time.
+// Merges the results of all splits, if this block is the last of the row and its heads to write its own. A warp has a head at a
+// time, and a lane `VECTOR` columns.
 template <u32 VECTOR>
 static __device__ __noinline__ void merge_splits(const AttentionArgs& a, u32 row, u32 splits, u32 first_head, u32 heads, u32 v_dim,
                                                  u32& is_last) {
-    u32 thread = threadIdx.x, threads = blockDim.x;
-    __threadfence();
-    __syncthreads();
-    u32* counter = a.counters + row * gridDim.x + blockIdx.x;
-    if (thread == 0) is_last = atomicAdd(counter, 1) == splits - 1;
-    __syncthreads();
-    if (!is_last) return;
-    if (thread == 0) *counter = 0;
-    __threadfence();
-    // Per head, the share of each split in the result.
-    __shared__ float shares[MAX_HEADS][MAX_SPLITS], sums[MAX_HEADS][MAX_SPLITS];
-    const float* weights_of_splits = partial_weights(a, row, first_head, splits, v_dim);
-    for (u32 i = thread; i < heads * splits; i += threads) {
-        u32 h = i / splits, s = i - h * splits;
-        float largest = __ldcg(weights_of_splits + 2 * i), sum = __ldcg(weights_of_splits + 2 * i + 1);
-        shares[h][s] = sum != 0.0f ? largest : LOWEST, sums[h][s] = sum;
-    }
-    __syncthreads();
-    for (u32 h = thread / 32; h < heads; h += threads / 32) {
-        u32 lane = thread % 32;
-        float largest = LOWEST, weights = 0.0f;
-        for (u32 s = lane; s < splits; s += 32) largest = fmaxf(largest, shares[h][s]);
-        largest = warp_max(largest);
-        for (u32 s = lane; s < splits; s += 32) {
-            shares[h][s] = expf(shares[h][s] - largest);
-            weights += shares[h][s] * sums[h][s];
-        }
-        weights = warp_sum(weights);
-        if (a.sinks) weights += sink_weight(a.sinks[first_head + h], largest);
-        for (u32 s = lane; s < splits; s += 32) shares[h][s] /= weights;
-    }
-    __syncthreads();
-    u32 vectors = v_dim / VECTOR;
-    const float* values = partial_values(a, row, first_head, splits, v_dim);
-    for (u32 i = thread; i < heads * vectors; i += threads) {
-        u32 h = i / vectors, col = VECTOR * (i - h * vectors);
-        const float* from = values + size_t(h) * splits * v_dim + col;
-        float total[VECTOR] = {};
-#pragma unroll 16
-        for (u32 s = 0; s < splits; s++) {
-            float share = shares[h][s];
-            if constexpr (VECTOR == 4) {
-                float4 v = __ldcg(reinterpret_cast<const float4*>(from + s * v_dim));
-                total[0] += share * v.x, total[1] += share * v.y, total[2] += share * v.z, total[3] += share * v.w;
-            } else {
-                total[0] += share * __ldcg(from + s * v_dim);
-            }
-        }
-        float* y = a.y + a.y_at + size_t(row) * a.y_stride + (first_head + h) * v_dim + col;
+    static_assert(MAX_SPLITS <= 64, "a lane has the shares of two splits");
+    // Splits whose values are loaded at a time.
+    constexpr u32 AHEAD = 24;
+    u32 lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    if (!is_last_block(a.counters + row * gridDim.x + blockIdx.x, splits, is_last)) return;
+    for (u32 h = threadIdx.x / 32; h < heads; h += warps) {
+        // The shares of splits in the result: of this one and of the 32nd one after it.
+        float share[2];
+        auto weigh = [&] {
+            const float* of_splits = partial_weights(a, row, first_head + h, splits, v_dim);
+            float largest[2], sum[2], weights = 0.0f;
 #pragma unroll
-        for (u32 c = 0; c < VECTOR; c++) y[c] = total[c];
+            for (u32 i = 0; i < 2; i++) {
+                u32 s = lane + 32 * i;
+                bool is_split = s < splits;
+                largest[i] = is_split ? __ldcg(of_splits + 2 * s) : LOWEST;
+                sum[i] = is_split ? __ldcg(of_splits + 2 * s + 1) : 0.0f;
+            }
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) largest[i] = sum[i] != 0.0f ? largest[i] : LOWEST;
+            float top = warp_max(fmaxf(largest[0], largest[1]));
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                share[i] = expf(largest[i] - top);
+                weights += share[i] * sum[i];
+            }
+            weights = warp_sum(weights);
+            if (a.sinks) weights += sink_weight(a.sinks[first_head + h], top);
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) share[i] = lane + 32 * i < splits ? share[i] / weights : 0.0f;
+        };
+        const float* values = partial_values(a, row, first_head + h, splits, v_dim);
+#pragma unroll 1
+        for (u32 base = 0; base < v_dim; base += 32 * VECTOR) {
+            u32 col = base + VECTOR * lane;
+            float total[VECTOR] = {};
+#pragma unroll 1
+            for (u32 first = 0; first < splits; first += AHEAD) {
+                float v[AHEAD][VECTOR] = {};
+#pragma unroll
+                for (u32 i = 0; i < AHEAD; i++) {
+                    if (first + i >= splits || col >= v_dim) continue;
+                    const float* from = values + (first + i) * v_dim + col;
+                    if constexpr (VECTOR == 4) {
+                        float4 four = __ldcg(reinterpret_cast<const float4*>(from));
+                        v[i][0] = four.x, v[i][1] = four.y, v[i][2] = four.z, v[i][3] = four.w;
+                    } else if constexpr (VECTOR == 2) {
+                        float2 two = __ldcg(reinterpret_cast<const float2*>(from));
+                        v[i][0] = two.x, v[i][1] = two.y;
+                    } else {
+                        v[i][0] = __ldcg(from);
+                    }
+                }
+                // While the first values come.
+                if (base == 0 && first == 0) weigh();
+#pragma unroll
+                for (u32 i = 0; i < AHEAD; i++) {
+                    u32 s = first + i;
+                    float of_split = __shfl_sync(ALL_LANES, s < 32 ? share[0] : share[1], s % 32);
+#pragma unroll
+                    for (u32 c = 0; c < VECTOR; c++) total[c] += of_split * v[i][c];
+                }
+            }
+            if (col >= v_dim) continue;
+            float* y = a.y + a.y_at + size_t(row) * a.y_stride + (first_head + h) * v_dim + col;
+#pragma unroll
+            for (u32 c = 0; c < VECTOR; c++) y[c] = total[c];
+        }
     }
 }

@@ -176,11 +176,6 @@ struct DrawArgs {
     u32 parts, draws;
 };
 
-// Logits that are NaN or infinity must stay what they are, so that the row has no token.
-__device__ __forceinline__ bool is_broken(float logit) {
-    return key(__float_as_uint(logit)) == BROKEN;
-}
-
 // Of a token that occurred `n` times. Functions of one instruction: the compiler must not contract them to multiply-adds, which the
 // host does not use.
 __device__ __forceinline__ void penalise(float* x, u32 cols, const Draw& by, u32 id, u32 n) {
@@ -209,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) adjust_logits(const __grid
         float logit = x[id];
         if (is_broken(logit)) continue;
         for (u32 j = i; j < draw.biases && entries[2 * j] == id; j++) {
-            logit = fminf(__fadd_rn(logit, __uint_as_float(entries[2 * j + 1])), LARGEST);
+            logit = biased(logit, __uint_as_float(entries[2 * j + 1]));
         }
         x[id] = logit;
     }

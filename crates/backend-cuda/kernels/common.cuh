@@ -25,6 +25,28 @@ __device__ __forceinline__ void pdl_wait() {
 #endif
 }
 
+// Adds one to a counter, and returns what it was. What the thread knows to be written before is visible to all that find the counter
+// raised.
+__device__ __forceinline__ u32 count_up(u32* counter) {
+#if defined(EMULATED)
+    return atomicAdd(counter, 1);
+#else
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+#endif
+}
+
+// Whether this block is the last of `blocks` to come here: then its threads see what the others have written before. The counter is
+// zero between launches; `flag` is in shared memory.
+__device__ __forceinline__ bool is_last_block(u32* counter, u32 blocks, u32& flag) {
+    __syncthreads();
+    if (threadIdx.x == 0) flag = count_up(counter) == blocks - 1;
+    __syncthreads();
+    if (flag && threadIdx.x == 0) *counter = 0;
+    return flag;
+}
+
 // Activation functions, in the order of `graph::Activation`.
 enum Act : u32 { SILU, GELU_TANH, GELU_SIGMOID, SIGMOID, SOFTPLUS, RELU, RELU_SQUARED, IDENTITY };
 

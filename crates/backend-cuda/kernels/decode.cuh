@@ -94,7 +94,7 @@ template <class Cache, u32 D> struct Decode {
         kv_head = blockIdx.x / blocks;
         first_head = kv_head * share + blockIdx.x % blocks * MAX_HEADS;
         heads = min(MAX_HEADS, share - blockIdx.x % blocks * MAX_HEADS);
-        // The step inputs do not change while kernels of the step run.
+        // The step inputs do not change while kernels of the step run, but for tokens.
         own = a.step[a.positions + row], table = a.pages + a.step[a.tables + row], end_seen = own + 1;
         if (a.masked) first_seen = a.step[a.visible + 2 * row], end_seen = a.step[a.visible + 2 * row + 1];
     }
@@ -332,6 +332,6 @@ template <class Cache, u32 D> struct Decode {
                 if (lane == 0) weights[0] = top, weights[1] = weight;
             }
         }
-        if (splits > 1) merge_splits<4>(a, row, splits, first_head, heads, D, shared.is_last);
+        if (splits > 1) merge_splits<D == 64 ? 2 : 4>(a, row, splits, first_head, heads, D, shared.is_last);
     }
 };

@@ -14,6 +14,16 @@ __device__ __forceinline__ float value(u32 key) {
     return __uint_as_float(key >= 0x80000000u ? key & 0x7fffffffu : 0x80000000u | (0x80000000u - key));
 }
 
+// Logits that are NaN or infinity must stay what they are, so that the row has no token.
+__device__ __forceinline__ bool is_broken(float logit) {
+    return key(__float_as_uint(logit)) == BROKEN;
+}
+
+// A logit with a bias. The compiler must not contract the addition with others, which the host does not.
+__device__ __forceinline__ float biased(float logit, float bias) {
+    return fminf(__fadd_rn(logit, bias), LARGEST);
+}
+
 // How a row's token is drawn (`passes::draws`).
 struct Draw {
     u32 u_low, u_high;

@@ -28,29 +28,43 @@ WGMMA(wgmma_128, FORMAT, 128, false)
 WGMMA(wgmma_groups, FORMAT, 32, true)
 #endif
 
+// `passes::FOLLOWS`.
+constexpr u32 FOLLOWS = 1u << 31;
+
 struct EmbedArgs {
     const u32* step;
+    // With tokens: the step inputs, to be written, and the tokens of the output rows of the step before.
+    u32* inputs;
+    const u32* before;
     const u8* table;
     float* y;
     // Offset of the rows' indices in `step`, and of the number of rows.
     u32 indices, rows;
-    // Bytes from a row of the table to the next one.
-    u32 y_at, y_stride, cols, table_rows, pitch;
+    // Bytes of a row of the table, and whether rows come in pairs (`formats.cuh`).
+    u32 y_at, y_stride, cols, table_rows, pitch, is_paired;
 };
 
-// Looks up rows of a table: a thread has 4 values.
+// Looks up rows of a table: a thread has 4 values. A row that follows an output row of the step before takes its token, which
+// replaces the row's in the step inputs; one that has none takes 0: its results are not used.
 extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ EmbedArgs a) {
     pdl_launch();
     pdl_wait();
     u32 col = 4 * (blockIdx.x * 256 + threadIdx.x), row = blockIdx.y;
     if (col >= a.cols || row >= a.step[a.rows]) return;
-    u32 index = min(a.step[a.indices + row], a.table_rows - 1);
-    const u8* from = a.table + size_t(index) * a.pitch;
+    u32 index = a.step[a.indices + row];
+    if (a.before && (index & FOLLOWS)) {
+        index = a.before[index & ~FOLLOWS];
+        if (index == 0xffffffffu) index = 0;
+        // Other blocks find either.
+        if (col == 0) a.inputs[a.indices + row] = index;
+    }
+    index = min(index, a.table_rows - 1);
+    const u8* from = row_of<FORMAT>(a.table, index, a.pitch, a.is_paired);
     float4 v;
 #if defined(IS_FLOAT)
     v = FORMAT::four(from + col * FORMAT::SIZE);
 #else
-    Chunk c = load<FORMAT>(tile_of<FORMAT>(from, a.cols / 32, col / 32), col / 32 % TILE_CHUNKS);
+    Chunk c = load<FORMAT>(tile_of<FORMAT>(from, a.cols / 32, col / 32, a.is_paired), col / 32 % TILE_CHUNKS);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         if (col / 4 % 8 == j) v = dequantize<FORMAT>(c, j);

@@ -504,7 +504,8 @@ template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, 
 }
 
 // A weight has rows of tiles of 32 chunks (`passes::TiledLayout`). A tile has the planes of its chunks one after the other, each of
-// a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 4, unless the format has one plane.
+// a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 4, unless the format has one plane. If
+// all tiles are whole ones, rows of quantised formats come in pairs: a tile of the first one, the same of the second one, and so on.
 constexpr u32 TILE_CHUNKS = 32, BLOCK_CHUNKS = 4, BLOCKS = TILE_CHUNKS / BLOCK_CHUNKS;
 
 // Bytes of a plane in a tile of so many blocks.
@@ -530,8 +531,20 @@ template <class F> struct Tile {
     __device__ __forceinline__ RowAddress operator[](int plane) const { return {row, int(at + plane_at<F>(plane, blocks))}; }
 };
 
+// Bytes from a tile of a row to the next one.
+template <class F> __device__ __forceinline__ u32 tile_step(bool is_paired) {
+    return F::FLOAT || !is_paired ? TILE_BYTES<F> : 2 * TILE_BYTES<F>;
+}
+
+// The first tile of a row. `pitch`: bytes of a row.
+template <class F> __device__ __forceinline__ const u8* row_of(const u8* weight, size_t row, u32 pitch, bool is_paired) {
+    if (F::FLOAT || !is_paired) return weight + row * pitch;
+    return weight + (row & ~size_t(1)) * pitch + (row & 1) * TILE_BYTES<F>;
+}
+
 // The tile of a row of `chunks` chunks that has a chunk.
-template <class F> __device__ __forceinline__ Tile<F> tile_of(const u8* row, u32 chunks, u32 chunk) {
-    u32 tile = chunk / TILE_CHUNKS;
-    return {row, tile * TILE_BYTES<F>, min((chunks + BLOCK_CHUNKS - 1) / BLOCK_CHUNKS - BLOCKS * tile, BLOCKS)};
+template <class F>
+__device__ __forceinline__ Tile<F> tile_of(const u8* row, u32 chunks, u32 chunk, bool is_paired) {
+    u32 tile = chunk / TILE_CHUNKS, blocks = (chunks + BLOCK_CHUNKS - 1) / BLOCK_CHUNKS;
+    return {row, tile * tile_step<F>(is_paired), min(blocks - BLOCKS * tile, BLOCKS)};
 }

@@ -66,6 +66,7 @@ __device__ __forceinline__ WeightTile weight_tile(const MatmulArgs& a, u32 size,
 }
 
 // Row `i` of a weight tile; rows past the last repeat it.
+template <class F>
 __device__ __forceinline__ const u8* tile_row(const MatmulArgs& a, const WeightTile& tile, const RowTile& rows, u32 i) {
     u32 part = tile.part, output = i;
     bool is_up = false;
@@ -82,7 +83,7 @@ __device__ __forceinline__ const u8* tile_row(const MatmulArgs& a, const WeightT
     } else if (a.mode == PER_HEAD) {
         row += size_t(tile.head) * a.outputs[1];
     }
-    return weight_row(a, part, row);
+    return weight_row<F>(a, part, row);
 }
 
 // Values 8 i to 8 i + 7 of a chunk as f16. An integer placed in the mantissa of 2^15 needs no conversion, and one
@@ -154,7 +155,7 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
 
     const u8* p[CHUNKS];
 #pragma unroll
-    for (int i = 0; i < CHUNKS; i++) p[i] = tile_row(a, tile, rows, (thread + 256 * i) / 2);
+    for (int i = 0; i < CHUNKS; i++) p[i] = tile_row<F>(a, tile, rows, (thread + 256 * i) / 2);
     u32 steps = (a.chunks + 1) / 2;
     // A thread copies the same 16 bytes of rows 32 apart, which are permuted alike.
     constexpr int COPIES = (N * 8 + 255) / 256;
@@ -177,7 +178,7 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
     auto fetch = [&](u32 step) {
         u32 chunk = min(2 * step + thread % 2, a.chunks - 1);
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk), chunk % TILE_CHUNKS, raw[i]);
+        for (int i = 0; i < CHUNKS; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk, a.is_paired()), chunk % TILE_CHUNKS, raw[i]);
     };
     auto store = [&](u32 step) {
         u8* to = weights + (step % 2) * M * TILE_ROW + thread / 2 * TILE_ROW;
@@ -291,7 +292,7 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
         __syncthreads();
     }
     // A thread loads 8 values of a weight row's chunk, and 4 of an activation row's.
-    const u8* row_at = tile_row(a, tile, rows, thread / 4);
+    const u8* row_at = tile_row<F>(a, tile, rows, thread / 4);
     // Hidden values are rows of their own, heads are parts of a row.
     u32 segment = a.mode == PER_HEAD ? tile.head : 0;
     float sums[4][2] = {};
@@ -302,7 +303,7 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
             u = F::four(row_at + (32 * chunk + k) * F::SIZE);
             v = F::four(row_at + (32 * chunk + k + 4) * F::SIZE);
         } else {
-            Chunk c = load<F>(tile_of<F>(row_at, a.chunks, chunk), chunk % TILE_CHUNKS);
+            Chunk c = load<F>(tile_of<F>(row_at, a.chunks, chunk, a.is_paired()), chunk % TILE_CHUNKS);
             // The index must be known at compile time.
             switch (thread % 4) {
             case 0: u = dequantize<F>(c, 0), v = dequantize<F>(c, 1); break;

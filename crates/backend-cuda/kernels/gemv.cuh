@@ -1,12 +1,11 @@
 // GEMV: multiplies up to COLS rows of activations with the rows of one to three weights of one format.
 //
-// A warp computes two outputs at a time: neighbours, or a gate and its up projection. It streams both weight rows through
-// a ring of stages in shared memory (`weight_stream.cuh`), by copies that run several stages ahead, beyond the end of the
-// rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages
-// of a block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes
-// an output, the sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk
-// once, and multiplies integers; otherwise it reads f32 activations from global memory. PLAIN streams have neither experts
-// nor heads.
+// A warp computes two outputs at a time, neighbours; with experts and a GLU, a gate and its up projection. It streams both weight
+// rows through a ring of stages in shared memory (`weight_stream.cuh`), by copies that run several stages ahead, beyond the end of
+// the rows, and that start before the previous kernel has ended. A stage holds 32 chunks of each row, one per lane. The stages of a
+// block's outputs are divided equally among its warps, whose sums go to shared memory; in the end, each thread writes an output, the
+// sum of all warps that had a part of it. With Q8, the block quantises the activations to 8 bits per chunk once, and multiplies
+// integers; otherwise it reads f32 activations from global memory. PLAIN streams have neither experts nor heads.
 //
 // These kernels run for some microseconds, of which the instructions of a warp are a part: what does not depend on the kernel
 // before is computed before the wait, rare code is in functions of its own (`rare_activation`), and outputs are written in one place.
@@ -78,7 +77,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     // The sums of the pair that a warp begins inside of.
     __shared__ float heads[32][2 * COLS];
     // Of single rows.
-    u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.side_by_side : 0;
+    u32 side_by_side = Q8 && PLAIN && COLS == 1 ? a.flags & (FIRST | SECOND) : 0;
     if (!(side_by_side & FIRST)) pdl_launch();
     // The compiler sees that all lanes have the same warp, and thus the same loops, and computes addresses once for all.
     int lane = threadIdx.x % 32, warp = __shfl_sync(ALL_LANES, int(threadIdx.x / 32), 0);
@@ -93,7 +92,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     shape.segments = 1;
     shape.list = nullptr;
     auto pairs = [](u32 outputs) { return (outputs + 1) / 2; };
-    shape.per_group = a.glu ? a.outputs[0] : pairs(!PLAIN && a.mode == PER_HEAD ? a.outputs[1] : a.outputs[0]);
+    shape.per_group = !PLAIN && a.glu ? a.outputs[0] : pairs(!PLAIN && a.mode == PER_HEAD ? a.outputs[1] : a.outputs[0]);
     shape.units = shape.per_group;
     if (PLAIN && !a.glu) shape.units += pairs(a.outputs[1]) + pairs(a.outputs[2]);
     if (!PLAIN && a.mode == PER_HEAD) shape.units *= a.outputs[0] / a.outputs[1];
@@ -115,7 +114,8 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
         first_unit = units * blockIdx.x + min(blockIdx.x, longer);
         if (blockIdx.x < longer) units++;
         of_unit = shape.segments * shape.stages;
-        stages = units * of_unit;
+        shape.first = first_unit, shape.gates = units;
+        stages = (PLAIN && a.glu ? 2 : 1) * units * of_unit;
         of_warp = stream.left = begin_of(warp + 1) - begin_of(warp);
         stream.position = Position<PLAIN>::at(shape, first_unit, begin_of(warp));
         if (of_warp > 0) stream.find_rows(a, shape, lane);
@@ -130,7 +130,7 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
         }
     };
     if (!has_list) fill_ring();
-    // The step inputs do not change while kernels of the step run.
+    // The step inputs do not change while kernels of the step run, but for tokens (`embed`).
     u32 rows = a.step[a.rows];
     const float* own = a.x + x_offset(a, first_row, 0);
     if (Q8 && COLS == 1 && a.g) fetch_norm(a);
@@ -249,31 +249,34 @@ template <class S, int COLS, bool Q8> __device__ __forceinline__ void gemv(const
     }
     // A thread's output: its column, pair, and which one of the pair it is. What does not depend on sums is computed while warps
     // wait for each other.
-    u32 outputs = units * (a.glu ? 1 : 2) * COLS;
+    bool is_pair = PLAIN || !a.glu;
+    u32 outputs = units * (is_pair ? 2 : 1) * COLS;
     // The first warp comes last: it has the norm's factor to compute.
     u32 first_index = threadIdx.x < 32 ? threadIdx.x + blockDim.x - 32 : threadIdx.x - 32;
 #pragma unroll 1
     for (u32 index = first_index, round = 0; round == 0 || index < outputs; index += blockDim.x, round++) {
         u32 col = index % COLS, row = first_row + col, of_column = index / COLS;
-        u32 unit = a.glu ? of_column : of_column / 2, which = a.glu ? 0 : of_column % 2;
+        u32 unit = is_pair ? of_column / 2 : of_column, which = is_pair ? of_column % 2 : 0;
+        // Where its up projection is.
+        u32 up_unit = PLAIN ? unit + units : unit, up_at = COLS * (PLAIN ? which : 1) + col;
         Pair pair = pair_of<PLAIN>(a, shape, first_unit + unit);
         bool is_written = index < outputs && row < rows && which <= pair.next;
         u32 at = select3(pair.group, a.y_at[0], a.y_at[1], a.y_at[2]) + pair.output + which;
         float* to = a.y + size_t(row) * a.y_stride + at;
         float addend = 0.0f;
-        uchar2 others = make_uchar2(0, 0);
+        uchar2 others = make_uchar2(0, 0), others_up = others;
         if (is_written) {
             if (PLAIN && a.r) addend = a.r[a.r_at + size_t(row) * a.r_stride + at - a.y_at[0]];
             others = pairs_sums[unit].later_warps;
+            if (a.glu) others_up = pairs_sums[up_unit].later_warps;
         }
         if (round == 0) __syncthreads();
         if (!is_written) continue;
-        const float* sums = pairs_sums[unit].sums;
-        float total = sums[COLS * which + col], up = sums[COLS + col];
+        float total = pairs_sums[unit].sums[COLS * which + col], up = a.glu ? pairs_sums[up_unit].sums[up_at] : 0.0f;
 #pragma unroll 1
-        for (u32 other = others.x; other < others.y; other++) {
-            total += heads[other][COLS * which + col], up += heads[other][COLS + col];
-        }
+        for (u32 other = others.x; other < others.y; other++) total += heads[other][COLS * which + col];
+#pragma unroll 1
+        for (u32 other = others_up.x; other < others_up.y; other++) up += heads[other][up_at];
         float factor = a.g ? factors[col] : 1.0f;
         if (PLAIN) {
             *to = activate(a, factor * total, factor * up) + addend;

@@ -9,6 +9,13 @@ __device__ __forceinline__ const u8* shared_bytes(u32 at) {
     return reinterpret_cast<const u8*>(shared) + at;
 }
 
+// Launches that run side by side since they read the same activations. FIRST: the next launch may start when the activations are
+// complete, and no sooner. SECOND: they are complete when it starts, so that it waits for the launch before it only at its own end.
+constexpr u32 FIRST = 1, SECOND = 2;
+
+// Weight rows come in pairs (`formats.cuh`).
+constexpr u32 PAIRED = 4;
+
 struct MatmulArgs {
     const u32* step;
     const float* x;
@@ -39,7 +46,7 @@ struct MatmulArgs {
     // A gated linear unit of the first weight's outputs and the second's.
     u32 glu, act, limited;
     float limit;
-    // Bytes from a weight row to the next one.
+    // Bytes of a weight row.
     u32 pitch;
     // Experts: 0 none, 1 into hidden values, 2 out of them, summed; 3: a matrix per head.
     u32 mode;
@@ -50,16 +57,14 @@ struct MatmulArgs {
     u32 has_biases, up_biases, factors;
     // GEMM: columns of a row of `x16`; offset of the entries in `groups`.
     u32 x16_stride, entries;
-    // Launches that run side by side since they read the same activations: FIRST, SECOND or both.
-    u32 side_by_side;
+    // FIRST, SECOND, PAIRED.
+    u32 flags;
+
+    __device__ __forceinline__ bool is_paired() const { return flags & PAIRED; }
 };
 
 // As `Matmul::words` writes them.
 static_assert(sizeof(MatmulArgs) == 13 * 8 + 34 * 4, "the host passes 13 pointers and 34 words");
-
-// FIRST: the next launch may start when the activations are complete, and no sooner. SECOND: they are complete when it starts, so
-// that it waits for the launch before it only at its own end.
-constexpr u32 FIRST = 1, SECOND = 2;
 
 constexpr u32 INTO_HIDDEN = 1, OUT_OF_HIDDEN = 2, PER_HEAD = 3;
 
@@ -88,8 +93,8 @@ template <class T> __device__ __forceinline__ T select3(u32 i, T a, T b, T c) {
 }
 
 // A weight row of a part. Parts have equal columns, and thus equal pitches.
-__device__ __forceinline__ const u8* weight_row(const MatmulArgs& a, u32 part, size_t row) {
-    return select3(part, a.w[0], a.w[1], a.w[2]) + row * a.pitch;
+template <class F> __device__ __forceinline__ const u8* weight_row(const MatmulArgs& a, u32 part, size_t row) {
+    return row_of<F>(select3(part, a.w[0], a.w[1], a.w[2]), row, a.pitch, a.is_paired());
 }
 
 // The activation of an output, or the gated linear unit of `value` and `up`.

@@ -1,5 +1,5 @@
 // Row-wise operations and argmax. Row `blockIdx.y`.
-#include "keys.cuh"
+#include "draws.cuh"
 
 // Norms of groups of `cols` columns, with `b` times its columns, which repeat:
 // - `RMS_NORM`: `y = a / sqrt(mean(a^2) + eps)`.
@@ -226,30 +226,6 @@ extern "C" __global__ void __launch_bounds__(256) rows_map(const __grid_constant
     for (u32 i = first + threadIdx.x; i < end; i += 256) map<1>(args, i);
 }
 
-// `passes::FOLLOWS`.
-constexpr u32 FOLLOWS = 1u << 31;
-
-struct TakeTokensArgs {
-    const u32* step;
-    // The step inputs, to be written, and the tokens of the output rows of the step before.
-    u32* inputs;
-    const u32* chosen;
-    // Offset of the rows' tokens.
-    u32 tokens;
-};
-
-// Writes the tokens of rows that follow an output row of the step before. A row that has none gets 0: its results are not used.
-extern "C" __global__ void __launch_bounds__(256) take_tokens(const __grid_constant__ TakeTokensArgs args) {
-    pdl_launch();
-    pdl_wait();
-    for (u32 row = threadIdx.x; row < args.step[0]; row += 256) {
-        u32 word = args.inputs[args.tokens + row];
-        if (!(word & FOLLOWS)) continue;
-        u32 token = args.chosen[word & ~FOLLOWS];
-        args.inputs[args.tokens + row] = token == 0xffffffffu ? 0 : token;
-    }
-}
-
 struct ArgMaxArgs {
     const u32* step;
     u32* tokens;
@@ -259,16 +235,27 @@ struct ArgMaxArgs {
     u32* counters;
     // Offset and stride, multiples of 4; columns.
     u32 x_at, x_stride, cols;
+    // The word of the step inputs with the offset of draws, whose biases are added; or `NO_DRAWS`.
+    u32 draws;
 };
+
+constexpr u32 NO_DRAWS = ~0u;
 
 // Argmax of each row, the lowest index among equals; a block has 4096 columns, and the last one of a row to finish merges all. NaN and
 // infinity rank above everything and negative infinity never wins; a row whose maximum is one of these yields no token
-// (`backend::greedy_token`).
+// (`backend::greedy_token`). Logits stay as they are.
 extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant__ ArgMaxArgs args) {
     constexpr u32 THREADS = 256, VECTORS = 4, PART = 4 * VECTORS * THREADS;
     __shared__ u64 of_warps[THREADS / 32];
-    __shared__ bool is_last;
+    __shared__ u32 is_last;
     pdl_launch();
+    // The step inputs do not change while kernels of the step run, but for tokens.
+    u32 biases = 0;
+    const u32* entries = nullptr;
+    if (args.draws != NO_DRAWS) {
+        const Draw& draw = own_draw(args.step, args.draws);
+        biases = draw.biases, entries = args.step + draw.entries;
+    }
     pdl_wait();
     u32 thread = threadIdx.x, row = blockIdx.y;
     const float* x = args.x + args.x_at + size_t(row) * args.x_stride;
@@ -285,6 +272,23 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 if (column + j < args.cols) v[i][j] = x[column + j];
+            }
+        }
+    }
+    // A token's biases follow each other; a logit that is broken before the first one stays so.
+    bool is_number = true;
+    for (u32 entry = 0; entry < biases; entry++) {
+        u32 id = entries[2 * entry], of_part = id - blockIdx.x * PART;
+        if (id >= args.cols || of_part >= PART || of_part / 4 % THREADS != thread) continue;
+        bool is_first = entry == 0 || entries[2 * entry - 2] != id;
+        float bias = __uint_as_float(entries[2 * entry + 1]);
+#pragma unroll
+        for (u32 i = 0; i < VECTORS; i++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                if (of_part != 4 * (i * THREADS + thread) + j) continue;
+                if (is_first) is_number = !is_broken(v[i][j]);
+                if (is_number) v[i][j] = biased(v[i][j], bias);
             }
         }
     }
@@ -308,15 +312,8 @@ extern "C" __global__ void __launch_bounds__(256) arg_max(const __grid_constant_
     u32 parts = gridDim.x;
     if (parts > 1) {
         u64* best = args.best + size_t(row) * parts;
-        if (thread == 0) {
-            best[blockIdx.x] = own;
-            __threadfence();
-            is_last = atomicAdd(args.counters + row, 1) == parts - 1;
-        }
-        __syncthreads();
-        if (!is_last) return;
-        if (thread == 0) args.counters[row] = 0;
-        __threadfence();
+        if (thread == 0) best[blockIdx.x] = own;
+        if (!is_last_block(args.counters + row, parts, is_last)) return;
         own = 0;
         for (u32 part = thread; part < parts; part += THREADS) own = max(own, __ldcg(best + part));
         own = of_block(own);

@@ -1,6 +1,7 @@
 // The weight rows of a warp of a GEMV kernel as a stream of stages, which asynchronous copies bring to a ring in shared memory.
 //
-// A stage has a tile (`formats.cuh`) of two rows. There are two kinds of copies: cards of compute capability 9.0 copy in bulk.
+// A stage has a tile (`formats.cuh`) of two rows, which lie side by side if rows come in pairs. There are two kinds of copies: cards
+// of compute capability 9.0 copy in bulk.
 #pragma once
 #include "hopper.cuh"
 #include "matmul.cuh"
@@ -26,6 +27,8 @@ template <class F> struct LastPlane {
 // the row's list.
 struct Shape {
     u32 units, per_group, segments, chunks, stages;
+    // PLAIN with a GLU: the block's first pair, and how many it has. Their gates come first, and then their up projections.
+    u32 first, gates;
     const u32* list;
 };
 
@@ -57,16 +60,18 @@ template <bool PLAIN> struct Position {
 };
 
 // The two outputs of a pair: their part, expert's slot or head, the first one's index there, and the distance of the
-// second, which is 0 if there is none.
+// second, which is 0 if there is none; with a GLU of experts, one output.
 struct Pair {
     u32 group, output, next;
 };
 
 template <bool PLAIN> __device__ __forceinline__ Pair pair_of(const MatmulArgs& a, const Shape& shape, u32 unit) {
-    if (PLAIN && a.glu) return {0, unit, 0};
     Pair pair = {0, unit, 0};
     u32 outputs = a.outputs[0];
-    if (PLAIN) {
+    if (PLAIN && a.glu) {
+        pair.group = unit - shape.first >= shape.gates;
+        if (pair.group == 1) pair.output -= shape.gates;
+    } else if (PLAIN) {
         u32 pairs = (a.outputs[0] + 1) / 2;
         if (pair.output >= pairs) pair.output -= pairs, pair.group = 1, outputs = a.outputs[1], pairs = (outputs + 1) / 2;
         if (pair.group == 1 && pair.output >= pairs) pair.output -= pairs, pair.group = 2, outputs = a.outputs[2];
@@ -96,11 +101,12 @@ template <bool PLAIN>
 __device__ __forceinline__ Rows rows_of(const MatmulArgs& a, const Shape& shape, const Position<PLAIN>& position) {
     Pair pair = pair_of<PLAIN>(a, shape, position.unit);
     u32 part = PLAIN ? pair.group : 0;
-    Rows of = {{part, a.glu ? 1 : part}, {pair.output, pair.output + pair.next}, 0};
+    Rows of = {{part, !PLAIN && a.glu ? 1 : part}, {pair.output, pair.output + pair.next}, 0};
     if (PLAIN) {
         // The last output of an odd number is alone.
-        u32 outputs = select3(pair.group, a.outputs[0], a.outputs[1], a.outputs[2]);
-        of.elsewhere = a.glu ? ~0u : position.unit + max((outputs - pair.output) / 2, 1);
+        u32 outputs = a.glu ? a.outputs[0] : select3(pair.group, a.outputs[0], a.outputs[1], a.outputs[2]);
+        of.elsewhere = position.unit + max((outputs - pair.output) / 2, 1);
+        if (a.glu && pair.group == 0) of.elsewhere = min(of.elsewhere, shape.first + shape.gates);
     } else if (a.mode == INTO_HIDDEN) {
         size_t matrix = size_t(expert_of(shape.list, pair.group)) * a.per_expert;
         of.rows[0] += matrix * a.outputs[0];
@@ -125,7 +131,7 @@ template <bool PLAIN> struct Stream {
     __device__ __forceinline__ bool follows() const { return PLAIN && position.unit != elsewhere; }
     // Bytes from behind the last tile of a row, were it whole, to the row in its place in the next pair.
     template <class F> static __device__ __forceinline__ int to_next_pair(const MatmulArgs& a, const Shape& shape) {
-        return int((a.pitch << (a.glu ? 0 : 1)) - shape.stages * TILE_BYTES<F>);
+        return int(2 * a.pitch - shape.stages * tile_step<F>(a.is_paired()));
     }
 };
 
@@ -155,7 +161,7 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
         this->elsewhere = of.elsewhere;
         u32 stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
 #pragma unroll
-        for (int r = 0; r < 2; r++) at[r] = weight_row(a, of.parts[r], of.rows[r]) + (stage * TILE_BYTES<F> + 16 * lane);
+        for (int r = 0; r < 2; r++) at[r] = weight_row<F>(a, of.parts[r], of.rows[r]) + (stage * tile_step<F>(a.is_paired()) + 16 * lane);
     }
 
     // Copies the next stage to `stage`, if there is one.
@@ -189,7 +195,8 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
                 }
             }
         }
-        at[0] += TILE_BYTES<F>, at[1] += TILE_BYTES<F>;
+        u32 step = tile_step<F>(a.is_paired());
+        at[0] += step, at[1] += step;
         if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
         int bytes = Base::template to_next_pair<F>(a, shape);
@@ -207,19 +214,19 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// A lane copies a tile of a row by one instruction, or a plane of a row's last one.
+// One instruction copies the tiles of a pair of rows, or a lane that of a row, or a plane of a row's last one.
 template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
     using Format = F;
     using Base = Stream<IS_PLAIN>;
     static constexpr bool PLAIN = IS_PLAIN;
     // A stage ends with its barrier.
-    static constexpr u32 BYTES = 2 * TILE_BYTES<F>, STAGE = BYTES + 16, STAGES = BYTES > 2048 ? 2 : 3;
-    // Stages that are filled before the previous kernel has ended, small ones one after the other: more bytes on the way would delay
-    // the loads of that kernel's activations.
-    static constexpr u32 EARLY = BYTES > 1200 ? 1 : 2;
+    static constexpr u32 BYTES = 2 * TILE_BYTES<F>, STAGE = BYTES + 16, STAGES = BYTES > 1200 ? 2 : 3;
+    // Stages that are filled before the previous kernel has ended, one after the other: more bytes on the way would delay the loads
+    // of that kernel's activations.
+    static constexpr u32 EARLY = STAGES - 1;
     static constexpr bool IS_PACED = true;
 
-    // The next bytes of the row that the lane copies.
+    // The next bytes of the row that the lane copies; the first lane's are those of a pair.
     const u8* at;
 
     __device__ __forceinline__ BulkStream(u32 ring, int lane) {
@@ -232,14 +239,19 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
         Rows of = rows_of(a, shape, this->position);
         this->elsewhere = of.elsewhere;
         u32 row = lane & 1, stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
-        at = weight_row(a, row ? of.parts[1] : of.parts[0], row ? of.rows[1] : of.rows[0]) + stage * TILE_BYTES<F>;
+        at = weight_row<F>(a, row ? of.parts[1] : of.parts[0], row ? of.rows[1] : of.rows[0]) + stage * tile_step<F>(a.is_paired());
     }
 
     // Copies the next stage to `stage`, if there is one.
     __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 stage, int lane) {
         if (--this->left < 0) return;
         u32 rest = this->position.rest, to = stage + (lane & 1) * TILE_BYTES<F>;
-        if (rest >= TILE_CHUNKS) {
+        if (PLAIN && !F::FLOAT && a.is_paired()) {
+            if (lane == 0) {
+                expect_bytes(stage + BYTES, BYTES);
+                copy_bulk(stage, at, BYTES, stage + BYTES);
+            }
+        } else if (rest >= TILE_CHUNKS) {
             if (lane == 0) expect_bytes(stage + BYTES, BYTES);
             if (lane < 2) copy_bulk(to, at, TILE_BYTES<F>, stage + BYTES);
         } else {
@@ -254,7 +266,7 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
             if (lane == 0) expect_bytes(stage + BYTES, all);
             if (lane < 2 * F::PLANES) copy_bulk(to + own.to, at + own.from, own.bytes, stage + BYTES);
         }
-        at += TILE_BYTES<F>;
+        at += tile_step<F>(a.is_paired());
         if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
         at += Base::template to_next_pair<F>(a, shape);

@@ -1,11 +1,11 @@
-//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens.
+//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens (`embed`).
 
 use backend::{MAX_CANDIDATES, Wanted};
-use graph::{Rows, ValueId};
+use graph::ValueId;
 use passes::{Cost, Purpose, Variant, When};
 
-use crate::compile::{Compiler, ONE_BLOCK};
-use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
+use crate::compile::Compiler;
+use crate::launch::{BufferId, F32, Grid, LaunchPlan};
 
 /// Threads of `draw_of_vocabulary`.
 const VOCABULARY_THREADS: u32 = 1024;
@@ -13,20 +13,13 @@ const VOCABULARY_THREADS: u32 = 1024;
 /// Columns of which a block of `arg_max` and of `candidates_of_parts` finds the best.
 const PART: usize = 4096;
 
+/// In place of the word of the step inputs with the offset of draws (`NO_DRAWS` in `kernels/rows.cu`).
+const NO_DRAWS: u32 = u32::MAX;
+
 /// Bytes of a candidate's rank.
 const RANK: usize = size_of::<u64>();
 
 impl Compiler<'_> {
-    /// Tokens of the step before, for rows that follow it, in a graph whose output is logits.
-    pub(crate) fn follow(&mut self) {
-        let buffers = vec![Some(BufferId::Inputs), Some(BufferId::ChosenBefore)];
-        let words = vec![self.inputs.tokens as u32];
-        let cost = Cost::row("take_tokens", 2 * size_of::<u32>());
-        let launches = vec![self.launch("rows/take_tokens", buffers, words, ONE_BLOCK, cost)];
-        let takes = When { follows: true, ..When::default() }.launches(launches);
-        self.work.push(Work::Dispatch { rows: Rows::Step, variants: vec![takes, Variant::default()] });
-    }
-
     /// What a step chooses from its logits, unless it requests all of them.
     pub(crate) fn choose(&mut self, output: ValueId) {
         let chosen = BufferId::Chosen;
@@ -34,7 +27,11 @@ impl Compiler<'_> {
         let parts = self.cols(output).div_ceil(PART);
         let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));
 
-        let arg_max = self.arg_max(output, parts, chosen);
+        let best = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * RANK));
+        let counters = BufferId::Own(self.buffer(Purpose::Activations, rows * size_of::<u32>()));
+        let of_largest = [chosen, best, counters];
+        let arg_max = self.arg_max(output, parts, of_largest, NO_DRAWS);
+        let arg_max_biased = self.arg_max(output, parts, of_largest, self.inputs.draws());
         let adjust = self.adjust(output);
         let of_parts = self.candidates_of_parts(output, parts, ranks);
         let of_row = self.candidates_of_row(output, parts, ranks, chosen);
@@ -43,13 +40,15 @@ impl Compiler<'_> {
         let of = |wanted| When { wanted: Some(wanted), ..When::default() };
         let adjusted = When { is_adjusted: true, ..of(Wanted::Drawn) }.launches(vec![adjust]);
         self.dispatch(output, vec![adjusted, Variant::default()]);
+        let of_adjusted = When { draws_largest: true, is_adjusted: true, ..of(Wanted::Drawn) };
         let largest = When { draws_largest: true, ..of(Wanted::Drawn) };
         let of_best = When { draws_of_best: true, ..of(Wanted::Drawn) };
         self.dispatch(
             output,
             vec![
                 of(Wanted::Tokens).launches(vec![arg_max.clone()]),
-                largest.launches(vec![arg_max]),
+                of_adjusted.launches(vec![arg_max]),
+                largest.launches(vec![arg_max_biased]),
                 of_best.launches(vec![of_parts.clone(), draw]),
                 of(Wanted::Candidates).launches(vec![of_parts, of_row]),
                 Variant::default(),
@@ -60,18 +59,20 @@ impl Compiler<'_> {
         self.dispatch(output, vec![of_all, Variant::default()]);
     }
 
-    /// Writes the argmax of each row of `x`, by blocks of `parts` of it, to `tokens`.
-    fn arg_max(&mut self, x: ValueId, parts: usize, tokens: BufferId) -> LaunchPlan {
-        let (cols, rows) = (self.cols(x), self.bound.bucket().outputs);
+    /// Writes the argmax of each row of `x`, by blocks of `parts` of it, to the first of the buffers; the others are its own.
+    fn arg_max(
+        &self,
+        x: ValueId,
+        parts: usize,
+        [tokens, best, counters]: [BufferId; 3],
+        draws: u32,
+    ) -> LaunchPlan {
+        let cols = self.cols(x);
         let (from, [at, stride]) = self.operand(x);
-        let best = self.buffer(Purpose::Activations, rows * parts * RANK);
-        let counters = self.buffer(Purpose::Activations, rows * size_of::<u32>());
-        let buffers = [tokens, from, BufferId::Own(best), BufferId::Own(counters)].map(Some);
-        let words = vec![at, stride, cols as u32];
         self.launch(
             "rows/arg_max",
-            buffers.into(),
-            words,
+            [tokens, from, best, counters].map(Some).into(),
+            vec![at, stride, cols as u32, draws],
             Grid::rows(parts),
             Cost::row("arg_max", cols * F32),
         )

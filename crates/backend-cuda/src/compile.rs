@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps};
+use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
 use graph::{Index, Rows, ValueId, WeightId};
-use passes::{Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, kernel_name, out_of_memory};
+use passes::{
+    Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
+};
 
 use crate::decode;
 use crate::driver::{Device, PLACES, allocated_size};
@@ -30,8 +32,9 @@ pub(crate) struct Blueprint {
     pub(crate) buffers: Vec<BufferPlan>,
     pub(crate) work: Vec<Work<LaunchPlan>>,
     pub(crate) inputs: Inputs,
-    /// Indices of the buffers of step inputs, by place.
+    /// Indices of the buffers of step inputs, and of those of chosen tokens or candidates, by place.
     pub(crate) uploaded: [usize; PLACES],
+    pub(crate) chosen: [usize; PLACES],
     pub(crate) readbacks: Vec<Readback>,
     /// Words of the staging memory.
     pub(crate) staged: usize,
@@ -114,9 +117,8 @@ impl Blueprint {
         let bytes = compiler.inputs.words.len() * F32;
         let uploaded = [(); PLACES].map(|()| compiler.buffer(Purpose::Inputs, bytes));
         let chooses = bound.value(output).rows == Rows::Output;
-        if chooses {
-            compiler.follow();
-        }
+        let bytes = bound.bucket().outputs * chosen_words(Wanted::Candidates) * F32;
+        let chosen = [(); PLACES].map(|()| compiler.buffer(Purpose::Activations, bytes));
         let (mut readbacks, mut staged) = (Vec::new(), 0);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
@@ -132,7 +134,7 @@ impl Blueprint {
             compiler.choose(output);
         }
         let Compiler { buffers, work, inputs, .. } = compiler;
-        Ok(Blueprint { bound, buffers, work, inputs, uploaded, readbacks, staged, chooses })
+        Ok(Blueprint { bound, buffers, work, inputs, uploaded, chosen, readbacks, staged, chooses })
     }
 
     /// Size of all buffers on the device in bytes.
@@ -156,6 +158,7 @@ impl Compiler<'_> {
             }
             Pass::HeadLinear { x, weight, y } => self.head_linear(x, weight, y),
             Pass::Rows { ref op, y } => self.row_wise(op, y)?,
+            Pass::Same { .. } => {}
             Pass::Rope { x, ref rope, y } => {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(vec![launch])]);
@@ -269,20 +272,23 @@ impl Compiler<'_> {
     }
 
     fn embed(&mut self, table: WeightId, index: Index, y: ValueId) {
-        let rows = match index {
-            Index::Token => self.inputs.tokens,
-            Index::Position => self.inputs.positions,
+        // Tokens may be those that the step before has chosen.
+        let (rows, before) = match index {
+            Index::Token => (self.inputs.tokens, Some(BufferId::ChosenBefore)),
+            Index::Position => (self.inputs.positions, None),
         };
         let matrix = self.model.matrix(table);
         let [at, stride] = self.at(y);
         let cols = self.cols(y);
         let mut words = vec![rows as u32, self.row_count_word(y), at, stride, cols as u32];
         words.push(self.bound.weight(table).rows as u32);
-        words.push(matrix.pitch());
+        let (pitch, is_paired) = matrix.pitch_and_pairs();
+        words.extend([pitch, u32::from(is_paired)]);
         let kernel = format!("{}/embed", kernel_name(matrix.format));
         let cost = Cost::row("embed", stride as usize * F32 * 2);
         let grid = Grid::rows(cols.div_ceil(4 * THREADS as usize));
-        let buffers = vec![Some(BufferId::Weight(table)), Some(self.slot(y))];
+        let inputs = before.map(|_| BufferId::Inputs);
+        let buffers = vec![inputs, before, Some(BufferId::Weight(table)), Some(self.slot(y))];
         let launch = self.launch(kernel, buffers, words, grid, cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }

@@ -2,7 +2,7 @@
 
 use backend::{BoundProgram, KvType, StoreLayout};
 use graph::Op;
-use passes::{MAX_SPLITS, Splits};
+use passes::Splits;
 
 use crate::driver::{Card, Device};
 use crate::launch::F32;
@@ -35,10 +35,9 @@ pub(crate) fn bytes(card: &Card, kind: KvType, dim: usize) -> [usize; 2] {
     let stored = 2 * kind.row_bytes(dim);
     let converted = if stored < of_position { of_position } else { 0 };
     let queries = HEADS * (dim + 8) * F32;
-    let merged = 2 * HEADS * MAX_SPLITS * F32;
     // Panels start at multiples of 1 KiB.
     let aligned = if is_bulk(card, kind) { 1024 } else { 0 };
-    [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + of_position + merged + 512]
+    [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + of_position + 512]
 }
 
 /// How attention is split: all blocks run at the same time.

@@ -12,7 +12,7 @@ pub(crate) enum BufferId {
     Own(usize),
     /// The step inputs, which kernels find in each of their arguments; this is for those that write them.
     Inputs,
-    /// The tokens or candidates that a step chooses, and those of the step before. They are in host memory.
+    /// The tokens or candidates that a step chooses, and those of the step before.
     Chosen,
     ChosenBefore,
     Weight(WeightId),

@@ -152,7 +152,8 @@ impl Matmul {
         let act = self.glu.map_or(self.act, |glu| glu.act);
         words.extend([u32::from(self.glu.is_some()), act_number(act), u32::from(limit.is_some())]);
         words.push(limit.map_or(0, f32::to_bits));
-        words.push(compiler.model.matrix(self.parts[0].0).pitch());
+        let (pitch, is_paired) = compiler.model.matrix(self.parts[0].0).pitch_and_pairs();
+        words.push(pitch);
         let mode = match self.mode {
             Mode::Plain => 0,
             Mode::IntoHidden => 1,
@@ -165,10 +166,11 @@ impl Matmul {
         words.extend([u32::from(weighs_inputs), u32::from(has_biases), up_biases as u32]);
         words.push(self.experts.factors.map_or(u32::MAX, |at| at as u32));
         words.extend([x16_stride as u32, self.experts.groups.map_or(0, |(_, entries)| entries)]);
-        // FIRST and SECOND.
+        // FIRST, SECOND and PAIRED.
         let Beside { leads, follows, .. } = self.beside;
         let is_single = algorithm == Algorithm::Q8(1) && self.mode == Mode::Plain;
-        words.push(if is_single { u32::from(leads) | u32::from(follows) << 1 } else { 0 });
+        let flags = if is_single { u32::from(leads) | u32::from(follows) << 1 } else { 0 };
+        words.push(flags | u32::from(is_paired) << 2);
         assert_eq!(words.len(), 34, "words of `MatmulArgs`");
         words
     }
@@ -419,11 +421,11 @@ impl Compiler<'_> {
                     _ => "heads".to_owned(),
                 };
                 let kernel = format!("{name}/gemv_{}_{kind}", if is_q8 { "q8" } else { "f32" });
-                // Pairs of outputs, or outputs of a gated linear unit.
+                // Pairs of outputs, or outputs of a gated linear unit of experts.
                 let pairs = match matmul.mode {
                     Mode::IntoHidden if glu => matmul.experts.used * matmul.parts[0].1,
                     Mode::IntoHidden => matmul.experts.used * outputs.div_ceil(2),
-                    Mode::Plain if glu => outputs / 2,
+                    Mode::Plain if glu => matmul.parts[0].1.div_ceil(2),
                     Mode::PerHead(per_head) => outputs / per_head * per_head.div_ceil(2),
                     Mode::OutOfHidden | Mode::Plain => {
                         matmul.parts.iter().map(|part| part.1.div_ceil(2)).sum()
@@ -431,14 +433,15 @@ impl Compiler<'_> {
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
                 // Whole waves of blocks that have room for their sums; one if there is nothing, since a launch beside it relies on it.
-                let room = MAX_SUMS / 2 / columns;
+                let of_pair = if glu && matmul.mode == Mode::Plain { 2 } else { 1 };
+                let room = MAX_SUMS / 2 / columns / of_pair;
                 let groups = pairs.min(blocks * pairs.div_ceil(blocks * room)).max(1);
                 let grid = Grid { groups, each: Each::Rows(columns) };
                 let words = matmul.words(self, 0, algorithm);
                 let cost = cost(&kernel);
                 let mut launch = self.launch(kernel, matmul.buffers(None), words, grid, cost);
                 let activations = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
-                launch.shared = activations + sums_bytes(columns, pairs.div_ceil(groups));
+                launch.shared = activations + sums_bytes(columns, of_pair * pairs.div_ceil(groups));
                 launch.shared_of_warp = ring_bytes(format, self.device.card.has_wgmma());
                 vec![launch]
             }

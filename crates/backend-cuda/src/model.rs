@@ -23,9 +23,9 @@ pub(crate) struct MatrixLayout {
 impl MatrixLayout {
     fn new(weight: &Weight, format: Format) -> Result<MatrixLayout, Error> {
         let layout = TiledLayout { format, rows: weight.count * weight.rows, cols: weight.cols };
-        // Kernels count the bytes of a row in 32 bits.
-        if layout.pitch() > i32::MAX as usize {
-            return Err(out_of_memory("a weight with rows of 2 GiB", layout.bytes() as u64, Remedy::UseCpu));
+        // Kernels count the bytes of a pair of rows in 32 bits.
+        if layout.pitch() > i32::MAX as usize / 2 {
+            return Err(out_of_memory("a weight with rows of 1 GiB", layout.bytes() as u64, Remedy::UseCpu));
         }
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, layout })
     }
@@ -35,9 +35,9 @@ impl MatrixLayout {
         allocated_size(self.layout.bytes() as u64)
     }
 
-    /// Bytes from row to row.
-    pub(crate) fn pitch(&self) -> u32 {
-        self.layout.pitch() as u32
+    /// Bytes of a row, and whether rows come in pairs.
+    pub(crate) fn pitch_and_pairs(&self) -> (u32, bool) {
+        (self.layout.pitch() as u32, self.layout.is_paired())
     }
 }
 

@@ -110,11 +110,13 @@ mod tests {
         }
     }
 
-    /// Rings of bulk copies (`ring_bytes`) of Q4_K and Q8_0, beside activations of 4,096 and of 14,336 columns, and sums.
+    /// Rings of bulk copies (`ring_bytes`) of Q4_K, Q6_K and Q8_0, beside activations of 4,096 and of 14,336 columns, and sums.
     #[test]
     fn bulk_copies_have_both_forms() {
         for registers in [48, 56] {
-            for (shared, of_warp) in [(6 << 10, 3504), (18_112, 3504), (6 << 10, 4384), (18_112, 4384)] {
+            for (shared, of_warp) in
+                [6 << 10, 18_112].into_iter().flat_map(|shared| [3504, 3424, 4384].map(|ring| (shared, ring)))
+            {
                 let needs = Needs { registers, fixed: 400, ..NEEDS };
                 let [a, b] = HOPPER.forms(needs, shared, of_warp);
                 assert!(fit(a, b, needs) && !fit(a, a, needs) && !fit(b, b, needs), "{a:?} {b:?}");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
+use graph::{Index, Op};
 use passes::{Cost, StepShape, Variant, chosen_words, tiles};
 
 use crate::compile::Blueprint;
@@ -45,9 +46,10 @@ struct Place {
     /// Step inputs that the device copies, and the end of the copy.
     inputs: Pinned,
     copied: Event,
-    /// Tokens or candidates that kernels write.
-    chosen: Pinned,
     shape: StepShape,
+    /// The end of what computes, and that of the copy of chosen tokens or candidates.
+    computed: Event,
+    chosen: Pinned,
     ended: Event,
 }
 
@@ -80,14 +82,14 @@ impl CudaProgram {
             let inputs = device.pinned(blueprint.inputs.words.len())?;
             let chosen =
                 device.pinned(blueprint.bound.bucket().outputs * chosen_words(Wanted::Candidates))?;
-            let (copied, ended) = (device.mark()?, device.mark()?);
-            Ok::<_, Error>(Place { inputs, copied, chosen, shape: StepShape::default(), ended })
+            let [copied, computed, ended] = [device.mark()?, device.mark()?, device.mark()?];
+            Ok::<_, Error>(Place { inputs, copied, shape: StepShape::default(), computed, chosen, ended })
         };
         let places = [place()?, place()?];
         let of_places = [0, 1].map(|place| OfPlace {
             inputs: buffers[blueprint.uploaded[place]].address(),
-            chosen: places[place].chosen.address(),
-            before: places[(place + PLACES - 1) % PLACES].chosen.address(),
+            chosen: buffers[blueprint.chosen[place]].address(),
+            before: buffers[blueprint.chosen[(place + PLACES - 1) % PLACES]].address(),
         });
         let build = |plan| build(&model, &buffers, &of_places, plan);
         let (mut work, mut rows) = (Vec::new(), Vec::new());
@@ -186,7 +188,7 @@ impl Program for CudaProgram {
         let is_alone = step.follows().is_empty();
         let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
         before.try_for_each(|(_, place)| place.ended.wait())?;
-        let Blueprint { inputs, uploaded, chooses, .. } = &mut self.blueprint;
+        let Blueprint { inputs, uploaded, chosen: of_places, chooses, .. } = &mut self.blueprint;
         let mut shape = StepShape {
             rows: step.tokens().len(),
             outputs: step.outputs().len(),
@@ -194,7 +196,6 @@ impl Program for CudaProgram {
             tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
             is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
             wanted: if *chooses { inputs.wanted(step) } else { Wanted::Logits },
-            follows: !is_alone,
             ..StepShape::default()
         };
         let words = inputs.fill(step, &mut shape)?;
@@ -203,18 +204,23 @@ impl Program for CudaProgram {
         place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
         place.shape.clone_from(&shape);
         self.shape = shape;
-        let to = &self.buffers[uploaded[number]];
+        let (to, chosen_buffer) = (&self.buffers[uploaded[number]], of_places[number]);
         let uploaded = model.device.upload_beside(to, &place.inputs, words, &place.copied);
         let queued = uploaded.and_then(|()| self.start(step, number, is_repeated));
         // Also if it failed: the next step in this place waits for what is queued.
-        self.places[number].ended.record().and(queued)?;
+        let Place { chosen, computed, ended, .. } = &self.places[number];
+        let (from, count) = (&self.buffers[chosen_buffer], self.shape.chosen());
+        model.device.download_beside(chosen, from, count, computed, ended).and(queued)?;
         Ok(self.pending.begin(step))
     }
 
     fn can_follow(&self) -> bool {
         let Blueprint { bound, readbacks, .. } = &self.blueprint;
         let reads_nothing = readbacks.iter().all(|readback| readback.rows(bound, &self.shape) == 0);
-        self.shape.wanted.are_tokens() && reads_nothing && !self.model.device.is_timed
+        // `embed` takes the tokens.
+        let takes = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
+        let has_tokens = bound.graph().values().any(|(_, value)| takes(&value.op));
+        self.shape.wanted.are_tokens() && has_tokens && reads_nothing && !self.model.device.is_timed
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {

@@ -17,7 +17,7 @@ pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
     let stage = 2 * tile_bytes(format);
     // With bulk copies, a stage ends with its barrier.
     if is_bulk {
-        let stages = if stage > 2048 { 2 } else { 3 };
+        let stages = if stage > 1200 { 2 } else { 3 };
         return stages * (stage + 16);
     }
     let stages = match stage {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(ring_bytes(Format::Q8_0, false), 3 * 2 * (1024 + 64));
         assert_eq!(ring_bytes(Format::F32, false), 2 * 2 * 4096);
         assert_eq!(ring_bytes(Format::Q4_K, true), 3 * (2 * (512 + 64) + 16));
-        assert_eq!(ring_bytes(Format::Q6_K, true), 3 * (2 * (512 + 256 + 64 + 16) + 16));
+        assert_eq!(ring_bytes(Format::Q6_K, true), 2 * (2 * (512 + 256 + 64 + 16) + 16));
         assert_eq!(ring_bytes(Format::Q8_0, true), 2 * (2 * (1024 + 64) + 16));
     }
 

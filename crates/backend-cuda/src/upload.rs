@@ -80,7 +80,9 @@ pub(crate) fn upload(
 
 /// The parts of a weight.
 fn parts(upload: usize, layout: &TiledLayout) -> impl Iterator<Item = Part> + use<> {
-    let rows = (PART / layout.with_rows(1).bytes()).max(1);
+    let rows = (PART / layout.pitch()).max(1);
+    // Whole pairs.
+    let rows = if layout.is_paired() { (rows - rows % 2).max(2) } else { rows };
     let all = layout.rows;
     (0..all).step_by(rows).map(move |first| Part { upload, rows: first..all.min(first + rows) })
 }
@@ -127,18 +129,23 @@ mod tests {
 
     #[test]
     fn parts_cover_all_rows_once() {
-        // Rows of 144 bytes, 3 MiB and 6 MiB.
+        // Rows of 144 bytes, 3 MiB, 6 MiB; pairs of 1,152 bytes and of some 9 MiB.
         let (small, large, huge) = ((Format::Q4_K, 256), (Format::F32, 3 << 18), (Format::F32, 3 << 19));
-        for ((format, cols), rows, expected) in [(small, 40_000, 2), (large, 5, 5), (huge, 2, 2)] {
+        let (paired, long) = ((Format::Q4_K, 1024), (Format::Q8_0, 4 << 20));
+        for ((format, cols), rows, expected) in
+            [(small, 40_000, 2), (large, 5, 5), (huge, 2, 2), (paired, 20_001, 3), (long, 3, 2)]
+        {
             let layout = TiledLayout { format, rows, cols };
             let parts: Vec<Part> = parts(0, &layout).collect();
             assert_eq!(parts.len(), expected);
             let mut next = 0;
             for Part { rows, .. } in parts {
                 assert_eq!(rows.start, next);
+                assert!(!layout.is_paired() || rows.start.is_multiple_of(2), "pairs are packed together");
                 next = rows.end;
                 let bytes = layout.with_rows(rows.len()).bytes();
-                assert!(bytes <= PART || rows.len() == 1, "{bytes} bytes");
+                let least = if layout.is_paired() { 2 } else { 1 };
+                assert!(bytes <= PART || rows.len() <= least, "{bytes} bytes");
             }
             assert_eq!(next, rows);
         }

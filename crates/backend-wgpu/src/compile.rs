@@ -181,6 +181,7 @@ impl Compiler<'_> {
             }
             Pass::HeadLinear { x, weight, y } => self.head_linear(x, weight, y)?,
             Pass::Rows { ref op, y } => self.row_wise(op, y)?,
+            Pass::Same { .. } => {}
             Pass::Rope { x, ref rope, y } => {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(vec![launch])]);

@@ -31,6 +31,9 @@ pub const MAX_SPLITS: usize = 64;
 /// Positions per workgroup from which attention is split.
 const SPLIT_POSITIONS: usize = 128;
 
+/// Biases up to which finding the largest logit adds them itself.
+const FEW_BIASES: usize = 16;
+
 /// Marks a row that takes a token of the step before.
 pub const FOLLOWS: u32 = 1 << 31;
 
@@ -301,12 +304,19 @@ impl Inputs {
         let end = self.pages + page;
         let is_drawn = shape.wanted == Wanted::Drawn;
         let any = |is: fn(&Option<Draw>) -> bool| is_drawn && step.draws().iter().any(is);
-        shape.is_adjusted = any(|draw| draw.as_ref().is_some_and(Draw::adjusts));
         // Where candidates are found, the best one is the argmax.
         shape.draws_of_best =
             any(|draw| draw.as_ref().is_some_and(|draw| draw.is_of_best() && !draw.is_largest()));
         shape.draws_largest = !shape.draws_of_best && any(|draw| draw.as_ref().is_none_or(Draw::is_largest));
         shape.draws_of_all = any(|draw| draw.as_ref().is_some_and(|draw| !draw.is_of_best()));
+        let has_more = |draw: &Draw| draw.penalties.is_some() || draw.biases.len() > FEW_BIASES;
+        let are_all_largest = !shape.draws_of_best && !shape.draws_of_all;
+        shape.is_adjusted = is_drawn
+            && step
+                .draws()
+                .iter()
+                .flatten()
+                .any(|draw| if are_all_largest { has_more(draw) } else { draw.adjusts() });
         if !is_drawn {
             return Ok(end);
         }

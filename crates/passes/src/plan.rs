@@ -24,6 +24,8 @@ pub enum Pass {
     HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
     /// A row-wise operation as it is in the graph.
     Rows { op: Op, y: ValueId },
+    /// The output rows of `x`, which are all of its rows: nothing to do, `y` is stored where `x` is.
+    Same { x: ValueId, y: ValueId },
     /// RoPE that is not fused.
     Rope { x: ValueId, rope: Rope, y: ValueId },
     /// A convolution or linear attention, as it is in the graph.
@@ -203,6 +205,7 @@ impl Pass {
             | Pass::Embed { y, .. }
             | Pass::HeadLinear { y, .. }
             | Pass::Rows { y, .. }
+            | Pass::Same { y, .. }
             | Pass::Rope { y, .. }
             | Pass::Recurrent { y, .. }
             | Pass::Route { y, .. }
@@ -222,6 +225,7 @@ impl Pass {
             Pass::Rows { op, .. } | Pass::Recurrent { op, .. } => op.inputs().collect(),
             Pass::HeadLinear { x, .. }
             | Pass::Route { logits: x, .. }
+            | Pass::Same { x, .. }
             | Pass::Rope { x, .. }
             | Pass::AllReduce { x, .. } => vec![x],
             Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
@@ -367,6 +371,8 @@ impl<'a> Fusion<'a> {
                 Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
                 Op::HeadLinear { x, weight } => passes.push(Pass::HeadLinear { x, weight, y }),
                 op @ Op::Add { a, b } => passes.push(self.add(a, b, y).unwrap_or(Pass::Rows { op, y })),
+                // A row that there is alone is the output row of each step that has one.
+                Op::OutputRows { x } if self.bound.bucket().rows == 1 => passes.push(Pass::Same { x, y }),
                 op @ Op::Gate { gate, up, glu } => {
                     passes.push(self.gate(gate, up, glu, y).unwrap_or(Pass::Rows { op, y }))
                 }
@@ -519,11 +525,13 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
     }
     // Argmax and candidates read the output after the last pass. Tapped values are copied right after their pass.
     last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
-    // A sum is where its operand is.
-    for pass in passes.iter().rev() {
-        if let Pass::AllReduce { x, y } = *pass {
-            last_use[x.index()] = last_use[y.index()];
-        }
+    // Passes whose result is where their operand is.
+    let in_place = |pass: &Pass| match *pass {
+        Pass::AllReduce { x, y } | Pass::Same { x, y } => Some((x, y)),
+        _ => None,
+    };
+    for (x, y) in passes.iter().rev().filter_map(in_place) {
+        last_use[x.index()] = last_use[x.index()].max(last_use[y.index()]);
     }
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
     let live_range = |(index, pass): (usize, &Pass)| {
@@ -534,14 +542,13 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
         let last_read = if margin > 0 { LiveRange::<Slot>::LIVE_OUT } else { last_read };
         LiveRange { shape: Slot { cols, rows }, made: index, last_read }
     };
-    let is_stored = |pass: &Pass| !matches!(pass, Pass::AllReduce { .. });
-    let stored = || passes.iter().enumerate().filter(|(_, pass)| is_stored(pass));
-    let live_ranges: Vec<LiveRange<Slot>> = stored().map(live_range).collect();
+    let stored = passes.iter().enumerate().filter(|(_, pass)| in_place(pass).is_none());
+    let live_ranges: Vec<LiveRange<Slot>> = stored.map(live_range).collect();
     let (slots, assigned) = assign_buffers(&live_ranges);
     let mut locations = vec![None; values];
     let mut assigned = assigned.into_iter();
     for pass in passes {
-        if let Pass::AllReduce { x, y } = *pass {
+        if let Some((x, y)) = in_place(pass) {
             locations[y.index()] = locations[x.index()];
             continue;
         }

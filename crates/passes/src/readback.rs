@@ -34,7 +34,7 @@ impl Readback {
             stride: slot.cols,
             col: location.col,
             at,
-            is_logits: id == bound.output() && slot.rows == Rows::Output && !is_tapped,
+            is_logits: id == bound.output() && bound.value(id).rows == Rows::Output && !is_tapped,
             values: Vec::new(),
         }
     }

@@ -20,7 +20,8 @@ pub struct StepShape {
     pub is_decode: bool,
     /// What is read back of the output rows.
     pub wanted: Wanted,
-    /// Whether biases or penalties change logits before tokens are drawn.
+    /// Whether biases or penalties change logits before tokens are drawn. Otherwise there are at most a few biases, in a step that
+    /// draws only largest logits, and finding these adds them.
     pub is_adjusted: bool,
     /// Whether tokens are drawn from the best candidates of a row.
     pub draws_of_best: bool,
@@ -28,8 +29,6 @@ pub struct StepShape {
     pub draws_largest: bool,
     /// Whether tokens are drawn from the whole vocabulary.
     pub draws_of_all: bool,
-    /// Whether rows take tokens of the step before.
-    pub follows: bool,
 }
 
 impl StepShape {

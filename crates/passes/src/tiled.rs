@@ -3,6 +3,9 @@
 //! A row has tiles of 32 chunks, in which the planes of a format (`layout.rs`) come one after the other: what a warp needs next
 //! is contiguous. Planes of a tile start at multiples of 16 bytes. The last tile of a row has the chunks that are left; if there
 //! are several planes, in whole blocks of 4, as many as kernels read at a time.
+//!
+//! If a format has several planes, and all tiles of a row are whole ones, rows come in pairs: a tile of the first row, the same tile
+//! of the second one, the next tile of the first one. So what a warp needs of two rows is contiguous, too.
 
 use std::ops::Range;
 
@@ -18,7 +21,7 @@ const BLOCK: usize = 4;
 /// Planes start at multiples of this many bytes.
 const ALIGN: usize = 16;
 
-/// The layout of a weight in its buffer: row by row, without gaps.
+/// The layout of a weight in its buffer: row by row, or pair by pair, without gaps. A last row alone has a pair's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TiledLayout {
     /// The format on the device.
@@ -35,7 +38,12 @@ impl TiledLayout {
         TiledLayout { rows, ..*self }
     }
 
-    /// Bytes from row to row, a multiple of 16.
+    /// Whether rows come in pairs.
+    pub fn is_paired(&self) -> bool {
+        formats::planes(self.format).len() > 1 && self.cols.is_multiple_of(TILE * CHUNK)
+    }
+
+    /// Bytes of a row, a multiple of 16.
     pub fn pitch(&self) -> usize {
         let chunks = self.cols.div_ceil(CHUNK);
         let last = plane_sizes(self.format, chunks % TILE).sum::<usize>();
@@ -44,30 +52,47 @@ impl TiledLayout {
 
     /// Size of the buffer in bytes.
     pub fn bytes(&self) -> usize {
-        self.rows.saturating_mul(self.pitch())
+        let rows = if self.is_paired() { self.rows.next_multiple_of(2) } else { self.rows };
+        rows.saturating_mul(self.pitch())
+    }
+
+    /// Where a tile of a row starts.
+    fn at(&self, row: usize, tile: usize) -> usize {
+        let (pitch, size) = (self.pitch(), tile_bytes(self.format));
+        if self.is_paired() {
+            (row - row % 2) * pitch + (2 * tile + row % 2) * size
+        } else {
+            row * pitch + tile * size
+        }
     }
 
     /// Packs `bytes`, all rows in the file's format, into `to`. Returns an upper bound of the magnitude of quantised values, derived
     /// from the scales.
     pub fn pack(&self, format: Format, bytes: &[u8], to: &mut [u8]) -> f32 {
         let mut values = vec![0.0; self.cols.min(TILE * CHUNK)];
-        let rows = bytes.chunks_exact(bytes.len() / self.rows).zip(to.chunks_exact_mut(self.pitch()));
+        let tiles = || {
+            let firsts = (0..self.cols).step_by(TILE * CHUNK);
+            firsts.map(|first| first..self.cols.min(first + TILE * CHUNK)).enumerate()
+        };
         let mut bound = 0.0_f32;
-        for (row, mut to) in rows {
-            for cols in
-                (0..self.cols).step_by(TILE * CHUNK).map(|first| first..self.cols.min(first + TILE * CHUNK))
-            {
+        for (index, row) in bytes.chunks_exact(bytes.len() / self.rows).enumerate() {
+            for (tile, cols) in tiles() {
                 let [start, end] = [cols.start, cols.end].map(|col| bytes_of(format, col));
-                let mut planes = self.take_planes(&cols, &mut to);
+                let mut planes = self.planes(&cols, &mut to[self.at(index, tile)..]);
                 let values = &mut values[..cols.len()];
                 bound = bound.max(pack_row(format, self.format, &row[start..end], values, &mut planes));
+            }
+        }
+        if self.is_paired() && !self.rows.is_multiple_of(2) {
+            for (tile, _) in tiles() {
+                to[self.at(self.rows, tile)..][..tile_bytes(self.format)].fill(0);
             }
         }
         bound
     }
 
-    /// Takes the planes of the tile with these columns from the start of `to`. Zeroes what stays unused.
-    fn take_planes<'a>(&self, cols: &Range<usize>, to: &mut &'a mut [u8]) -> Vec<&'a mut [u8]> {
+    /// The planes of the tile with these columns at the start of `to`. Zeroes what stays unused.
+    fn planes<'a>(&self, cols: &Range<usize>, mut to: &'a mut [u8]) -> Vec<&'a mut [u8]> {
         let sizes = plane_sizes(self.format, cols.len().div_ceil(CHUNK));
         let planes = formats::planes(self.format).iter().zip(sizes);
         let plane = |((bytes, shared_by), size): (&(usize, usize), usize)| {
@@ -124,30 +149,39 @@ mod tests {
                 assert_eq!(layout.pack(format, &bytes, &mut tiled).to_bits(), bound.to_bits(), "{what}");
                 assert!(layout.pitch().is_multiple_of(16), "{what}");
 
+                let is_paired = planes.offsets().count() > 1 && cols % 1024 == 0;
+                let firsts = || (0..cols).step_by(1024);
+                let order: Vec<(usize, usize)> = if is_paired {
+                    let pairs = (0..ROWS).step_by(2);
+                    pairs.flat_map(|row| firsts().flat_map(move |at| [(row, at), (row + 1, at)])).collect()
+                } else {
+                    (0..ROWS).flat_map(|row| firsts().map(move |at| (row, at))).collect()
+                };
                 let mut at = 0;
-                for row in 0..ROWS {
-                    for first in (0..cols).step_by(1024) {
-                        let chunks = (cols - first).div_ceil(32).min(32);
-                        let elements = formats::planes(on_device).iter();
-                        for ((&(bytes, shared_by), start), pitch) in
-                            elements.zip(planes.offsets()).zip(planes.pitches())
-                        {
-                            let from = start + row * pitch + first / shared_by * bytes;
-                            let len = chunks * 32 / shared_by * bytes;
-                            assert_eq!(
-                                tiled[at..][..len],
-                                of_planes[from..][..len],
-                                "{what}: row {row}, column {first}"
-                            );
-                            let room = if planes.offsets().count() == 1 {
-                                chunks
-                            } else {
-                                chunks.next_multiple_of(4)
-                            };
-                            let room = (room * 32 / shared_by * bytes).next_multiple_of(16);
-                            assert!(tiled[at + len..at + room].iter().all(|&byte| byte == 0), "{what}");
-                            at += room;
-                        }
+                for (row, first) in order {
+                    if row == ROWS {
+                        let size = tile_bytes(on_device);
+                        assert!(tiled[at..][..size].iter().all(|&byte| byte == 0), "{what}: no row");
+                        at += size;
+                        continue;
+                    }
+                    let chunks = (cols - first).div_ceil(32).min(32);
+                    let elements = formats::planes(on_device).iter();
+                    for ((&(bytes, shared_by), start), pitch) in
+                        elements.zip(planes.offsets()).zip(planes.pitches())
+                    {
+                        let from = start + row * pitch + first / shared_by * bytes;
+                        let len = chunks * 32 / shared_by * bytes;
+                        assert_eq!(
+                            tiled[at..][..len],
+                            of_planes[from..][..len],
+                            "{what}: row {row}, column {first}"
+                        );
+                        let room =
+                            if planes.offsets().count() == 1 { chunks } else { chunks.next_multiple_of(4) };
+                        let room = (room * 32 / shared_by * bytes).next_multiple_of(16);
+                        assert!(tiled[at + len..at + room].iter().all(|&byte| byte == 0), "{what}");
+                        at += room;
                     }
                 }
                 assert_eq!(at, tiled.len(), "{what}");

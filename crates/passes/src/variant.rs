@@ -18,7 +18,7 @@ pub struct When {
     pub is_tiled: bool,
     /// Only steps that read this back of the output rows.
     pub wanted: Option<Wanted>,
-    /// Only steps that change logits before tokens are drawn.
+    /// Only steps that change logits before tokens are drawn ([`StepShape::is_adjusted`]).
     pub is_adjusted: bool,
     /// Only steps that draw tokens from the best candidates of a row.
     pub draws_of_best: bool,
@@ -26,8 +26,6 @@ pub struct When {
     pub draws_largest: bool,
     /// Only steps that draw tokens from the whole vocabulary.
     pub draws_of_all: bool,
-    /// Only steps whose rows take tokens of the step before.
-    pub follows: bool,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
 }
@@ -45,7 +43,6 @@ impl Default for When {
             draws_of_best: false,
             draws_largest: false,
             draws_of_all: false,
-            follows: false,
             f16_weights: Vec::new(),
         }
     }
@@ -67,7 +64,6 @@ impl When {
             && (!self.draws_of_best || shape.draws_of_best)
             && (!self.draws_largest || shape.draws_largest)
             && (!self.draws_of_all || shape.draws_of_all)
-            && (!self.follows || shape.follows)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }

@@ -82,8 +82,9 @@ pub(crate) struct Device {
     pub(crate) multiprocessors: usize,
     pub(crate) limits: Limits,
     stream: sys::CUstream,
-    /// For copies beside what runs in `stream`.
-    beside: sys::CUstream,
+    /// For copies beside what runs in `stream`: of the inputs of later steps, and of what earlier ones have chosen.
+    uploads: sys::CUstream,
+    downloads: sys::CUstream,
     loaded: Mutex<Loaded>,
     /// Memory budget and current use of all buffers, in bytes.
     budget: Option<u64>,
@@ -149,10 +150,10 @@ impl Device {
                     is_side_by_side: card.has_dependent_launch(),
                 };
                 let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
-                Ok((context, multiprocessors, limits, stream()?, stream()?))
+                Ok((context, multiprocessors, limits, [stream()?, stream()?, stream()?]))
             }
         };
-        let (context, multiprocessors, limits, stream, beside) = opened().map_err(failed)?;
+        let (context, multiprocessors, limits, [stream, uploads, downloads]) = opened().map_err(failed)?;
         Ok(Device {
             card: card.clone(),
             is_timed,
@@ -160,7 +161,8 @@ impl Device {
             multiprocessors,
             limits,
             stream,
-            beside,
+            uploads,
+            downloads,
             loaded: Mutex::default(),
             budget,
             used: AtomicU64::new(0),
@@ -269,18 +271,6 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Allocates zeroed host memory that the device copies from and to without a detour.
-    pub(crate) fn pinned(self: &Arc<Device>, words: usize) -> Result<Pinned, Error> {
-        self.make_current()?;
-        let bytes = words.max(1) * size_of::<u32>();
-        // SAFETY: the context is current; the memory is freed on drop, and zeroed before use.
-        unsafe {
-            let address = result::malloc_host(bytes, 0).map_err(|error| self.failed(error))?;
-            address.cast::<u8>().write_bytes(0, bytes);
-            Ok(Pinned { address: address.cast(), words, device: self.clone() })
-        }
-    }
-
     /// Copies `bytes` to `offset` of a buffer, before it returns.
     pub(crate) fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         assert!(offset + bytes.len() as u64 <= buffer.bytes, "writes stay inside");
@@ -289,54 +279,6 @@ impl Device {
         unsafe {
             result::memcpy_htod_async(buffer.address + offset, bytes, self.stream)
                 .and_then(|()| result::stream::synchronize(self.stream))
-        }
-        .map_err(|error| self.failed(error))
-    }
-
-    /// Queues a copy of the first `words` words of `from`.
-    pub(crate) fn upload(&self, to: &Buffer, from: &Pinned, words: usize) -> Result<(), Error> {
-        assert!(words <= from.words && (words * 4) as u64 <= to.bytes, "copies stay inside");
-        self.make_current()?;
-        // SAFETY: both ranges are valid. The caller does not change `from` before the copy has been waited for.
-        unsafe {
-            let words = std::slice::from_raw_parts(from.address, words);
-            result::memcpy_htod_async(to.address, words, self.stream)
-        }
-        .map_err(|error| self.failed(error))
-    }
-
-    /// Copies the first `words` words of `from` beside what is queued, which uses neither side. What is queued from now on waits for
-    /// the copy, whose end is `copied`.
-    pub(crate) fn upload_beside(
-        &self,
-        to: &Buffer,
-        from: &Pinned,
-        words: usize,
-        copied: &Event,
-    ) -> Result<(), Error> {
-        assert!(words <= from.words && (words * 4) as u64 <= to.bytes, "copies stay inside");
-        self.make_current()?;
-        // SAFETY: both ranges are valid. The caller does not change `from` before the copy has been waited for.
-        unsafe {
-            let words = std::slice::from_raw_parts(from.address, words);
-            result::memcpy_htod_async(to.address, words, self.beside)
-                .and_then(|()| result::event::record(copied.event, self.beside))
-                .and_then(|()| {
-                    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-                    result::stream::wait_event(self.stream, copied.event, flags)
-                })
-        }
-        .map_err(|error| self.failed(error))
-    }
-
-    /// Queues a copy of `words` words from the start of `from` to word `at` of `to`.
-    pub(crate) fn download(&self, to: &Pinned, at: usize, from: &Buffer, words: usize) -> Result<(), Error> {
-        assert!(at + words <= to.words && (words * 4) as u64 <= from.bytes, "copies stay inside");
-        self.make_current()?;
-        // SAFETY: both ranges are valid; `to` is read only after the copy has been waited for.
-        unsafe {
-            let to = to.address.add(at).cast::<c_void>();
-            sys::cuMemcpyDtoHAsync_v2(to, from.address, words * 4, self.stream).result()
         }
         .map_err(|error| self.failed(error))
     }
@@ -469,11 +411,10 @@ impl Drop for Device {
         let _ = self.context.make_current();
         // SAFETY: nothing queued is left: buffers, recordings and events hold the device.
         unsafe {
-            let _ = result::stream::synchronize(self.beside);
-            let _ = result::stream::synchronize(self.stream);
+            let streams = [self.uploads, self.stream, self.downloads];
+            let _ = streams.map(|stream| result::stream::synchronize(stream));
             drop(self.communicator.take());
-            let _ = result::stream::destroy(self.stream);
-            let _ = result::stream::destroy(self.beside);
+            let _ = streams.map(|stream| result::stream::destroy(stream));
             for &module in lock(&self.loaded).modules.values() {
                 let _ = result::module::unload(module);
             }
