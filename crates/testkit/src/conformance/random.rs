@@ -73,7 +73,7 @@ pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
 pub fn gated_linear_unit_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols, outputs) in [
         (Format::Q4_K, 2048, 75),
-        (Format::Q6_K, 1024, 1),
+        (Format::Q6_K, 1024, 5),
         (Format::Q8_0, 1056, 33),
         (Format::Q8_0, 1024, 301),
         (Format::F16, 43, 3),
