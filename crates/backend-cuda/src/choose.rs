@@ -1,4 +1,5 @@
-//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens (`embed`).
+//! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens
+//! (`embed`).
 
 use backend::{MAX_CANDIDATES, Wanted};
 use graph::ValueId;
