@@ -284,7 +284,7 @@ impl Compiler<'_> {
         words.push(self.bound.weight(table).rows as u32);
         let (pitch, is_paired) = matrix.pitch_and_pairs();
         words.extend([pitch, u32::from(is_paired)]);
-        let kernel = format!("{}/embed", kernel_name(matrix.format));
+        let kernel = format!("{}/embed", kernel_name(matrix.layout.format));
         let cost = Cost::row("embed", stride as usize * F32 * 2);
         let grid = Grid::rows(cols.div_ceil(4 * THREADS as usize));
         let inputs = before.map(|_| BufferId::Inputs);

@@ -57,7 +57,7 @@ impl Compiler<'_> {
             let is_f32 = self.device.f32_activations;
             let parts = into_hidden.parts.iter().chain(&out_of_hidden.parts);
             let weights: Vec<WeightId> = parts.map(|part| part.0).collect();
-            let may_fit = weights.iter().all(|&id| may_fit_f16(self.model.matrix(id).format));
+            let may_fit = weights.iter().all(|&id| may_fit_f16(self.model.matrix(id).layout.format));
             let mut methods = vec![Algorithm::GemmF32];
             if may_fit && !is_f32 {
                 let is_wgmma = self.is_wgmma(&into_hidden);
@@ -80,7 +80,7 @@ impl Compiler<'_> {
 
     /// The GEMV kernel of one row.
     fn row_algorithm(&self, matmul: &Matmul) -> Algorithm {
-        let format = self.model.matrix(matmul.parts[0].0).format;
+        let format = self.model.matrix(matmul.parts[0].0).layout.format;
         let fits_q8 = |n: usize| n == 1 && matmul.fits_q8(self.device, format, n);
         algorithms(format, self.device.f32_activations, TensorCores::None, fits_q8)[0].0
     }

@@ -256,7 +256,7 @@ impl Compiler<'_> {
             experts: ExpertArgs::NONE,
             beside: Beside::default(),
         };
-        let name = |part: &Part| kernel_name(self.model.matrix(part.weight).format);
+        let name = |part: &Part| kernel_name(self.model.matrix(part.weight).layout.format);
         let outputs = |part: &Part| self.model.matrix(part.weight).rows;
         if let LinearOutput::Glu(glu) = output {
             let at = self.at(y)[0];
@@ -282,7 +282,7 @@ impl Compiler<'_> {
         }
         // Weights of one format are multiplied by one launch.
         let mut done = vec![false; parts.len()];
-        let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).format);
+        let in_f16 = |part: &&Part| may_fit_f16(self.model.matrix(part.weight).layout.format);
         let f16_weights: Vec<WeightId> = parts.iter().filter(in_f16).map(|part| part.weight).collect();
         let mut is_converted = false;
         let mut follows = false;
@@ -297,7 +297,7 @@ impl Compiler<'_> {
             let of_launch = group.map(|part| (part.weight, outputs(part), self.at(part.y)[0])).collect();
             let addend =
                 addend.map(|(buffer, [at, stride])| (buffer, [at + offset(self, &parts[i]) as u32, stride]));
-            let is_f16 = may_fit_f16(self.model.matrix(parts[i].weight).format);
+            let is_f16 = may_fit_f16(self.model.matrix(parts[i].weight).layout.format);
             let f16_weights = if is_f16 { f16_weights.clone() } else { Vec::new() };
             let is_q8 = |part: &Part| self.is_q8(&matmul, part.weight);
             let next = (0..parts.len()).find(|&j| !done[j]);
@@ -313,7 +313,7 @@ impl Compiler<'_> {
     /// Multiplies each head of `x` with its own matrix of `weight`.
     pub(crate) fn head_linear(&mut self, x: ValueId, weight: WeightId, y: ValueId) {
         let matrix = self.model.matrix(weight);
-        let (per_head, cols, heads) = (matrix.rows, matrix.cols, self.bound.weight(weight).count);
+        let (per_head, cols, heads) = (matrix.rows, matrix.layout.cols, self.bound.weight(weight).count);
         let matmul = Matmul {
             x: (self.slot(x), self.at(x)),
             y: self.slot(y),
@@ -335,7 +335,7 @@ impl Compiler<'_> {
 
     /// A matmul pass with result `y`.
     fn matmul(&mut self, y: ValueId, matmul: &Matmul) {
-        let format = self.model.matrix(matmul.parts[0].0).format;
+        let format = self.model.matrix(matmul.parts[0].0).layout.format;
         let max_rows = self.max_rows_of(y);
         let f32_activations = self.device.f32_activations;
         let tensor_cores = self.tensor_cores(matmul, max_rows);
@@ -365,7 +365,7 @@ impl Compiler<'_> {
 
     /// Whether a single row is multiplied with these weights in 8 bits.
     fn is_q8(&self, matmul: &Matmul, weight: WeightId) -> bool {
-        let format = self.model.matrix(weight).format;
+        let format = self.model.matrix(weight).layout.format;
         !self.device.f32_activations && !is_float(format) && matmul.fits_q8(self.device, format, 1)
     }
 
@@ -399,7 +399,7 @@ impl Compiler<'_> {
         max_rows: usize,
         each: Each,
     ) -> Vec<LaunchPlan> {
-        let format = self.model.matrix(matmul.parts[0].0).format;
+        let format = self.model.matrix(matmul.parts[0].0).layout.format;
         let name = kernel_name(format);
         let (outputs, glu) = (matmul.outputs(), matmul.glu.is_some());
         let weights = matmul.parts.iter().map(|part| self.model.matrix(part.0).bytes());

@@ -10,11 +10,9 @@ use quant::Format;
 use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size, lock};
 use crate::upload::{Upload, upload};
 
-/// How a table or matrix, or all matrices of the experts, is stored: row-major.
+/// How a table or matrix, or all matrices of the experts, is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
-    pub(crate) format: Format,
-    pub(crate) cols: usize,
     /// Rows per matrix.
     pub(crate) rows: usize,
     pub(crate) layout: TiledLayout,
@@ -27,7 +25,7 @@ impl MatrixLayout {
         if layout.pitch() > i32::MAX as usize / 2 {
             return Err(out_of_memory("a weight with rows of 1 GiB", layout.bytes() as u64, Remedy::UseCpu));
         }
-        Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, layout })
+        Ok(MatrixLayout { rows: weight.rows, layout })
     }
 
     /// Size in device memory.
@@ -90,8 +88,9 @@ impl ModelPlan {
 
     /// Memory use, with `activations` bytes for all programs, among which tensor maps count.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
-        let on_device =
-            |matrix: &Option<MatrixLayout>| matrix.as_ref().map(|matrix| (matrix.format, matrix.bytes()));
+        let on_device = |matrix: &Option<MatrixLayout>| {
+            matrix.as_ref().map(|matrix| (matrix.layout.format, matrix.bytes()))
+        };
         let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
         let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
         model_memory(weights, kv, activations.saturating_add(self.tensor_maps()))
