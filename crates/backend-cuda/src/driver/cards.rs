@@ -1,11 +1,11 @@
 //! The cards of this machine, and the context of each.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use super::lock;
+use super::{Loaded, lock};
 
 /// Oldest version of the driver's API that loads the kernels, which are compiled by CUDA 13.0. It has every function used
 /// here.
@@ -95,29 +95,32 @@ impl Card {
     }
 }
 
-/// The context of a card that the libraries of a process share. It is held until the process ends: creating one takes a
-/// fraction of a second.
-#[derive(Clone, Copy)]
+/// The context of a card that the libraries of a process share, and the kernels that it has used there. It is held until the process
+/// ends: creating it and loading kernels take a fraction of a second.
 pub(super) struct PrimaryContext {
     pub(super) device: sys::CUdevice,
     context: sys::CUcontext,
+    pub(super) loaded: Mutex<Loaded>,
 }
 
 // SAFETY: handles of the driver may be used from any thread.
 unsafe impl Send for PrimaryContext {}
+// SAFETY: as above; what is mutable has a lock.
+unsafe impl Sync for PrimaryContext {}
 
 impl PrimaryContext {
-    pub(super) fn of(ordinal: i32) -> Result<PrimaryContext, DriverError> {
-        static KNOWN: Mutex<Vec<(i32, PrimaryContext)>> = Mutex::new(Vec::new());
+    pub(super) fn of(ordinal: i32) -> Result<Arc<PrimaryContext>, DriverError> {
+        static KNOWN: Mutex<Vec<(i32, Arc<PrimaryContext>)>> = Mutex::new(Vec::new());
         let mut known = lock(&KNOWN);
-        if let Some(&(_, context)) = known.iter().find(|(of, _)| *of == ordinal) {
-            return Ok(context);
+        if let Some((_, context)) = known.iter().find(|(of, _)| *of == ordinal) {
+            return Ok(context.clone());
         }
         let device = result::device::get(ordinal)?;
         // SAFETY: `device` is valid.
         let context = unsafe { result::primary_ctx::retain(device) }?;
-        known.push((ordinal, PrimaryContext { device, context }));
-        Ok(PrimaryContext { device, context })
+        let context = Arc::new(PrimaryContext { device, context, loaded: Mutex::default() });
+        known.push((ordinal, context.clone()));
+        Ok(context)
     }
 
     pub(super) fn make_current(&self) -> Result<(), DriverError> {

@@ -72,7 +72,7 @@ pub(crate) struct Kernel {
     pub(crate) needs: Needs,
 }
 
-/// An opened card: context, streams and kernels.
+/// An opened card: its context with kernels, and streams.
 pub(crate) struct Device {
     pub(crate) card: Card,
     pub(crate) is_timed: bool,
@@ -85,18 +85,17 @@ pub(crate) struct Device {
     /// For copies beside what runs in `stream`: of the inputs of later steps, and of what earlier ones have chosen.
     uploads: sys::CUstream,
     downloads: sys::CUstream,
-    loaded: Mutex<Loaded>,
     /// Memory budget and current use of all buffers, in bytes.
     budget: Option<u64>,
     used: AtomicU64,
     /// Set once the card is a member of a group.
     communicator: OnceLock<Arc<Communicator>>,
-    context: PrimaryContext,
+    context: Arc<PrimaryContext>,
 }
 
-/// The modules and kernels used so far.
+/// The modules and kernels of a context that were used so far.
 #[derive(Default)]
-struct Loaded {
+pub(super) struct Loaded {
     modules: HashMap<String, sys::CUmodule>,
     kernels: HashMap<String, Kernel>,
 }
@@ -163,7 +162,6 @@ impl Device {
             stream,
             uploads,
             downloads,
-            loaded: Mutex::default(),
             budget,
             used: AtomicU64::new(0),
             communicator: OnceLock::new(),
@@ -193,7 +191,7 @@ impl Device {
 
     /// The kernel `name`, such as `rows/arg_max`, allowed all of the shared memory.
     pub(crate) fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        let mut loaded = lock(&self.loaded);
+        let mut loaded = lock(&self.context.loaded);
         if let Some(&kernel) = loaded.kernels.get(name) {
             return Ok(kernel);
         }
@@ -415,9 +413,6 @@ impl Drop for Device {
             let _ = streams.map(|stream| result::stream::synchronize(stream));
             drop(self.communicator.take());
             let _ = streams.map(|stream| result::stream::destroy(stream));
-            for &module in lock(&self.loaded).modules.values() {
-                let _ = result::module::unload(module);
-            }
         }
     }
 }
