@@ -2,7 +2,8 @@
 // 256 columns, on tensor cores. A block has up to eight query heads of one K/V head, and all positions or a split of them.
 //
 // A warp has an online softmax (Milakov and Gimelshein 2018) of its own. The block whose positions include the row's own ropes and
-// writes its keys and values to the cache. If rows are split, the last block of a row to finish merges the results of all.
+// writes its keys and values to the cache. If rows are split, the last block of a row to finish merges the results of all, or the
+// blocks are a cluster, and each merges some columns.
 //
 // A matrix of 16 rows has a query's value rounded to f16, or to the type of a cache in bf16, in a head's row, and what rounding has
 // left of it eight rows further. So have weights. The sum of both rows has 22 bits in f16, nearly those of f32, and 16 in bf16.
@@ -290,15 +291,20 @@ template <class Cache, u32 D> struct Decode {
         }
     }
 
-    // Merges the warps' sums, then the results of all splits. A warp's sums are in dynamic shared memory, `BYTES` from those of the
-    // warp before, where nothing is copied any more and no other warp reads before the barrier.
-    template <u32 BYTES> __device__ __forceinline__ void finish(u8* sums) {
+    // Where a warp's sums of a head are, in dynamic shared memory, `BYTES` from those of the warp before.
+    template <u32 BYTES> static __device__ __forceinline__ float* sums_of(u8* sums, u32 warp, u32 head) {
         static_assert(BYTES >= MAX_HEADS * PITCH * sizeof(float), "a warp's sums");
+        return reinterpret_cast<float*>(sums + warp * BYTES) + head * PITCH;
+    }
+
+    // Merges the warps' sums, where nothing is copied any more and no other warp reads before the barrier, then the results of all
+    // splits. In a cluster, those of a block stay where its first warp's were: sums of values, and after them the largest score and
+    // the sum of weights.
+    template <u32 BYTES, bool IN_CLUSTER = false> __device__ __forceinline__ void finish(u8* sums) {
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         if (quarter == 0) shared.largest_of[head][warp] = largest, shared.sum_of[head][warp] = sum;
-        auto sums_of = [&](u32 warp, u32 head) { return reinterpret_cast<float*>(sums + warp * BYTES) + head * PITCH; };
-        float* own_sums = sums_of(warp, head) + 2 * quarter;
+        float* own_sums = sums_of<BYTES>(sums, warp, head) + 2 * quarter;
 #pragma unroll
         for (u32 i = 0; i < UNITS; i++) {
             *reinterpret_cast<float2*>(own_sums + 8 * i) =
@@ -315,7 +321,7 @@ template <class Cache, u32 D> struct Decode {
             for (u32 w = 0; w < WARPS; w++) {
                 factors[w] = exp2_approximate(fmaf(shared.largest_of[h][w] - top, LOG2_E, -LOG2_SCALE));
                 weight += factors[w] * shared.sum_of[h][w];
-                const float* from = sums_of(w, h) + OF_LANE * lane;
+                const float* from = sums_of<BYTES>(sums, w, h) + OF_LANE * lane;
 #pragma unroll
                 for (u32 c = 0; c < OF_LANE; c++) total[c] += factors[w] * from[c];
             }
@@ -324,14 +330,19 @@ template <class Cache, u32 D> struct Decode {
                 float* to = a.y + a.y_at + size_t(row) * a.y_stride + (first_head + h) * D + OF_LANE * lane;
 #pragma unroll
                 for (u32 c = 0; c < OF_LANE; c++) to[c] = __fdividef(total[c], weight);
-            } else {
-                float* to = partial_values(a, row, first_head + h, splits, D) + blockIdx.z * D + OF_LANE * lane;
-#pragma unroll
-                for (u32 c = 0; c < OF_LANE; c++) to[c] = total[c];
-                float* weights = partial_weights(a, row, first_head + h, splits, D) + 2 * blockIdx.z;
-                if (lane == 0) weights[0] = top, weights[1] = weight;
+                continue;
             }
+            float *to = sums_of<BYTES>(sums, 0, h), *weights = to + D;
+            if constexpr (!IN_CLUSTER) {
+                to = partial_values(a, row, first_head + h, splits, D) + blockIdx.z * D;
+                weights = partial_weights(a, row, first_head + h, splits, D) + 2 * blockIdx.z;
+            }
+#pragma unroll
+            for (u32 c = 0; c < OF_LANE; c++) to[OF_LANE * lane + c] = total[c];
+            if (lane == 0) weights[0] = top, weights[1] = weight;
         }
-        if (splits > 1) merge_splits<D == 64 ? 2 : 4>(a, row, splits, first_head, heads, D, shared.is_last);
+        if constexpr (!IN_CLUSTER) {
+            if (splits > 1) merge_splits<D == 64 ? 2 : 4>(a, row, splits, first_head, heads, D, shared.is_last);
+        }
     }
 };

@@ -2,7 +2,8 @@
 // instructions than a multiprocessor has time for: 2.1 instead of 2.7 TB/s.
 //
 // A warp has a page at a time: while tensor cores multiply its values, the keys of the warp's next page are copied. Pages are dealt
-// to splits in turn, a page for each warp, so that blocks read neighbouring memory at the same time.
+// to splits in turn, a page for each warp, so that blocks read neighbouring memory at the same time. The splits of a row are a
+// cluster, whose blocks merge their results without a way through global memory.
 #include "decode.cuh"
 #include "hopper.cuh"
 
@@ -15,6 +16,38 @@ struct Panels {
         return unit / 8 * EIGHT + row * ROW + ((unit ^ row) & 7) * 16;
     }
 };
+
+// Blocks of a cluster at most, as `decode.rs` has it.
+constexpr u32 MAX_CLUSTER = 16;
+
+// Merges the results that the blocks of a cluster have at `sums` in their shared memory. A warp has 32 columns of a head at a time.
+template <u32 D> __device__ __forceinline__ void merge_in_cluster(const Decode<__half, D>& block, u32 sums) {
+    constexpr u32 OF_HEAD = D / 32;
+    const AttentionArgs& a = block.a;
+    u32 blocks = block.splits, lane = block.lane;
+    cluster_sync();
+    for (u32 unit = blockIdx.z + blocks * block.warp; unit < block.heads * OF_HEAD; unit += blocks * WARPS) {
+        u32 h = unit / OF_HEAD, col = unit % OF_HEAD * 32 + lane, head = block.first_head + h;
+        u32 results = sums + h * block.PITCH * sizeof(float);
+        // A lane has the largest score and the sum of weights of a block.
+        float largest = LOWEST, weight = 0.0f, values[MAX_CLUSTER];
+        if (lane < blocks) {
+            largest = load_of_block(results + D * sizeof(float), lane);
+            weight = load_of_block(results + (D + 1) * sizeof(float), lane);
+        }
+#pragma unroll
+        for (u32 i = 0; i < MAX_CLUSTER; i++) values[i] = load_of_block(results + col * sizeof(float), min(i, blocks - 1));
+        float top = warp_max(weight != 0.0f ? largest : LOWEST);
+        float share = weight != 0.0f ? expf(largest - top) : 0.0f, all = warp_sum(share * weight), total = 0.0f;
+        if (a.sinks) all += sink_weight(a.sinks[head], top);
+        share /= all;
+#pragma unroll
+        for (u32 i = 0; i < MAX_CLUSTER; i++) total += __shfl_sync(ALL_LANES, share, i) * values[i];
+        a.y[a.y_at + size_t(block.row) * a.y_stride + head * D + col] = total;
+    }
+    // A block's shared memory is there until all have read it.
+    cluster_sync();
+}
 
 template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs& a) {
     constexpr u32 UNITS = D / 8, TILE = PAGE * D * sizeof(__half), PANEL = Panels::EIGHT, CHUNK = WARPS * PAGE;
@@ -92,7 +125,9 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
         }
         copy_page(1, page + step);
     }
-    block.template finish<2 * TILE>(tiles - block.warp * 2 * TILE);
+    u8* sums = tiles - block.warp * 2 * TILE;
+    block.template finish<2 * TILE, true>(sums);
+    if (block.splits > 1) merge_in_cluster<D>(block, shared_address(sums));
 }
 
 #define DECODE_BULK(NAME, D)                                                                                           \

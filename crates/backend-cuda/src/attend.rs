@@ -235,6 +235,7 @@ impl Compiler<'_> {
                 launch.kernel = format!("decode_bulk/decode_f16_{k_dim}");
                 launch.buffers.pop();
                 launch.buffers.push(Some(BufferId::TensorMaps(store)));
+                launch.grid.each = Each::Cluster(group);
             }
             let launches = before.into_iter().chain([launch]).collect();
             variants.push(When { is_decode: true, ..When::default() }.launches(launches));

@@ -91,7 +91,7 @@ impl Blueprint {
             let what = "activations of more rows than a launch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        let inputs = Inputs::new(&bound, decode::splits(device, &bound)).with_draws(bound.bucket().outputs);
+        let inputs = Inputs::new(&bound, decode::splits(device, &bound)?).with_draws(bound.bucket().outputs);
         let mut compiler = Compiler {
             device,
             model,

@@ -94,6 +94,8 @@ pub(crate) enum Each {
     Rows(usize),
     /// A row and a split of its positions, for this group of stores.
     Part(usize),
+    /// A row, whose splits are the blocks of a cluster.
+    Cluster(usize),
     /// An attention tile.
     Tile,
     /// A sequence.
@@ -117,6 +119,7 @@ impl Grid {
         let (y, z) = match self.each {
             Each::Rows(tile) => (rows.div_ceil(tile), 1),
             Each::Part(group) => (rows, shape.splits[group]),
+            Each::Cluster(_) => (rows, 1),
             Each::Tile => (shape.tiles, 1),
             Each::Sequence => (shape.sequences, 1),
             Each::Entry(used) => (rows * used, 1),
@@ -124,6 +127,12 @@ impl Grid {
             Each::Step => (1, 1),
         };
         [self.groups, y, z].map(|n| n as u32)
+    }
+
+    /// Blocks of a cluster for a step of this shape, if that depends on it.
+    pub(crate) fn cluster(&self, shape: &StepShape) -> Option<u32> {
+        let Each::Cluster(group) = self.each else { return None };
+        Some(shape.splits[group] as u32)
     }
 }
 
@@ -147,6 +156,8 @@ mod tests {
         let blocks = |each| Grid { groups: 7, each }.blocks(33, &shape);
         assert_eq!(blocks(Each::Rows(32)), [7, 2, 1]);
         assert_eq!(blocks(Each::Part(1)), [7, 33, 4]);
+        assert_eq!(blocks(Each::Cluster(1)), [7, 33, 1]);
+        assert_eq!(Grid { groups: 7, each: Each::Cluster(1) }.cluster(&shape), Some(4));
         assert_eq!(blocks(Each::Tile), [7, 5, 1]);
         assert_eq!(blocks(Each::Sequence), [7, 3, 1]);
         assert_eq!(blocks(Each::Entry(2)), [7, 66, 1]);

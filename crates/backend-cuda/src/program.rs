@@ -329,7 +329,8 @@ impl CudaProgram {
                     let fits_f16 = |weight| self.model.fits_f16(weight);
                     for built in &Variant::choose(variants, rows, shape, fits_f16).launches {
                         let grid = built.grid.blocks(rows, shape);
-                        device.launch(&built.launch, place, grid, form, is_dependent)?;
+                        let cluster = built.grid.cluster(shape).unwrap_or(built.launch.cluster);
+                        device.launch(&built.launch, place, grid, cluster, form, is_dependent)?;
                         if built.launch.forms[0] != built.launch.forms[1] {
                             form = 1 - form;
                         }

@@ -42,14 +42,16 @@ pub const FOLLOWS: u32 = 1 << 31;
 pub struct Splits {
     /// Splits of all rows of a step together at most; each row has at least one.
     pub of_step: usize,
+    /// Splits of a row at most.
+    pub of_row: usize,
     /// Positions that the attention kernel processes per iteration.
     pub block: usize,
 }
 
 impl Splits {
     /// Splits of a row of this many visible positions in a step of `rows` rows, and positions per split.
-    fn of_row(self, visible: usize, rows: usize) -> [usize; 2] {
-        let most = if rows <= MAX_SPLIT_ROWS { self.of_step / rows.max(1) } else { 1 };
+    fn divide(self, visible: usize, rows: usize) -> [usize; 2] {
+        let most = if rows <= MAX_SPLIT_ROWS { self.of_row.min(self.of_step / rows.max(1)) } else { 1 };
         let part = visible.div_ceil(splits(visible).min(most.max(1))).next_multiple_of(self.block);
         [visible.div_ceil(part), part]
     }
@@ -57,7 +59,7 @@ impl Splits {
 
 impl Default for Splits {
     fn default() -> Splits {
-        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, block: 128 }
+        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, of_row: MAX_SPLITS, block: 128 }
     }
 }
 
@@ -218,7 +220,7 @@ impl Inputs {
             // Counted from the start of the page of the first visible position.
             let visible =
                 group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
-            let [splits, part] = self.splits.of_row(visible, rows);
+            let [splits, part] = self.splits.divide(visible, rows);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
         }
@@ -349,21 +351,24 @@ mod tests {
 
     #[test]
     fn splits_cover_all_positions() {
-        let of_card = |of_step| Splits { of_step, block: 64 };
-        assert_eq!(Splits::default().of_row(4097, 1), [33, 128]);
-        assert_eq!(Splits::default().of_row(32_768, 8), [64, 512]);
-        assert_eq!(of_card(49).of_row(32_769, 1), [47, 704]);
-        assert_eq!(of_card(49).of_row(4097, 8), [6, 704]);
-        assert_eq!(of_card(49).of_row(4097, 9), [1, 4160]);
-        for splits in [Splits::default(), of_card(0), of_card(5), of_card(400)] {
+        let of_card = |of_step| Splits { of_step, of_row: MAX_SPLITS, block: 64 };
+        let in_clusters = Splits { of_step: 49, of_row: 16, block: 32 };
+        assert_eq!(Splits::default().divide(4097, 1), [33, 128]);
+        assert_eq!(Splits::default().divide(32_768, 8), [64, 512]);
+        assert_eq!(of_card(49).divide(32_769, 1), [47, 704]);
+        assert_eq!(of_card(49).divide(4097, 8), [6, 704]);
+        assert_eq!(of_card(49).divide(4097, 9), [1, 4160]);
+        assert_eq!(in_clusters.divide(32_769, 1), [16, 2080]);
+        assert_eq!(in_clusters.divide(1000, 1), [8, 128]);
+        for splits in [Splits::default(), in_clusters, of_card(0), of_card(5), of_card(400)] {
             for rows in [1, 2, 8, 9, 64] {
                 for visible in (1..3000).step_by(37).chain([40_000, 1 << 20]) {
-                    let [n, part] = splits.of_row(visible, rows);
+                    let [n, part] = splits.divide(visible, rows);
                     assert!(
                         n * part >= visible && (n - 1) * part < visible,
                         "{splits:?}, {rows} rows, {visible}"
                     );
-                    assert!(n <= MAX_SPLITS && part.is_multiple_of(splits.block));
+                    assert!(n <= splits.of_row && part.is_multiple_of(splits.block));
                     assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
                 }
             }

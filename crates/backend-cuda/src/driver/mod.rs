@@ -200,7 +200,9 @@ impl Device {
         let mut find = || {
             use sys::CUfunction_attribute::{
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
-                CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK as THREADS, CU_FUNC_ATTRIBUTE_NUM_REGS as REGISTERS,
+                CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK as THREADS,
+                CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED as LARGE_CLUSTERS,
+                CU_FUNC_ATTRIBUTE_NUM_REGS as REGISTERS,
                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
                 CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
             };
@@ -224,6 +226,9 @@ impl Device {
                 result::function::set_function_attribute(function, DYNAMIC, dynamic)?;
                 // Kernels that prefer different carve-outs would not run side by side.
                 result::function::set_function_attribute(function, CARVEOUT, 100)?;
+                if self.card.has_wgmma() {
+                    result::function::set_function_attribute(function, LARGE_CLUSTERS, 1)?;
+                }
                 Ok(Kernel { function, needs })
             }
         };
@@ -288,13 +293,15 @@ impl Device {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
     }
 
-    /// Queues a launch of a step in this place, with blocks of this form. With `is_dependent`, it may start before the launch
+    /// Queues a launch of a step in this place, with clusters of `cluster` blocks of this form, along the third dimension of the
+    /// grid, which they extend. With `is_dependent`, it may start before the launch
     /// before it has ended, and waits for it itself.
     pub(crate) fn launch(
         &self,
         launch: &Launch,
         place: usize,
         grid: [u32; 3],
+        cluster: u32,
         form: usize,
         is_dependent: bool,
     ) -> Result<(), Error> {
@@ -302,22 +309,22 @@ impl Device {
             return Ok(());
         }
         self.make_current()?;
-        let cluster = cluster_attribute(launch.cluster);
+        let clusters = cluster_attribute(cluster);
         let dependent = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
             value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
         let is_dependent = is_dependent && self.limits.is_side_by_side;
-        let (mut attributes, count) = match (launch.cluster > 1, is_dependent) {
-            (true, _) => ([cluster, dependent], 1 + u32::from(is_dependent)),
-            (false, _) => ([dependent, cluster], u32::from(is_dependent)),
+        let (mut attributes, count) = match (cluster > 1, is_dependent) {
+            (true, _) => ([clusters, dependent], 1 + u32::from(is_dependent)),
+            (false, _) => ([dependent, clusters], u32::from(is_dependent)),
         };
         let Block { threads, shared } = launch.forms[form];
         let config = sys::CUlaunchConfig {
             gridDimX: grid[0],
             gridDimY: grid[1],
-            gridDimZ: grid[2] * launch.cluster,
+            gridDimZ: grid[2] * cluster,
             blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
@@ -448,7 +455,7 @@ pub(crate) struct Launch {
     pub(crate) args: [Vec<u64>; PLACES],
     /// Sizes of its blocks, of which launches side by side alternate ([`crate::occupancy`]); equal if it has one.
     pub(crate) forms: [Block; 2],
-    /// Blocks of a cluster, along the third dimension of the grid, which they extend.
+    /// Blocks of a cluster, where that does not depend on the step ([`Grid::cluster`](crate::launch::Grid::cluster)).
     pub(crate) cluster: u32,
 }
 
