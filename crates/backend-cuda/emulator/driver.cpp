@@ -2,7 +2,8 @@
 //
 // Everything happens at once: a queued copy or launch has ended when the function that queues it returns. The card's memory ends at
 // pages that cannot be read or written. Environment variables of the process: `EMULATED_CAPABILITY` (90: compute capability 9.0),
-// `EMULATED_MEMORY` (bytes of all cards), `EMULATED_LAUNCHES` (so many, then they are lost), `EMULATED_CARDS` (2).
+// `EMULATED_MEMORY` (bytes of all cards), `EMULATED_LAUNCHES` (so many, then they are lost), `EMULATED_CARDS` (2),
+// `EMULATED_MULTIPROCESSORS` (4 of each, in one part).
 #include "blocks.h"
 
 #include <algorithm>
@@ -69,6 +70,8 @@ constexpr int RESERVED = 1 << 10;
 int shared_memory() { return (capability() == 80 ? 164 : 228) << 10; }
 
 int cards() { return int(setting("EMULATED_CARDS", 2)); }
+
+int multiprocessors() { return int(setting("EMULATED_MULTIPROCESSORS", 4)); }
 
 uint64_t memory() { return setting("EMULATED_MEMORY", 16ull << 30); }
 
@@ -175,7 +178,7 @@ Result cuDeviceGetPCIBusId(char* id, int size, int device) { return snprintf(id,
 Result cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = memory(), SUCCESS; }
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
-    case 16: *value = 4; break;                     // multiprocessors
+    case 16: *value = multiprocessors(); break;
     case 75: *value = int(capability() / 10); break;  // compute capability
     case 76: *value = int(capability() % 10); break;
     case 81: *value = shared_memory(); break;       // shared memory of a multiprocessor
@@ -330,7 +333,9 @@ Result cuFuncGetAttribute(int* value, int attribute, const Kernel*) {
 }
 Result cuFuncSetAttribute(const Kernel*, int, int) { return SUCCESS; }
 Result cuOccupancyMaxActiveClusters(int* clusters, const Kernel*, const LaunchConfig* config) {
-    return *clusters = int(8 / std::max(1u, config->grid[2])), SUCCESS;
+    // Two blocks of a multiprocessor, and clusters of 16 at most.
+    unsigned size = std::max(1u, config->grid[2]);
+    return *clusters = size > 16 ? 0 : 2 * multiprocessors() / int(size), SUCCESS;
 }
 Result cuLaunchKernelEx(const LaunchConfig* config, const Kernel* kernel, void** params, void**) {
     if (int(config->shared) > shared_memory() - RESERVED) return INVALID_VALUE;

@@ -191,8 +191,8 @@ impl BoundProgram {
     ///
     /// # Errors
     /// If the input does not have the size that the graph expects, if the step exceeds the bucket, if a token is outside
-    /// the vocabulary, if block tables are missing, name pages out of range, or lack pages that the rows see, or if a slot
-    /// is out of range, or written by one sequence and used by another.
+    /// the vocabulary, if block tables are missing, name pages out of range or more than there are, or lack pages that the rows
+    /// see, or if a slot is out of range, or written by one sequence and used by another.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         self.check_after(step, 0)
     }
@@ -238,6 +238,13 @@ impl BoundProgram {
                 if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
                     return invalid(format!(
                         "page {page} of group {number} is out of range: the group has {pages} pages"
+                    ));
+                }
+                // Backends have room for as many positions as the group has.
+                if table.pages.len() > pages {
+                    return invalid(format!(
+                        "sequence {i} has {} pages of group {number}, which has {pages}; a page can have one place",
+                        table.pages.len()
                     ));
                 }
                 if !group.mask.is_causal() && sequence.n_past > 0 {

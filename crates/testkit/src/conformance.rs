@@ -139,6 +139,7 @@ macro_rules! conformance {
             attention_with_different_key_and_value_sizes
             attention_with_masks
             attention_of_single_rows_after_many_positions
+            attention_of_single_rows_after_repeated_pages
             attention_without_causality
             attention_with_capped_scores_and_sinks
         );

@@ -19,7 +19,7 @@ const SEED: u64 = 11;
 
 /// Vocabulary of attention inputs, and pages of the store.
 const TOKENS: usize = 500;
-const PAGES: usize = 48;
+const PAGES: usize = 144;
 
 /// Every format, with one activation row and several.
 pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
@@ -229,7 +229,6 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
     let window = Mask::Window(600);
     let long = masked_steps(window);
     for kind in KvType::ALL {
-        let format = KvFormat { k: kind, v: kind };
         for (heads, k_dim, v_dim, mask, steps) in [
             (2, 64, 64, Mask::Causal, &short[..]),
             (2, 128, 128, Mask::Causal, &short),
@@ -243,20 +242,7 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
             (HEADS, 128, 128, Mask::Causal, &tiles),
             (HEADS, 256, 256, Mask::Causal, &tiles),
         ] {
-            let store = Store { mask, ..store(heads, k_dim, v_dim) };
-            let mut net = Net::with_kv(1, format);
-            let inputs = [("q", HEADS * k_dim), ("k", heads * k_dim), ("v", heads * v_dim)];
-            let inputs = inputs.map(|(name, cols)| net.input(name, 1, &vec![0.0; cols]));
-            let y = net.attention("y", inputs, store, HEADS, 0.5);
-            if net.load_in_its_type(y, make()).is_none() {
-                continue;
-            }
-            let inputs = [
-                normal(SEED, "q", TOKENS * HEADS * k_dim),
-                exact_in(kind, "k", TOKENS * heads, k_dim),
-                exact_in(kind, "v", TOKENS * heads, v_dim),
-            ];
-            attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, steps);
+            attention_in(make, oracle, kind, Store { mask, ..store(heads, k_dim, v_dim) }, steps);
         }
     }
 }
@@ -385,6 +371,31 @@ pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Mak
     }
 }
 
+/// Single rows after more positions than 32 splits of 128 have: pages of a short prompt again and again, others in the end.
+pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Make<'_>) {
+    const PROMPT: usize = 10;
+    let row = |common: usize, own: usize, done: usize| {
+        let page = |i: usize| if i < common - 20 { i % 5 } else { 5 + i % 5 };
+        let pages = (0..common).map(page).chain([PROMPT + own]);
+        Sequence::uniform(common * PAGE + done, 1, 1, pages.map(|page| page as u32))
+    };
+    let steps = [
+        all_rows(vec![Sequence::uniform(0, PROMPT * PAGE, 1, 0..PROMPT as u32)]),
+        all_rows(vec![row(PAGES - 5, 0, 0)]),
+        all_rows(vec![row(PAGES - 5, 0, 1), row(40, 1, 0)]),
+        all_rows(vec![row(PAGES - 5, 0, 2)]),
+    ];
+    for (heads, dims, kind) in [
+        (1, 64, KvType::F16),
+        (2, 128, KvType::F16),
+        (1, 64, KvType::BF16),
+        (2, 128, KvType::FP8),
+        (1, 48, KvType::F32),
+    ] {
+        attention_in(make, oracle, kind, store(heads, dims, dims), &steps);
+    }
+}
+
 /// Rows that see later ones: all rows of a sequence are in one step. Sequences of few and of many rows, over several
 /// chunks of positions.
 pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
@@ -466,6 +477,24 @@ const HEADS: usize = 6;
 
 fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
     attention_by(make, oracle, store, format, |_| 0.5.into(), steps);
+}
+
+/// The same with keys and values that are exact in a cache of type `kind`, if the backend has that.
+fn attention_in(make: Make<'_>, oracle: Make<'_>, kind: KvType, store: Store, steps: &[Step]) {
+    let (format, Store { heads, k_dim, v_dim, .. }) = (KvFormat { k: kind, v: kind }, store);
+    let mut net = Net::with_kv(1, format);
+    let inputs = [("q", HEADS * k_dim), ("k", heads * k_dim), ("v", heads * v_dim)];
+    let inputs = inputs.map(|(name, cols)| net.input(name, 1, &vec![0.0; cols]));
+    let y = net.attention("y", inputs, store, HEADS, 0.5);
+    if net.load_in_its_type(y, make()).is_none() {
+        return;
+    }
+    let inputs = [
+        normal(SEED, "q", TOKENS * HEADS * k_dim),
+        exact_in(kind, "k", TOKENS * heads, k_dim),
+        exact_in(kind, "v", TOKENS * heads, v_dim),
+    ];
+    attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, steps);
 }
 
 fn attention_by(
