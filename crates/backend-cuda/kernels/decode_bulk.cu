@@ -2,8 +2,8 @@
 // instructions than a multiprocessor has time for: 2.1 instead of 2.7 TB/s.
 //
 // A warp has a page at a time: while tensor cores multiply its values, the keys of the warp's next page are copied. Pages are dealt
-// to splits in turn, a page for each warp, so that blocks read neighbouring memory at the same time. The splits of a row are a
-// cluster, whose blocks merge their results without a way through global memory.
+// to splits in turn, a page for each warp, so that blocks read neighbouring memory at the same time. IN_CLUSTER: the splits of a row
+// are a cluster, whose blocks merge their results without a way through global memory. Both in one kernel are slower.
 #include "decode.cuh"
 #include "hopper.cuh"
 
@@ -17,7 +17,7 @@ struct Panels {
     }
 };
 
-// Blocks of a cluster at most, as `decode.rs` has it.
+// Blocks of a cluster at most (`passes::inputs`).
 constexpr u32 MAX_CLUSTER = 16;
 
 // Merges the results that the blocks of a cluster have at `sums` in their shared memory. A warp has 32 columns of a head at a time.
@@ -49,7 +49,7 @@ template <u32 D> __device__ __forceinline__ void merge_in_cluster(const Decode<_
     cluster_sync();
 }
 
-template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs& a) {
+template <u32 D, bool IN_CLUSTER> __device__ __forceinline__ void decode_bulk(const AttentionArgs& a) {
     constexpr u32 UNITS = D / 8, TILE = PAGE * D * sizeof(__half), PANEL = Panels::EIGHT, CHUNK = WARPS * PAGE;
     // Positions at a time: heads of 256 columns leave registers for half of a page.
     constexpr u32 GROUP = D == 256 ? PAGE / 2 : PAGE;
@@ -126,18 +126,22 @@ template <u32 D> __device__ __forceinline__ void decode_bulk(const AttentionArgs
         copy_page(1, page + step);
     }
     u8* sums = tiles - block.warp * 2 * TILE;
-    block.template finish<2 * TILE, true>(sums);
-    if (block.splits > 1) merge_in_cluster<D>(block, shared_address(sums));
+    block.template finish<2 * TILE, IN_CLUSTER>(sums);
+    if (IN_CLUSTER && block.splits > 1) merge_in_cluster<D>(block, shared_address(sums));
 }
 
 #define DECODE_BULK(NAME, D)                                                                                           \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ AttentionArgs args) {           \
-        decode_bulk<D>(args);                                                                                          \
+        decode_bulk<D, false>(args);                                                                                   \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) NAME##_cluster(const __grid_constant__ AttentionArgs args) { \
+        decode_bulk<D, true>(args);                                                                                    \
     }
 #else
 // Never launched on other architectures.
 #define DECODE_BULK(NAME, D)                                                                                           \
-    extern "C" __global__ void NAME(const __grid_constant__ AttentionArgs) {}
+    extern "C" __global__ void NAME(const __grid_constant__ AttentionArgs) {}                                          \
+    extern "C" __global__ void NAME##_cluster(const __grid_constant__ AttentionArgs) {}
 #endif
 
 DECODE_BULK(decode_f16_64, 64)

@@ -232,10 +232,14 @@ impl Compiler<'_> {
             launch.threads = 32 * decode::WARPS as u32;
             launch.shared = stages;
             if decode::is_bulk(&self.device.card, layout.format.k) {
-                launch.kernel = format!("decode_bulk/decode_f16_{k_dim}");
+                launch.kernel = decode::bulk_kernel(k_dim, false);
                 launch.buffers.pop();
                 launch.buffers.push(Some(BufferId::TensorMaps(store)));
-                launch.grid.each = Each::Cluster(group);
+                let mut of_cluster = launch.clone();
+                of_cluster.kernel = decode::bulk_kernel(k_dim, true);
+                of_cluster.grid.each = Each::Cluster(group);
+                let when = When { is_decode: true, in_cluster: Some(group), ..When::default() };
+                variants.push(when.launches(vec![of_cluster]));
             }
             let launches = before.into_iter().chain([launch]).collect();
             variants.push(When { is_decode: true, ..When::default() }.launches(launches));

@@ -1,8 +1,8 @@
 //! Sizes of the blocks of decode attention (`decode.cu`, `decode_bulk.cu`), and how many share a row's positions.
 
 use backend::{BoundProgram, Error, KvType, PAGE, StoreLayout};
-use graph::Op;
-use passes::{MAX_SPLIT_ROWS, MAX_SPLITS, Splits};
+use graph::{Op, Store};
+use passes::{Clusters, Splits};
 
 use crate::driver::{Card, Device};
 use crate::launch::F32;
@@ -41,50 +41,63 @@ pub(crate) fn bytes(card: &Card, kind: KvType, dim: usize) -> [usize; 2] {
     [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + of_position + 512]
 }
 
-/// How attention is split: all blocks run at the same time. Splits of a row that are a cluster are as many as one may have.
-pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Splits, Error> {
+/// The kernel of `decode_bulk.cu` for heads of `dim` columns.
+pub(crate) fn bulk_kernel(dim: usize, in_cluster: bool) -> String {
+    format!("decode_bulk/decode_f16_{dim}{}", if in_cluster { "_cluster" } else { "" })
+}
+
+/// How attention is split, by group of stores: all blocks run at the same time.
+pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits>, Error> {
     let stores = bound.model().stores();
-    let mut splits = Splits { of_step: usize::MAX, of_row: MAX_SPLITS, block: PAGE };
+    // Heads, layouts and groups that differ.
+    let mut kinds = Vec::new();
     for (_, value) in bound.graph().values() {
         let Op::Attention { store, heads, .. } = value.op else { continue };
-        let StoreLayout { store, format, .. } = stores[store.index()];
-        let needed = bytes(&device.card, format.k, store.k_dim);
-        let of_multiprocessor =
-            device.limits.shared / (needed.iter().sum::<usize>() + device.limits.reserved);
-        let of_split = store.heads * heads.div_ceil(store.heads.max(1)).div_ceil(HEADS);
-        let most = device.multiprocessors * of_multiprocessor.clamp(1, MAX_BLOCKS) / of_split.max(1);
-        splits.of_step = splits.of_step.min(most);
-        if is_bulk(&device.card, format.k) && store.k_dim == store.v_dim && DIMS.contains(&store.k_dim) {
-            let kernel = device.kernel(&format!("decode_bulk/decode_f16_{}", store.k_dim))?;
-            let block = Block { threads: 32 * WARPS as u32, shared: needed[0] as u32 };
-            splits.of_row =
-                splits.of_row.min(largest_cluster(|size| device.active_clusters(kernel, block, size)));
-        } else {
-            splits.block = WARPS * GROUP;
+        let kind = (bound.graph().group_of(store), heads, stores[store.index()]);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
         }
     }
-    splits.of_step = splits.of_step.min(MAX_SPLITS * MAX_SPLIT_ROWS);
-    Ok(splits)
+    let of_group = |group| {
+        let own = || kinds.iter().filter(move |kind| kind.0 == group);
+        let most = own().map(|(_, heads, layout)| {
+            let needed: usize = bytes(&device.card, layout.format.k, layout.store.k_dim).iter().sum();
+            let of_multiprocessor = device.limits.shared / (needed + device.limits.reserved);
+            let blocks = device.multiprocessors * of_multiprocessor.clamp(1, MAX_BLOCKS);
+            blocks / blocks_of_split(&layout.store, *heads).max(1)
+        });
+        let of_step = most.min().unwrap_or(1);
+        // Heads of two kinds have splits that suit all kernels.
+        let is_bulk = |layout: &StoreLayout| {
+            let Store { k_dim, v_dim, .. } = layout.store;
+            is_bulk(&device.card, layout.format.k) && k_dim == v_dim && DIMS.contains(&k_dim)
+        };
+        match own().collect::<Vec<_>>()[..] {
+            [(_, heads, layout)] if is_bulk(layout) => {
+                let clusters = Some(clusters(device, layout, *heads)?);
+                Ok(Splits { of_step, block: PAGE, clusters })
+            }
+            _ => Ok(Splits { of_step, block: WARPS * GROUP, clusters: None }),
+        }
+    };
+    (0..bound.graph().groups().len()).map(of_group).collect()
 }
 
-/// Blocks of a cluster at most, of these kernels (`MAX_CLUSTER` in `kernels/decode_bulk.cu`), and on every card of 9.0.
-const MAX_CLUSTER: usize = 16;
-const PORTABLE_CLUSTER: usize = 8;
-
-/// The largest cluster that the card has room for, if `active` clusters of a size run at the same time.
-fn largest_cluster(active: impl Fn(usize) -> usize) -> usize {
-    (PORTABLE_CLUSTER + 1..=MAX_CLUSTER).rev().find(|&size| active(size) > 0).unwrap_or(PORTABLE_CLUSTER)
+/// Blocks of a split, each of up to [`HEADS`] query heads of a K/V head.
+fn blocks_of_split(store: &Store, heads: usize) -> usize {
+    store.heads * heads.div_ceil(store.heads.max(1)).div_ceil(HEADS)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Parts of a card with 14 multiprocessors, and one that tells nothing.
-    #[test]
-    fn clusters_have_room() {
-        assert_eq!(largest_cluster(|size| 7 * (2 * 14 / size)), 16);
-        assert_eq!(largest_cluster(|size| 8 * (14 / size)), 14);
-        assert_eq!(largest_cluster(|_| 0), 8);
-    }
+/// The clusters of `decode_bulk.cu` that the card has room for.
+fn clusters(device: &Device, layout: &StoreLayout, heads: usize) -> Result<Clusters, Error> {
+    let dim = layout.store.k_dim;
+    let kernel = device.kernel(&bulk_kernel(dim, true))?;
+    let block =
+        Block { threads: 32 * WARPS as u32, shared: bytes(&device.card, layout.format.k, dim)[0] as u32 };
+    let active = |size| if size > 1 { device.active_clusters(kernel, block, size) } else { 0 };
+    Ok(Clusters {
+        active: std::array::from_fn(active),
+        of_row: blocks_of_split(&layout.store, heads),
+        busy: device.multiprocessors * 3 / 4,
+    })
 }

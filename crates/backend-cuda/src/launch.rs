@@ -114,7 +114,7 @@ impl Grid {
         Grid { groups, each: Each::Rows(1) }
     }
 
-    /// The blocks for `rows` rows of a step of this shape.
+    /// The blocks for `rows` rows of a step of this shape, or the clusters.
     pub(crate) fn blocks(&self, rows: usize, shape: &StepShape) -> [u32; 3] {
         let (y, z) = match self.each {
             Each::Rows(tile) => (rows.div_ceil(tile), 1),

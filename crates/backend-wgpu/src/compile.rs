@@ -94,7 +94,7 @@ impl Blueprint {
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
         let plan = Plan::new(&bound, device.margin());
-        let inputs = Inputs::new(&bound, Splits::default());
+        let inputs = Inputs::new(&bound, vec![Splits::default(); bound.graph().groups().len()]);
         let mut compiler = Compiler {
             device,
             model,

@@ -37,29 +37,75 @@ const FEW_BIASES: usize = 16;
 /// Marks a row that takes a token of the step before.
 pub const FOLLOWS: u32 = 1 << 31;
 
-/// How attention is split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Blocks of a cluster at most.
+pub const MAX_CLUSTER: usize = 16;
+
+/// Times that the blocks of a cluster are worth to be fewer than those that the device has room for: merging more takes as long.
+const ROUNDS: usize = 4;
+
+/// How attention over a group of stores is split.
+#[derive(Clone, Copy, Debug)]
 pub struct Splits {
     /// Splits of all rows of a step together at most; each row has at least one.
     pub of_step: usize,
-    /// Splits of a row at most.
-    pub of_row: usize,
-    /// Positions that the attention kernel processes per iteration.
+    /// What the positions of a split are a multiple of.
     pub block: usize,
+    /// Clusters that attention of single rows has, where it can.
+    pub clusters: Option<Clusters>,
+}
+
+/// Blocks that share a row's positions, and merge their results without a way through memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Clusters {
+    /// Clusters that run at the same time, by their number of blocks.
+    pub active: [usize; MAX_CLUSTER + 1],
+    /// Clusters of a row with one split, one for each block of heads.
+    pub of_row: usize,
+    /// Blocks that keep the device busy.
+    pub busy: usize,
+}
+
+impl Clusters {
+    /// Blocks of the largest clusters of which a step of `rows` rows can run all at the same time, unless its rows see so many
+    /// positions that more splits are better.
+    fn size(&self, visible: usize, rows: usize) -> Option<usize> {
+        let clusters = rows * self.of_row;
+        let size = (2..=MAX_CLUSTER).rev().find(|&size| self.active[size] >= clusters)?;
+        let is_busy = size * clusters >= self.busy;
+        (is_busy || visible <= ROUNDS * size * SPLIT_POSITIONS).then_some(size)
+    }
+}
+
+/// Splits of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Division {
+    splits: usize,
+    /// Positions of a split.
+    part: usize,
+    /// Whether they are a cluster. A single one is.
+    in_cluster: bool,
 }
 
 impl Splits {
-    /// Splits of a row of this many visible positions in a step of `rows` rows, and positions per split.
-    fn divide(self, visible: usize, rows: usize) -> [usize; 2] {
-        let most = if rows <= MAX_SPLIT_ROWS { self.of_row.min(self.of_step / rows.max(1)) } else { 1 };
-        let part = visible.div_ceil(splits(visible).min(most.max(1))).next_multiple_of(self.block);
-        [visible.div_ceil(part), part]
+    /// The splits of a row of this many visible positions in a step of `rows` rows, which are single ones of their sequences in
+    /// decode.
+    fn divide(self, visible: usize, rows: usize, is_decode: bool) -> Division {
+        let most = if rows <= MAX_SPLIT_ROWS { self.of_step / rows.max(1) } else { 1 };
+        let mut splits = splits(visible).min(most.max(1));
+        let mut in_cluster = false;
+        if let Some(clusters) = self.clusters.filter(|_| is_decode) {
+            let size = clusters.size(visible, rows);
+            splits = splits.min(size.unwrap_or(splits));
+            in_cluster = splits == 1 || size.is_some();
+        }
+        let part = visible.div_ceil(splits).next_multiple_of(self.block);
+        Division { splits: visible.div_ceil(part), part, in_cluster }
     }
 }
 
 impl Default for Splits {
     fn default() -> Splits {
-        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, of_row: MAX_SPLITS, block: 128 }
+        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, block: 128, clusters: None }
     }
 }
 
@@ -73,7 +119,7 @@ pub struct Inputs {
     /// The operations that scale rows by their positions, and the offset of their factors.
     position_factors: Vec<(Op, usize)>,
     groups: Vec<Group>,
-    splits: Splits,
+    splits: Vec<Splits>,
     /// Rows of the bucket.
     rows: usize,
     /// Token of each row, or [`FOLLOWS`] and the output row of the step before whose token it takes.
@@ -111,8 +157,8 @@ pub struct RopeTable {
 }
 
 impl Inputs {
-    /// Lays out the sections for the bucket of `bound`.
-    pub fn new(bound: &BoundProgram, splits: Splits) -> Inputs {
+    /// Lays out the sections for the bucket of `bound`, with these splits by group of stores.
+    pub fn new(bound: &BoundProgram, splits: Vec<Splits>) -> Inputs {
         let bucket = bound.bucket();
         let groups = bound.graph().groups().to_vec();
         let tokens = HEAD + 2 * groups.len();
@@ -207,8 +253,7 @@ impl Inputs {
         (self.visible + 2 * group * self.rows) as u32
     }
 
-    /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; its tiles and what is wanted are set
-    /// already. Returns the number of words to upload.
+    /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; the rest is set already. Returns the number of words to upload.
     ///
     /// # Errors
     /// When the block tables have more pages than the bucket has room for.
@@ -216,13 +261,16 @@ impl Inputs {
         let rows = step.tokens().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
-        for (group, words) in self.groups.iter().zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
+        shape.in_clusters.clear();
+        let of_groups = self.groups.iter().zip(&self.splits);
+        for ((group, of_group), words) in of_groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
             // Counted from the start of the page of the first visible position.
             let visible =
                 group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
-            let [splits, part] = self.splits.divide(visible, rows);
+            let Division { splits, part, in_cluster } = of_group.divide(visible, rows, shape.is_decode);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
+            shape.in_clusters.push(in_cluster);
         }
         self.words[0] = rows as u32;
         self.words[1] = step.outputs().len() as u32;
@@ -351,27 +399,62 @@ mod tests {
 
     #[test]
     fn splits_cover_all_positions() {
-        let of_card = |of_step| Splits { of_step, of_row: MAX_SPLITS, block: 64 };
-        let in_clusters = Splits { of_step: 49, of_row: 16, block: 32 };
-        assert_eq!(Splits::default().divide(4097, 1), [33, 128]);
-        assert_eq!(Splits::default().divide(32_768, 8), [64, 512]);
-        assert_eq!(of_card(49).divide(32_769, 1), [47, 704]);
-        assert_eq!(of_card(49).divide(4097, 8), [6, 704]);
-        assert_eq!(of_card(49).divide(4097, 9), [1, 4160]);
-        assert_eq!(in_clusters.divide(32_769, 1), [16, 2080]);
-        assert_eq!(in_clusters.divide(1000, 1), [8, 128]);
-        for splits in [Splits::default(), in_clusters, of_card(0), of_card(5), of_card(400)] {
-            for rows in [1, 2, 8, 9, 64] {
+        let of_card = |of_step| Splits { of_step, block: 64, clusters: None };
+        let count = |splits: Splits, visible, rows| {
+            let Division { splits, part, .. } = splits.divide(visible, rows, true);
+            [splits, part]
+        };
+        assert_eq!(count(Splits::default(), 4097, 1), [33, 128]);
+        assert_eq!(count(Splits::default(), 32_768, 8), [64, 512]);
+        assert_eq!(count(of_card(49), 32_769, 1), [47, 704]);
+        assert_eq!(count(of_card(49), 4097, 8), [6, 704]);
+        assert_eq!(count(of_card(49), 4097, 9), [1, 4160]);
+        let in_clusters =
+            |of_row| Splits { of_step: 396 / of_row, block: 32, clusters: Some(of_h200(of_row)) };
+        for splits in
+            [Splits::default(), of_card(0), of_card(5), of_card(400), in_clusters(8), in_clusters(1)]
+        {
+            for rows in [1, 2, 7, 8, 9, 64] {
                 for visible in (1..3000).step_by(37).chain([40_000, 1 << 20]) {
-                    let [n, part] = splits.divide(visible, rows);
-                    assert!(
-                        n * part >= visible && (n - 1) * part < visible,
-                        "{splits:?}, {rows} rows, {visible}"
-                    );
-                    assert!(n <= splits.of_row && part.is_multiple_of(splits.block));
-                    assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
+                    for is_decode in [false, true] {
+                        let Division { splits: n, part, in_cluster } =
+                            splits.divide(visible, rows, is_decode);
+                        assert!(
+                            n * part >= visible && (n - 1) * part < visible,
+                            "{splits:?}, {rows} rows, {visible}"
+                        );
+                        assert!(n <= MAX_SPLITS && part.is_multiple_of(splits.block));
+                        assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
+                        assert!(!in_cluster || n <= MAX_CLUSTER && is_decode && splits.clusters.is_some());
+                    }
                 }
             }
         }
+    }
+
+    /// Six parts of an H200 with 16 multiprocessors, two with 18, of which each has room for three blocks.
+    fn of_h200(of_row: usize) -> Clusters {
+        let active = |size: usize| 6 * (48 / size.max(1)) + 2 * (54 / size.max(1));
+        Clusters { active: std::array::from_fn(active), of_row, busy: 99 }
+    }
+
+    #[test]
+    fn rows_have_clusters_that_run_at_the_same_time() {
+        let divide = |of_row, visible, rows, is_decode| {
+            let splits = Splits { of_step: 396 / of_row, block: 32, clusters: Some(of_h200(of_row)) };
+            let Division { splits, in_cluster, .. } = splits.divide(visible, rows, is_decode);
+            (splits, in_cluster)
+        };
+        assert_eq!(divide(8, 100, 1, true), (1, true));
+        assert_eq!(divide(8, 1000, 1, true), (8, true));
+        assert_eq!(divide(8, 32_768, 1, true), (16, true));
+        assert_eq!(divide(8, 32_768, 1, false), (49, false), "no single rows");
+        assert_eq!(divide(8, 32_768, 7, true), (6, true), "of 7 there is room for 50, not for 56");
+        assert_eq!(divide(8, 32_768, 9, true), (1, true));
+        assert_eq!(divide(1, 8192, 1, true), (16, true), "16 blocks, four rounds");
+        assert_eq!(divide(1, 8193, 1, true), (52, false), "more blocks are better");
+        let untold =
+            Splits { clusters: Some(Clusters { active: [0; 17], ..of_h200(8) }), ..Splits::default() };
+        assert!(!untold.divide(1000, 1, true).in_cluster);
     }
 }

@@ -21,7 +21,9 @@ mod tiles;
 mod variant;
 
 pub use formats::{CHUNK, Formats, kernel_name, may_fit_f16};
-pub use inputs::{FOLLOWS, Inputs, MAX_SPLIT_ROWS, MAX_SPLITS, RopeTable, Splits, partials_bytes};
+pub use inputs::{
+    Clusters, FOLLOWS, Inputs, MAX_CLUSTER, MAX_SPLIT_ROWS, MAX_SPLITS, RopeTable, Splits, partials_bytes,
+};
 pub use layout::Layout;
 pub use memory::{Purpose, model_memory, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};

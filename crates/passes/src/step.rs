@@ -14,6 +14,8 @@ pub struct StepShape {
     pub sequences: usize,
     /// Number of splits, by group of stores.
     pub splits: Vec<usize>,
+    /// Whether those of a row are a cluster of blocks, by group of stores.
+    pub in_clusters: Vec<bool>,
     /// Attention tiles; 0 if sequences have too few rows each.
     pub tiles: usize,
     /// Whether every sequence has one row.

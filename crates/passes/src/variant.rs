@@ -12,6 +12,8 @@ pub struct When {
     pub max_rows: usize,
     /// Only steps that split attention over this group of stores.
     pub split: Option<usize>,
+    /// Only steps whose splits over this group of stores are clusters.
+    pub in_cluster: Option<usize>,
     /// Only steps with one row per sequence.
     pub is_decode: bool,
     /// Only steps whose attention runs in tiles.
@@ -36,6 +38,7 @@ impl Default for When {
         When {
             max_rows: usize::MAX,
             split: None,
+            in_cluster: None,
             is_decode: false,
             is_tiled: false,
             wanted: None,
@@ -57,6 +60,7 @@ impl When {
     fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
         rows <= self.max_rows
             && self.split.is_none_or(|group| shape.splits[group] > 1)
+            && self.in_cluster.is_none_or(|group| shape.in_clusters[group])
             && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
             && self.wanted.is_none_or(|wanted| wanted == shape.wanted)

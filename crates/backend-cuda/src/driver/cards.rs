@@ -95,8 +95,8 @@ impl Card {
     }
 }
 
-/// The context of a card that the libraries of a process share, and the kernels that it has used there. It is held until the process
-/// ends: creating it and loading kernels take a fraction of a second.
+/// The context of a card that the libraries of a process share, and the kernels that this one has loaded. It is held until the
+/// process ends: creating it and loading kernels take a fraction of a second.
 pub(super) struct PrimaryContext {
     pub(super) device: sys::CUdevice,
     context: sys::CUcontext,

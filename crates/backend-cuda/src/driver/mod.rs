@@ -1,4 +1,4 @@
-//! The CUDA driver: cards, an opened card with its kernels, memory, launches and graphs.
+//! The CUDA driver: cards, an opened card, kernels, memory, launches and graphs.
 //!
 //! The driver's library is opened at run time; without it there are no cards. Every function here makes the context
 //! current first, so that objects may move between threads.
@@ -293,8 +293,8 @@ impl Device {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
     }
 
-    /// Queues a launch of a step in this place, with clusters of `cluster` blocks of this form, along the third dimension of the
-    /// grid, which they extend. With `is_dependent`, it may start before the launch
+    /// Queues a launch of a step in this place, with blocks of this form. Clusters have `cluster` blocks along the third dimension
+    /// of the grid, which has so many times `grid[2]` blocks there. With `is_dependent`, it may start before the launch
     /// before it has ended, and waits for it itself.
     pub(crate) fn launch(
         &self,

@@ -1,7 +1,7 @@
 //! Single operations on random inputs, compared with the reference backend.
 
 use backend::{BlockTable, KvFormat, KvType, OutputRow, PAGE, Sequence, Slots, Step};
-use graph::{Activation, Mask, Score, Store};
+use graph::{Activation, Mask, Score, Store, WeightId};
 use quant::{E4M3, Format};
 use synth::Random;
 
@@ -242,7 +242,8 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
             (HEADS, 128, 128, Mask::Causal, &tiles),
             (HEADS, 256, 256, Mask::Causal, &tiles),
         ] {
-            attention_in(make, oracle, kind, Store { mask, ..store(heads, k_dim, v_dim) }, steps);
+            let store = Store { mask, ..store(heads, k_dim, v_dim) };
+            attention_in(make, oracle, kind, (store, HEADS), |_| 0.1.into(), steps);
         }
     }
 }
@@ -300,13 +301,17 @@ pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) 
     ] {
         let store = Store { mask, ..store(2, dims, dims) };
         let score = |net: &mut Net| {
-            // About as large as the largest scores, which have a magnitude of 10 without a cap.
-            let sinks: Vec<f32> = normal(SEED, "sinks", HEADS).iter().map(|x| 6.0 + 3.0 * x).collect();
-            let sinks = has_sinks.then(|| net.matrix("sinks", 1, &sinks));
+            let sinks = has_sinks.then(|| sinks(net, HEADS));
             Score { scale: 0.5, cap, sinks, alibi: None }
         };
         attention_by(make, oracle, store, format, score, &full_steps(mask, &steps));
     }
+}
+
+/// Sinks about as large as the largest scores, which have a magnitude of 10 without a cap.
+fn sinks(net: &mut Net, heads: usize) -> WeightId {
+    let sinks: Vec<f32> = normal(SEED, "sinks", heads).iter().map(|x| 6.0 + 3.0 * x).collect();
+    net.matrix("sinks", 1, &sinks)
 }
 
 /// The steps as they are for stores that drop pages; otherwise two sequences that keep all pages.
@@ -385,14 +390,17 @@ pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Mak
         all_rows(vec![row(PAGES - 5, 0, 1), row(40, 1, 0)]),
         all_rows(vec![row(PAGES - 5, 0, 2)]),
     ];
-    for (heads, dims, kind) in [
-        (1, 64, KvType::F16),
-        (2, 128, KvType::F16),
-        (1, 64, KvType::BF16),
-        (2, 128, KvType::FP8),
-        (1, 48, KvType::F32),
+    // Up to 12 query heads of a K/V head.
+    for (kv_heads, heads, dims, kind) in [
+        (1, 12, 64, KvType::F16),
+        (2, 6, 128, KvType::F16),
+        (1, 2, 256, KvType::F16),
+        (1, 12, 64, KvType::BF16),
+        (2, 6, 128, KvType::FP8),
+        (1, 6, 48, KvType::F32),
     ] {
-        attention_in(make, oracle, kind, store(heads, dims, dims), &steps);
+        let score = |net: &mut Net| Score { sinks: Some(sinks(net, heads)), ..0.3.into() };
+        attention_in(make, oracle, kind, (store(kv_heads, dims, dims), heads), score, &steps);
     }
 }
 
@@ -479,22 +487,29 @@ fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat
     attention_by(make, oracle, store, format, |_| 0.5.into(), steps);
 }
 
-/// The same with keys and values that are exact in a cache of type `kind`, if the backend has that.
-fn attention_in(make: Make<'_>, oracle: Make<'_>, kind: KvType, store: Store, steps: &[Step]) {
-    let (format, Store { heads, k_dim, v_dim, .. }) = (KvFormat { k: kind, v: kind }, store);
+/// The same by so many query heads, with keys and values that are exact in a cache of type `kind`, if the backend has that.
+fn attention_in(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    kind: KvType,
+    (store, heads): (Store, usize),
+    score: impl Fn(&mut Net) -> Score,
+    steps: &[Step],
+) {
+    let (format, Store { heads: kv_heads, k_dim, v_dim, .. }) = (KvFormat { k: kind, v: kind }, store);
     let mut net = Net::with_kv(1, format);
-    let inputs = [("q", HEADS * k_dim), ("k", heads * k_dim), ("v", heads * v_dim)];
+    let inputs = [("q", heads * k_dim), ("k", kv_heads * k_dim), ("v", kv_heads * v_dim)];
     let inputs = inputs.map(|(name, cols)| net.input(name, 1, &vec![0.0; cols]));
-    let y = net.attention("y", inputs, store, HEADS, 0.5);
+    let y = net.attention("y", inputs, store, heads, 0.5);
     if net.load_in_its_type(y, make()).is_none() {
         return;
     }
     let inputs = [
-        normal(SEED, "q", TOKENS * HEADS * k_dim),
-        exact_in(kind, "k", TOKENS * heads, k_dim),
-        exact_in(kind, "v", TOKENS * heads, v_dim),
+        normal(SEED, "q", TOKENS * heads * k_dim),
+        exact_in(kind, "k", TOKENS * kv_heads, k_dim),
+        exact_in(kind, "v", TOKENS * kv_heads, v_dim),
     ];
-    attention_on(make, oracle, store, format, |_| 0.1.into(), inputs, steps);
+    attention_on(make, oracle, (store, heads), format, score, inputs, steps);
 }
 
 fn attention_by(
@@ -508,13 +523,13 @@ fn attention_by(
     let inputs =
         [("q", HEADS * store.k_dim), ("k", store.heads * store.k_dim), ("v", store.heads * store.v_dim)];
     let inputs = inputs.map(|(name, cols)| normal(SEED, name, TOKENS * cols));
-    attention_on(make, oracle, store, format, score, inputs, steps);
+    attention_on(make, oracle, (store, HEADS), format, score, inputs, steps);
 }
 
 fn attention_on(
     make: Make<'_>,
     oracle: Make<'_>,
-    store: Store,
+    (store, heads): (Store, usize),
     format: KvFormat,
     score: impl Fn(&mut Net) -> Score,
     [q, k, v]: [Vec<f32>; 3],
@@ -524,7 +539,7 @@ fn attention_on(
         let mut net = Net::with_kv(PAGES, format);
         let inputs = [("q", &*q), ("k", k), ("v", v)].map(|(name, values)| net.input(name, TOKENS, values));
         let score = score(&mut net);
-        let y = net.attention("y", inputs, store, HEADS, score);
+        let y = net.attention("y", inputs, store, heads, score);
         net.run(y, make(), steps)
     };
     let stored = |kind, x: &[f32]| match kind {
