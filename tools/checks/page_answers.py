@@ -146,16 +146,21 @@ def probabilities(browser):
         answer.get_by_role("button", name="Token probabilities").click()
         expect(answer.locator("> .markdown")).to_be_focused()
         body = answer.locator("> .markdown")
-        x, y = reader.inside("""() => {
-            const node = document.querySelector(".assistant > .markdown p").firstChild;
-            const range = document.createRange();
-            range.setStart(node, node.data.indexOf("thumb") + 1);
-            range.setEnd(node, node.data.indexOf("thumb") + 2);
-            const box = range.getBoundingClientRect();
-            return [box.x + box.width / 2, box.y + box.height / 2];
-        }""")
-        page.mouse.move(x, y)
         popover = page.locator(".alternatives")
+        # The answer may still move on a slow machine: the mouse follows the token.
+        for _ in range(100):
+            x, y = reader.inside("""() => {
+                const node = document.querySelector(".assistant > .markdown p").firstChild;
+                const range = document.createRange();
+                range.setStart(node, node.data.indexOf("thumb") + 1);
+                range.setEnd(node, node.data.indexOf("thumb") + 2);
+                const box = range.getBoundingClientRect();
+                return [box.x + box.width / 2, box.y + box.height / 2];
+            }""")
+            page.mouse.move(x, y)
+            page.wait_for_timeout(200)
+            if popover.is_visible():
+                break
         expect(popover).to_be_visible()
         assert popover.locator(".alternatives-head code").inner_text() == "␣thumb"
         assert popover.locator("li").count() == 8 and "%" in popover.locator(".percent").first.inner_text()

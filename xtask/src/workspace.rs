@@ -68,10 +68,11 @@ fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().context("cargo metadata has changed")
 }
 
-/// Cargo without the variables that `cargo run` sets for this program. Build scripts of dependencies watch some of them: with
-/// others, cargo would compile those dependencies and their dependents again.
+/// The cargo that runs this program, or else that of `PATH`, which may be rustup's: that tells compilers which toolchain to be, which
+/// otherwise depends on the folder of each dependency. Without the variables that `cargo run` sets for this program: build scripts of
+/// dependencies watch some of them, and with others, cargo would compile those dependencies and their dependents again.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()
