@@ -3,7 +3,7 @@
 //
 // A warp has a page at a time: while tensor cores multiply its values, the keys of the warp's next page are copied. Pages are dealt
 // to splits in turn, a page for each warp, so that blocks read neighbouring memory at the same time. IN_CLUSTER: the splits of a row
-// are a cluster, whose blocks merge their results without a way through global memory. Both in one kernel are slower.
+// are a cluster, whose blocks merge their results without a way through global memory. One kernel with both merges would be slower.
 #include "decode.cuh"
 #include "hopper.cuh"
 

@@ -67,7 +67,7 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits
             blocks / blocks_of_split(&layout.store, *heads).max(1)
         });
         let of_step = most.min().unwrap_or(1);
-        // Heads of two kinds have splits that suit all kernels.
+        // Heads of two kinds under one mask have no clusters, and splits that suit all kernels.
         let is_bulk = |layout: &StoreLayout| {
             let Store { k_dim, v_dim, .. } = layout.store;
             is_bulk(&device.card, layout.format.k) && k_dim == v_dim && DIMS.contains(&k_dim)
@@ -100,4 +100,14 @@ fn clusters(device: &Device, layout: &StoreLayout, heads: usize) -> Result<Clust
         of_row: blocks_of_split(&layout.store, heads),
         busy: device.multiprocessors * 3 / 4,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    /// The kernel merges as many blocks as a cluster may have.
+    #[test]
+    fn clusters_are_not_larger_than_the_kernel_merges() {
+        let source = include_str!("../kernels/decode_bulk.cu");
+        assert!(source.contains(&format!("constexpr u32 MAX_CLUSTER = {};", passes::MAX_CLUSTER)));
+    }
 }

@@ -40,7 +40,8 @@ pub const FOLLOWS: u32 = 1 << 31;
 /// Blocks of a cluster at most.
 pub const MAX_CLUSTER: usize = 16;
 
-/// Times that the blocks of a cluster are worth to be fewer than those that the device has room for: merging more takes as long.
+/// Rounds of [`SPLIT_POSITIONS`] per block up to which clusters that leave the device partly idle are used: about as long takes a
+/// merge through global memory. Measured with four on one card (`docs/gpu.md`), not with others.
 const ROUNDS: usize = 4;
 
 /// How attention over a group of stores is split.
@@ -54,20 +55,21 @@ pub struct Splits {
     pub clusters: Option<Clusters>,
 }
 
-/// Blocks that share a row's positions, and merge their results without a way through memory.
+/// Blocks that share a row's positions, and merge their results without a way through global memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Clusters {
     /// Clusters that run at the same time, by their number of blocks.
     pub active: [usize; MAX_CLUSTER + 1],
-    /// Clusters of a row with one split, one for each block of heads.
+    /// Clusters of a row: one for each block of heads.
     pub of_row: usize,
     /// Blocks that keep the device busy.
     pub busy: usize,
 }
 
 impl Clusters {
-    /// Blocks of the largest clusters of which a step of `rows` rows can run all at the same time, unless its rows see so many
-    /// positions that more splits are better.
+    /// Blocks of the largest clusters of which all of a step of `rows` rows can run at the same time; nothing if they leave the
+    /// device partly idle, and its rows see so many positions that more splits are better. Room that blocks of the kernel before
+    /// take is not counted: clusters that wait for it hold nothing up.
     fn size(&self, visible: usize, rows: usize) -> Option<usize> {
         let clusters = rows * self.of_row;
         let size = (2..=MAX_CLUSTER).rev().find(|&size| self.active[size] >= clusters)?;
@@ -82,13 +84,13 @@ struct Division {
     splits: usize,
     /// Positions of a split.
     part: usize,
-    /// Whether they are a cluster. A single one is.
+    /// Whether they are a cluster. Where there are clusters, a single one is.
     in_cluster: bool,
 }
 
 impl Splits {
-    /// The splits of a row of this many visible positions in a step of `rows` rows, which are single ones of their sequences in
-    /// decode.
+    /// The splits of a row of this many visible positions in a step of `rows` rows, each the only one of its sequence if
+    /// `is_decode`.
     fn divide(self, visible: usize, rows: usize, is_decode: bool) -> Division {
         let most = if rows <= MAX_SPLIT_ROWS { self.of_step / rows.max(1) } else { 1 };
         let mut splits = splits(visible).min(most.max(1));
@@ -253,7 +255,8 @@ impl Inputs {
         (self.visible + 2 * group * self.rows) as u32
     }
 
-    /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; the rest is set already. Returns the number of words to upload.
+    /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; the rest is set already. Returns the
+    /// number of words to upload.
     ///
     /// # Errors
     /// When the block tables have more pages than the bucket has room for.
@@ -425,7 +428,10 @@ mod tests {
                         );
                         assert!(n <= MAX_SPLITS && part.is_multiple_of(splits.block));
                         assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
-                        assert!(!in_cluster || n <= MAX_CLUSTER && is_decode && splits.clusters.is_some());
+                        if let (true, Some(clusters)) = (in_cluster, splits.clusters) {
+                            assert!(is_decode && (n == 1 || clusters.active[n] >= rows * clusters.of_row));
+                        }
+                        assert!(!in_cluster || splits.clusters.is_some());
                     }
                 }
             }

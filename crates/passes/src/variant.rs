@@ -113,3 +113,24 @@ impl<L> Variant<L> {
         variants.iter().find(is_for).expect("the last variant applies to all steps")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_are_for_steps_that_have_them() {
+        let in_cluster = |group| When { is_decode: true, in_cluster: Some(group), ..When::default() };
+        let variants = [in_cluster(1).launches(vec!["cluster"]), Variant::always(vec!["parts"])];
+        let shape = |is_decode, in_clusters: [bool; 2]| StepShape {
+            splits: vec![8; 2],
+            in_clusters: in_clusters.to_vec(),
+            is_decode,
+            ..StepShape::default()
+        };
+        let choose = |shape| Variant::choose(&variants, 1, &shape, |_| true).launches[0];
+        assert_eq!(choose(shape(true, [false, true])), "cluster");
+        assert_eq!(choose(shape(true, [true, false])), "parts");
+        assert_eq!(choose(shape(false, [true, true])), "parts");
+    }
+}

@@ -19,7 +19,7 @@ const SEED: u64 = 11;
 
 /// Vocabulary of attention inputs, and pages of the store.
 const TOKENS: usize = 500;
-const PAGES: usize = 144;
+const PAGES: usize = 48;
 
 /// Every format, with one activation row and several.
 pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
@@ -308,7 +308,7 @@ pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) 
     }
 }
 
-/// Sinks about as large as the largest scores, which have a magnitude of 10 without a cap.
+/// Sinks about as large as the largest scores, which have a magnitude of 10 where they are scaled by 0.5.
 fn sinks(net: &mut Net, heads: usize) -> WeightId {
     let sinks: Vec<f32> = normal(SEED, "sinks", heads).iter().map(|x| 6.0 + 3.0 * x).collect();
     net.matrix("sinks", 1, &sinks)
@@ -376,7 +376,8 @@ pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Mak
     }
 }
 
-/// Single rows after more positions than 32 splits of 128 have: pages of a short prompt again and again, others in the end.
+/// Single rows after more positions than 32 splits of 128 have, or so many that a backend may split them in another way: pages of a
+/// short prompt again and again, others in the end.
 pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Make<'_>) {
     const PROMPT: usize = 10;
     let row = |common: usize, own: usize, done: usize| {
@@ -386,9 +387,10 @@ pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Mak
     };
     let steps = [
         all_rows(vec![Sequence::uniform(0, PROMPT * PAGE, 1, 0..PROMPT as u32)]),
-        all_rows(vec![row(PAGES - 5, 0, 0)]),
-        all_rows(vec![row(PAGES - 5, 0, 1), row(40, 1, 0)]),
-        all_rows(vec![row(PAGES - 5, 0, 2)]),
+        all_rows(vec![row(140, 0, 0)]),
+        all_rows(vec![row(140, 0, 1), row(40, 1, 0)]),
+        all_rows(vec![row(300, 2, 0)]),
+        all_rows(vec![row(300, 2, 1), row(40, 1, 1)]),
     ];
     // Up to 12 query heads of a K/V head.
     for (kv_heads, heads, dims, kind) in [
@@ -536,7 +538,9 @@ fn attention_on(
     steps: &[Step],
 ) {
     let run = |make: Make<'_>, k: &[f32], v: &[f32]| {
-        let mut net = Net::with_kv(PAGES, format);
+        let tables = steps.iter().flat_map(Step::sequences).flat_map(|sequence| &*sequence.tables);
+        let pages = tables.map(|table| table.pages.len()).max().unwrap_or(0);
+        let mut net = Net::with_kv(pages.max(PAGES), format);
         let inputs = [("q", &*q), ("k", k), ("v", v)].map(|(name, values)| net.input(name, TOKENS, values));
         let score = score(&mut net);
         let y = net.attention("y", inputs, store, heads, score);
