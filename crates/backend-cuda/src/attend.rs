@@ -224,7 +224,7 @@ impl Compiler<'_> {
         let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
         let [stages, fixed] = decode::bytes(&self.device.card, layout.format.k, k_dim);
         let fits = stages + fixed <= self.device.limits.shared_of_block;
-        if layout.format.k != KvType::F32 && k_dim == v_dim && decode::DIMS.contains(&k_dim) && fits {
+        if decode::has_kernel(&layout) && fits {
             // Another kernel writes Q8_0.
             let (before, own) = if is_q8_0 { (stored.clone(), None) } else { (None, kv) };
             let mut launch = by_row(self, own);

@@ -8,8 +8,11 @@ use crate::driver::{Card, Device};
 use crate::launch::F32;
 use crate::occupancy::Block;
 
-/// Columns of the heads of these kernels.
-pub(crate) const DIMS: [usize; 3] = [64, 128, 256];
+/// Whether these kernels have heads and caches of this layout.
+pub(crate) fn has_kernel(layout: &StoreLayout) -> bool {
+    let Store { k_dim, v_dim, .. } = layout.store;
+    layout.format.k != KvType::F32 && k_dim == v_dim && [64, 128, 256].contains(&k_dim)
+}
 
 /// Warps of a block.
 pub(crate) const WARPS: usize = 4;
@@ -68,12 +71,8 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits
         });
         let of_step = most.min().unwrap_or(1);
         // Heads of two kinds under one mask have no clusters, and splits that suit all kernels.
-        let is_bulk = |layout: &StoreLayout| {
-            let Store { k_dim, v_dim, .. } = layout.store;
-            is_bulk(&device.card, layout.format.k) && k_dim == v_dim && DIMS.contains(&k_dim)
-        };
         match own().collect::<Vec<_>>()[..] {
-            [(_, heads, layout)] if is_bulk(layout) => {
+            [(_, heads, layout)] if has_kernel(layout) && is_bulk(&device.card, layout.format.k) => {
                 let clusters = Some(clusters(device, layout, *heads)?);
                 Ok(Splits { of_step, block: PAGE, clusters })
             }

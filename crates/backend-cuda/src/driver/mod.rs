@@ -95,7 +95,7 @@ pub(crate) struct Device {
 
 /// The modules and kernels of a context that were used so far.
 #[derive(Default)]
-pub(super) struct Loaded {
+struct Loaded {
     modules: HashMap<String, sys::CUmodule>,
     kernels: HashMap<String, Kernel>,
 }
