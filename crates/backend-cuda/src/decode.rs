@@ -97,7 +97,8 @@ fn clusters(device: &Device, layout: &StoreLayout, heads: usize) -> Result<Clust
     Ok(Clusters {
         active: std::array::from_fn(active),
         of_row: blocks_of_split(&layout.store, heads),
-        busy: device.multiprocessors * 3 / 4,
+        busy: device.multiprocessors,
+        position_bytes: 2 * layout.format.k.row_bytes(dim),
     })
 }
 

@@ -40,9 +40,9 @@ pub const FOLLOWS: u32 = 1 << 31;
 /// Blocks of a cluster at most.
 pub const MAX_CLUSTER: usize = 16;
 
-/// Rounds of [`SPLIT_POSITIONS`] per block up to which clusters that leave the device partly idle are used: about as long takes a
-/// merge through global memory. Measured with four on one card (`docs/gpu.md`), not with others.
-const ROUNDS: usize = 4;
+/// Bytes of keys and values that a block copies in the time that a merge through global memory takes longer than one in a cluster.
+/// Measured on one card (`docs/gpu.md`), not on others.
+const MERGE_BYTES: usize = 200 << 10;
 
 /// How attention over a group of stores is split.
 #[derive(Clone, Copy, Debug)]
@@ -64,17 +64,21 @@ pub struct Clusters {
     pub of_row: usize,
     /// Blocks that keep the device busy.
     pub busy: usize,
+    /// Bytes of a position's keys and values that a cluster reads.
+    pub position_bytes: usize,
 }
 
 impl Clusters {
-    /// Blocks of the largest clusters of which all of a step of `rows` rows can run at the same time; nothing if they leave the
-    /// device partly idle, and its rows see so many positions that more splits are better. Room that blocks of the kernel before
-    /// take is not counted: clusters that wait for it hold nothing up.
+    /// Blocks of the largest clusters of which all of a step of `rows` rows can run at the same time; nothing if they leave so much
+    /// of the device idle that more splits are faster, although their merge is slower. Room that blocks of the kernel before take
+    /// is not counted: clusters that wait for it hold nothing up.
     fn size(&self, visible: usize, rows: usize) -> Option<usize> {
         let clusters = rows * self.of_row;
         let size = (2..=MAX_CLUSTER).rev().find(|&size| self.active[size] >= clusters)?;
-        let is_busy = size * clusters >= self.busy;
-        (is_busy || visible <= ROUNDS * size * SPLIT_POSITIONS).then_some(size)
+        // What a block would not copy if all of the device did, times `busy`.
+        let idle = self.busy.saturating_sub(size * clusters);
+        let saved = visible * self.position_bytes / size * idle;
+        (saved <= MERGE_BYTES * self.busy).then_some(size)
     }
 }
 
@@ -441,7 +445,7 @@ mod tests {
     /// Six parts of an H200 with 16 multiprocessors, two with 18, of which each has room for three blocks.
     fn of_h200(of_row: usize) -> Clusters {
         let active = |size: usize| 6 * (48 / size.max(1)) + 2 * (54 / size.max(1));
-        Clusters { active: std::array::from_fn(active), of_row, busy: 99 }
+        Clusters { active: std::array::from_fn(active), of_row, busy: 132, position_bytes: 256 }
     }
 
     #[test]
@@ -457,8 +461,10 @@ mod tests {
         assert_eq!(divide(8, 32_768, 1, false), (49, false), "no single rows");
         assert_eq!(divide(8, 32_768, 7, true), (6, true), "of 7 there is room for 50, not for 56");
         assert_eq!(divide(8, 32_768, 9, true), (1, true));
-        assert_eq!(divide(1, 8192, 1, true), (16, true), "16 blocks, four rounds");
-        assert_eq!(divide(1, 8193, 1, true), (52, false), "more blocks are better");
+        assert_eq!(divide(4, 8192, 1, true), (16, true), "68 of 132 blocks would save 66 KiB");
+        assert_eq!(divide(4, 32_768, 1, true), (64, false), "264 KiB: more blocks are faster");
+        assert_eq!(divide(1, 8192, 1, true), (16, true), "112 KiB");
+        assert_eq!(divide(1, 32_768, 1, true), (64, false), "450 KiB");
         let untold =
             Splits { clusters: Some(Clusters { active: [0; 17], ..of_h200(8) }), ..Splits::default() };
         assert!(!untold.divide(1000, 1, true).in_cluster);
