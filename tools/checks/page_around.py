@@ -121,13 +121,13 @@ def conversations(browser):
                 )
                 page.set_input_files("#import-picker", file.name)
                 expect(page.locator("#toasts")).to_contain_text(words)
-            assert reader.text() == "<b>odd</b>"
+            reader.shows("<b>odd</b>")
         expect(entries).to_have_count(3)
         entries.filter(has_text="show files").click()
         expect(page.locator("#title")).to_have_text("show files")
         entries.filter(has_text="All rivers").click()
         expect(page.locator("#title")).to_have_text("All rivers")
-        assert reader.text() == TEXTS["plain"]
+        reader.shows(TEXTS["plain"])
         page.go_back()
         expect(page.locator("#title")).to_have_text("show files")
 
@@ -180,7 +180,7 @@ def api_key(browser):
         page.keyboard.press("Enter")
         expect(page.locator("#model")).to_be_enabled()
         reader.ask("hello")
-        assert reader.text() == TEXTS["plain"]
+        reader.shows(TEXTS["plain"])
         assert "sesame" not in page.url and reader.inside("JSON.stringify(localStorage)").find("sesame") < 0
         assert reader.inside("sessionStorage.getItem('api-key')") == "open sesame"
 

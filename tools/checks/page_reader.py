@@ -24,6 +24,15 @@ window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 
+PLACE = """({ text, offset }) => {
+    const node = document.querySelector(".assistant > .markdown p").firstChild;
+    const range = document.createRange();
+    range.setStart(node, node.data.indexOf(text) + offset);
+    range.setEnd(node, node.data.indexOf(text) + offset + 1);
+    const box = range.getBoundingClientRect();
+    return [box.x + box.width / 2, box.y + box.height / 2];
+}"""
+
 
 class Reader:
     """Reads from a server that plays the endpoints, or from the one at `base`."""
@@ -65,8 +74,35 @@ class Reader:
         expect(self.page.locator(".message.live")).to_have_count(0)
         return last
 
+    def last_text(self):
+        return self.page.locator(".message.assistant.last > .markdown")
+
     def text(self, locator=None):
-        return (locator or self.page.locator(".message.assistant.last > .markdown")).inner_text()
+        return (locator or self.last_text()).inner_text()
+
+    def shows(self, text):
+        """Waits for the text, or pattern, of the last answer: a page that is opened renders it a moment later."""
+        expect(self.last_text()).to_have_text(text, use_inner_text=True)
+
+    def alternatives_at(self, text, offset=0):
+        """The alternatives to the token at these words of the answer, once the mouse is there."""
+
+        def point():
+            x, y = self.inside(PLACE, {"text": text, "offset": offset})
+            self.page.mouse.move(x, y)
+
+        return self.alternatives(point)
+
+    def alternatives(self, act):
+        """The alternatives that an act opens. It is repeated: the answer may still move, and tokens are read from a database."""
+        popover = self.page.locator(".alternatives")
+        for _ in range(100):
+            act()
+            self.page.wait_for_timeout(200)
+            if popover.is_visible():
+                break
+        expect(popover).to_be_visible()
+        return popover
 
     def requests(self):
         return self.server.state.requests
