@@ -49,14 +49,18 @@ int main(int count, char** words) {
     uint4* from;
     u32* to;
     cudaMalloc(&from, 2 * TILE), cudaMalloc(&to, sums * sizeof(u32)), cudaMemset(from, 1, 2 * TILE);
+    cudaMemset(to, 0, sums * sizeof(u32));
     cudaFuncSetAttribute(copies, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(CLUSTERS, 1, blocks), config.blockDim = WARPS * 32;
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension, cluster.val.clusterDim = {1, 1, blocks};
     config.attrs = &cluster, config.numAttrs = 1;
-    for (u32 i = 0; i < 20; i++) cudaLaunchKernelEx(&config, copies, (const uint4*)from, to, rounds);
-    cudaError_t error = cudaDeviceSynchronize();
+    cudaError_t error = cudaSuccess;
+    for (u32 i = 0; i < 20 && error == cudaSuccess; i++) {
+        error = cudaLaunchKernelEx(&config, copies, (const uint4*)from, to, rounds);
+    }
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
     cudaMemcpy(&last, to + sums - 1, sizeof last, cudaMemcpyDeviceToHost);
     printf("%s; %u, expected %u\n", cudaGetErrorString(error), last, 0x01010101u * 2 * rounds);
     return error != cudaSuccess || last != 0x01010101u * 2 * rounds;

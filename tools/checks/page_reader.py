@@ -25,7 +25,8 @@ document.addEventListener("securitypolicyviolation", (event) => window.violation
 """
 
 PLACE = """({ text, offset }) => {
-    const node = document.querySelector(".assistant > .markdown p").firstChild;
+    const node = document.querySelector(".assistant > .markdown p")?.firstChild;
+    if (!node?.data?.includes(text)) return null;
     const range = document.createRange();
     range.setStart(node, node.data.indexOf(text) + offset);
     range.setEnd(node, node.data.indexOf(text) + offset + 1);
@@ -81,15 +82,16 @@ class Reader:
         return (locator or self.last_text()).inner_text()
 
     def shows(self, text):
-        """Waits for the text, or pattern, of the last answer: a page that is opened renders it a moment later."""
+        """Waits for the text (white space aside) or pattern of the last answer: a page that is opened renders it a moment later."""
         expect(self.last_text()).to_have_text(text, use_inner_text=True)
 
     def alternatives_at(self, text, offset=0):
         """The alternatives to the token at these words of the answer, once the mouse is there."""
 
         def point():
-            x, y = self.inside(PLACE, {"text": text, "offset": offset})
-            self.page.mouse.move(x, y)
+            place = self.inside(PLACE, {"text": text, "offset": offset})
+            if place:
+                self.page.mouse.move(*place)
 
         return self.alternatives(point)
 

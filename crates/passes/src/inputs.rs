@@ -40,8 +40,8 @@ pub const FOLLOWS: u32 = 1 << 31;
 /// Blocks of a cluster at most.
 pub const MAX_CLUSTER: usize = 16;
 
-/// Bytes of keys and values that a block copies in the time that a merge through global memory takes longer than one in a cluster.
-/// Measured on one card (`docs/gpu.md`), not on others.
+/// Bytes of keys and values that a block copies in the time by which a merge through global memory is slower than one in a cluster.
+/// Measured with one model on one card (`docs/gpu.md`).
 const MERGE_BYTES: usize = 200 << 10;
 
 /// How attention over a group of stores is split.
@@ -70,15 +70,16 @@ pub struct Clusters {
 
 impl Clusters {
     /// Blocks of the largest clusters of which all of a step of `rows` rows can run at the same time; nothing if they leave so much
-    /// of the device idle that more splits are faster, although their merge is slower. Room that blocks of the kernel before take
-    /// is not counted: clusters that wait for it hold nothing up.
-    fn size(&self, visible: usize, rows: usize) -> Option<usize> {
+    /// of the device idle that `splits` blocks are faster, although their merge is slower. Room that blocks of the kernel before
+    /// take is not counted: clusters that wait for it hold nothing up.
+    fn size(&self, visible: usize, rows: usize, splits: usize) -> Option<usize> {
         let clusters = rows * self.of_row;
         let size = (2..=MAX_CLUSTER).rev().find(|&size| self.active[size] >= clusters)?;
-        // What a block would not copy if all of the device did, times `busy`.
-        let idle = self.busy.saturating_sub(size * clusters);
+        // What a block copies less without clusters, times the blocks that then copy at the same time.
+        let blocks = (splits * clusters).min(self.busy);
+        let idle = blocks.saturating_sub(size * clusters);
         let saved = visible * self.position_bytes / size * idle;
-        (saved <= MERGE_BYTES * self.busy).then_some(size)
+        (saved <= MERGE_BYTES * blocks).then_some(size)
     }
 }
 
@@ -100,7 +101,7 @@ impl Splits {
         let mut splits = splits(visible).min(most.max(1));
         let mut in_cluster = false;
         if let Some(clusters) = self.clusters.filter(|_| is_decode) {
-            let size = clusters.size(visible, rows);
+            let size = clusters.size(visible, rows, splits);
             splits = splits.min(size.unwrap_or(splits));
             in_cluster = splits == 1 || size.is_some();
         }
@@ -461,10 +462,17 @@ mod tests {
         assert_eq!(divide(8, 32_768, 1, false), (49, false), "no single rows");
         assert_eq!(divide(8, 32_768, 7, true), (6, true), "of 7 there is room for 50, not for 56");
         assert_eq!(divide(8, 32_768, 9, true), (1, true));
-        assert_eq!(divide(4, 8192, 1, true), (16, true), "68 of 132 blocks would save 66 KiB");
+        assert_eq!(divide(4, 8192, 1, true), (16, true), "68 more blocks would save 66 KiB");
         assert_eq!(divide(4, 32_768, 1, true), (64, false), "264 KiB: more blocks are faster");
-        assert_eq!(divide(1, 8192, 1, true), (16, true), "112 KiB");
-        assert_eq!(divide(1, 32_768, 1, true), (64, false), "450 KiB");
+        assert_eq!(divide(1, 8192, 1, true), (16, true), "36 more: 88 KiB");
+        assert_eq!(divide(1, 32_768, 1, true), (64, false), "384 KiB");
+        // Heads of 256 columns, whose blocks fill a multiprocessor.
+        let one_each = |size: usize| 6 * (16 / size.max(1)) + 2 * (18 / size.max(1));
+        let clusters =
+            Clusters { active: std::array::from_fn(one_each), of_row: 4, busy: 132, position_bytes: 1024 };
+        let large = Splits { of_step: 132 / 4, block: 32, clusters: Some(clusters) };
+        let Division { splits, in_cluster, .. } = large.divide(100_000, 7, true);
+        assert_eq!((splits, in_cluster), (4, true), "without clusters there were no more splits");
         let untold =
             Splits { clusters: Some(Clusters { active: [0; 17], ..of_h200(8) }), ..Splits::default() };
         assert!(!untold.divide(1000, 1, true).in_cluster);
