@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from contextlib import contextmanager
 
 from playwright.sync_api import expect
@@ -82,8 +83,10 @@ class Reader:
         return (locator or self.last_text()).inner_text()
 
     def shows(self, text):
-        """Waits for the text (white space aside) or pattern of the last answer: a page that is opened renders it a moment later."""
-        expect(self.last_text()).to_have_text(text, use_inner_text=True)
+        """Waits for the text, or pattern, of the last answer: a page that is opened renders it a moment later."""
+        # A string would be compared without regard to white space.
+        pattern = re.compile(f"^{re.escape(text)}$") if isinstance(text, str) else text
+        expect(self.last_text()).to_have_text(pattern, use_inner_text=True)
 
     def alternatives_at(self, text, offset=0):
         """The alternatives to the token at these words of the answer, once the mouse is there."""
