@@ -1,4 +1,4 @@
-"""Plots for README.md from measured data: speed and KL divergence beside llama.cpp.
+"""Plots for README.md and docs/benchmarks.md from measured data: speed and KL divergence beside llama.cpp.
 
     cargo test -p rustorch-backend-cpu --test whole_model -- --ignored --nocapture | python plots.py kl
     python plots.py        # docs/pictures/{speed,kl}.svg from docs/benchmarks.md and kl.json
