@@ -84,8 +84,8 @@ def table(heading: list[str], rows: list[list[str]]) -> list[str]:
 
 def judged(value: float, target: float | None, show: str) -> list[str]:
     if target is None:
-        return [show.format(value), "", ""]
-    return [show.format(value), show.format(target), "yes" if round(value, 3) >= target else "**no**"]
+        return [show.format(value), ""]
+    return [show.format(value), show.format(target) + ("" if round(value, 3) >= target else " **missed**")]
 
 
 def ratio_rows(lines: list[dict], part: str, types) -> list[list[str]]:
@@ -99,21 +99,24 @@ def ratio_rows(lines: list[dict], part: str, types) -> list[list[str]]:
             between = interval(ratios)
             row = [kind, test, str(threads), *(f"{median(cell[side].values()):.1f}" for side in ("ours", "theirs"))]
             row += ["yes" if cell["repack"] else "no"]
-            value, target, met = judged(median(ratios), ratio_target(part, kind, test), "{:.2f}")
-            row += [value, f"{between[0]:.2f} to {between[1]:.2f}" if between else "", str(len(ratios)), target, met]
-            rows.append(row)
+            value, target = judged(median(ratios), ratio_target(part, kind, test), "{:.2f}")
+            row += [value, f"{between[0]:.2f} to {between[1]:.2f}" if between else "", str(len(ratios)), target]
+            rows.append(row + (share_cells(cell, kind, test) if part != "avx2" else []))
     return rows
+
+
+def share_cells(cell: dict, kind: str, test: str) -> list[str]:
+    """The share of the peak, and its target."""
+    if cell["ceiling"] is None:
+        return ["", ""]
+    return judged(median(cell["ours"].values()) / cell["ceiling"], share_target(kind, test), "{:.1%}")
 
 
 def share_rows(lines: list[dict], part: str, types) -> list[list[str]]:
     rows = []
     for kind in types:
         for (threads, test), cell in speeds(lines, part, kind).items():
-            if cell["ceiling"] is None:
-                continue
-            speed = median(cell["ours"].values())
-            share = judged(speed / cell["ceiling"], share_target(kind, test), "{:.1%}")
-            rows.append([kind, test, str(threads), f"{speed:.1f}", f"{cell['ceiling']:.1f}", *share])
+            rows.append([kind, test, str(threads), f"{median(cell['ours'].values()):.1f}", *share_cells(cell, kind, test)])
     return rows
 
 
@@ -161,28 +164,29 @@ def machine_of(lines: list[dict]) -> list[str]:
     return facts
 
 
-INTRODUCTION = """# Benchmarks
+INTRODUCTION = """# CPU benchmarks
 
-`tools/bench/versus.py` writes this page. Edit `docs/benchmarks.notes.md` for the notes.
-
-Both programs run the same files: random weights in the shape {shape}, because speed does not depend on the values. Each
-measurement is a fresh process. The programs alternate, and the order is reversed every round.
+This page compares RusTorch with llama.cpp on the same machine and the same files. The files have random weights in the shape
+{shape}, because speed does not depend on the values. Each measurement is a process of its own. The programs run in turn, and
+every round reverses their order.
 
 - `pp512` is a prompt of 512 tokens. llama.cpp computes it in one batch, RusTorch in its default steps.
-- `tg16` is greedy generation of 16 tokens. `@ d4096` means after 4096 tokens in the cache.
-- `ratio` is the median of the rounds' ratios; `95 %` is its confidence interval from order statistics.
-- llama.cpp can repack weights (`use_extra_bufts`). Three rounds run both ways, and each test uses the faster one.
-- `target` is the ratio or share of the peak that this project aims for.
-- `peak` is the speed at the machine's peak rates: multiply-adds for prompts; reading weights, K and V for generation. Both are
-  measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
+- `tg16` is greedy generation of 16 tokens. `@ d4096` means after 4,096 tokens in the cache.
+- `ratio` is RusTorch's speed divided by llama.cpp's, the median over the rounds; `95 %` is its confidence interval from order
+  statistics.
+- `repacked` says whether llama.cpp repacked the weights (`use_extra_bufts`). Three rounds run both ways, and each test takes the
+  faster one.
+- `share` is RusTorch's speed as a share of the machine's peak. Prompts are limited by the multiply-add rate, generation by
+  reading weights, K and V. Both peaks are measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
+- `target` is the ratio or share that this project aims for.
 """
 
-FORMATS = """The other formats, in the same shape. A name such as `IQ2_XS` is that of llama.cpp's mix, which has some tensors in
-other formats.
+FORMATS = """These are the other formats in the same shape. A name such as `IQ2_XS` is the name of llama.cpp's mix, which keeps some
+tensors in other formats.
 """
 
-EXPERTS = """SHAPE/LAYERS:TYPE: shapes of `rustorch synth`, of so many layers. The peak of generation is that of reading the chosen experts and the
-other weights once per token.
+EXPERTS = """SHAPE/LAYERS:TYPE names a shape of `rustorch synth` with this number of layers. The peak of generation is that of reading the
+chosen experts and the other weights once per token.
 """
 
 
@@ -192,8 +196,9 @@ def sections_of(page: str) -> dict[str, str]:
     return {"": parts[0].strip()} | {part.split("\n", 1)[0]: part.split("\n", 1)[1].strip() for part in parts[1:]}
 
 
-ORDER = ("", "RusTorch and llama.cpp", "Share of the peak", "Share of the peak with tokens in the cache", "With AVX2", "Server")
-ORDER += ("Experts", "Formats", "Loading", "Limits and experiments")
+MAIN, DEPTH, NOTES = "RusTorch and llama.cpp", "After 4,096 tokens", "Known limits"
+ORDER = ("", MAIN, DEPTH, "AVX2", "Server", "Experts", "Formats", "Loading", NOTES)
+PICTURE = ["![Tokens per second beside llama.cpp](pictures/speed.svg)", ""]
 
 
 def page(old: str, new: dict[str, str]) -> str:
@@ -206,27 +211,24 @@ def page(old: str, new: dict[str, str]) -> str:
 def document(lines: list[dict], types, old: str, notes: str) -> str:
     """The page. Sections of which `lines` has nothing are those of the page `old`."""
     head = ["format", "test", "threads"]
-    ratio = [*head, "RusTorch, t/s", "llama.cpp, t/s", "repacked", "ratio", "95 %", "rounds", "target", "met"]
-    share = [*head, "t/s", "peak, t/s", "share", "target", "met"]
+    ratio = [*head, "RusTorch, t/s", "llama.cpp, t/s", "repacked", "ratio", "95 %", "rounds", "target"]
+    share = ["share", "target"]
     load = ["format", "parameters", "tensors", "load time", "peak memory"]
     kinds = lambda part: list(dict.fromkeys(line["type"] for line in lines if line.get("part") == part))  # noqa: E731
-    models = lambda heading: ["model", *heading[1:]]  # noqa: E731
-    tables = lambda part: [*table(models(ratio), ratio_rows(lines, part, kinds(part))), "", *table(models(share), share_rows(lines, part, kinds(part)))]  # noqa: E731
     measured = {}
     if kinds("versus"):
         shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
         measured[""] = [INTRODUCTION.format(shape=shape).rstrip(), "", *machine_of(lines), "", "    cargo build --release"]
-        measured[""] += ["    python tools/bench/versus.py     # --help: formats, rounds, resuming"]
-        measured["RusTorch and llama.cpp"] = table(ratio, ratio_rows(lines, "versus", types))
-        measured["Share of the peak"] = table(share, share_rows(lines, "versus", types))
+        measured[""] += ["    python tools/bench/versus.py     # writes this page; --help: formats, rounds, resuming"]
+        measured[MAIN] = [*PICTURE, *table([*ratio, *share], ratio_rows(lines, "versus", types))]
         measured["Loading"] = table(load, load_rows(lines, types))
     if kinds("depth"):
-        measured["Share of the peak with tokens in the cache"] = table(share, share_rows(lines, "depth", types))
+        measured[DEPTH] = table([*head, "t/s", *share], share_rows(lines, "depth", types))
     if kinds("avx2"):
-        measured["With AVX2"] = table(ratio, ratio_rows(lines, "avx2", types))
+        measured["AVX2"] = table(ratio, ratio_rows(lines, "avx2", types))
     for part, heading, text in (("formats", "Formats", FORMATS), ("experts", "Experts", EXPERTS)):
         if kinds(part):
-            measured[heading] = [text, *machine_of(lines), "", *tables(part)]
+            measured[heading] = [text, *machine_of(lines), "", *table(["model", *ratio[1:], *share], ratio_rows(lines, part, kinds(part)))]
     if notes.strip():
-        measured["Limits and experiments"] = [notes.strip()]
+        measured[NOTES] = [notes.strip()]
     return page(old, {heading: "\n".join(text) for heading, text in measured.items()})

@@ -242,9 +242,9 @@ def machine(args) -> dict:
     }
 
 
-INTRODUCTION = """`tools/bench/serve.py` writes this section. Both servers have the same file with random weights; one works while the other
-waits. Figures are medians of the rounds; a ratio is the median of the rounds' ratios. Tokens per second count generated tokens
-over the time of everything, prompts included. TTFT is the time to the first token.
+INTRODUCTION = """`tools/bench/serve.py` writes this section. Both servers load the same file with random weights; one works while the other
+waits. A figure is the median over the rounds, and a ratio is the median of the rounds' ratios. Tokens per second are generated tokens
+divided by the whole time, prompts included. TTFT is the time to the first token.
 """
 
 
@@ -277,7 +277,7 @@ def section(lines: list[dict]) -> str:
             rounds = len(values("throughput", count, name)[0])
             rows.append([str(count), what, *cells("throughput", count, name, show), target, str(rounds)])
     if rows:
-        text += render.table(["clients", "", "RusTorch", "llama-server", "ratio", "target", "rounds"], rows)
+        text += render.table(["clients", "measure", "RusTorch", "llama-server", "ratio", "target", "rounds"], rows)
     if counts("stall"):
         text += ["", "Four clients generate while a prompt of 2,000 tokens arrives:", ""]
         rows = []
@@ -289,15 +289,15 @@ def section(lines: list[dict]) -> str:
             for gap, longest in zip(values("stall", 4, "gap"), values("stall", 4, "longest"))
         ]
         rows.append(["longest gap, in gaps before", "≤ 4", *(f"{value:.1f}" for value in steps)])
-        text += render.table(["", "target", *NAMES], rows)
+        text += render.table(["measure", "target", *NAMES], rows)
     if counts("shared"):
         ours, theirs = values("shared", 4, "computed")
         total = statistics.median(values("shared", 4, "prompts")[0].values())
         seconds = [statistics.median(side.values()) for side in values("shared", 4, "seconds")]
-        text += ["", "Four clients at once with 1,000 common tokens, which no cache knows, and 24 of their own:", ""]
+        text += ["", "Four clients at once; their prompts share 1,000 tokens that no cache knows, and each has 24 of its own:", ""]
         rows = [["prompt tokens computed", f"{total:.0f}", *(f"{statistics.median(side.values()):.0f}" for side in (ours, theirs))]]
         rows += [["time of all four, s", "", *(f"{value:.2f}" for value in seconds)]]
-        text += render.table(["", "of", *NAMES], rows)
+        text += render.table(["measure", "of", *NAMES], rows)
     return "\n".join(text)
 
 
