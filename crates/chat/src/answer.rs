@@ -68,18 +68,23 @@ pub struct AnswerParser {
 }
 
 impl AnswerParser {
+    /// For an answer without a template: all of it is content.
+    pub fn plain() -> AnswerParser {
+        AnswerParser::new(None, None, &[], "")
+    }
+
     /// For an answer to `prompt` by a model whose special tokens are `special`.
-    pub(crate) fn new<'a>(
+    pub(crate) fn new(
         reasoning: Option<&'static reasoning::Format>,
         callable: Option<Callable>,
-        special: impl IntoIterator<Item = &'a (u32, String)>,
+        special: &[(u32, String)],
         prompt: &str,
     ) -> AnswerParser {
         let marks = reasoning.into_iter().flat_map(reasoning::Format::marks);
         let call_marks = callable.iter().flat_map(|callable| callable.format.marks());
         let marks: Vec<&str> = marks.chain(call_marks).collect();
         let is_part = |text: &str| marks.iter().any(|mark| mark.contains(text));
-        let tokens = special.into_iter().filter(|(_, text)| is_part(text)).cloned().collect();
+        let tokens = special.iter().filter(|(_, text)| is_part(text)).cloned().collect();
         let prompt = prompt.trim_end();
         let (place, skips_space) = match reasoning {
             Some(format) if prompt.ends_with(format.open) => (Place::Reasoning, true),

@@ -48,6 +48,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Appends the pieces of another one.
+    pub fn append(&mut self, more: &Answer) {
+        self.reasoning.push_str(&more.reasoning);
+        self.content.push_str(&more.content);
+        self.tool_calls.extend_from_slice(&more.tool_calls);
+    }
+
     /// Appends a piece. Pieces of a call must follow its beginning.
     pub fn push(&mut self, delta: Delta) {
         match delta {
@@ -69,5 +76,13 @@ impl Answer {
                 self.content.push_str(&text);
             }
         }
+    }
+}
+
+impl FromIterator<Delta> for Answer {
+    fn from_iter<T: IntoIterator<Item = Delta>>(deltas: T) -> Answer {
+        let mut answer = Answer::default();
+        deltas.into_iter().for_each(|delta| answer.push(delta));
+        answer
     }
 }

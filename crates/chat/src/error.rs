@@ -58,6 +58,9 @@ pub enum Error {
          none, or use a model with a template for tools"
     )]
     ToolsLeftOut,
+    /// The tools are invalid.
+    #[error(transparent)]
+    Tools(#[from] crate::ToolsError),
     /// The special tokens are too many or too long for the search automaton.
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),

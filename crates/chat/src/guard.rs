@@ -6,6 +6,7 @@
 //! unchanged.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
@@ -15,7 +16,7 @@ use crate::prompt::Segment;
 /// The special tokens of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct SpecialTokens {
-    tokens: Vec<(u32, String)>,
+    tokens: Arc<[(u32, String)]>,
     /// Finds all matches, overlapping ones included; pattern indices are those of `tokens`.
     every: AhoCorasick,
     /// Finds leftmost-longest matches.
@@ -45,12 +46,12 @@ impl SpecialTokens {
         };
         let (every, longest) = (build(MatchKind::Standard)?, build(MatchKind::LeftmostLongest)?);
         let firsts = texts().filter_map(|text| text.chars().next()).collect();
-        Ok(SpecialTokens { tokens, every, longest, firsts })
+        Ok(SpecialTokens { tokens: tokens.into(), every, longest, firsts })
     }
 
     /// Ids and texts.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u32, String)> {
-        self.tokens.iter()
+    pub(crate) fn tokens(&self) -> &Arc<[(u32, String)]> {
+        &self.tokens
     }
 
     /// A character that occurs in none of `texts`.

@@ -4,7 +4,7 @@
 //! [`Prompt`]: special tokens of the template as tokens, everything else as text, so that user text is never read as
 //! a special token.
 //!
-//! An [`AnswerParser`] finds reasoning and tool calls in answers, in the [`ToolFormat`] that the template shows.
+//! Its [`AnswerParser`] finds reasoning and tool calls in the answer, in the [`ToolFormat`] that the template shows.
 //!
 //! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred
 //! megabytes, whatever the template contains. The limits are:
@@ -17,6 +17,7 @@
 
 mod answer;
 mod builtin;
+mod capabilities;
 mod delta;
 mod error;
 mod fence;
@@ -36,7 +37,6 @@ mod preamble;
 mod prompt;
 mod reasoning;
 mod shape;
-mod split;
 mod system;
 mod template;
 mod text;
@@ -48,9 +48,8 @@ pub use delta::{Answer, Calls, Delta};
 pub use error::Error;
 pub use message::{Content, FunctionCall, Message, Part, ToolCall};
 pub use preamble::{Enclosed, Preamble};
-pub use prompt::{Prompt, Segment};
-pub use split::{Split, Splitter};
-pub use template::{Options, Specials, Template, TurnEnd};
+pub use prompt::{Prompt, Segment, TurnEnd};
+pub use template::{Options, Specials, Template};
 pub use tools::{
     Choice, Grammar, SCHEMA_ANNOTATIONS, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced,
 };

@@ -1,7 +1,7 @@
 //! Marks in messages, which show whether a template writes them.
 
 use crate::message::{Content, Message, Part};
-use crate::prompt::Prompt;
+use crate::prompt::{Segment, text};
 
 /// A word that occurs in no conversation.
 const MARK: &str = "Eighteen-Badgers";
@@ -22,9 +22,9 @@ pub(crate) fn marked(messages: &[Message], is_marked: fn(&Message) -> bool) -> V
     messages
 }
 
-/// Whether a prompt for [`marked`] messages contains every mark, and none quoted, as in a list of parts that is printed as a whole.
-pub(crate) fn are_written(prompt: &Prompt, marked: &[Message], is_marked: fn(&Message) -> bool) -> bool {
-    let text = prompt.to_string();
+/// Whether the prompt of [`marked`] messages contains every mark, and none quoted, as in a list of parts that is printed as a whole.
+pub(crate) fn are_written(prompt: &[Segment], marked: &[Message], is_marked: fn(&Message) -> bool) -> bool {
+    let text = text(prompt);
     let mut marks =
         marked.iter().enumerate().filter(|(_, message)| is_marked(message)).map(|(index, _)| mark(index));
     marks.all(|mark| {

@@ -1,22 +1,19 @@
 //! The chat template of a file.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::{Value as Json, json};
 
-use crate::answer::AnswerParser;
+use crate::capabilities::Capabilities;
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
-use crate::preamble::Preamble;
-use crate::prompt::{Prompt, Segment};
-use crate::reasoning::Format;
+use crate::prompt::{Prompt, Segment, TurnEnd};
 use crate::shape::Shape;
-use crate::split::Splitter;
-use crate::tools::{self, ToolFormat};
+use crate::tools::ToolFormat;
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
 /// Parts of the vocabulary that a template needs.
@@ -58,15 +55,6 @@ impl Default for Options {
     }
 }
 
-/// What a template appends to an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnEnd {
-    /// A special token.
-    Token(u32),
-    /// Text.
-    Text(String),
-}
-
 /// A compiled source.
 #[derive(Debug)]
 struct Source {
@@ -85,19 +73,19 @@ impl Source {
     }
 }
 
-/// A chat template.
+/// A chat template. Copies share what is compiled and probed.
+#[derive(Clone, Debug)]
+pub struct Template(Arc<Compiled>);
+
 #[derive(Debug)]
-pub struct Template {
+struct Compiled {
     main: Source,
     /// The template for conversations with tools, if the file has one.
     tool_use: Option<Source>,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
-    /// The format of reasoning in answers, when it is known.
-    reasoning: OnceLock<Option<&'static Format>>,
-    /// The format of tool calls in answers, when it is known.
-    tools: OnceLock<Result<&'static tools::format::Format, tools::Missing>>,
+    capabilities: OnceLock<Capabilities>,
 }
 
 /// The key of a file's template.
@@ -108,9 +96,7 @@ impl Template {
     pub fn from_metadata(metadata: &gguf::Metadata, specials: Specials) -> Result<Option<Template>, Error> {
         let tool_use = metadata.str(&format!("{KEY}.tool_use"))?;
         let Some(main) = metadata.str(KEY)?.or(tool_use) else { return Ok(None) };
-        let mut template = Template::new(main, specials)?;
-        template.tool_use = tool_use.map(Source::new).transpose()?;
-        Ok(Some(template))
+        Template::compile(main, tool_use, specials).map(Some)
     }
 
     /// The file's template called `name`, such as `rag` (`tokenizer.chat_template.rag`); `None` without one.
@@ -125,20 +111,23 @@ impl Template {
 
     /// Compiles `source`.
     pub fn new(source: &str, specials: Specials) -> Result<Template, Error> {
-        Ok(Template {
-            main: Source::new(source)?,
-            tool_use: None,
+        Template::compile(source, None, specials)
+    }
+
+    fn compile(main: &str, tool_use: Option<&str>, specials: Specials) -> Result<Template, Error> {
+        Ok(Template(Arc::new(Compiled {
+            main: Source::new(main)?,
+            tool_use: tool_use.map(Source::new).transpose()?,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
-            reasoning: OnceLock::new(),
-            tools: OnceLock::new(),
-        })
+            capabilities: OnceLock::new(),
+        })))
     }
 
     /// The template source.
     pub fn source(&self) -> &str {
-        &self.main.text
+        &self.0.main.text
     }
 
     /// Renders a conversation.
@@ -152,27 +141,29 @@ impl Template {
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
-        let prompt = self.render_exactly(messages, options, end);
+        let prompt =
+            |segments, merged_system| Prompt::new(segments, merged_system, self.clone(), &options.tools);
+        let rendered = self.render_exactly(messages, options, end);
         let marked = marks::marked(messages, system::is_system);
         let writes_system = |messages: &[Message]| {
-            let prompt = self.render_exactly(messages, options, end);
-            prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, system::is_system))
+            let segments = self.render_exactly(messages, options, end);
+            segments.is_ok_and(|segments| marks::are_written(&segments, &marked, system::is_system))
         };
-        let is_final = match &prompt {
+        let is_final = match &rendered {
             _ if !messages.iter().any(system::is_system) => true,
             Ok(_) => writes_system(&marked),
             Err(error) => !matches!(error, Error::Raised { .. } | Error::Render { .. }),
         };
         if is_final {
-            return prompt;
+            return Ok(prompt(rendered?, false));
         }
-        let mut error = prompt.err();
+        let mut error = rendered.err();
         let mut is_left_out = error.is_none();
         for form in system::FORMS {
             let formed = form(messages);
             match self.render_exactly(&formed, options, end) {
-                Ok(prompt) if writes_system(&form(&marked)) => {
-                    return Ok(Prompt { merged_system: system::are_moved(messages, &formed), ..prompt });
+                Ok(segments) if writes_system(&form(&marked)) => {
+                    return Ok(prompt(segments, system::are_moved(messages, &formed)));
                 }
                 Ok(_) => is_left_out = true,
                 Err(why) => error = error.or(Some(why)),
@@ -182,16 +173,21 @@ impl Template {
     }
 
     /// Renders just these messages, until `end`.
-    fn render_exactly(&self, messages: &[Message], options: &Options, end: Instant) -> Result<Prompt, Error> {
-        let source = self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.main);
+    fn render_exactly(
+        &self,
+        messages: &[Message],
+        options: &Options,
+        end: Instant,
+    ) -> Result<Vec<Segment>, Error> {
+        let source = self.0.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.0.main);
         let shape = self.shape(source, messages, options);
         if !messages.iter().any(has_parts) {
             return self.render_json(source, shape.json(messages, true), options, end);
         }
         // Templates that know no parts leave them out, fail or print them as Python does.
         let marked = marks::marked(messages, has_parts);
-        let prompt = self.render_json(source, shape.json(&marked, false), options, end);
-        let knows_parts = prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, has_parts));
+        let segments = self.render_json(source, shape.json(&marked, false), options, end);
+        let knows_parts = segments.is_ok_and(|segments| marks::are_written(&segments, &marked, has_parts));
         self.render_json(source, shape.json(messages, !knows_parts), options, end)
     }
 
@@ -219,7 +215,7 @@ impl Template {
         messages: Json,
         options: &Options,
         end: Instant,
-    ) -> Result<Prompt, Error> {
+    ) -> Result<Vec<Segment>, Error> {
         let mut variables =
             vec![("messages", messages), ("add_generation_prompt", json!(options.add_generation_prompt))];
         variables.extend((!options.tools.is_empty()).then(|| ("tools", json!(options.tools))));
@@ -238,31 +234,31 @@ impl Template {
         let run = Value::from_object(Run { now: options.now.clone(), bytes, end });
 
         let guarded = |strength| -> Vec<Json> {
-            let mut guarded = |text: &str| self.special.guard(text, guard, strength);
+            let mut guarded = |text: &str| self.0.special.guard(text, guard, strength);
             variables.iter().map(|(_, value)| map_texts(value, &mut guarded)).collect()
         };
         let render = |values: &[Json]| {
             let names = variables.iter().map(|(name, _)| *name);
             let mut context: Vec<_> = names.zip(values.iter().map(Serde).map(Value::from)).collect();
             context.push((RUN, run.clone()));
-            Ok::<_, Error>(self.special.split(&self.render_text(source, context)?, guard))
+            Ok::<_, Error>(self.0.special.split(&self.render_text(source, context)?, guard))
         };
 
         let tokens = guarded(Strength::Tokens);
         let segments = render(&tokens)?;
         let characters = guarded(Strength::Characters);
         if tokens == characters {
-            return Ok(Prompt { segments, merged_system: false });
+            return Ok(segments);
         }
         // A template that removes or joins parts of messages could assemble a special token from them.
         let strict = render(&characters)?;
         let same = token_ids(&segments).eq(token_ids(&strict));
-        Ok(Prompt { segments: if same { segments } else { strict }, merged_system: false })
+        Ok(if same { segments } else { strict })
     }
 
     /// Renders with the variables of `context` and those that every template has.
     fn render_text(&self, source: &Source, context: Vec<(&str, Value)>) -> Result<String, Error> {
-        let tokens = [("bos_token", &self.bos), ("eos_token", &self.eos)].into_iter();
+        let tokens = [("bos_token", &self.0.bos), ("eos_token", &self.0.eos)].into_iter();
         let tokens = tokens.filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?))));
         let context: Vec<_> = tokens.chain(context).collect();
         // `transformers` passes `none` for no tools. Some templates loop over it unconditionally, which Jinja allows
@@ -274,84 +270,47 @@ impl Template {
         }
     }
 
-    /// Splits an answer to `prompt` into reasoning and content.
-    pub fn splitter(&self, prompt: &Prompt) -> Splitter {
-        Splitter::new(AnswerParser::new(
-            self.reasoning_format(),
-            None,
-            self.special.iter(),
-            &prompt.to_string(),
-        ))
-    }
-
     /// How the model writes tool calls. Fails if it cannot be given tools: no format is known for the template, or the
     /// template leaves out the tools.
     pub fn tool_format(&self) -> Result<ToolFormat, Error> {
-        let render = |messages: &[Message], tools, add_generation_prompt| {
-            let options = Options { add_generation_prompt, tools, ..Options::default() };
-            self.render(messages, &options).map(|prompt| prompt.to_string()).ok()
-        };
-        let sources =
-            [Some(&self.main), self.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text);
-        let sources: Vec<&str> = sources.collect();
-        let format = *self.tools.get_or_init(|| tools::detect(&sources, self.reasoning_format(), render));
-        Ok(ToolFormat::new(format?, self.reasoning_format(), self.special.iter()))
-    }
-
-    /// What may precede the content of an answer without tools.
-    pub fn preamble(&self) -> Preamble {
-        Preamble::new(self.reasoning_format(), None)
+        let Capabilities { tools, reasoning, .. } = *self.capabilities();
+        Ok(ToolFormat::new(tools?, reasoning, self.special().clone()))
     }
 
     /// Whether the template marks reasoning in answers.
     pub fn has_reasoning(&self) -> bool {
-        self.reasoning_format().is_some()
-    }
-
-    fn reasoning_format(&self) -> Option<&'static Format> {
-        *self.reasoning.get_or_init(|| {
-            let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
-            let options = Options { add_generation_prompt: false, ..Options::default() };
-            // Some templates compose the marks.
-            let sample = self.render(&[Message::new("user", "q"), thought], &options);
-            Format::of(&(self.source().to_owned() + &sample.unwrap_or_default().to_string()))
-        })
+        self.capabilities().reasoning.is_some()
     }
 
     /// The variables that keep the model from reasoning; `None` if the template does not know them.
     pub fn without_reasoning(&self) -> Option<serde_json::Map<String, Json>> {
-        let set = |value: bool| ["enable_thinking", "thinking"].map(|name| (name.to_owned(), value.into()));
-        let prompt = |value| {
-            let options = Options { variables: set(value).into_iter().collect(), ..Options::default() };
-            self.render(&[Message::new("user", "q")], &options).ok()
-        };
-        (prompt(true) != prompt(false)).then(|| set(false).into_iter().collect())
+        self.capabilities().switches_reasoning.then(|| reasoning_switch(false))
     }
 
-    /// What the template appends to an answer, found by rendering a sample: a special token, or text that follows
-    /// every answer. `None` if there is neither.
-    ///
-    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
-    /// reasoning.
-    pub fn turn_end(&self) -> Option<TurnEnd> {
-        let ends_reasoning =
-            |text: &str| self.reasoning_format().is_some_and(|format| format.closes_with(text));
-        let (first, last) = ("Nineteen-Hedgehogs", "Twenty-Porcupines");
-        let turns = [("user", "a"), ("assistant", first), ("user", "b"), ("assistant", last)];
-        let messages = turns.map(|(role, content)| Message::new(role, content));
-        let options = Options { add_generation_prompt: false, ..Options::default() };
-        let prompt = self.render(&messages, &options).ok()?;
-        let (text, token) = after(&prompt, last)?;
-        if let Some((id, token)) = token
-            && text.trim().is_empty()
-        {
-            return (!ends_reasoning(token)).then_some(TurnEnd::Token(id));
-        }
-        let (other, _) = after(&prompt, first)?;
-        let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c);
-        let same = same.collect::<String>().trim().to_owned();
-        (!same.is_empty() && !ends_reasoning(&same)).then_some(TurnEnd::Text(same))
+    /// What the template appends to an answer: see [`Prompt::turn_end`].
+    pub fn turn_end(&self) -> Option<&TurnEnd> {
+        self.capabilities().turn_end.as_ref()
     }
+
+    /// Found by rendering samples, once.
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities.get_or_init(|| Capabilities::probe(self))
+    }
+
+    /// The sources, that of conversations without tools first.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.0.main), self.0.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text)
+    }
+
+    /// Ids and texts of the special tokens.
+    pub(crate) fn special(&self) -> &Arc<[(u32, String)]> {
+        self.0.special.tokens()
+    }
+}
+
+/// The variables that turn reasoning on or off, by the names that templates have for it.
+pub(crate) fn reasoning_switch(on: bool) -> serde_json::Map<String, Json> {
+    ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
 }
 
 fn has_parts(message: &Message) -> bool {
@@ -360,21 +319,6 @@ fn has_parts(message: &Message) -> bool {
 
 fn token_ids(segments: &[Segment]) -> impl Iterator<Item = u32> {
     segments.iter().filter_map(Segment::token)
-}
-
-/// The text after `answer` in `prompt`, and the token that ends this text.
-fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<(u32, &'a str)>)> {
-    prompt.segments.iter().enumerate().find_map(|(index, segment)| match segment {
-        Segment::Text(text) => {
-            let (_, rest) = text.split_once(answer)?;
-            let next = match prompt.segments.get(index + 1) {
-                Some(Segment::Token { id, text }) => Some((*id, &**text)),
-                _ => None,
-            };
-            Some((rest, next))
-        }
-        Segment::Token { .. } => None,
-    })
 }
 
 /// `value` with `map` applied to all texts.

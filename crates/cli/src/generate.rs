@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::grammar::Grammar;
 use anyhow::bail;
-use engine::template::Split;
+use engine::template::Answer;
 use engine::{Chat, DraftCounts, Engine, Event, Model, Processor, RequestId, Stop, StopReason, Usage};
 use indicatif::ProgressBar;
 
@@ -109,7 +109,7 @@ impl AnswerOut {
         AnswerOut { out: TextOut::new(), reasoning, has_reasoned: false, is_empty: true }
     }
 
-    pub(crate) fn push(&mut self, text: &Split) -> io::Result<()> {
+    pub(crate) fn push(&mut self, text: &Answer) -> io::Result<()> {
         if self.reasoning == Reasoning::Show && !text.reasoning.is_empty() {
             self.out.push_dimmed(&text.reasoning)?;
             (self.has_reasoned, self.is_empty) = (true, false);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use ::grammar::Grammar;
 use anyhow::{Context, bail};
 use backend::host_memory;
-use engine::template::Split;
+use engine::template::Answer;
 use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
@@ -88,14 +88,14 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     // What a grammar accepts is for programs.
     let is_for_programs = grammar.is_some() && !io::stdout().is_terminal();
     let mut out = AnswerOut::new(if is_for_programs { Reasoning::Hide } else { args.answers.reasoning });
-    let mut answer = Split::default();
+    let mut answer = Answer::default();
     let outcome = generate::follow(&mut engine, id, prompt.len(), |event| {
         let text = match (&mut chat, event) {
             (Some(chat), event) => chat.on_event(event).text,
-            (None, Event::Token { text, .. }) => Split { content: text.clone(), ..Split::default() },
+            (None, Event::Token { text, .. }) => Answer { content: text.clone(), ..Answer::default() },
             _ => return Ok(()),
         };
-        answer.push(&text);
+        answer.append(&text);
         if args.json { Ok(()) } else { out.push(&text) }
     })?;
     let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
@@ -222,7 +222,7 @@ pub(crate) fn without_newline(mut text: String) -> String {
     text
 }
 
-fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, split: &Split) -> Value {
+fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, answer: &Answer) -> Value {
     let Outcome { ids, text, reason, usage } = outcome;
     let (stop_reason, stop) = match reason {
         StopReason::Eog(id) => ("end_of_generation", Some(("stop_id", json!(id)))),
@@ -232,13 +232,13 @@ fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, split: &Split) ->
         StopReason::Cancelled => ("interrupted", None),
         StopReason::ContextFull => ("context_full", None),
     };
-    let mut answer = json!({
+    let mut json = json!({
         "model": model,
         "prompt_ids": prompt_ids,
         "ids": ids,
         "text": text,
-        "reasoning": split.reasoning,
-        "content": split.content,
+        "reasoning": answer.reasoning,
+        "content": answer.content,
         "stop_reason": stop_reason,
         "seed": usage.seed,
         "usage": {
@@ -256,7 +256,7 @@ fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, split: &Split) ->
         },
     });
     if let Some((name, value)) = stop {
-        answer[name] = value;
+        json[name] = value;
     }
-    answer
+    json
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use ::chat::{Message, Prompt, Split, Splitter, TurnEnd};
+use ::chat::{Answer, AnswerParser, Calls, Delta, Message, Prompt, TurnEnd};
 use outfile::Target;
 use serde::{Deserialize, Serialize};
 
@@ -40,26 +40,24 @@ pub struct Chat {
     /// Whether to use the template if the model has one.
     templated: bool,
     has_template: bool,
-    turn_end: Option<TurnEnd>,
     merged_system: bool,
-    pending: Option<Answer>,
+    pending: Option<Pending>,
 }
 
 /// The turn in progress.
 #[derive(Debug)]
-struct Answer {
+struct Pending {
     id: RequestId,
-    /// Splits the answer; none without a template.
-    splitter: Option<Splitter>,
+    parser: AnswerParser,
     /// The answer so far.
-    text: Split,
+    answer: Answer,
 }
 
 /// What an event means for a [`Chat`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// New text to print.
-    pub text: Split,
+    pub text: Answer,
     /// Present when the turn has ended.
     pub usage: Option<Usage>,
 }
@@ -76,7 +74,6 @@ const MAX_SAVED_BYTES: u64 = 64 << 20;
 impl Chat {
     /// An empty conversation, with the model's template if it is usable.
     pub fn new(engine: &Engine) -> Chat {
-        let template = engine.model().template().ok();
         Chat {
             sampling: Sampling::default(),
             max_tokens: None,
@@ -85,8 +82,7 @@ impl Chat {
             template_options: ::chat::Options::default(),
             messages: Vec::new(),
             templated: true,
-            has_template: template.is_some(),
-            turn_end: template.and_then(::chat::Template::turn_end),
+            has_template: engine.model().template().is_ok(),
             merged_system: false,
             pending: None,
         }
@@ -99,9 +95,7 @@ impl Chat {
         if self.pending.is_some() {
             return Err(Error::Answering);
         }
-        let template = engine.model().template().ok();
-        self.has_template = template.is_some();
-        self.turn_end = template.and_then(::chat::Template::turn_end);
+        self.has_template = engine.model().template().is_ok();
         Ok(())
     }
 
@@ -136,7 +130,7 @@ impl Chat {
 
     /// Removes all messages but the system message. Cancels a turn in progress.
     pub fn clear(&mut self, engine: &mut Engine) {
-        if let Some(Answer { id, .. }) = self.pending.take() {
+        if let Some(Pending { id, .. }) = self.pending.take() {
             engine.cancel(id);
         }
         self.messages.retain(|message| message.role == SYSTEM);
@@ -200,16 +194,21 @@ impl Chat {
     fn submit(&mut self, engine: &mut Engine) -> Result<RequestId, Error> {
         let (prompt, rendered) = self.rendered(engine.model())?;
         let merged_system = rendered.as_ref().is_some_and(Prompt::merged_system);
-        let template = engine.model().template().ok();
         let mut processors = self.processors.clone();
-        if let (Some(template), Some(_)) = (template, &rendered) {
-            let preamble = template.preamble();
+        let mut stop = self.stop.clone();
+        if let Some(prompt) = &rendered {
+            let preamble = prompt.preamble();
             processors.iter_mut().for_each(|processor| processor.expect(&preamble));
+            match prompt.turn_end() {
+                Some(TurnEnd::Token(id)) => stop.ids.push(*id),
+                Some(TurnEnd::Text(text)) => stop.strings.push(text.clone()),
+                None => {}
+            }
         }
-        let splitter = rendered.and_then(|prompt| Some(template?.splitter(&prompt)));
+        let parser = rendered.map_or_else(AnswerParser::plain, |prompt| prompt.parser(Calls::default()));
         let request = Request {
             sampling: self.sampling.clone(),
-            stop: self.stops(),
+            stop,
             max_tokens: self.max_tokens,
             processors,
             ..Request::new(prompt)
@@ -219,7 +218,7 @@ impl Chat {
             other => other,
         })?;
         self.merged_system = merged_system;
-        self.pending = Some(Answer { id, splitter, text: Split::default() });
+        self.pending = Some(Pending { id, parser, answer: Answer::default() });
         Ok(id)
     }
 
@@ -228,21 +227,20 @@ impl Chat {
     ///
     /// A cancelled answer keeps the text so far. If there is none, or the answer failed, the turn is undone.
     pub fn on_event(&mut self, event: &Event) -> Progress {
-        let Some(answer) = &mut self.pending else { return Progress::default() };
+        let Some(pending) = &mut self.pending else { return Progress::default() };
+        let mut push = |deltas: Vec<Delta>| {
+            let text = Answer::from_iter(deltas);
+            pending.answer.append(&text);
+            text
+        };
         match event {
-            Event::Token { id, token, text, .. } if *id == answer.id => {
-                let text = match &mut answer.splitter {
-                    Some(splitter) => splitter.push(*token, text),
-                    None => Split { content: text.clone(), ..Split::default() },
-                };
-                answer.text.push(&text);
-                Progress { text, usage: None }
+            Event::Token { id, token, text, .. } if *id == pending.id => {
+                Progress { text: push(pending.parser.push(*token, text)), usage: None }
             }
-            Event::Done { id, reason, usage } if *id == answer.id => {
-                let rest = if reason.is_cut() { Splitter::cut } else { Splitter::finish };
-                let text = answer.splitter.as_mut().map(rest).unwrap_or_default();
-                answer.text.push(&text);
-                let Split { reasoning, content } = std::mem::take(&mut answer.text);
+            Event::Done { id, reason, usage } if *id == pending.id => {
+                let rest = if reason.is_cut() { AnswerParser::cut } else { AnswerParser::finish };
+                let text = push(rest(&mut pending.parser));
+                let Answer { reasoning, content, .. } = std::mem::take(&mut pending.answer);
                 self.pending = None;
                 if *reason == StopReason::Cancelled && reasoning.is_empty() && content.is_empty() {
                     self.messages.pop();
@@ -252,7 +250,7 @@ impl Chat {
                 }
                 Progress { text, usage: Some(*usage) }
             }
-            Event::Failed { id, .. } if *id == answer.id => {
+            Event::Failed { id, .. } if *id == pending.id => {
                 self.step_failed();
                 Progress::default()
             }
@@ -269,7 +267,7 @@ impl Chat {
 
     /// The turn in progress.
     pub fn pending(&self) -> Option<RequestId> {
-        self.pending.as_ref().map(|answer| answer.id)
+        self.pending.as_ref().map(|pending| pending.id)
     }
 
     /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template. Fails if the
@@ -296,16 +294,6 @@ impl Chat {
             text.push_str(&message.text());
         }
         model.encode_prompt(&text, false)
-    }
-
-    fn stops(&self) -> Stop {
-        let mut stop = self.stop.clone();
-        match &self.turn_end {
-            Some(TurnEnd::Token(id)) if self.templated => stop.ids.push(*id),
-            Some(TurnEnd::Text(text)) if self.templated => stop.strings.push(text.clone()),
-            _ => {}
-        }
-        stop
     }
 
     /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`. Fails if the file cannot be

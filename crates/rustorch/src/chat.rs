@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::template::Split;
 use engine::{Event, Message, Request, StopReason, Usage};
 
 use crate::Result;
@@ -130,7 +129,7 @@ impl Iterator for Answer<'_> {
                     return Some(Err(error));
                 }
             };
-            let Split { content, reasoning } = chat.on_event(&event).text;
+            let engine::template::Answer { content, reasoning, .. } = chat.on_event(&event).text;
             if !content.is_empty() || !reasoning.is_empty() {
                 return Some(Ok(Piece { content, reasoning }));
             }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use std::sync::Arc;
 
-use chat::{Answer, AnswerParser, Delta, Split, Splitter};
+use chat::{Answer, AnswerParser, Delta};
 use engine::{Event, Logprobs, RequestError, SamplingError, StopReason, Usage};
 use serde_json::{Value as Json, json};
 
@@ -13,46 +13,6 @@ use crate::models::Served;
 use crate::quota::Meter;
 use crate::watch::Progress;
 use crate::worker::{Update, Updates};
-
-/// Reads one answer.
-pub(crate) enum Parser {
-    /// With tool calls.
-    Calls(Box<AnswerParser>),
-    /// With reasoning.
-    Reasoning(Box<Splitter>),
-    /// As it is.
-    Text,
-}
-
-impl Parser {
-    fn push(&mut self, token: u32, text: String) -> Vec<Delta> {
-        match self {
-            Parser::Calls(parser) => parser.push(token, &text),
-            Parser::Reasoning(splitter) => deltas(splitter.push(token, &text)),
-            Parser::Text => deltas(Split { content: text, ..Split::default() }),
-        }
-    }
-
-    fn finish(&mut self, is_cut: bool) -> Vec<Delta> {
-        match self {
-            Parser::Calls(parser) if is_cut => parser.cut(),
-            Parser::Reasoning(splitter) if is_cut => deltas(splitter.cut()),
-            // A call within which the model ends stays what was passed on of it.
-            Parser::Calls(parser) => {
-                let rest = parser.finish().into_iter();
-                rest.filter(|delta| !matches!(delta, Delta::ToolCallBroken { .. })).collect()
-            }
-            Parser::Reasoning(splitter) => deltas(splitter.finish()),
-            Parser::Text => Vec::new(),
-        }
-    }
-}
-
-fn deltas(Split { reasoning, content, .. }: Split) -> Vec<Delta> {
-    let reasoning = Some(reasoning).filter(|text| !text.is_empty()).map(Delta::Reasoning);
-    let content = Some(content).filter(|text| !text.is_empty()).map(Delta::Content);
-    reasoning.into_iter().chain(content).collect()
-}
 
 /// A token with its log-probabilities.
 #[derive(Clone, Debug)]
@@ -79,7 +39,7 @@ pub(crate) enum News {
 /// The answers of a job.
 pub(crate) struct Answers {
     updates: Updates,
-    parsers: Vec<Parser>,
+    parsers: Vec<AnswerParser>,
     open: usize,
     /// Tokens of the prompts, where their log-probabilities were asked for.
     prompts: Vec<Vec<Chosen>>,
@@ -89,7 +49,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Whose tokens `meter` counts; those of prompts are counted already.
-    pub(crate) fn new(updates: Updates, parsers: Vec<Parser>, meter: Option<Arc<Meter>>) -> Answers {
+    pub(crate) fn new(updates: Updates, parsers: Vec<AnswerParser>, meter: Option<Arc<Meter>>) -> Answers {
         let n = parsers.len();
         Answers { updates, parsers, open: n, prompts: vec![Vec::new(); n], meter }
     }
@@ -116,13 +76,16 @@ impl Answers {
         match update {
             Update::Engine(Event::Token { token, text, logprobs, .. }) => {
                 self.meter.iter().for_each(|meter| meter.charge(1));
-                let deltas = self.parsers[index].push(token, text);
+                let deltas = self.parsers[index].push(token, &text);
                 let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
                 Ok(Some(News::More { index, deltas, token: Some(token), chosen, progress: None }))
             }
             Update::Engine(Event::Done { reason, usage, .. }) => {
                 self.open -= 1;
-                let deltas = self.parsers[index].finish(reason.is_cut());
+                let parser = &mut self.parsers[index];
+                let mut deltas = if reason.is_cut() { parser.cut() } else { parser.finish() };
+                // A call within which the model ends stays what was passed on of it.
+                deltas.retain(|delta| !matches!(delta, Delta::ToolCallBroken { .. }));
                 Ok(Some(News::Done { index, deltas, reason, usage }))
             }
             Update::Engine(Event::Failed { error, .. }) => Err(failed(&error)),

@@ -1,17 +1,13 @@
 //! From messages and tools, whatever the protocol, to a prompt, the constraint of the answer and its parser.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use chat::{
-    Calls, Choice, Content, Message, Options, Prompt, Template, ToolFormat, Tools, ToolsError, TurnEnd,
-};
+use chat::{Calls, Choice, Content, Message, Options, Prompt, Template, ToolsError};
 use grammar::Source;
 use serde_json::{Map, Value as Json, json};
 
-use crate::answer::Parser;
 use crate::config::Defaults;
-use crate::demand::{Demand, ToolCalls, passed_on, unenforced};
+use crate::demand::{Demand, ToolCalls, unenforced};
 use crate::error::ApiError;
 use crate::models::Served;
 
@@ -63,17 +59,13 @@ impl Default for ToolUse {
 
 /// What a conversation becomes.
 pub(crate) struct Rendered {
-    pub(crate) prompt: Vec<u32>,
-    pub(crate) turn_end: Option<TurnEnd>,
+    /// The tokens of the prompt, and of the answer that has begun.
+    pub(crate) ids: Vec<u32>,
+    pub(crate) prompt: Prompt,
     /// What the answer must be.
     pub(crate) demand: Option<Demand>,
-    parser: ParserOf,
-}
-
-/// What makes a parser for each choice.
-enum ParserOf {
-    Calls(Box<ToolFormat>, Prompt, Arc<Tools>, Calls),
-    Reasoning(Prompt),
+    /// When its tool calls are passed on.
+    pub(crate) calls: Calls,
 }
 
 /// Variables of the chat template that are the server's, not those of a client or of an operator.
@@ -134,12 +126,12 @@ impl Conversation {
 
     /// The prompt as text. Takes a while: not for the threads of the runtime.
     pub(crate) fn prompt(mut self, served: &Served) -> Result<String, ApiError> {
-        let (prompt, begun, _) = self.written(template(served)?)?;
+        let (prompt, begun) = self.written(template(served)?)?;
         Ok(prompt.to_string() + &begun)
     }
 
-    /// The prompt, the answer that has begun, and the tools.
-    fn written(&mut self, template: &Template) -> Result<(Prompt, String, Vec<Json>), ApiError> {
+    /// The prompt, and the answer that has begun.
+    fn written(&mut self, template: &Template) -> Result<(Prompt, String), ApiError> {
         let is_continued = self.ending == Ending::Continued && self.ends_with_answer();
         let begun = self.messages.pop_if(|_| is_continued);
         if self.messages.is_empty() {
@@ -178,49 +170,40 @@ impl Conversation {
         let prompt = prompt.map_err(|error| {
             ApiError::invalid("messages", format!("the model's chat template rejects the messages: {error}"))
         })?;
-        Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default(), options.tools))
+        Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default()))
     }
 
     /// The number of the prompt's tokens, even if they do not fit the context. Takes a while: not for the threads of the
     /// runtime.
     pub(crate) fn tokens(mut self, served: &Served) -> Result<usize, ApiError> {
-        let template = template(served)?;
-        let written = self.written(template)?;
-        let (ids, prompt, tools) = encoded(served, written);
+        let (prompt, begun) = self.written(template(served)?)?;
         // Fails with tools that the model cannot be given.
-        self.parser(template, prompt, &tools, false)?;
-        Ok(ids.len())
+        self.demand(&prompt, false)?;
+        Ok(encoded(served, &prompt, &begun).len())
     }
 
     /// Renders the conversation. Takes a while: not for the threads of the runtime.
     pub(crate) fn render(mut self, served: &Served) -> Result<Rendered, ApiError> {
         too_long_for(served, self.bytes())?;
-        let template = template(served)?;
         let is_begun = self.messages.last().is_some_and(has_begun);
-        let written = self.written(template)?;
-        too_long_for(served, written.0.len() + written.1.len())?;
-        let (ids, prompt, tools) = encoded(served, written);
-        let (parser, demand) = self.parser(template, prompt, &tools, is_begun)?;
-        Ok(Rendered { prompt: ids, turn_end: template.turn_end(), demand, parser })
+        let (prompt, begun) = self.written(template(served)?)?;
+        too_long_for(served, prompt.len() + begun.len())?;
+        let ids = encoded(served, &prompt, &begun);
+        let calls = self.calls;
+        let demand = self.demand(&prompt, is_begun)?;
+        Ok(Rendered { ids, prompt, demand, calls })
     }
 
-    /// What reads the answers, and what they must be. An answer that `is_begun` does not reason any more.
-    fn parser(
-        self,
-        template: &Template,
-        prompt: Prompt,
-        tools: &[Json],
-        is_begun: bool,
-    ) -> Result<(ParserOf, Option<Demand>), ApiError> {
+    /// What the answers must be. An answer that `is_begun` does not reason any more.
+    fn demand(self, prompt: &Prompt, is_begun: bool) -> Result<Option<Demand>, ApiError> {
         let Some(choice) = &self.tools.choice else {
-            let preamble = (!is_begun).then(|| template.preamble());
-            let demand = |(param, source)| Demand::Content { param, source, preamble };
-            return Ok((ParserOf::Reasoning(prompt), self.format.map(demand)));
+            let preamble = (!is_begun).then(|| prompt.preamble());
+            return Ok(self.format.map(|(param, source)| Demand::Content { param, source, preamble }));
         };
-        let format =
-            template.tool_format().map_err(|error| ApiError::unsupported("tools", error.to_string()))?;
-        let tools = Tools::read(tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
-        let tools = Arc::new(tools);
+        let tools = prompt.tools().map_err(|error| match error {
+            chat::Error::Tools(error) => ApiError::invalid("tools", error.to_string()),
+            error => ApiError::unsupported("tools", error.to_string()),
+        })?;
         let ToolUse { is_parallel, strict, .. } = self.tools;
         let content = |param, grammar: Result<chat::Grammar, ToolsError>| {
             let grammar = grammar.map_err(|error| match error {
@@ -234,30 +217,26 @@ impl Conversation {
         };
         let demand = match (choice, &self.format) {
             (Choice::Auto, None) => {
-                let (format, prompt, tools) = (format.clone(), prompt.clone(), tools.clone());
-                Demand::Calls(Box::new(ToolCalls { format, prompt, tools, is_parallel, strict }))
+                let (prompt, tools) = (prompt.clone(), tools.clone());
+                Demand::Calls(Box::new(ToolCalls { prompt, tools, is_parallel, strict }))
             }
             (Choice::Auto, Some(demanded)) => {
                 let reply = reply(demanded)?;
-                content(demanded.0, format.grammar_or(&prompt, &tools, is_parallel, &reply))?
+                content(demanded.0, prompt.grammar(tools, choice, is_parallel, Some(&reply)))?
             }
             // Calls have no content.
-            (choice, _) => content("tools", format.grammar(&prompt, &tools, choice, is_parallel))?,
+            (choice, _) => content("tools", prompt.grammar(tools, choice, is_parallel, None))?,
         };
-        let calls = passed_on(self.calls, &format);
-        Ok((ParserOf::Calls(Box::new(format), prompt, tools, calls), Some(demand)))
+        Ok(Some(demand))
     }
 }
 
-/// The tokens of the prompt and of the answer that has begun, the prompt, and the tools.
-fn encoded(
-    served: &Served,
-    (prompt, begun, tools): (Prompt, String, Vec<Json>),
-) -> (Vec<u32>, Prompt, Vec<Json>) {
-    let mut ids = served.model.encode_rendered(&prompt);
+/// The tokens of the prompt and of the answer that has begun.
+fn encoded(served: &Served, prompt: &Prompt, begun: &str) -> Vec<u32> {
+    let mut ids = served.model.encode_rendered(prompt);
     let text = tokenizer::Encode { add_special: false, parse_special: false };
-    ids.extend(served.model.tokenizer().encode(&begun, text));
-    (ids, prompt, tools)
+    ids.extend(served.model.tokenizer().encode(begun, text));
+    ids
 }
 
 /// Adds to tools what clients may leave out, and some templates read all the same; returns whether that is anything.
@@ -289,23 +268,6 @@ fn template(served: &Served) -> Result<&Template, ApiError> {
     served.model.template().map_err(|why| {
         ApiError::unsupported("messages", format!("this model cannot chat: {why}; use /v1/completions"))
     })
-}
-
-impl Rendered {
-    /// A parser for each of `n` answers.
-    pub(crate) fn parsers(&self, served: &Served, n: usize) -> Vec<Parser> {
-        let template = served.model.template().ok();
-        let parser = |_| match (&self.parser, template) {
-            (ParserOf::Calls(format, prompt, tools, calls), _) => {
-                Parser::Calls(Box::new(format.parser(prompt, tools.clone(), *calls)))
-            }
-            (ParserOf::Reasoning(prompt), Some(template)) => {
-                Parser::Reasoning(Box::new(template.splitter(prompt)))
-            }
-            (ParserOf::Reasoning(_), None) => Parser::Text,
-        };
-        (0..n).map(parser).collect()
-    }
 }
 
 /// Fails if so many bytes cannot fit the context, before they are rendered and encoded.

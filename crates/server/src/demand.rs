@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chat::{Calls, Choice, Preamble, Prompt, Tool, ToolFormat, Tools, ToolsError, Unenforced};
+use chat::{Choice, Preamble, Prompt, Tool, Tools, ToolsError, Unenforced};
 use engine::Processor;
 use grammar::{Compiler, Source};
 
@@ -19,8 +19,8 @@ pub(crate) enum Demand {
 
 /// Calls that the model may write among other text.
 pub(crate) struct ToolCalls {
-    pub(crate) format: ToolFormat,
     pub(crate) prompt: Prompt,
+    /// Those of the prompt.
     pub(crate) tools: Arc<Tools>,
     pub(crate) is_parallel: bool,
     /// Tools whose schemas are errors if they cannot be enforced.
@@ -98,7 +98,7 @@ impl ToolCalls {
     }
 
     fn with(&self, tools: &Tools, compiler: &Compiler) -> Result<Box<dyn Processor>, Failure> {
-        let grammar = self.format.grammar(&self.prompt, tools, &Choice::Auto, self.is_parallel);
+        let grammar = self.prompt.grammar(tools, &Choice::Auto, self.is_parallel, None);
         let grammar = grammar.map_err(Failure::Tools)?;
         if let Some(open) = unenforced(&grammar, &self.strict) {
             return Err(Failure::Unenforced(open.clone()));
@@ -108,12 +108,7 @@ impl ToolCalls {
         }
         let chat::Grammar { triggers, lark, .. } = grammar;
         let grammar = compiler.compile(&Source::Lark(lark))?;
-        let grammar = grammar.at_triggers(&triggers, &self.format.preamble(), !self.is_parallel)?;
+        let grammar = grammar.at_triggers(&triggers, &self.prompt.preamble(), !self.is_parallel)?;
         Ok(Box::new(grammar.constraint()))
     }
-}
-
-/// How calls are passed on: as their arguments come where the model writes these as JSON.
-pub(crate) fn passed_on(wanted: Calls, format: &ToolFormat) -> Calls {
-    if format.writes_json() { wanted } else { Calls::Whole }
 }

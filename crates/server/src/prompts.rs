@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use chat::AnswerParser;
 use grammar::Source;
 use serde::Deserialize;
 
-use crate::answer::Parser;
 use crate::app::App;
 use crate::conversation::too_long_for;
 use crate::demand::Demand;
@@ -172,7 +172,7 @@ impl Continuation {
             _ => error,
         };
         let job = Job::all(jobs, prompt_logprobs);
-        let parsers = (0..n).map(|_| Parser::Text).collect();
+        let parsers = (0..n).map(|_| AnswerParser::plain()).collect();
         Started::submit(job, prompts, parsers, place, served).await.map_err(of_prompt)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use chat::TurnEnd;
+use chat::{AnswerParser, TurnEnd};
 
-use crate::answer::{Answers, Parser};
+use crate::answer::Answers;
 use crate::app::{App, Place};
 use crate::conversation::{Conversation, Rendered};
 use crate::error::ApiError;
@@ -48,23 +48,22 @@ impl Turn {
             rendering.model.prepare(&sampling);
             conversation.render(&rendering)
         };
-        let mut rendered = app.blocking(rendering).await??;
-        match &rendered.turn_end {
+        let Rendered { ids, prompt, demand, calls } = app.blocking(rendering).await??;
+        match prompt.turn_end() {
             Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
             Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
             None => {}
         }
-        let parsers = rendered.parsers(served, n);
-        let processors = match rendered.demand.take() {
+        let parsers = (0..n).map(|_| prompt.parser(calls)).collect();
+        let processors = match demand {
             None => Vec::new(),
             Some(demand) => {
                 let compiling = served.clone();
                 vec![app.compiling(move || demand.processor(&compiling)).await??]
             }
         };
-        let Rendered { prompt, .. } = rendered;
-        let prompts = vec![prompt.clone()];
-        let request = engine::Request { logprobs, processors, ..parameters.request(prompt, client) };
+        let prompts = vec![ids.clone()];
+        let request = engine::Request { logprobs, processors, ..parameters.request(ids, client) };
         Started::submit(Job::choices(request, &parameters), prompts, parsers, place, served).await
     }
 }
@@ -74,7 +73,7 @@ impl Started {
     pub(crate) async fn submit(
         job: Job,
         prompts: Vec<Vec<u32>>,
-        parsers: Vec<Parser>,
+        parsers: Vec<AnswerParser>,
         place: Place,
         served: &Served,
     ) -> Result<Started, ApiError> {

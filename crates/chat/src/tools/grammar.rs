@@ -12,7 +12,7 @@ use super::literal::Syntax;
 use super::parameters;
 use super::schema::{Tool, Tools, ToolsError, Types};
 use super::values::{Further, Root, Unenforced, Values};
-use crate::prompt::Segment;
+use crate::prompt::{self, Segment};
 use crate::reasoning;
 
 /// Which tools the model calls.
@@ -55,10 +55,7 @@ pub struct Trigger {
 impl Trigger {
     /// The text, in which special tokens are spelled.
     pub fn text(&self) -> String {
-        let text = |segment: &Segment| match segment {
-            Segment::Text(text) | Segment::Token { text, .. } => text.clone(),
-        };
-        self.segments.iter().map(text).collect()
+        prompt::text(&self.segments)
     }
 }
 

@@ -36,22 +36,26 @@ use crate::reasoning;
 pub struct ToolFormat {
     format: &'static Format,
     reasoning: Option<&'static reasoning::Format>,
-    special: Vec<(u32, String)>,
+    special: Arc<[(u32, String)]>,
 }
 
 impl ToolFormat {
-    pub(crate) fn new<'a>(
+    pub(crate) fn new(
         format: &'static Format,
         reasoning: Option<&'static reasoning::Format>,
-        special: impl Iterator<Item = &'a (u32, String)>,
+        special: Arc<[(u32, String)]>,
     ) -> ToolFormat {
-        ToolFormat { format, reasoning, special: special.cloned().collect() }
+        ToolFormat { format, reasoning, special }
+    }
+
+    pub(crate) fn format(&self) -> &'static Format {
+        self.format
     }
 
     /// The format called `name`, for answers without reasoning, of a model with these special tokens.
     pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
         let format = families::FORMATS.iter().find(|format| format.name == name)?;
-        Some(ToolFormat::new(format, None, special.iter()))
+        Some(ToolFormat::new(format, None, special.into()))
     }
 
     /// The names of all formats.
@@ -99,7 +103,7 @@ impl ToolFormat {
     }
 
     /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.
-    pub fn writes_json(&self) -> bool {
+    pub(crate) fn writes_json(&self) -> bool {
         self.format.call.iter().any(|element| match element {
             Element::Arguments | Element::Object(Keys::NameIsKey) => true,
             Element::Object(Keys::Fields { id_place, .. }) => *id_place != IdPlace::Last,

@@ -31,7 +31,7 @@ pub struct Tools(Vec<Tool>);
 
 /// Why a list of tools cannot be used.
 #[expect(missing_docs, reason = "the texts of the errors say what their fields are")]
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ToolsError {
     /// A tool is no function.
     #[error("tools[{index}] has the type {kind}, expected \"function\": leave it out")]

@@ -105,7 +105,7 @@ fn templates_can_still_look_into_messages() {
 
 #[test]
 fn the_end_of_a_turn_is_found() {
-    let end = |source: &str| template(source).turn_end();
+    let end = |source: &str| template(source).turn_end().cloned();
     assert_eq!(end(CHATML), Some(TurnEnd::Token(4)));
     assert_eq!(
         end("{% for m in messages %}{{ ' ' + m.content + ' ' + eos_token }}{% endfor %}"),

@@ -1,6 +1,6 @@
 //! Answers split into reasoning and content.
 
-use chat::{Message, Options, Specials, Split, Splitter, Template, TurnEnd};
+use chat::{Answer, AnswerParser, Calls, Delta, Message, Options, Specials, Template, TurnEnd};
 use proptest::prelude::*;
 
 const CHANNEL: (u32, &str) = (7, "<|channel|>");
@@ -29,22 +29,18 @@ fn template(source: &str) -> Template {
     Template::new(source, Specials { bos: None, eos: None, tokens }).expect("a template")
 }
 
-fn splitter(source: &str, enable_thinking: Option<bool>) -> Splitter {
+fn parser(source: &str, enable_thinking: Option<bool>) -> AnswerParser {
     let template = template(source);
     let mut options = Options::default();
     options.variables.extend(enable_thinking.map(|value| ("enable_thinking".to_owned(), value.into())));
-    let prompt = template.render(&[Message::new("user", "q")], &options).expect("a prompt");
-    template.splitter(&prompt)
+    template.render(&[Message::new("user", "q")], &options).expect("a prompt").parser(Calls::Whole)
 }
 
-fn split(mut splitter: Splitter, pieces: &[&str]) -> (String, String) {
-    let mut all = Split::default();
-    for piece in pieces {
-        let new = splitter.push_text(piece);
-        all.push(&new);
-    }
-    all.push(&splitter.finish());
-    (all.reasoning, all.content)
+fn split(mut parser: AnswerParser, pieces: &[&str]) -> (String, String) {
+    let mut deltas: Vec<Delta> = pieces.iter().flat_map(|piece| parser.push_text(piece)).collect();
+    deltas.extend(parser.finish());
+    let answer = Answer::from_iter(deltas);
+    (answer.reasoning, answer.content)
 }
 
 /// Template, `enable_thinking`, answer, reasoning, content.
@@ -87,11 +83,11 @@ const CASES: &[Case] = &[
 #[test]
 fn reasoning_is_what_the_marks_of_the_template_enclose() {
     for &(source, thinking, answer, reasoning, content) in CASES {
-        let found = split(splitter(source, thinking), &[answer]);
+        let found = split(parser(source, thinking), &[answer]);
         assert_eq!(found, (reasoning.to_owned(), content.to_owned()), "{answer:?}");
         let characters: Vec<String> = answer.chars().map(String::from).collect();
         let characters: Vec<&str> = characters.iter().map(String::as_str).collect();
-        assert_eq!(split(splitter(source, thinking), &characters), found, "{answer:?} by characters");
+        assert_eq!(split(parser(source, thinking), &characters), found, "{answer:?} by characters");
     }
 }
 
@@ -106,9 +102,10 @@ fn cut_answers_show_no_marks() {
         (Some(true), "Hm, <", "Hm,", ""),
         (None, "4", "", "4"),
     ] {
-        let mut splitter = splitter(THINK, thinking);
-        let mut all = splitter.push_text(answer);
-        all.push(&splitter.cut());
+        let mut parser = parser(THINK, thinking);
+        let mut deltas = parser.push_text(answer);
+        deltas.extend(parser.cut());
+        let all = Answer::from_iter(deltas);
         assert_eq!((&*all.reasoning, &*all.content), (reasoning, content), "{answer:?}");
     }
 }
@@ -116,26 +113,27 @@ fn cut_answers_show_no_marks() {
 /// Marks may be special tokens, which are not printed.
 #[test]
 fn special_tokens_are_marks() {
-    let mut splitter = splitter(HARMONY, None);
-    let mut all = Split::default();
+    let mut parser = parser(HARMONY, None);
+    let mut deltas = Vec::new();
     let tokens =
         [(7, ""), (1, "analysis"), (8, ""), (1, "Hm"), (10, ""), (9, ""), (1, "<|start|>assistant"), (7, "")];
     for (token, text) in tokens.into_iter().chain([(1, "final"), (8, ""), (1, "4")]) {
-        let new = splitter.push(token, text);
-        all.push(&new);
+        deltas.extend(parser.push(token, text));
     }
-    all.push(&splitter.finish());
+    deltas.extend(parser.finish());
+    let all = Answer::from_iter(deltas);
     assert_eq!((&*all.reasoning, &*all.content), ("Hm", "4"));
 }
 
 #[test]
 fn what_is_decided_is_not_held_back() {
-    let mut splitter = splitter(THINK, None);
-    assert_eq!(splitter.push_text("<think>Hm").reasoning, "Hm");
-    assert_eq!(splitter.push_text(", yes. </"), Split { reasoning: ", yes.".into(), content: String::new() });
-    assert_eq!(splitter.push_text("b>").reasoning, " </b>");
-    assert_eq!(splitter.push_text("</think>\n\n4").content, "4");
-    assert_eq!(splitter.push_text(" <think").content, " <think");
+    let mut parser = parser(THINK, None);
+    let mut push = |text| parser.push_text(text);
+    assert_eq!(push("<think>Hm"), [Delta::Reasoning("Hm".into())]);
+    assert_eq!(push(", yes. </"), [Delta::Reasoning(", yes.".into())]);
+    assert_eq!(push("b>"), [Delta::Reasoning(" </b>".into())]);
+    assert_eq!(push("</think>\n\n4"), [Delta::Content("4".into())]);
+    assert_eq!(push(" <think"), [Delta::Content(" <think".into())]);
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn what_ends_reasoning_does_not_end_an_answer() {
     assert_eq!(template(source).turn_end(), None);
     assert_eq!(Template::new(source, Specials::default()).expect("a template").turn_end(), None);
     let other = source.replace("<|end|>{% endfor %}", "<|other|>{% endfor %}");
-    assert_eq!(template(&other).turn_end(), Some(TurnEnd::Token(10)));
+    assert_eq!(template(&other).turn_end(), Some(&TurnEnd::Token(10)));
 }
 
 proptest! {
@@ -179,6 +177,6 @@ proptest! {
         let pieces: Vec<String> = cuts.windows(2).map(|cut| answer[cut[0]..cut[1]].iter().collect()).collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         let whole: String = answer.iter().collect();
-        prop_assert_eq!(split(splitter(source, thinking), &pieces), split(splitter(source, thinking), &[&whole]));
+        prop_assert_eq!(split(parser(source, thinking), &pieces), split(parser(source, thinking), &[&whole]));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::backend::PAGE;
-use engine::template::Split;
+use engine::template::Answer;
 use engine::{
     Chat, Engine, Error, Event, Message, Model, NoTemplate, Options, Processor, Request, Sampling, Stop,
     StopReason, Usage,
@@ -236,17 +236,17 @@ fn reasoning_is_kept_apart_and_given_to_the_template() {
     let mut engine = serve(&model, 1, Options::default());
     let mut chat = chat(&engine);
     let id = chat.say(&mut engine, "Hello").unwrap();
-    let mut text = Split::default();
+    let mut text = Answer::default();
     for (token, piece) in [(10, "H"), (10, "m \n"), (500, ""), (10, "\n\n4"), (10, ".")] {
         let event = Event::Token { id, token, text: piece.into(), logprobs: None };
-        text.push(&chat.on_event(&event).text);
+        text.append(&chat.on_event(&event).text);
     }
     let done = Event::Done { id, reason: StopReason::MaxTokens, usage: Usage::default() };
-    text.push(&chat.on_event(&done).text);
+    text.append(&chat.on_event(&done).text);
     engine.cancel(id);
     let answer = chat.messages().last().unwrap().clone();
     assert_eq!((answer.reasoning.as_deref(), &*answer.text()), (Some("Hm"), "4."));
-    assert_eq!(text, Split { reasoning: "Hm".into(), content: "4.".into() });
+    assert_eq!(text, Answer { reasoning: "Hm".into(), content: "4.".into(), ..Answer::default() });
     chat.say(&mut engine, "And?").unwrap();
     assert_eq!(chat.prompt(&model).unwrap(), model.encode_prompt("[|Hello][Hm|4.][|And?]<think>", false));
 }
