@@ -18,8 +18,8 @@ use models::Model;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use quant::Format;
+use testkit::fixtures::Spec;
 use testkit::goldens;
-use testkit::llama::Spec;
 
 /// Number of sequences.
 const SEQUENCES: usize = 64;

@@ -4,8 +4,8 @@
 use backend::KvFormat;
 use backend_cpu::{Cpu, Isa};
 use testkit::conformance::random::nmse;
-use testkit::whole::Whole;
-use testkit::{families, goldens};
+use testkit::goldens;
+use testkit::whole::{Whole, family_errors};
 
 /// Number of golden sequences to run.
 const SEQUENCES: usize = 2;
@@ -18,15 +18,8 @@ fn float_models_lose_nothing_but_the_rounding_of_f32() {
             let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
             let rows = goldens::POSITIONS;
             let mut model = Whole::new(case.file(), Box::new(cpu), KvFormat::F32, rows, rows);
-            let mut found = Vec::new();
-            for (sequence, tokens) in case.tokens().iter().take(SEQUENCES).enumerate() {
-                let logits = model.logits(tokens, rows);
-                for (position, row) in logits.chunks_exact(model.n_vocab).enumerate() {
-                    found.extend(
-                        goldens::columns(sequence, position, model.n_vocab).map(|column| row[column]),
-                    );
-                }
-            }
+            let sequences = case.tokens().into_iter().take(SEQUENCES).enumerate();
+            let found: Vec<f32> = sequences.flat_map(|(i, tokens)| model.columns(i, &tokens, rows)).collect();
             let exact = goldens::exact_logits(name);
             let error = nmse(exact[..SEQUENCES * rows].as_flattened(), &found);
             println!("{name} {}: NMSE {error:.2e}", isa.name());
@@ -42,7 +35,7 @@ fn families_are_exact_over_300_tokens() {
         let cpu =
             || Box::new(Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set")) as _;
         for rows in [300, 37] {
-            for (name, error) in families::errors(cpu, KvFormat::F32, rows) {
+            for (name, error) in family_errors(cpu, KvFormat::F32, rows) {
                 println!("{name} {}, {rows} rows: NMSE {error:.2e}", isa.name());
                 assert!(error <= 1e-9, "{name} {}, {rows} rows: NMSE {error:e}", isa.name());
             }

@@ -12,13 +12,8 @@ fn are_exact(sequences: usize) {
         let name = &case.name;
         let mut model =
             Whole::new(case.file(), Box::new(Reference::new()), KvFormat::F32, goldens::POSITIONS, 256);
-        let mut found = Vec::new();
-        for (sequence, tokens) in case.tokens().iter().take(sequences).enumerate() {
-            let logits = model.logits(tokens, 256);
-            for (position, row) in logits.chunks_exact(model.n_vocab).enumerate() {
-                found.extend(goldens::columns(sequence, position, model.n_vocab).map(|column| row[column]));
-            }
-        }
+        let tokens = case.tokens().into_iter().take(sequences).enumerate();
+        let found: Vec<f32> = tokens.flat_map(|(i, tokens)| model.columns(i, &tokens, 256)).collect();
         let error =
             nmse(goldens::exact_logits(name)[..sequences * goldens::POSITIONS].as_flattened(), &found);
         println!("{name}: NMSE {error:.2e}");

@@ -11,7 +11,7 @@ use eval::verify::{Candidate, Event, Outcome, Verifier};
 use gguf::Gguf;
 use graph::Graph;
 use quant::Format;
-use testkit::llama::{Spec, mixtral};
+use testkit::fixtures::{Spec, mixtral};
 
 /// What the kernels of many rows make of a weight, by its name.
 type Fault = fn(&str, &mut Weight);
@@ -267,7 +267,7 @@ fn what_rounding_does_to_routes_is_no_failure_and_reported() {
 /// Routers with sigmoids, biases of the choice and groups, and layers with a state.
 #[test]
 fn every_kind_of_router_is_compared_with_given_routes() {
-    let families = testkit::llama::families();
+    let families = testkit::fixtures::families();
     for name in [
         "qwen3moe",
         "mixtral",

@@ -11,7 +11,7 @@ use eval::verify::{Candidate, Event, Outcome, Verifier};
 use gguf::Gguf;
 use graph::Graph;
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 /// What a faulty backend gets wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -35,7 +35,7 @@ fn paths_that_are_no_files_are_reported() {
 fn released_bytes_are_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
-    std::fs::write(&path, testkit::llama::Spec::new(Format::Q8_0).file()).unwrap();
+    std::fs::write(&path, testkit::fixtures::Spec::new(Format::Q8_0).file()).unwrap();
     let file = Gguf::open(&path).unwrap();
     let before: Vec<Vec<u8>> = file.tensors().map(|tensor| tensor.data.to_vec()).collect();
     file.tensors().for_each(|tensor| file.release(&tensor.data));

@@ -1,6 +1,6 @@
 //! The cost of an operation.
 
-use crate::{Graph, Map, Op, StoreId, ValueId, WeightId};
+use crate::{Graph, Map, Op, Role, StoreId, ValueId, WeightId};
 
 /// Cost of one row of a value. Element-wise and row-wise work is not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,38 +14,19 @@ pub struct Cost {
 impl Graph {
     /// Cost of one row of a value.
     pub fn cost(&self, id: ValueId) -> Cost {
-        match self.value(id).op {
-            Op::Linear { weight, .. } => Cost { matmuls: vec![(weight, 1)], attention: None },
-            Op::Experts { routes, hidden, down, .. } => {
-                let (used, weights) = (self.experts_used(routes), hidden.weights().iter().chain([&down]));
-                Cost { matmuls: weights.map(|&weight| (weight, used)).collect(), attention: None }
-            }
-            Op::HeadLinear { weight, .. } => {
-                Cost { matmuls: vec![(weight, self.weight(weight).count)], attention: None }
-            }
-            Op::Attention { store, heads, .. } => {
-                let dims = self.store(store).k_dim + self.store(store).v_dim;
-                Cost { matmuls: Vec::new(), attention: Some((store, heads * dims)) }
-            }
-            Op::Input { .. }
-            | Op::Embed { .. }
-            | Op::Conv { .. }
-            | Op::LinearAttention { .. }
-            | Op::Norm { .. }
-            | Op::Rope { .. }
-            | Op::Gate { .. }
-            | Op::Route { .. }
-            | Op::Map { .. }
-            | Op::Add { .. }
-            | Op::AddBias { .. }
-            | Op::MulWeight { .. }
-            | Op::ScaleByPosition { .. }
-            | Op::Slice { .. }
-            | Op::Join { .. }
-            | Op::OutputRows { .. }
-            | Op::Pool { .. }
-            | Op::AllReduce { .. } => Cost::default(),
-        }
+        let op = self.value(id).op;
+        let used = if let Op::Experts { routes, .. } = op { Some(self.experts_used(routes)) } else { None };
+        let matrices = |(weight, role)| match role {
+            Role::Matrix => Some((weight, 1)),
+            Role::Experts => Some((weight, used.unwrap_or(self.weight(weight).count))),
+            Role::Table | Role::Vector => None,
+        };
+        let attention = if let Op::Attention { store, heads, .. } = op {
+            Some((store, heads * (self.store(store).k_dim + self.store(store).v_dim)))
+        } else {
+            None
+        };
+        Cost { matmuls: op.weights().filter_map(matrices).collect(), attention }
     }
 
     /// Experts per row of `routes`: all of them unless [`Op::Route`] computes it.

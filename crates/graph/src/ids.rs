@@ -1,39 +1,29 @@
-//! Ids of values, weights and stores.
+//! Ids of values, weights and stores: indices into a graph's lists.
 
-/// Identifies a value of a [`crate::Graph`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub(crate) u32);
+macro_rules! ids {
+    ($($name:ident, $what:literal, $list:literal;)+) => {$(
+        #[doc = concat!("Identifies a ", $what, " of a [`crate::Graph`].")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(crate) u32);
 
-/// Identifies a weight of a [`crate::Graph`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WeightId(pub(crate) u32);
+        impl $name {
+            #[doc = concat!("The index in [`crate::Graph::", $list, "`].")]
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )+};
+}
+
+ids! {
+    ValueId, "value", "values";
+    WeightId, "weight", "weights";
+    StoreId, "store", "stores";
+}
 
 impl ValueId {
     /// The value at this index of [`crate::Graph::values`].
     pub fn from_index(index: usize) -> ValueId {
         ValueId(index as u32)
-    }
-
-    /// The index in [`crate::Graph::values`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl WeightId {
-    /// The index in [`crate::Graph::weights`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Identifies a store of a [`crate::Graph`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StoreId(pub(crate) u32);
-
-impl StoreId {
-    /// The index in [`crate::Graph::stores`].
-    pub fn index(self) -> usize {
-        self.0 as usize
     }
 }

@@ -32,7 +32,7 @@ pub use cost::Cost;
 pub use hidden::Hidden;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{Gating, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score};
+pub use op::{Gating, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Reads, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
 pub use shard::{Rank, ShardError};
 pub use store::{Group, Mask, Store};
@@ -108,33 +108,14 @@ impl Graph {
     /// The f32 values of a sequence's state that operation `id` reads and writes in each step; 0 for an operation without
     /// one.
     pub fn state_of(&self, id: ValueId) -> usize {
-        match self.value(id).op {
-            Op::Conv { x, weight, .. } => {
-                self.value(x).cols.saturating_mul(self.weight(weight).cols.saturating_sub(1))
-            }
-            Op::LinearAttention { k, v, heads, .. } => {
-                (self.value(k).cols / heads.k_heads).saturating_mul(self.value(v).cols)
-            }
-            Op::Input { .. }
-            | Op::Embed { .. }
-            | Op::Linear { .. }
-            | Op::Norm { .. }
-            | Op::Rope { .. }
-            | Op::Attention { .. }
-            | Op::Gate { .. }
-            | Op::Route { .. }
-            | Op::Experts { .. }
-            | Op::Map { .. }
-            | Op::Add { .. }
-            | Op::AddBias { .. }
-            | Op::MulWeight { .. }
-            | Op::ScaleByPosition { .. }
-            | Op::HeadLinear { .. }
-            | Op::Slice { .. }
-            | Op::Join { .. }
-            | Op::OutputRows { .. }
-            | Op::Pool { .. }
-            | Op::AllReduce { .. } => 0,
+        let value = self.value(id);
+        if let Op::Conv { weight, .. } = value.op {
+            value.cols.saturating_mul(self.weight(weight).cols.saturating_sub(1))
+        } else if let Op::LinearAttention { k, heads, .. } = value.op {
+            (self.value(k).cols / heads.k_heads).saturating_mul(value.cols)
+        } else {
+            assert!(!value.op.is_recurrent(), "the size of the state of `{}`", value.op.name());
+            0
         }
     }
 

@@ -309,6 +309,21 @@ pub enum Op {
     AllReduce { x: ValueId },
 }
 
+/// What a row of a result depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// The same row of the operands.
+    Row,
+    /// The row and its position.
+    Position,
+    /// All rows of its sequence in the step.
+    Sequence,
+    /// The row and those before it, in a KV store.
+    Earlier,
+    /// The row and the state that those before it have left.
+    State,
+}
+
 /// How an operation uses a weight; backends choose the storage format by role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -440,30 +455,55 @@ impl Op {
 
     /// The printed name, such as `rms_norm`.
     pub fn name(&self) -> &'static str {
+        self.facts().0
+    }
+
+    /// The other rows that a row of the result depends on.
+    pub fn reads(&self) -> Reads {
+        self.facts().1
+    }
+
+    fn facts(&self) -> (&'static str, Reads) {
         match self {
-            Op::Input { .. } => "input",
-            Op::Embed { .. } => "embed",
-            Op::Linear { .. } => "linear",
-            Op::Norm { kind, .. } => kind.name(),
-            Op::Rope { .. } => "rope",
-            Op::Attention { .. } => "attention",
-            Op::Conv { .. } => "conv",
-            Op::LinearAttention { .. } => "linear_attention",
-            Op::Gate { .. } => "gate",
-            Op::Route { .. } => "route",
-            Op::Experts { .. } => "experts",
-            Op::Map { map, .. } => map.name(),
-            Op::Add { .. } => "add",
-            Op::AddBias { .. } => "add_bias",
-            Op::MulWeight { .. } => "mul_weight",
-            Op::ScaleByPosition { .. } => "scale_by_position",
-            Op::HeadLinear { .. } => "head_linear",
-            Op::Slice { .. } => "slice",
-            Op::Join { .. } => "join",
-            Op::OutputRows { .. } => "output_rows",
-            Op::Pool { .. } => "pool",
-            Op::AllReduce { .. } => "all_reduce",
+            Op::Input { .. } => ("input", Reads::Row),
+            Op::Embed { index: Index::Token, .. } => ("embed", Reads::Row),
+            Op::Embed { index: Index::Position, .. } => ("embed", Reads::Position),
+            Op::Linear { .. } => ("linear", Reads::Row),
+            Op::Norm { kind, .. } => (kind.name(), Reads::Row),
+            Op::Rope { .. } => ("rope", Reads::Position),
+            Op::Attention { .. } => ("attention", Reads::Earlier),
+            Op::Conv { .. } => ("conv", Reads::State),
+            Op::LinearAttention { .. } => ("linear_attention", Reads::State),
+            Op::Gate { .. } => ("gate", Reads::Row),
+            Op::Route { .. } => ("route", Reads::Row),
+            Op::Experts { .. } => ("experts", Reads::Row),
+            Op::Map { map, .. } => (map.name(), Reads::Row),
+            Op::Add { .. } => ("add", Reads::Row),
+            Op::AddBias { .. } => ("add_bias", Reads::Row),
+            Op::MulWeight { .. } => ("mul_weight", Reads::Row),
+            Op::ScaleByPosition { .. } => ("scale_by_position", Reads::Position),
+            Op::HeadLinear { .. } => ("head_linear", Reads::Row),
+            Op::Slice { .. } => ("slice", Reads::Row),
+            Op::Join { .. } => ("join", Reads::Row),
+            Op::OutputRows { .. } => ("output_rows", Reads::Row),
+            Op::Pool { .. } => ("pool", Reads::Sequence),
+            Op::AllReduce { .. } => ("all_reduce", Reads::Row),
         }
+    }
+
+    /// Whether a row's result depends on the rows before it.
+    pub fn reads_earlier_rows(&self) -> bool {
+        matches!(self.reads(), Reads::Earlier | Reads::State)
+    }
+
+    /// Whether it carries a state from row to row ([`Graph::state_of`](crate::Graph::state_of)).
+    pub fn is_recurrent(&self) -> bool {
+        self.reads() == Reads::State
+    }
+
+    /// Whether a row's result depends on its position or on other rows.
+    pub fn is_positional(&self) -> bool {
+        self.reads() != Reads::Row
     }
 
     /// The printed parameters, such as `eps 1e-5`; `None` if there are none besides the operands.

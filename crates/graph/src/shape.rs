@@ -1,6 +1,6 @@
 //! Shape inference and checks.
 
-use crate::{Builder, LinearHeads, Op, Role, Rope, Router, Rows};
+use crate::{Builder, LinearHeads, Op, Role, Rope, Router, Rows, WeightId};
 
 impl Op {
     /// Rows and columns of the result.
@@ -38,9 +38,8 @@ impl Op {
                 assert_eq!(rows, Rows::Step, "rope needs the positions of the step's rows");
                 assert!(cols.is_multiple_of(head_dim), "{cols} columns are not heads of {head_dim}");
                 assert!(dims.is_multiple_of(2) && dims <= head_dim, "{dims} columns rotate");
-                for factors in factors.into_iter().chain(long_factors.map(|long| long.factors)) {
-                    let w = g.weight_of(factors);
-                    assert_eq!((1, dims / 2), (w.rows, w.cols), "pairs of rope and `{}`", w.name);
+                for factors in [factors, long_factors.map(|long| long.factors)] {
+                    check_vector(g, factors, dims / 2, "pairs of rope");
                 }
                 (rows, cols)
             }
@@ -59,19 +58,14 @@ impl Op {
                     None => assert!(g.is_written(store), "a store is written before it is read"),
                 }
                 assert!(score.cap.is_none() || score.alibi.is_none(), "a cap of scores with ALiBi");
-                if let Some(sinks) = score.sinks {
-                    let w = g.weight_of(sinks);
-                    assert_eq!((1, heads), (w.rows, w.cols), "heads and `{}`", w.name);
-                }
+                check_vector(g, score.sinks, heads, "heads");
                 (rows, heads * s.v_dim)
             }
             Op::Conv { x, weight, bias } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
                 assert_eq!(rows, Rows::Step, "a convolution needs every row of the step");
                 assert!(w.rows == cols && w.cols > 0, "input of conv and `{}`", w.name);
-                if let Some(w) = bias.map(|bias| g.weight_of(bias)) {
-                    assert_eq!((1, cols), (w.rows, w.cols), "input of conv and `{}`", w.name);
-                }
+                check_vector(g, bias, cols, "input of conv");
                 (rows, cols)
             }
             Op::LinearAttention { q, k, v, decay, beta, skip, heads: LinearHeads { heads, k_heads, .. } } => {
@@ -99,13 +93,13 @@ impl Op {
             Op::Route { logits, bias, router: Router { used, groups, .. } } => {
                 let (rows, experts) = g.shape_of(logits);
                 assert!((1..=experts).contains(&used), "{used} of {experts} experts");
-                if let Some(bias) = bias {
-                    let w = g.weight_of(bias);
-                    assert_eq!((1, experts), (w.rows, w.cols), "experts and `{}`", w.name);
-                }
-                if let Some([groups, of]) = groups {
-                    let fits = (1..=groups).contains(&of) && experts.is_multiple_of(groups);
-                    assert!(fits && used <= experts / groups * of, "{of} of {groups} groups of experts");
+                check_vector(g, bias, experts, "experts");
+                if let Some([groups, chosen]) = groups {
+                    let fits = (1..=groups).contains(&chosen) && experts.is_multiple_of(groups);
+                    assert!(
+                        fits && used <= experts / groups * chosen,
+                        "{chosen} of {groups} groups of experts"
+                    );
                 }
                 (rows, experts)
             }
@@ -117,14 +111,8 @@ impl Op {
                     assert_eq!(cols, w.cols, "input of experts and columns of `{}`", w.name);
                     assert_eq!((matrices, down.cols), (w.count, w.rows), "`{}` and `{}`", down.name, w.name);
                 }
-                for w in hidden.scales().iter().copied().chain([scale]).flatten().map(|id| g.weight_of(id)) {
-                    assert_eq!(
-                        (1, down.count),
-                        (w.rows, w.cols),
-                        "experts of `{}` and `{}`",
-                        down.name,
-                        w.name
-                    );
+                for scale in hidden.scales().iter().chain([&scale]) {
+                    check_vector(g, *scale, down.count, "experts");
                 }
                 let biases = hidden.biases().iter().map(|&id| (id, down.cols));
                 for (bias, cols) in biases.chain(bias.map(|id| (id, down.rows))) {
@@ -139,9 +127,8 @@ impl Op {
                 g.shape_of(a)
             }
             Op::AddBias { x, weight } => {
-                let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
-                assert_eq!((1, cols), (w.rows, w.cols), "input of add_bias and `{}`", w.name);
-                (rows, cols)
+                check_vector(g, Some(weight), g.shape_of(x).1, "input of add_bias");
+                g.shape_of(x)
             }
             Op::MulWeight { x, weight } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
@@ -179,5 +166,13 @@ impl Op {
                 (Rows::Output, cols)
             }
         }
+    }
+}
+
+/// Asserts that a weight, if there is one, is a vector of `cols` numbers.
+#[track_caller]
+fn check_vector(g: &Builder, weight: Option<WeightId>, cols: usize, what: &str) {
+    if let Some(w) = weight.map(|weight| g.weight_of(weight)) {
+        assert_eq!((1, cols), (w.rows, w.cols), "{what} and `{}`", w.name);
     }
 }

@@ -2,8 +2,8 @@
 //! these, besides the operands ([`Op::operands`]).
 
 use crate::{
-    Activation, Gating, Glu, Graph, Hidden, Index, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope,
-    Router, Score,
+    Activation, Gating, Glu, Graph, Hidden, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope, Router,
+    Score,
 };
 
 impl Op {
@@ -152,45 +152,6 @@ impl Op {
             | Op::Join { .. }
             | Op::OutputRows { .. }
             | Op::AllReduce { .. } => Vec::new(),
-        }
-    }
-
-    /// Whether a row's result depends on the rows before it.
-    pub fn reads_earlier_rows(&self) -> bool {
-        matches!(self, Op::Attention { .. }) || self.is_recurrent()
-    }
-
-    /// Whether it carries a state from row to row ([`Graph::state_of`]).
-    pub fn is_recurrent(&self) -> bool {
-        matches!(self, Op::Conv { .. } | Op::LinearAttention { .. })
-    }
-
-    /// Whether a row's result depends on its position or on the rows before it.
-    pub fn is_positional(&self) -> bool {
-        match self {
-            Op::Rope { .. }
-            | Op::Attention { .. }
-            | Op::Conv { .. }
-            | Op::LinearAttention { .. }
-            | Op::ScaleByPosition { .. }
-            | Op::Embed { index: Index::Position, .. }
-            | Op::Pool { .. } => true,
-            Op::Input { .. }
-            | Op::Embed { index: Index::Token, .. }
-            | Op::Linear { .. }
-            | Op::Norm { .. }
-            | Op::Gate { .. }
-            | Op::Route { .. }
-            | Op::Experts { .. }
-            | Op::Map { .. }
-            | Op::Add { .. }
-            | Op::AddBias { .. }
-            | Op::MulWeight { .. }
-            | Op::HeadLinear { .. }
-            | Op::Slice { .. }
-            | Op::Join { .. }
-            | Op::OutputRows { .. }
-            | Op::AllReduce { .. } => false,
         }
     }
 }

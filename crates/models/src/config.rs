@@ -34,13 +34,17 @@ impl Config {
             let expected = format!("less than the {all} blocks");
             return Err(keys.bad("nextn_predict_layers", prediction_blocks, expected));
         };
-        keys.blocks = all;
+        (keys.blocks, keys.layers) = (all, block_count);
         // Every layer has one of these.
         let names =
             |block: usize| ["attn_norm", "attn_output"].map(|part| format!("blk.{block}.{part}.weight"));
         if let Some(block) = (0..block_count).find(|&block| !names(block).iter().any(|name| has(name))) {
             let expected = format!("at most {block}, because tensor `{}` is missing", names(block)[0]);
             return Err(keys.bad("block_count", block_count, expected));
+        }
+        let split = |block| format!("blk.{block}.ffn_gate.0.weight");
+        if let Some(name) = (0..block_count).map(split).find(|name| has(name)) {
+            return Err(Error::SplitExperts { name });
         }
         Ok(Config {
             architecture: keys.architecture,

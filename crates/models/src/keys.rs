@@ -56,7 +56,9 @@ const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
     pub(crate) architecture: &'static str,
-    /// Blocks of the file, those that the graph does not have included: arrays may have a value for each of them.
+    /// Layers of the graph.
+    pub(crate) layers: usize,
+    /// Blocks of the file, which may have more than the graph: arrays may have a value for each of them.
     pub(crate) blocks: usize,
     /// Keys that do not affect this family.
     harmless: &'static [&'static str],
@@ -70,7 +72,7 @@ impl<'a> Keys<'a> {
         architecture: &'static str,
         harmless: &'static [&'static str],
     ) -> Keys<'a> {
-        Keys { metadata, architecture, blocks: 0, harmless, read: Vec::new() }
+        Keys { metadata, architecture, layers: 0, blocks: 0, harmless, read: Vec::new() }
     }
 
     fn key(&self, name: &str) -> String {
@@ -141,27 +143,19 @@ impl<'a> Keys<'a> {
         self.checked(key, found)
     }
 
+    /// The hidden columns of each layer's feed-forward network.
+    pub(crate) fn ffn_widths(&mut self) -> Result<Vec<usize>, Error> {
+        self.sizes("feed_forward_length", "the FFN hidden size")
+    }
+
+    /// The hidden columns of an expert.
+    pub(crate) fn expert_width(&mut self) -> Result<usize, Error> {
+        self.size("expert_feed_forward_length", "the hidden size of an expert")
+    }
+
     /// Reads a positive size per layer: one value for all layers, or an array.
-    pub(crate) fn sizes(
-        &mut self,
-        name: &'static str,
-        what: &'static str,
-        layers: usize,
-    ) -> Result<Vec<usize>, Error> {
-        let key = self.key(name);
-        let Some(Value::Array(array)) = self.metadata.get(&key) else {
-            return Ok(vec![self.size(name, what)?; layers]);
-        };
-        let mut found = self.metadata.u32s(&key)?.unwrap_or_default();
-        if found.len() == self.blocks {
-            found.truncate(layers);
-        }
-        if found.len() != layers {
-            return Err(self.not_one_each(name, array, layers));
-        }
-        let sizes = found.iter().map(|&size| self.checked(name, size)).collect::<Result<_, _>>()?;
-        self.mark(name, Value::Array(Array::U32(found)));
-        Ok(sizes)
+    pub(crate) fn sizes(&mut self, name: &'static str, what: &'static str) -> Result<Vec<usize>, Error> {
+        self.per_layer(name, 1, |keys| keys.size(name, what))
     }
 
     /// Reads a size per layer that may be 0: one value for all layers, or an array; without the key, `default`.
@@ -169,29 +163,49 @@ impl<'a> Keys<'a> {
         &mut self,
         name: &'static str,
         default: usize,
-        layers: usize,
+    ) -> Result<Vec<usize>, Error> {
+        self.per_layer(
+            name,
+            0,
+            |keys| {
+                if keys.has(name) { keys.count(name) } else { keys.size_or(name, default) }
+            },
+        )
+    }
+
+    /// Reads an array of sizes, `least` or more, or else the same size for all layers.
+    fn per_layer(
+        &mut self,
+        name: &'static str,
+        least: u32,
+        same: impl FnOnce(&mut Self) -> Result<usize, Error>,
     ) -> Result<Vec<usize>, Error> {
         let key = self.key(name);
         let Some(Value::Array(array)) = self.metadata.get(&key) else {
-            let all = if self.has(name) { self.count(name)? } else { self.size_or(name, default)? };
-            return Ok(vec![all; layers]);
+            return Ok(vec![same(self)?; self.layers]);
         };
-        let mut found = self.metadata.u32s(&key)?.unwrap_or_default();
-        if found.len() == self.blocks {
-            found.truncate(layers);
-        }
-        if found.len() != layers {
-            return Err(self.not_one_each(name, array, layers));
-        }
-        let count = |&size: &u32| if size == 0 { Ok(0) } else { self.checked(name, size) };
-        let counts = found.iter().map(count).collect::<Result<_, _>>()?;
+        let found = self.one_each(name, array, self.metadata.u32s(&key)?.unwrap_or_default())?;
+        let size = |&size: &u32| if size == 0 && least == 0 { Ok(0) } else { self.checked(name, size) };
+        let sizes = found.iter().map(size).collect::<Result<_, _>>()?;
         self.mark(name, Value::Array(Array::U32(found)));
-        Ok(counts)
+        Ok(sizes)
+    }
+
+    /// The elements of an array for the layers of the graph.
+    fn one_each<T>(&self, name: &str, array: &Array, mut found: Vec<T>) -> Result<Vec<T>, Error> {
+        if found.len() == self.blocks {
+            found.truncate(self.layers);
+        }
+        if found.len() == self.layers {
+            return Ok(found);
+        }
+        let found = format!("array of {} {}", array.len(), array.element_type());
+        Err(self.bad(name, found, format!("one value for each of the {} layers", self.layers)))
     }
 
     pub(crate) fn sizes_or(&mut self, name: &'static str, default: &[usize]) -> Result<Vec<usize>, Error> {
         if self.has(name) {
-            return self.sizes(name, "", default.len());
+            return self.sizes(name, "");
         }
         let value: Vec<u32> = default.iter().map(|&size| u32::try_from(size).unwrap_or(u32::MAX)).collect();
         match &value[..] {
@@ -203,13 +217,8 @@ impl<'a> Keys<'a> {
 
     /// Reads which layers are of the first of two kinds: either a period, where the last of every `period` layers is of
     /// the second kind and 0 means none, or an array of booleans or integers, one per layer.
-    pub(crate) fn pattern(
-        &mut self,
-        name: &'static str,
-        period: u32,
-        layers: usize,
-    ) -> Result<Vec<bool>, Error> {
-        self.pattern_by(name, period, layers, |layer, period| layer % period < period - 1)
+    pub(crate) fn pattern(&mut self, name: &'static str, period: u32) -> Result<Vec<bool>, Error> {
+        self.pattern_by(name, period, |layer, period| layer % period < period - 1)
     }
 
     /// The same, but the first of every `period` layers is of the second kind.
@@ -217,16 +226,14 @@ impl<'a> Keys<'a> {
         &mut self,
         name: &'static str,
         period: u32,
-        layers: usize,
     ) -> Result<Vec<bool>, Error> {
-        self.pattern_by(name, period, layers, |layer, period| layer % period != 0)
+        self.pattern_by(name, period, |layer, period| layer % period != 0)
     }
 
     fn pattern_by(
         &mut self,
         name: &'static str,
         period: u32,
-        layers: usize,
         is_first_kind: impl Fn(usize, usize) -> bool,
     ) -> Result<Vec<bool>, Error> {
         let key = self.key(name);
@@ -234,18 +241,13 @@ impl<'a> Keys<'a> {
             let period = self.metadata.u32(&key)?.unwrap_or(period);
             self.mark(name, period);
             let period = period as usize;
-            return Ok((0..layers).map(|layer| period == 0 || is_first_kind(layer, period)).collect());
+            return Ok((0..self.layers).map(|layer| period == 0 || is_first_kind(layer, period)).collect());
         };
-        let mut found: Vec<bool> = match array {
+        let found = match array {
             Array::Bool(flags) => flags.clone(),
             _ => self.metadata.u32s(&key)?.unwrap_or_default().iter().map(|&flag| flag != 0).collect(),
         };
-        if found.len() == self.blocks {
-            found.truncate(layers);
-        }
-        if found.len() != layers {
-            return Err(self.not_one_each(name, array, layers));
-        }
+        let found = self.one_each(name, array, found)?;
         self.mark(name, Value::Array(Array::Bool(found.clone())));
         Ok(found)
     }
@@ -282,10 +284,10 @@ impl<'a> Keys<'a> {
     /// Reads a finite, positive float; 0 means the same as no such key.
     pub(crate) fn positive_or_zero(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         let value = self.float_or(name, 0.0)?;
-        match value.is_finite() && value >= 0.0 {
-            true => Ok((value > 0.0).then_some(value)),
-            false => Err(self.bad(name, value, "a finite number from 0 on")),
+        if value.is_finite() && value >= 0.0 {
+            return Ok((value > 0.0).then_some(value));
         }
+        Err(self.bad(name, value, "a finite number, 0 or more"))
     }
 
     pub(crate) fn flag_or(&mut self, name: &'static str, default: bool) -> Result<bool, Error> {
@@ -370,15 +372,10 @@ impl<'a> Keys<'a> {
     }
 
     fn checked(&self, name: &str, size: u32) -> Result<usize, Error> {
-        match (1..=MAX_SIZE).contains(&size) {
-            true => Ok(size as usize),
-            false => Err(self.bad(name, size, format!("a number from 1 to {MAX_SIZE}"))),
+        if (1..=MAX_SIZE).contains(&size) {
+            return Ok(size as usize);
         }
-    }
-
-    fn not_one_each(&self, name: &str, found: &Array, layers: usize) -> Error {
-        let found = format!("array of {} {}", found.len(), found.element_type());
-        self.bad(name, found, format!("one value for each of the {layers} layers"))
+        Err(self.bad(name, size, format!("a number from 1 to {MAX_SIZE}")))
     }
 
     pub(crate) fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {

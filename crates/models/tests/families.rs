@@ -4,12 +4,12 @@ use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use graph::{Graph, Hidden, Mask, Op, Score};
 use models::{Error, Family, Model};
 use quant::Format;
-use testkit::llama::{self, Spec};
+use testkit::fixtures::{self, Spec};
 
 /// Small models of all families.
 fn specs() -> Vec<Spec> {
-    let small = [llama::small(), llama::small_qwen2()];
-    let models = llama::families().into_iter().chain(testkit::encoders::models());
+    let small = [fixtures::small(), fixtures::small_qwen2()];
+    let models = fixtures::families().into_iter().chain(testkit::fixtures::encoders());
     small.into_iter().chain(models.map(|(_, spec)| spec)).collect()
 }
 
@@ -72,7 +72,7 @@ fn unknown_keys_are_refused_and_harmless_ones_accepted() {
 /// A key that one family reads is refused in others, unless it has the neutral value.
 #[test]
 fn keys_of_other_families_are_refused_unless_neutral() {
-    let dense = [llama::small_qwen2(), llama::qwen3(Format::F32), llama::gemma3(Format::F32)];
+    let dense = [fixtures::small_qwen2(), fixtures::qwen3(Format::F32), fixtures::gemma3(Format::F32)];
     for spec in &dense {
         refused(spec, "expert_count", Value::U32(8));
         assert!(with(spec, &[("expert_count", Value::U32(0))]).is_ok());
@@ -96,15 +96,15 @@ fn keys_of_other_families_are_refused_unless_neutral() {
         refused(spec, "attention.sliding_window_pattern", Value::U32(6));
         refused(spec, "rope.freq_base_swa", Value::F32(1e4));
     }
-    refused(&llama::gemma3(Format::F32), "attn_logit_softcapping", Value::F32(50.0));
-    refused(&llama::qwen3moe(Format::F32), "expert_gating_func", Value::U32(2));
-    refused(&llama::mixtral(Format::F32), "expert_feed_forward_length", Value::U32(160));
+    refused(&fixtures::gemma3(Format::F32), "attn_logit_softcapping", Value::F32(50.0));
+    refused(&fixtures::qwen3moe(Format::F32), "expert_gating_func", Value::U32(2));
+    refused(&fixtures::mixtral(Format::F32), "expert_feed_forward_length", Value::U32(160));
 }
 
 /// As in `qwen3.cpp`: each head is normed before RoPE.
 #[test]
 fn heads_of_qwen3_are_normed_before_rope() {
-    let graph = with(&llama::qwen3(Format::F32), &[]).expect("a good model").graph;
+    let graph = with(&fixtures::qwen3(Format::F32), &[]).expect("a good model").graph;
     assert_lines(
         &graph,
         &[
@@ -121,7 +121,7 @@ fn heads_of_qwen3_are_normed_before_rope() {
 /// As in llama.cpp's `build_moe_ffn`, with one operation for routing and one for the experts.
 #[test]
 fn experts_are_routed_and_mixed() {
-    for (spec, experts) in [(llama::mixtral(Format::F32), 2), (llama::qwen3moe(Format::F32), 3)] {
+    for (spec, experts) in [(fixtures::mixtral(Format::F32), 2), (fixtures::qwen3moe(Format::F32), 3)] {
         let graph = with(&spec, &[]).expect("a good model").graph;
         let route = format!("ffn_moe_routes-1 = route(ffn_moe_logits-1, {experts} used)  // [rows, 8]");
         assert_lines(
@@ -145,16 +145,16 @@ fn experts_are_routed_and_mixed() {
         let error = with(&spec, &[("expert_count", Value::U32(9))]).expect_err("there are 8").to_string();
         assert!(error.contains("blk.0.ffn_gate_inp.weight") && error.contains("9]"), "{error}");
     }
-    let mut metadata = llama::qwen3moe(Format::F32).metadata();
+    let mut metadata = fixtures::qwen3moe(Format::F32).metadata();
     metadata.remove("qwen3moe.expert_count");
-    let error = opened(&metadata, &llama::qwen3moe(Format::F32).tensors()).expect_err("none").to_string();
+    let error = opened(&metadata, &fixtures::qwen3moe(Format::F32).tensors()).expect_err("none").to_string();
     assert!(error.contains("`qwen3moe.expert_count` is missing"), "{error}");
 }
 
 /// Without its own key, the hidden size of an expert is a share of `feed_forward_length`.
 #[test]
 fn the_hidden_size_of_experts_has_a_default() {
-    let spec = llama::qwen3moe(Format::F32);
+    let spec = fixtures::qwen3moe(Format::F32);
     let mut metadata = spec.metadata();
     metadata.remove("qwen3moe.expert_feed_forward_length");
     metadata.insert("qwen3moe.feed_forward_length", Value::U32(3 * spec.ffn));
@@ -206,7 +206,7 @@ fn gates_of_modern_bert_have_a_named_activation() {
 /// The first Mixtral files have one tensor per expert.
 #[test]
 fn split_expert_tensors_are_refused_by_name() {
-    let spec = llama::mixtral(Format::F32);
+    let spec = fixtures::mixtral(Format::F32);
     let mut tensors = spec.tensors();
     for tensor in &mut tensors {
         if tensor.name == "blk.0.ffn_gate_exps.weight" {
@@ -233,7 +233,7 @@ fn layers_of(model: &Model) -> Vec<(Mask, f32, f32, f32)> {
 /// As in `gemma3.cpp`: five local layers, then a global one, unless the file has another pattern.
 #[test]
 fn local_layers_of_gemma3_have_their_own_window_and_rope() {
-    let spec = llama::gemma3(Format::F32);
+    let spec = fixtures::gemma3(Format::F32);
     let scale = 1.0 / 48f32.sqrt();
     let (local, global) = ((Mask::Window(40), 1e4, 1.0, scale), (Mask::Causal, 1e6, 0.125, scale));
     let layers = |change: &[(&str, Value)]| layers_of(&with(&spec, change).expect("a good model"));
@@ -265,7 +265,7 @@ fn local_layers_of_gemma3_have_their_own_window_and_rope() {
 
 #[test]
 fn outputs_of_gemma3_blocks_are_normed_before_they_are_added() {
-    let graph = with(&llama::gemma3(Format::F32), &[]).expect("a good model").graph;
+    let graph = with(&fixtures::gemma3(Format::F32), &[]).expect("a good model").graph;
     assert_lines(
         &graph,
         &[
@@ -284,7 +284,8 @@ fn outputs_of_gemma3_blocks_are_normed_before_they_are_added() {
 /// Gemma 3 27B is recognised by its 62 layers: the score scale is `1 / sqrt(embedding_length / head_count)`.
 #[test]
 fn gemma3_27b_has_another_score_scale() {
-    let spec = Spec { layers: 62, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..llama::gemma3(Format::F32) };
+    let spec =
+        Spec { layers: 62, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..fixtures::gemma3(Format::F32) };
     for (layers, expected) in [(61, 1.0 / 48f32.sqrt()), (62, 0.25)] {
         let model = with(&Spec { layers, ..spec.clone() }, &[]).expect("a good model");
         assert!(layers_of(&model).iter().all(|layer| layer.3 == expected), "{layers} layers");
@@ -294,7 +295,7 @@ fn gemma3_27b_has_another_score_scale() {
 /// Sizes that differ between layers are arrays.
 #[test]
 fn sizes_may_differ_between_layers() {
-    let spec = llama::small();
+    let spec = fixtures::small();
     let sizes = |sizes: [u32; 2]| Value::Array(Array::U32(sizes.into()));
     assert!(with(&spec, &[("feed_forward_length", sizes([96, 96]))]).is_ok());
     let error = with(&spec, &[("feed_forward_length", sizes([96, 64]))]).expect_err("a tensor is wider");

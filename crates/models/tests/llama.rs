@@ -4,7 +4,7 @@ use gguf::{Gguf, Value};
 use graph::{Op, Rope};
 use models::{Error, Model};
 use quant::Format;
-use testkit::llama::{RopeScaling, Spec};
+use testkit::fixtures::{RopeScaling, Spec};
 
 /// The model of `spec` with metadata changed by `change`; `None` removes a key.
 fn model(spec: &Spec, change: &[(&str, Option<Value>)]) -> Result<Model, Error> {
@@ -200,7 +200,7 @@ fn unsupported_features_are_refused_by_name() {
 /// bias, all must.
 #[test]
 fn optional_biases_are_added() {
-    let spec = testkit::llama::small();
+    let spec = testkit::fixtures::small();
     let mut tensors = spec.tensors();
     let bias = |name: &str, len: usize| gguf::Tensor {
         name: name.to_owned(),

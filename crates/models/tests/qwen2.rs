@@ -3,7 +3,7 @@
 use gguf::{Gguf, Tensor, Value};
 use graph::{Op, Pairing};
 use models::{Error, Model};
-use testkit::llama::{RopeFreqs, Spec, small, small_qwen2};
+use testkit::fixtures::{RopeFreqs, Spec, small, small_qwen2};
 
 /// The small model with changed tensors.
 fn model(change: impl FnOnce(&mut Vec<Tensor>)) -> Result<Model, Error> {

@@ -1,7 +1,7 @@
 //! Quantisation of f32 values to blocks, the inverse of [`Format::dequantize`].
 
 use crate::fit::Unit;
-use crate::*;
+use crate::{Block, Format};
 
 /// A block format with an encoder.
 pub(crate) trait Encode<const N: usize>: Block<N> {
@@ -71,12 +71,12 @@ impl ErrorWeights {
     }
 }
 
-fn largest(of: &[f32]) -> f32 {
-    of.iter().fold(0.0, |most, &x| if x > most { x } else { most })
+fn largest(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |most, &x| if x > most { x } else { most })
 }
 
-fn mean(of: &[f32]) -> f32 {
-    of.iter().sum::<f32>() / of.len() as f32
+fn mean(x: &[f32]) -> f32 {
+    x.iter().sum::<f32>() / x.len() as f32
 }
 
 fn mean_square(x: &[f32]) -> f32 {
@@ -157,12 +157,7 @@ impl Format {
     /// If `out.len()` is not [`bytes_for(x.len())`](Format::bytes_for), or if the length of `importance` is not a
     /// multiple of the block length or does not divide that of `x`.
     pub fn quantize(self, x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
-        assert_eq!(
-            Some(out.len() as u64),
-            self.bytes_for(x.len() as u64),
-            "bytes given for {} values of {self}",
-            x.len()
-        );
+        self.check_len(out, x);
         if let Some(importance) = importance {
             assert!(
                 importance.len().is_multiple_of(self.block_len())
@@ -172,44 +167,18 @@ impl Format {
                 x.len()
             );
         }
-        match self {
-            Format::F32 => copy(x, out, f32::to_le_bytes),
-            Format::F16 => copy(x, out, |x| F16Le::nearest(x).0),
-            Format::BF16 => copy(x, out, |x| Bf16Le::nearest(x).0),
-            Format::Q4_0 => quantize::<BlockQ4_0, _>(x, importance, out),
-            Format::Q4_1 => quantize::<BlockQ4_1, _>(x, importance, out),
-            Format::Q5_0 => quantize::<BlockQ5_0, _>(x, importance, out),
-            Format::Q5_1 => quantize::<BlockQ5_1, _>(x, importance, out),
-            Format::Q8_0 => quantize::<BlockQ8_0, _>(x, importance, out),
-            Format::Q2_K => quantize::<BlockQ2_K, _>(x, importance, out),
-            Format::Q3_K => quantize::<BlockQ3_K, _>(x, importance, out),
-            Format::Q4_K => quantize::<BlockQ4_K, _>(x, importance, out),
-            Format::Q5_K => quantize::<BlockQ5_K, _>(x, importance, out),
-            Format::Q6_K => quantize::<BlockQ6_K, _>(x, importance, out),
-            Format::IQ4_NL => quantize::<BlockIQ4_NL, _>(x, importance, out),
-            Format::IQ4_XS => quantize::<BlockIQ4_XS, _>(x, importance, out),
-            Format::MXFP4 => quantize::<BlockMXFP4, _>(x, importance, out),
-            Format::NVFP4 => quantize::<BlockNVFP4, _>(x, importance, out),
-            Format::IQ3_XXS => quantize::<BlockIQ3_XXS, _>(x, importance, out),
-            Format::IQ3_S => quantize::<BlockIQ3_S, _>(x, importance, out),
-            Format::IQ2_XXS => quantize::<BlockIQ2_XXS, _>(x, importance, out),
-            Format::IQ2_XS => quantize::<BlockIQ2_XS, _>(x, importance, out),
-            Format::IQ2_S => quantize::<BlockIQ2_S, _>(x, importance, out),
-            Format::IQ1_S => quantize::<BlockIQ1_S, _>(x, importance, out),
-            Format::IQ1_M => quantize::<BlockIQ1_M, _>(x, importance, out),
-            Format::TQ1_0 => quantize::<BlockTQ1_0, _>(x, importance, out),
-            Format::TQ2_0 => quantize::<BlockTQ2_0, _>(x, importance, out),
-        }
+        self.encode(x, importance, out);
     }
 }
 
-fn copy<const B: usize>(x: &[f32], out: &mut [u8], store: impl Fn(f32) -> [u8; B]) {
+/// Stores each value on its own.
+pub(crate) fn round<const B: usize>(x: &[f32], out: &mut [u8], store: impl Fn(f32) -> [u8; B]) {
     for (&x, out) in x.iter().zip(out.as_chunks_mut().0) {
         *out = store(x);
     }
 }
 
-fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+pub(crate) fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let error_weights = B::FORMAT.error_weights();
     let row_len = importance.map_or(N, <[f32]>::len).max(1);
     let importance = importance.map(|importance| importance.as_chunks().0);

@@ -8,28 +8,43 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Block, Format};
+use crate::{Block, BlockBytes, Format};
 
-/// A little-endian F32.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct F32Le(pub [u8; 4]);
+macro_rules! floats {
+    ($($format:ident: $name:ident($bytes:literal);)+) => {$(
+        #[doc = concat!("A little-endian ", stringify!($format), ".")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        pub struct $name(pub [u8; $bytes]);
 
-/// A little-endian F16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct F16Le(pub [u8; 2]);
+        impl BlockBytes for $name {
+            const FORMAT: Format = Format::$format;
+        }
 
-/// A little-endian BF16.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Bf16Le(pub [u8; 2]);
+        impl Block<1> for $name {
+            fn dequantize(&self) -> [f32; 1] {
+                [self.to_f32()]
+            }
+        }
+    )+};
+}
+
+floats! {
+    F32: F32Le(4);
+    F16: F16Le(2);
+    BF16: Bf16Le(2);
+}
 
 impl F32Le {
     /// The value.
     #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_le_bytes(self.0)
+    }
+
+    pub(crate) fn nearest(x: f32) -> F32Le {
+        F32Le(x.to_le_bytes())
     }
 }
 
@@ -58,29 +73,5 @@ impl Bf16Le {
     pub fn nearest(x: f32) -> Bf16Le {
         const LARGEST: f32 = f32::from_bits(0x7F7F_0000);
         Bf16Le(half::bf16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
-    }
-}
-
-impl Block<1> for F32Le {
-    const FORMAT: Format = Format::F32;
-
-    fn dequantize(&self) -> [f32; 1] {
-        [self.to_f32()]
-    }
-}
-
-impl Block<1> for F16Le {
-    const FORMAT: Format = Format::F16;
-
-    fn dequantize(&self) -> [f32; 1] {
-        [self.to_f32()]
-    }
-}
-
-impl Block<1> for Bf16Le {
-    const FORMAT: Format = Format::BF16;
-
-    fn dequantize(&self) -> [f32; 1] {
-        [self.to_f32()]
     }
 }

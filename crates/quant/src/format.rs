@@ -2,38 +2,62 @@
 
 use std::fmt;
 
-/// The storage format of a tensor. Names and ids are ggml's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(non_camel_case_types, reason = "the names every user knows")]
-#[expect(missing_docs, reason = "the module of each format has its byte layout")]
-pub enum Format {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q2_K,
-    Q3_K,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-    IQ4_NL,
-    IQ4_XS,
-    MXFP4,
-    NVFP4,
-    IQ3_XXS,
-    IQ3_S,
-    IQ2_XXS,
-    IQ2_XS,
-    IQ2_S,
-    IQ1_S,
-    IQ1_M,
-    TQ1_0,
-    TQ2_0,
+/// Passes the table of formats to a macro: name, GGUF type id, values and bytes per block, struct.
+macro_rules! formats {
+    ($then:ident) => {
+        $then! {
+            float F32 = 0, 1 in 4: F32Le;
+            float F16 = 1, 1 in 2: F16Le;
+            float BF16 = 30, 1 in 2: Bf16Le;
+            block Q4_0 = 2, 32 in 18: BlockQ4_0;
+            block Q4_1 = 3, 32 in 20: BlockQ4_1;
+            block Q5_0 = 6, 32 in 22: BlockQ5_0;
+            block Q5_1 = 7, 32 in 24: BlockQ5_1;
+            block Q8_0 = 8, 32 in 34: BlockQ8_0;
+            block Q2_K = 10, 256 in 84: BlockQ2_K;
+            block Q3_K = 11, 256 in 110: BlockQ3_K;
+            block Q4_K = 12, 256 in 144: BlockQ4_K;
+            block Q5_K = 13, 256 in 176: BlockQ5_K;
+            block Q6_K = 14, 256 in 210: BlockQ6_K;
+            block IQ4_NL = 20, 32 in 18: BlockIQ4_NL;
+            block IQ4_XS = 23, 256 in 136: BlockIQ4_XS;
+            block MXFP4 = 39, 32 in 17: BlockMXFP4;
+            block NVFP4 = 40, 64 in 36: BlockNVFP4;
+            block IQ3_XXS = 18, 256 in 98: BlockIQ3_XXS;
+            block IQ3_S = 21, 256 in 110: BlockIQ3_S;
+            block IQ2_XXS = 16, 256 in 66: BlockIQ2_XXS;
+            block IQ2_XS = 17, 256 in 74: BlockIQ2_XS;
+            block IQ2_S = 22, 256 in 82: BlockIQ2_S;
+            block IQ1_S = 19, 256 in 50: BlockIQ1_S;
+            block IQ1_M = 29, 256 in 56: BlockIQ1_M;
+            block TQ1_0 = 34, 256 in 54: BlockTQ1_0;
+            block TQ2_0 = 35, 256 in 66: BlockTQ2_0;
+        }
+    };
 }
+pub(crate) use formats;
+
+macro_rules! define {
+    ($($kind:ident $format:ident = $id:literal, $len:literal in $bytes:literal: $block:ident;)+) => {
+        /// The storage format of a tensor. Names and ids are ggml's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[expect(non_camel_case_types, reason = "the names every user knows")]
+        #[expect(missing_docs, reason = "the module of each format has its byte layout")]
+        pub enum Format {
+            $($format,)+
+        }
+
+        /// Per format, in the order of the enum: GGUF type id, name, values per block, bytes per block.
+        const TABLE: &[(u32, &str, usize, usize)] = &[$(($id, stringify!($format), $len, $bytes),)+];
+
+        impl Format {
+            /// Every format, in the order of the enum.
+            pub const ALL: [Format; TABLE.len()] = [$(Format::$format,)+];
+        }
+    };
+}
+
+formats!(define);
 
 /// A GGUF tensor type without a [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,72 +78,31 @@ impl fmt::Display for Format {
     }
 }
 
-/// Per format: GGUF type id, name, values per block, bytes per block.
-const TABLE: [(Format, u32, &str, usize, usize); 26] = [
-    (Format::F32, 0, "F32", 1, 4),
-    (Format::F16, 1, "F16", 1, 2),
-    (Format::BF16, 30, "BF16", 1, 2),
-    (Format::Q4_0, 2, "Q4_0", 32, 18),
-    (Format::Q4_1, 3, "Q4_1", 32, 20),
-    (Format::Q5_0, 6, "Q5_0", 32, 22),
-    (Format::Q5_1, 7, "Q5_1", 32, 24),
-    (Format::Q8_0, 8, "Q8_0", 32, 34),
-    (Format::Q2_K, 10, "Q2_K", 256, 84),
-    (Format::Q3_K, 11, "Q3_K", 256, 110),
-    (Format::Q4_K, 12, "Q4_K", 256, 144),
-    (Format::Q5_K, 13, "Q5_K", 256, 176),
-    (Format::Q6_K, 14, "Q6_K", 256, 210),
-    (Format::IQ4_NL, 20, "IQ4_NL", 32, 18),
-    (Format::IQ4_XS, 23, "IQ4_XS", 256, 136),
-    (Format::MXFP4, 39, "MXFP4", 32, 17),
-    (Format::NVFP4, 40, "NVFP4", 64, 36),
-    (Format::IQ3_XXS, 18, "IQ3_XXS", 256, 98),
-    (Format::IQ3_S, 21, "IQ3_S", 256, 110),
-    (Format::IQ2_XXS, 16, "IQ2_XXS", 256, 66),
-    (Format::IQ2_XS, 17, "IQ2_XS", 256, 74),
-    (Format::IQ2_S, 22, "IQ2_S", 256, 82),
-    (Format::IQ1_S, 19, "IQ1_S", 256, 50),
-    (Format::IQ1_M, 29, "IQ1_M", 256, 56),
-    (Format::TQ1_0, 34, "TQ1_0", 256, 54),
-    (Format::TQ2_0, 35, "TQ2_0", 256, 66),
-];
-
 impl Format {
-    /// Every format, in the order of the enum.
-    pub const ALL: [Format; 26] = {
-        let mut all = [Format::F32; 26];
-        let mut i = 0;
-        while i < 26 {
-            all[i] = TABLE[i].0;
-            i += 1;
-        }
-        all
-    };
-
     /// The format with GGUF type id `id`.
     pub fn from_id(id: u32) -> Result<Format, UnsupportedFormat> {
-        let row = TABLE.iter().find(|row| row.1 == id);
-        row.map(|row| row.0).ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
+        let known = Format::ALL.into_iter().find(|format| format.id() == id);
+        known.ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
     }
 
     /// The GGUF type id.
     pub fn id(self) -> u32 {
-        TABLE[self as usize].1
+        TABLE[self as usize].0
     }
 
     /// ggml's name, such as `Q4_K`.
     pub fn name(self) -> &'static str {
-        TABLE[self as usize].2
+        TABLE[self as usize].1
     }
 
     /// Values per block; row lengths are multiples of it.
     pub const fn block_len(self) -> usize {
-        TABLE[self as usize].3
+        TABLE[self as usize].2
     }
 
     /// Bytes per block.
     pub const fn block_bytes(self) -> usize {
-        TABLE[self as usize].4
+        TABLE[self as usize].3
     }
 
     /// Size in bytes of `values` values; `None` if they are not whole blocks or the size overflows.
@@ -130,30 +113,26 @@ impl Format {
         }
         (values / block).checked_mul(self.block_bytes() as u64)
     }
+
+    /// Dequantises `bytes`, whole blocks of this format, to `out`.
+    ///
+    /// # Panics
+    /// If `bytes.len()` is not [`bytes_for(out.len())`](Format::bytes_for).
+    pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
+        self.check_len(bytes, out);
+        self.decode(bytes, out);
+    }
+
+    /// Asserts that `bytes` has the blocks of `values`.
+    pub(crate) fn check_len(self, bytes: &[u8], values: &[f32]) {
+        let (found, values) = (bytes.len() as u64, values.len() as u64);
+        assert_eq!(Some(found), self.bytes_for(values), "bytes given for {values} values of {self}");
+    }
 }
 
 /// ggml's names of unsupported types.
 fn unsupported_name(id: u32) -> Option<&'static str> {
-    Some(match id {
-        9 => "Q8_1",
-        15 => "Q8_K",
-        24 => "I8",
-        25 => "I16",
-        26 => "I32",
-        27 => "I64",
-        28 => "F64",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table_is_in_enum_order() {
-        for (i, row) in TABLE.iter().enumerate() {
-            assert_eq!(row.0 as usize, i);
-        }
-    }
+    const NAMES: [(u32, &str); 7] =
+        [(9, "Q8_1"), (15, "Q8_K"), (24, "I8"), (25, "I16"), (26, "I32"), (27, "I64"), (28, "F64")];
+    NAMES.iter().find(|(known, _)| *known == id).map(|(_, name)| *name)
 }

@@ -3,15 +3,10 @@
 //! A group of 16 or 32 values has the scale `d * UNIT * (2 s + 1)`; a value is the scale times the quant of its code. Codes
 //! are the same as indices of the grid's values, plus a bit for the sign or the shift.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::{F16Le, Format, Groups, Halves};
+use crate::{BlockBytes, F16Le, Groups, Halves};
 
 /// A block of 256 values of a grid.
-pub trait GridBlock: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// The format that this block struct implements.
-    const FORMAT: Format;
-
+pub trait GridBlock: BlockBytes {
     /// The quant of each code; unused codes are 0.
     const QUANTS: [i8; 16];
 
@@ -32,10 +27,6 @@ pub trait GridBlock: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Un
 }
 
 impl<B: GridBlock> Groups<8> for B {
-    const FORMAT: Format = B::FORMAT;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (d, scales) = (to_f32(self.d()), self.scales());
         // Exact: `d` has 11 bits, the scale 5.
@@ -67,7 +58,7 @@ pub(crate) fn join_nibbles<const N: usize>(nibbles: &[u8]) -> [u8; N] {
     std::array::from_fn(|i| nibbles[2 * i] | nibbles[2 * i + 1] << 4)
 }
 
-/// The elements of `of`, each twice.
-pub(crate) fn twice(of: [u8; 8]) -> [u8; 16] {
-    std::array::from_fn(|i| of[i / 2])
+/// Each element twice.
+pub(crate) fn twice(elements: [u8; 8]) -> [u8; 16] {
+    std::array::from_fn(|i| elements[i / 2])
 }

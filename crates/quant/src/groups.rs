@@ -4,23 +4,15 @@
 //! half a group (16 values). Kernels use the same representation: with 8-bit activations, a group costs one integer dot
 //! product and two floating-point multiplications in every format.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::{Block, F16Le, Format};
+use crate::{Block, BlockBytes, F16Le};
 
 /// One value for each half (16 values) of each of `G` groups.
 pub type Halves<const G: usize> = [[f32; 2]; G];
 
 /// A block of `G` groups of 32 values.
-pub trait Groups<const G: usize>: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// The format that this block struct implements.
-    const FORMAT: Format;
-
-    /// Whether offsets can be non-zero.
-    const OFFSETS: bool;
-
-    /// Whether all quants are non-negative, so that kernels may treat the bytes as unsigned.
-    const UNSIGNED: bool;
+pub trait Groups<const G: usize>: BlockBytes {
+    /// Whether offsets can be non-zero. All quants are non-negative then.
+    const OFFSETS: bool = false;
 
     /// Scales and offsets, converted by `to_f32`. Without [`Self::OFFSETS`] the offsets are 0.
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<G>, Halves<G>);
@@ -48,16 +40,12 @@ pub(crate) fn dequantize<B: Groups<G>, const N: usize, const G: usize>(block: &B
 }
 
 impl<B: Groups<1>> Block<32> for B {
-    const FORMAT: Format = B::FORMAT;
-
     fn dequantize(&self) -> [f32; 32] {
         dequantize(self)
     }
 }
 
 impl<B: Groups<8>> Block<256> for B {
-    const FORMAT: Format = B::FORMAT;
-
     fn dequantize(&self) -> [f32; 256] {
         dequantize(self)
     }

@@ -19,33 +19,17 @@
 //! | 32 | `qh[16]` | vector `v`, low nibble of byte `v / 2` for an even `v`, high for an odd: bits 8 to 10 of its index; bit 3 is set if the shift is negative |
 //! | 48 | `scales[4]` | word `i`: `s` of groups `4i..4i + 4`, three bits each from bit 0 on; bits 12 to 15 are bits `4i..` of the F16 scale `d` |
 
-#![expect(missing_docs, reason = "the tables describe the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
 use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
 use crate::grids::IQ1_GRID;
-use crate::{F16Le, Format};
 
-/// A block of IQ1_S.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ1_S {
-    pub d: F16Le,
-    pub qs: [u8; 32],
-    pub qh: [[u8; 2]; 8],
-}
-
-/// A block of IQ1_M.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ1_M {
-    pub qs: [u8; 32],
-    pub qh: [u8; 16],
-    pub scales: [[u8; 2]; 4],
+blocks! {
+    IQ1_S: BlockIQ1_S { d: F16Le, qs: [u8; 32], qh: [[u8; 2]; 8] }
+    IQ1_M: BlockIQ1_M { qs: [u8; 32], qh: [u8; 16], scales: [[u8; 2]; 4] }
 }
 
 /// Values shifted up, then from code 4 on values shifted down, in eighths.
@@ -58,7 +42,6 @@ fn shifted(index: usize, is_down: bool) -> [u8; 8] {
 }
 
 impl GridBlock for BlockIQ1_S {
-    const FORMAT: Format = Format::IQ1_S;
     const QUANTS: [i8; 16] = QUANTS;
     const UNIT: f32 = 0.125;
     const GROUP: usize = 32;
@@ -81,7 +64,6 @@ impl GridBlock for BlockIQ1_S {
 }
 
 impl GridBlock for BlockIQ1_M {
-    const FORMAT: Format = Format::IQ1_M;
     const QUANTS: [i8; 16] = QUANTS;
     const UNIT: f32 = 0.125;
     const GROUP: usize = 16;

@@ -29,43 +29,18 @@
 //! | 66 | `qh[8]` | bits `2(v % 4)..` of byte `v / 4` are bits 8 and 9 of the index |
 //! | 74 | `scales[8]` | as in IQ2_XS |
 
-#![expect(missing_docs, reason = "the tables describe the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
 use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
 use crate::grids::{IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, even_signs, spread};
-use crate::{F16Le, Format};
 
-/// A block of IQ2_XXS.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ2_XXS {
-    pub d: F16Le,
-    pub qs: [[[u8; 4]; 2]; 8],
-}
-
-/// A block of IQ2_XS.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ2_XS {
-    pub d: F16Le,
-    pub qs: [[u8; 2]; 32],
-    pub scales: [u8; 8],
-}
-
-/// A block of IQ2_S.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ2_S {
-    pub d: F16Le,
-    pub qs: [u8; 32],
-    pub signs: [u8; 32],
-    pub qh: [u8; 8],
-    pub scales: [u8; 8],
+blocks! {
+    IQ2_XXS: BlockIQ2_XXS { d: F16Le, qs: [[[u8; 4]; 2]; 8] }
+    IQ2_XS: BlockIQ2_XS { d: F16Le, qs: [[u8; 2]; 32], scales: [u8; 8] }
+    IQ2_S: BlockIQ2_S { d: F16Le, qs: [u8; 32], signs: [u8; 32], qh: [u8; 8], scales: [u8; 8] }
 }
 
 /// Magnitudes, then negative values from code 4 on.
@@ -77,7 +52,6 @@ fn signed(entry: u64, signs: u8) -> [u8; 8] {
 }
 
 impl GridBlock for BlockIQ2_XXS {
-    const FORMAT: Format = Format::IQ2_XXS;
     const QUANTS: [i8; 16] = QUANTS;
     const UNIT: f32 = 0.125;
     const GROUP: usize = 32;
@@ -100,7 +74,6 @@ impl GridBlock for BlockIQ2_XXS {
 }
 
 impl GridBlock for BlockIQ2_XS {
-    const FORMAT: Format = Format::IQ2_XS;
     const QUANTS: [i8; 16] = QUANTS;
     const UNIT: f32 = 0.125;
     const GROUP: usize = 16;
@@ -122,7 +95,6 @@ impl GridBlock for BlockIQ2_XS {
 }
 
 impl GridBlock for BlockIQ2_S {
-    const FORMAT: Format = Format::IQ2_S;
     const QUANTS: [i8; 16] = QUANTS;
     const UNIT: f32 = 0.125;
     const GROUP: usize = 16;

@@ -21,35 +21,17 @@
 //! | 74 | `signs[32]` | eight signs of values `8i..8i + 8` |
 //! | 106 | `scales[4]` | low nibble of byte `i` is `s` of group `2i`, high nibble of group `2i + 1` |
 
-#![expect(missing_docs, reason = "the tables describe the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
 use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
 use crate::grids::{IQ3_S_GRID, IQ3_XXS_GRID, even_signs, spread};
-use crate::{F16Le, Format};
 
-/// A block of IQ3_XXS.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ3_XXS {
-    pub d: F16Le,
-    pub qs: [u8; 64],
-    pub words: [[u8; 4]; 8],
-}
-
-/// A block of IQ3_S.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ3_S {
-    pub d: F16Le,
-    pub qs: [u8; 64],
-    pub qh: [u8; 8],
-    pub signs: [u8; 32],
-    pub scales: [u8; 4],
+blocks! {
+    IQ3_XXS: BlockIQ3_XXS { d: F16Le, qs: [u8; 64], words: [[u8; 4]; 8] }
+    IQ3_S: BlockIQ3_S { d: F16Le, qs: [u8; 64], qh: [u8; 8], signs: [u8; 32], scales: [u8; 4] }
 }
 
 /// The codes of two entries with signs.
@@ -58,7 +40,6 @@ fn signed(first: u32, second: u32, signs: u8) -> [u8; 8] {
 }
 
 impl GridBlock for BlockIQ3_XXS {
-    const FORMAT: Format = Format::IQ3_XXS;
     const QUANTS: [i8; 16] = [4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62];
     const UNIT: f32 = 0.25;
     const GROUP: usize = 32;
@@ -81,7 +62,6 @@ impl GridBlock for BlockIQ3_XXS {
 }
 
 impl GridBlock for BlockIQ3_S {
-    const FORMAT: Format = Format::IQ3_S;
     const QUANTS: [i8; 16] = [1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15];
     const UNIT: f32 = 1.0;
     const GROUP: usize = 32;

@@ -16,35 +16,19 @@
 //! | 4 | `scales_l[4]` | bits 0 to 3: low nibble of byte `i` is `scale[2i]`, high nibble `scale[2i + 1]` |
 //! | 8 | `qs[128]` | group `j` is bytes `16j..16j + 16`, laid out as in IQ4_NL |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::symmetric::{self, Levels};
 use crate::fit::{Group, Unit};
 use crate::groups::{Groups, Halves, pack_nibbles, scale_32, unpack_nibbles};
-use crate::{F16Le, Format};
 
 /// The codebook of IQ4_NL and IQ4_XS.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// A block of IQ4_NL.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ4_NL {
-    pub d: F16Le,
-    pub qs: [u8; 16],
-}
-
-/// A block of IQ4_XS.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockIQ4_XS {
-    pub d: F16Le,
-    pub scales_h: [u8; 2],
-    pub scales_l: [u8; 4],
-    pub qs: [[u8; 16]; 8],
+blocks! {
+    IQ4_NL: BlockIQ4_NL { d: F16Le, qs: [u8; 16] }
+    IQ4_XS: BlockIQ4_XS { d: F16Le, scales_h: [u8; 2], scales_l: [u8; 4], qs: [[u8; 16]; 8] }
 }
 
 impl BlockIQ4_XS {
@@ -65,10 +49,6 @@ fn lookup(qs: &[u8; 16]) -> [i8; 32] {
 }
 
 impl Groups<1> for BlockIQ4_NL {
-    const FORMAT: Format = Format::IQ4_NL;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
         ([[to_f32(self.d); 2]], [[0.0; 2]])
     }
@@ -79,10 +59,6 @@ impl Groups<1> for BlockIQ4_NL {
 }
 
 impl Groups<8> for BlockIQ4_XS {
-    const FORMAT: Format = Format::IQ4_XS;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         (scale_32(to_f32(self.d), self.scales()), [[0.0; 2]; 8])
     }

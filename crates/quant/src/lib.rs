@@ -5,6 +5,7 @@
 //! files, tensors and hardware.
 
 mod block;
+mod codec;
 mod e4m3;
 mod encode;
 mod fit;
@@ -17,19 +18,17 @@ mod iq1;
 mod iq2;
 mod iq3;
 mod iq4;
+mod legacy;
 mod mxfp4;
 mod nvfp4;
 mod q2_k;
 mod q3_k;
-mod q4;
 mod q4_k;
-mod q5;
 mod q5_k;
 mod q6_k;
-mod q8;
 mod ternary;
 
-pub use block::Block;
+pub use block::{Block, BlockBytes};
 pub use e4m3::E4M3;
 pub use float::{Bf16Le, F16Le, F32Le};
 pub use format::{Format, UnsupportedFormat};
@@ -39,14 +38,12 @@ pub use iq1::{BlockIQ1_M, BlockIQ1_S};
 pub use iq2::{BlockIQ2_S, BlockIQ2_XS, BlockIQ2_XXS};
 pub use iq3::{BlockIQ3_S, BlockIQ3_XXS};
 pub use iq4::{BlockIQ4_NL, BlockIQ4_XS, IQ4_VALUES};
+pub use legacy::{BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0};
 pub use mxfp4::{BlockMXFP4, MXFP4_VALUES};
 pub use nvfp4::BlockNVFP4;
 pub use q2_k::BlockQ2_K;
 pub use q3_k::BlockQ3_K;
-pub use q4::{BlockQ4_0, BlockQ4_1};
 pub use q4_k::BlockQ4_K;
-pub use q5::{BlockQ5_0, BlockQ5_1};
 pub use q5_k::BlockQ5_K;
 pub use q6_k::BlockQ6_K;
-pub use q8::BlockQ8_0;
 pub use ternary::{BlockTQ1_0, BlockTQ2_0};

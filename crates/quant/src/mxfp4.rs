@@ -6,24 +6,17 @@
 //! | 0 | `e` | exponent of the scale (E8M0), biased by 128, because the values are doubled |
 //! | 1 | `qs[16]` | low nibble of byte `i` is value `i`, high nibble value `i + 16` |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit};
 use crate::groups::{Groups, Halves, pack_nibbles, unpack_nibbles};
-use crate::{F16Le, Format};
 
 /// Twice the values of FP4. Code 8 is negative zero.
 pub const MXFP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// A block of MXFP4.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockMXFP4 {
-    pub e: u8,
-    pub qs: [u8; 16],
+blocks! {
+    MXFP4: BlockMXFP4 { e: u8, qs: [u8; 16] }
 }
 
 impl BlockMXFP4 {
@@ -35,10 +28,6 @@ impl BlockMXFP4 {
 }
 
 impl Groups<1> for BlockMXFP4 {
-    const FORMAT: Format = Format::MXFP4;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, _: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
         ([[BlockMXFP4::scale(self.e); 2]], [[0.0; 2]])
     }

@@ -6,22 +6,15 @@
 //! | 0 | `d[4]` | scale of each 16 values; halved, because the values are doubled |
 //! | 4 | `qs[32]` | 8 bytes for each 16 values: low nibble of byte `i` is value `i`, high nibble value `i + 8` |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit};
 use crate::groups::{Groups, Halves};
 use crate::mxfp4::nearest;
-use crate::{Block, F16Le, Format, MXFP4_VALUES};
+use crate::{Block, F16Le, MXFP4_VALUES};
 
-/// A block of NVFP4.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockNVFP4 {
-    pub d: [u8; 4],
-    pub qs: [u8; 32],
+blocks! {
+    NVFP4: BlockNVFP4 { d: [u8; 4], qs: [u8; 32] }
 }
 
 /// The code of the largest scale, 224; the next one, NaN in E4M3, stands for 0.
@@ -55,10 +48,6 @@ impl BlockNVFP4 {
 }
 
 impl Groups<2> for BlockNVFP4 {
-    const FORMAT: Format = Format::NVFP4;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, _: impl Fn(F16Le) -> f32) -> (Halves<2>, Halves<2>) {
         let [a, b, c, d] = self.d.map(BlockNVFP4::scale);
         ([[a, b], [c, d]], [[0.0; 2]; 2])
@@ -70,8 +59,6 @@ impl Groups<2> for BlockNVFP4 {
 }
 
 impl Block<64> for BlockNVFP4 {
-    const FORMAT: Format = Format::NVFP4;
-
     fn dequantize(&self) -> [f32; 64] {
         crate::groups::dequantize(self)
     }

@@ -9,29 +9,18 @@
 //! | 80 | `d` | F16 scale of the scales |
 //! | 82 | `dmin` | F16 scale of the minimums |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
-use crate::{F16Le, Format};
 
-/// A block of Q2_K.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockQ2_K {
-    pub scales: [u8; 16],
-    pub qs: [u8; 64],
-    pub d: F16Le,
-    pub dmin: F16Le,
+blocks! {
+    Q2_K: BlockQ2_K { scales: [u8; 16], qs: [u8; 64], d: F16Le, dmin: F16Le }
 }
 
 impl Groups<8> for BlockQ2_K {
-    const FORMAT: Format = Format::Q2_K;
     const OFFSETS: bool = true;
-    const UNSIGNED: bool = true;
 
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let scales = scale_16(to_f32(self.d), self.scales.map(|s| s & 15));

@@ -9,23 +9,14 @@
 //! | 96 | `scales[12]` | bits 0 to 3 of `scale[j]`: low (`j < 8`) or high nibble of byte `j % 8`; bits 4 and 5: bits `2(j / 4)..` of byte `8 + j % 4` |
 //! | 108 | `d` | F16 scale of the scales |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit, symmetric};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
-use crate::{F16Le, Format};
 
-/// A block of Q3_K.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockQ3_K {
-    pub hmask: [u8; 32],
-    pub qs: [u8; 64],
-    pub scales: [u8; 12],
-    pub d: F16Le,
+blocks! {
+    Q3_K: BlockQ3_K { hmask: [u8; 32], qs: [u8; 64], scales: [u8; 12], d: F16Le }
 }
 
 impl BlockQ3_K {
@@ -41,10 +32,6 @@ impl BlockQ3_K {
 }
 
 impl Groups<8> for BlockQ3_K {
-    const FORMAT: Format = Format::Q3_K;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         (scale_16(to_f32(self.d), self.scales()), [[0.0; 2]; 8])
     }

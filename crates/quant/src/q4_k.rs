@@ -9,23 +9,14 @@
 //! | 4 | `scales[12]` | for `j < 4`: `scale[j]` and `min[j]` are the low 6 bits of bytes `j` and `4 + j`; `scale[4 + j]` and `min[4 + j]` are the low and high nibble of byte `8 + j`, with the top 2 bits of bytes `j` and `4 + j` above |
 //! | 16 | `qs[128]` | value `64h + i` (`i < 32`) is the low, `64h + 32 + i` the high nibble of byte `32h + i` |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
-use crate::{F16Le, Format};
 
-/// A block of Q4_K.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockQ4_K {
-    pub d: F16Le,
-    pub dmin: F16Le,
-    pub scales: [u8; 12],
-    pub qs: [u8; 128],
+blocks! {
+    Q4_K: BlockQ4_K { d: F16Le, dmin: F16Le, scales: [u8; 12], qs: [u8; 128] }
 }
 
 impl BlockQ4_K {
@@ -51,9 +42,7 @@ pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
 }
 
 impl Groups<8> for BlockQ4_K {
-    const FORMAT: Format = Format::Q4_K;
     const OFFSETS: bool = true;
-    const UNSIGNED: bool = true;
 
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();

@@ -10,25 +10,15 @@
 //! | 16 | `qh[32]` | bit `v / 32` of byte `v % 32` is bit 4 of value `v` |
 //! | 48 | `qs[128]` | bits 0 to 3, laid out as in Q4_K |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
 use crate::q4_k::{pack_scales_mins, scales_mins};
-use crate::{F16Le, Format};
 
-/// A block of Q5_K.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockQ5_K {
-    pub d: F16Le,
-    pub dmin: F16Le,
-    pub scales: [u8; 12],
-    pub qh: [u8; 32],
-    pub qs: [u8; 128],
+blocks! {
+    Q5_K: BlockQ5_K { d: F16Le, dmin: F16Le, scales: [u8; 12], qh: [u8; 32], qs: [u8; 128] }
 }
 
 impl BlockQ5_K {
@@ -40,9 +30,7 @@ impl BlockQ5_K {
 }
 
 impl Groups<8> for BlockQ5_K {
-    const FORMAT: Format = Format::Q5_K;
     const OFFSETS: bool = true;
-    const UNSIGNED: bool = true;
 
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();

@@ -9,30 +9,17 @@
 //! | 192 | `scales[16]` | signed scales |
 //! | 208 | `d` | F16 scale of the scales |
 
-#![expect(missing_docs, reason = "the table describes the fields")]
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::{Group, Unit, symmetric};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
-use crate::{F16Le, Format};
 
-/// A block of Q6_K.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockQ6_K {
-    pub ql: [u8; 128],
-    pub qh: [u8; 64],
-    pub scales: [i8; 16],
-    pub d: F16Le,
+blocks! {
+    Q6_K: BlockQ6_K { ql: [u8; 128], qh: [u8; 64], scales: [i8; 16], d: F16Le }
 }
 
 impl Groups<8> for BlockQ6_K {
-    const FORMAT: Format = Format::Q6_K;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         (scale_16(to_f32(self.d), self.scales), [[0.0; 2]; 8])
     }

@@ -18,31 +18,18 @@
 //! | 0 | `qs[64]` | value `128h + 32s + i` (`i < 32`) is bits `2s..2s + 2` of byte `32h + i` |
 //! | 64 | `d` | F16 scale |
 
-#![expect(missing_docs, reason = "the tables describe the fields")]
+use zerocopy::IntoBytes;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+use crate::F16Le;
+use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::symmetric::{self, Levels};
 use crate::fit::{Group, Unit};
 use crate::groups::{Groups, Halves, codes, pack_bits, unpack_bits};
-use crate::{F16Le, Format};
 
-/// A block of TQ1_0.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockTQ1_0 {
-    pub qs: [u8; 48],
-    pub qh: [u8; 4],
-    pub d: F16Le,
-}
-
-/// A block of TQ2_0.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BlockTQ2_0 {
-    pub qs: [u8; 64],
-    pub d: F16Le,
+blocks! {
+    TQ1_0: BlockTQ1_0 { qs: [u8; 48], qh: [u8; 4], d: F16Le }
+    TQ2_0: BlockTQ2_0 { qs: [u8; 64], d: F16Le }
 }
 
 /// The runs of TQ1_0: first byte, bytes, first value, digits per byte.
@@ -68,10 +55,6 @@ impl BlockTQ1_0 {
 }
 
 impl Groups<8> for BlockTQ1_0 {
-    const FORMAT: Format = Format::TQ1_0;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         ([[to_f32(self.d); 2]; 8], [[0.0; 2]; 8])
     }
@@ -82,10 +65,6 @@ impl Groups<8> for BlockTQ1_0 {
 }
 
 impl Groups<8> for BlockTQ2_0 {
-    const FORMAT: Format = Format::TQ2_0;
-    const OFFSETS: bool = false;
-    const UNSIGNED: bool = false;
-
     fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         ([[to_f32(self.d); 2]; 8], [[0.0; 2]; 8])
     }

@@ -11,6 +11,6 @@ mod weights;
 
 pub use random::Random;
 pub use shape::{Shape, Synth};
-pub use spec::{Key, RopeFreqs, RopeScaling, Spec};
+pub use spec::{RopeFreqs, RopeScaling, Spec};
 pub use vocabulary::{SMALL_VOCAB, Vocabulary};
 pub use weights::{enlarge, matrix};

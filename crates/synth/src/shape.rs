@@ -10,7 +10,7 @@ use models::Family;
 use quant::Format;
 use quantize::{Facts, Mix};
 
-use crate::spec::{Key, Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
+use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
 
 const RANDOM: &str = ", random weights";
@@ -77,20 +77,20 @@ const QWEN_2_5: Spec = Spec {
     rms_eps: 1e-6,
     rope_base: 1e6,
     tied: true,
-    biases: &["attn_q", "attn_k", "attn_v"],
+    biases: "attn_q attn_k attn_v",
     vocabulary: Vocabulary::Qwen2,
     ..Spec::new(Format::F32)
 };
 
 /// Qwen 3 (Yang et al. 2025).
-const QWEN_3: Spec = Spec { architecture: "qwen3", biases: &[], ..QWEN_2_5 };
+const QWEN_3: Spec = Spec { architecture: "qwen3", biases: "", ..QWEN_2_5 };
 
 /// Gemma 3 (Gemma Team 2025).
 const GEMMA_3: Spec = Spec {
     architecture: "gemma3",
     vocab: 262_144,
     window: Some(512),
-    biases: &[],
+    biases: "",
     vocabulary: Vocabulary::Llama2,
     ..QWEN_2_5
 };
@@ -103,9 +103,9 @@ const GPT_OSS: Spec = Spec {
     rope_base: 150_000.0,
     rope_scaling: Some(RopeScaling::Yarn(32.0, 4096)),
     window: Some(128),
-    biases: &["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps"],
-    optional: &["attn_sinks.weight"],
-    keys: &[("expert_feed_forward_length", Key::Size(2880))],
+    biases: "attn_q attn_k attn_v attn_output ffn_gate_inp ffn_gate_exps",
+    optional: "attn_sinks.weight",
+    keys: &["expert_feed_forward_length=2880"],
     vocabulary: Vocabulary::GptOss,
     ..Spec::new(Format::F32)
 };

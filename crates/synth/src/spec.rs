@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::str::FromStr;
 
-use gguf::{Array, Layout, Metadata, Tensor, Value, WriteError};
+use gguf::{Layout, Metadata, Tensor, Value, WriteError};
 use graph::{Graph, Map, Op, Role, Weight};
 use models::Model;
 use quant::Format;
@@ -88,12 +89,13 @@ pub struct Spec {
     pub rope_scaling: Option<RopeScaling>,
     /// The tensor `rope_freqs.weight`.
     pub rope_freqs: RopeFreqs,
-    /// Linear layers with a bias, such as `attn_q`.
-    pub biases: &'static [&'static str],
-    /// Further keys of the architecture, without its prefix; they replace those above.
-    pub keys: &'static [(&'static str, Key)],
+    /// Linear layers with a bias, such as `attn_q attn_k`.
+    pub biases: &'static str,
+    /// Further keys of the architecture, without its prefix, such as `attention.sliding_window=24 logit_scale=0.5`; they replace
+    /// those above. A value is a flag, an integer, a list of them with commas, a float, or `-` to leave the key out.
+    pub keys: &'static [&'static str],
     /// Optional tensors of every layer, such as `attn_qkv.weight`.
-    pub optional: &'static [&'static str],
+    pub optional: &'static str,
     /// Size of the vocabulary.
     pub vocab: usize,
     /// Its tokens.
@@ -102,30 +104,21 @@ pub struct Spec {
     pub seed: u64,
 }
 
-/// The value of a metadata key.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the types say all")]
-pub enum Key {
-    /// The key is left out.
-    Absent,
-    Flag(bool),
-    Size(u32),
-    Sizes(&'static [u32]),
-    Flags(&'static [bool]),
-    Number(f32),
-}
-
-impl Key {
-    fn value(self) -> Option<Value> {
-        match self {
-            Key::Absent => None,
-            Key::Flag(flag) => Some(flag.into()),
-            Key::Size(size) => Some(size.into()),
-            Key::Sizes(sizes) => Some(sizes.to_vec().into()),
-            Key::Flags(flags) => Some(Value::Array(Array::Bool(flags.to_vec()))),
-            Key::Number(number) => Some(number.into()),
-        }
+/// The value of a key in [`Spec::keys`]; `None` for a key that is left out.
+fn value(text: &str) -> Option<Value> {
+    fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
+        text.split(',').map(|element| element.parse().ok()).collect()
     }
+    if text == "-" {
+        return None;
+    }
+    Some(match (list::<u32>(text).as_deref(), list::<bool>(text).as_deref()) {
+        (Some(&[size]), _) => size.into(),
+        (Some(sizes), _) => sizes.to_vec().into(),
+        (None, Some(&[flag])) => flag.into(),
+        (None, Some(flags)) => flags.to_vec().into(),
+        (None, None) => text.parse::<f32>().unwrap_or_else(|_| panic!("{text} is not a value")).into(),
+    })
 }
 
 /// Divisors of RoPE's frequencies, one per pair.
@@ -172,9 +165,9 @@ impl Spec {
             rope_base: 10000.0,
             rope_scaling: None,
             rope_freqs: RopeFreqs::None,
-            biases: &[],
+            biases: "",
             keys: &[],
-            optional: &[],
+            optional: "",
             vocab: SMALL_VOCAB,
             vocabulary: Vocabulary::Small,
             seed: 1,
@@ -239,10 +232,11 @@ impl Spec {
             }
         }
         set("vocab_size", (self.vocab as u32).into());
-        for (key, value) in self.keys {
+        for key in self.keys.iter().flat_map(|keys| keys.split_whitespace()) {
+            let (key, text) = key.split_once('=').expect("KEY=VALUE");
             let key = format!("{}.{key}", self.architecture);
             metadata.remove(&key);
-            if let Some(value) = value.value() {
+            if let Some(value) = value(text) {
                 metadata.insert(key, value);
             }
         }
@@ -259,9 +253,10 @@ impl Spec {
             "output.weight" => !self.tied,
             ROPE_FREQS => self.rope_freqs != RopeFreqs::None,
             _ => match name.strip_suffix(".bias").and_then(|name| name.rsplit_once('.')) {
-                Some((_, linear)) => self.biases.contains(&linear),
+                Some((_, linear)) => self.biases.split_whitespace().any(|biased| biased == linear),
                 None => {
-                    let optional = || self.optional.iter().any(|optional| name.ends_with(optional));
+                    let optional =
+                        || self.optional.split_whitespace().any(|optional| name.ends_with(optional));
                     name.ends_with(".attn_norm.weight") || optional()
                 }
             },

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use testkit::llama::{self, Spec};
+use testkit::fixtures::{self, Spec};
 
 fn write(folder: &Path, models: &[(String, Spec)]) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
@@ -18,9 +18,9 @@ fn write(folder: &Path, models: &[(String, Spec)]) -> Result<(), Box<dyn Error>>
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf = std::env::args_os().nth(1).ok_or("usage: models DIR")?.into();
-    write(&folder, &llama::models())?;
-    write(&folder.join("long"), &llama::families())?;
-    write(&folder.join("embed"), &testkit::encoders::models())?;
-    let small = [("small", llama::small()), ("small_qwen2", llama::small_qwen2())];
+    write(&folder, &fixtures::models())?;
+    write(&folder.join("long"), &fixtures::families())?;
+    write(&folder.join("embed"), &testkit::fixtures::encoders())?;
+    let small = [("small", fixtures::small()), ("small_qwen2", fixtures::small_qwen2())];
     write(&folder.join("trace"), &small.map(|(name, spec)| (name.to_owned(), spec)))
 }

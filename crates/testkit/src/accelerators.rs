@@ -5,8 +5,8 @@
 
 use crate::conformance::Make;
 use crate::conformance::random::nmse;
-use crate::whole::{Whole, top1};
-use crate::{Case, families, goldens, judge};
+use crate::whole::{Whole, family_errors, top1};
+use crate::{Case, judge};
 use backend::{
     Backend, Bucket, Draw, Filter, KvFormat, KvLayout, MAX_CANDIDATES, OutputRow, Penalties, Sequence, Step,
 };
@@ -14,6 +14,37 @@ use gguf::Gguf;
 use graph::Graph;
 use models::Model;
 use runner::ModelRunner;
+
+/// Mounts the tests of whole models: `whole_models!(with_device, [#[ignore = "…"]])`. `with_device` runs a test with the device, if
+/// there is one, and the reference; the attribute is that of tests which take long.
+#[macro_export]
+macro_rules! whole_models {
+    ($run:ident, $slow:tt) => {
+        $crate::whole_models!(@mount $run, [],
+            floats_are_within_the_limit
+            a_model_split_over_two_backends_equals_the_whole
+            batched_sequences_equal_single_ones
+            greedy_text_equals_the_reference
+            one_format_of_each_kind
+        );
+        $crate::whole_models!(@mount $run, $slow,
+            floats_are_within_the_limit_at_every_golden_position
+            formats_of_equal_steps
+            formats_of_tables
+            biases_and_the_demo_model
+        );
+    };
+    (@mount $run:ident, $attributes:tt, $($name:ident)+) => {
+        $($crate::whole_models!(@test $run, $attributes, $name);)+
+    };
+    (@test $run:ident, [$($attributes:tt)*], $name:ident) => {
+        #[test]
+        $($attributes)*
+        fn $name() {
+            $run($crate::accelerators::$name);
+        }
+    };
+}
 
 /// Allowed error of logits, as NMSE.
 const LIMIT: f64 = 1e-5;
@@ -43,11 +74,7 @@ pub fn floats_are_within_the_limit(make: Make<'_>, reference: Make<'_>) {
 
 /// All golden positions of every model.
 pub fn floats_are_within_the_limit_at_every_golden_position(make: Make<'_>, reference: Make<'_>) {
-    for case in float_cases() {
-        let truth = judge::logits(&case, reference(), goldens::POSITIONS);
-        let found = judge::logits(&case, make(), goldens::POSITIONS);
-        assert!(judge::is_close(&case.name, &case, &truth, &found), "{}", case.name);
-    }
+    judge::assert_close(|case| case.is_float, reference, &[("", make)]);
 }
 
 fn model(case: &Case) -> (Gguf, Graph) {
@@ -268,18 +295,7 @@ const ALWAYS: [&str; 3] = ["Q4_K", "Q4_1", "Q8_0-qwen2"];
 
 /// 4,096 positions of every quantised model that `is_among` selects.
 fn as_close_as_llama_cpp(make: Make<'_>, reference: Make<'_>, is_among: impl Fn(&str) -> bool) {
-    let mut wrong = Vec::new();
-    let cases: Vec<Case> =
-        crate::cases().into_iter().filter(|case| !case.is_float && is_among(&case.name)).collect();
-    assert!(!cases.is_empty());
-    for case in cases {
-        let truth = judge::logits(&case, reference(), goldens::POSITIONS);
-        let found = judge::logits(&case, make(), goldens::POSITIONS);
-        if !judge::is_close(&case.name, &case, &truth, &found) {
-            wrong.push(case.name);
-        }
-    }
-    assert!(wrong.is_empty(), "beyond the limit: {wrong:?}");
+    judge::assert_close(|case| !case.is_float && is_among(&case.name), reference, &[("", make)]);
 }
 
 /// Whether the values of a quantised format are in equal steps; those of the others are in a table or a grid.
@@ -316,7 +332,7 @@ pub fn biases_and_the_demo_model(make: Make<'_>, reference: Make<'_>) {
 /// windows.
 pub fn families_are_exact_over_300_tokens(make: Make<'_>, limit: f64) {
     for rows in [300, 37] {
-        for (name, error) in families::errors(make, KvFormat::F32, rows) {
+        for (name, error) in family_errors(make, KvFormat::F32, rows) {
             println!("{name}, {rows} rows: NMSE {error:.2e}");
             assert!(error <= limit, "{name}, {rows} rows: NMSE {error:e}");
         }

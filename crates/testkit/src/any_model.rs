@@ -7,7 +7,7 @@ use quant::Format;
 use runner::ModelRunner;
 use synth::{Random, RopeFreqs};
 
-use crate::llama::{self, Spec};
+use crate::fixtures::{self, Spec};
 
 /// Rows of the first step; the second has one.
 const ROWS: usize = 3;
@@ -82,7 +82,7 @@ impl Dice {
 /// A small model of any family, in sizes of no real model.
 fn odd_spec(dice: &mut Dice) -> Spec {
     let format = dice.one_of(&Format::ALL);
-    let families = [Spec::new, llama::qwen3, llama::qwen3moe, llama::mixtral, llama::gemma3];
+    let families = [Spec::new, fixtures::qwen3, fixtures::qwen3moe, fixtures::mixtral, fixtures::gemma3];
     let spec = dice.one_of(&families)(format);
     // Rows are whole blocks.
     let block = format.block_len() as u32;

@@ -2,8 +2,8 @@
 
 use quant::Format;
 
+use crate::fixtures::{self, Spec};
 use crate::goldens::{self, POSITIONS};
-use crate::llama::{self, Spec};
 
 /// A model and the token sequences of its goldens.
 pub struct Case {
@@ -41,7 +41,7 @@ impl Case {
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    let random = llama::models().into_iter().map(|(name, spec)| Case {
+    let random = fixtures::models().into_iter().map(|(name, spec)| Case {
         name,
         is_float: spec.format.block_len() == 1,
         has_experts: spec.experts.is_some(),

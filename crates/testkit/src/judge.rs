@@ -2,6 +2,7 @@
 
 use backend::{Backend, KvFormat};
 
+use crate::conformance::Make;
 use crate::conformance::random::nmse;
 use crate::whole::{Whole, kl, top1};
 use crate::{Case, goldens};
@@ -63,4 +64,21 @@ pub fn is_close(label: &str, case: &Case, truth: &[f32], found: &[f32]) -> bool 
         found.nmse, found.mean_kl
     );
     ratio <= 1.1 && worse <= 2.0
+}
+
+/// Asserts that the logits of each backend, with its label, are within the limits at all golden positions of some models.
+pub fn assert_close(is_among: impl Fn(&Case) -> bool, reference: Make<'_>, backends: &[(&str, Make<'_>)]) {
+    let mut wrong = Vec::new();
+    let cases: Vec<Case> = crate::cases().into_iter().filter(is_among).collect();
+    assert!(!cases.is_empty());
+    for case in cases {
+        let truth = logits(&case, reference(), goldens::POSITIONS);
+        for (label, make) in backends {
+            let label = format!("{} {label}", case.name);
+            if !is_close(&label, &case, &truth, &logits(&case, make(), goldens::POSITIONS)) {
+                wrong.push(label);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "beyond the limits: {wrong:?}");
 }

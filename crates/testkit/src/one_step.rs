@@ -9,7 +9,7 @@ use graph::Graph;
 use models::Model;
 use runner::FileWeights;
 
-use crate::llama;
+use crate::fixtures;
 
 /// The bucket of the step.
 pub const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
@@ -19,7 +19,7 @@ pub type Compiled = (Box<dyn LoadedModel>, Box<dyn Program>);
 
 /// Calls `take` with a small model and a cache of two pages.
 pub fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &KvLayout) -> T) -> T {
-    let file = Gguf::from_bytes(llama::small().file().into()).expect("a good file");
+    let file = Gguf::from_bytes(fixtures::small().file().into()).expect("a good file");
     let Model { graph, .. } = Model::new(&file).expect("a good model");
     take(&graph, &FileWeights(&file), &KvLayout::uniform(&graph, 2, KvFormat::F16))
 }

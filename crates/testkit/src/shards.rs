@@ -7,9 +7,8 @@ use quant::Format;
 use runner::{FileWeights, TensorParallel};
 
 use crate::conformance::Make;
-use crate::conformance::random::nmse;
-use crate::whole::Whole;
-use crate::{goldens, llama};
+use crate::fixtures::{self, Fixture, Spec};
+use crate::whole::{Whole, family_error};
 
 /// A group of so many backends.
 pub fn group(make: Make<'_>, ranks: usize) -> Box<dyn Backend> {
@@ -19,45 +18,37 @@ pub fn group(make: Make<'_>, ranks: usize) -> Box<dyn Backend> {
 /// The NMSE of the logits of a group against exact ones over 300 tokens, in steps of `rows`, by model of each family; or why the
 /// model is not split.
 pub fn errors(make: Make<'_>, ranks: usize, rows: usize) -> Vec<(String, Result<f64, String>)> {
-    let tokens = goldens::long_tokens();
-    let error = |(name, spec): (String, llama::Spec)| {
-        if let Some(why) = refusal(&spec.file(), make, ranks) {
-            return (name, Err(why));
-        }
-        let mut model = Whole::new(spec.file(), group(make, ranks), KvFormat::F32, tokens.len(), rows);
-        let logits = model.logits(&tokens, rows);
-        let columns = |(position, row): (usize, &[f32])| {
-            goldens::columns(0, position, model.n_vocab).map(|column| row[column])
+    let error = |model: Fixture| {
+        let error = match refusal(&model.1.file(), make, ranks) {
+            Some(why) => Err(why),
+            None => Ok(family_error(&model, group(make, ranks), KvFormat::F32, rows)),
         };
-        let found: Vec<f32> = logits.chunks_exact(model.n_vocab).enumerate().flat_map(columns).collect();
-        let error = nmse(goldens::long_exact_logits(&name).as_flattened(), &found);
-        (name, Ok(error))
+        (model.0, error)
     };
-    llama::families().into_iter().map(error).collect()
+    fixtures::families().into_iter().map(error).collect()
 }
 
 /// Quantised models whose heads are whole blocks, on two and four ranks. Their five blocks of hidden columns do not divide evenly.
-pub fn quantized() -> Vec<(String, llama::Spec)> {
-    let spec = |format| llama::Spec {
+pub fn quantized() -> Vec<Fixture> {
+    let spec = |format| Spec {
         layers: 2,
         hidden: 512,
         heads: 16,
         kv_heads: 4,
         head_length: Some(64),
         ffn: 1280,
-        ..llama::Spec::new(format)
+        ..Spec::new(format)
     };
     let dense = [Format::Q4_K, Format::Q6_K, Format::Q8_0, Format::Q4_0, Format::IQ4_XS, Format::IQ2_S];
     let dense = dense.map(|format| (format.to_string(), spec(format)));
-    let of_experts = llama::Spec { architecture: "qwen3moe", experts: Some([8, 3]), ..spec(Format::Q4_K) };
-    let biased =
-        llama::Spec { architecture: "qwen2", biases: &["attn_q", "attn_k", "attn_v"], ..spec(Format::Q5_K) };
-    let others = [("Q4_K-qwen3moe", of_experts), ("Q5_K-qwen2", biased)];
+    let experts = Spec { architecture: "qwen3moe", experts: Some([8, 3]), ..spec(Format::Q4_K) };
+    let biased = Spec { architecture: "qwen2", biases: "attn_q attn_k attn_v", ..spec(Format::Q5_K) };
+    let others = [("Q4_K-qwen3moe", experts), ("Q5_K-qwen2", biased)];
     dense.into_iter().chain(others.map(|(name, spec)| (name.to_owned(), spec))).collect()
 }
 
 /// The logits of `tokens` by a model of [`quantized`], in steps of `rows`.
-pub fn logits(spec: &llama::Spec, backend: Box<dyn Backend>, tokens: &[u32], rows: usize) -> Vec<f32> {
+pub fn logits(spec: &Spec, backend: Box<dyn Backend>, tokens: &[u32], rows: usize) -> Vec<f32> {
     Whole::new(spec.file(), backend, KvFormat::F32, tokens.len(), rows).logits(tokens, rows)
 }
 

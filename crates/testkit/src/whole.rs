@@ -5,6 +5,10 @@ use gguf::Gguf;
 use models::Model;
 use runner::ModelRunner;
 
+use crate::conformance::random::nmse;
+use crate::fixtures::{self, Fixture};
+use crate::goldens;
+
 /// A loaded model, with a KV cache for one sequence.
 pub struct Whole {
     runner: ModelRunner,
@@ -41,6 +45,28 @@ impl Whole {
         }
         logits
     }
+
+    /// The two [`goldens::columns`] of each position's logits, with prefill in steps of `rows`.
+    pub fn columns(&mut self, sequence: usize, tokens: &[u32], rows: usize) -> Vec<f32> {
+        let logits = self.logits(tokens, rows);
+        let columns = |(position, row): (usize, &[f32])| {
+            goldens::columns(sequence, position, self.n_vocab).map(|column| row[column])
+        };
+        logits.chunks_exact(self.n_vocab).enumerate().flat_map(columns).collect()
+    }
+}
+
+/// The NMSE of a model of [`fixtures::families`] on a backend against exact logits over 300 tokens, with prefill in steps of `rows`.
+pub fn family_error((name, spec): &Fixture, backend: Box<dyn Backend>, kv: KvFormat, rows: usize) -> f64 {
+    let tokens = goldens::long_tokens();
+    let mut model = Whole::new(spec.file(), backend, kv, tokens.len(), rows);
+    nmse(goldens::long_exact_logits(name).as_flattened(), &model.columns(0, &tokens, rows))
+}
+
+/// The same for all families, with their names.
+pub fn family_errors(make: impl Fn() -> Box<dyn Backend>, kv: KvFormat, rows: usize) -> Vec<(String, f64)> {
+    let error = |model: Fixture| (model.0.clone(), family_error(&model, make(), kv, rows));
+    fixtures::families().into_iter().map(error).collect()
 }
 
 /// Kullback-Leibler divergence in nats of the distributions given by two rows of logits:

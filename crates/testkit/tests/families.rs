@@ -4,13 +4,13 @@
 use backend::KvFormat;
 use backend_reference::Reference;
 use gguf::Tensor;
-use testkit::llama::{self, Spec};
-use testkit::whole::Whole;
-use testkit::{families, goldens};
+use testkit::fixtures::{self, Spec};
+use testkit::goldens;
+use testkit::whole::{Whole, family_errors};
 
 #[test]
 fn logits_are_exact_over_300_tokens() {
-    for (name, error) in families::errors(|| Box::new(Reference::new()), KvFormat::F32, 100) {
+    for (name, error) in family_errors(|| Box::new(Reference::new()), KvFormat::F32, 100) {
         println!("{name}: NMSE {error:.2e}");
         assert!(error <= 1e-9, "{name}: NMSE {error:e}");
     }
@@ -25,7 +25,7 @@ fn logits(spec: &Spec, tensors: &[Tensor]) -> Vec<f32> {
 /// Converters may fuse queries, keys and values into one matrix.
 #[test]
 fn a_fused_qkv_matrix_is_equivalent() {
-    for spec in [llama::small(), llama::small_qwen2(), llama::gemma3(quant::Format::Q8_0)] {
+    for spec in [fixtures::small(), fixtures::small_qwen2(), fixtures::gemma3(quant::Format::Q8_0)] {
         let apart = spec.tensors();
         let mut fused: Vec<Tensor> = Vec::new();
         for tensor in &apart {

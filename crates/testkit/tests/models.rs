@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use testkit::{VOCAB, goldens, llama};
+use testkit::{VOCAB, fixtures, goldens};
 
 fn summary() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/summary.json");
@@ -13,11 +13,11 @@ fn summary() -> Value {
 #[test]
 fn goldens_belong_to_the_test_models() {
     let summary = summary();
-    for (name, spec) in llama::models() {
+    for (name, spec) in fixtures::models() {
         let crc32 = crc32fast::hash(&spec.file());
         assert_eq!(Some(crc32.into()), summary["models"][&name]["crc32"].as_u64(), "CRC-32 of {name}");
     }
-    for (name, spec) in llama::families() {
+    for (name, spec) in fixtures::families() {
         let crc32 = crc32fast::hash(&spec.file());
         assert_eq!(Some(crc32.into()), summary["long"][&name]["crc32"].as_u64(), "CRC-32 of {name}");
     }
@@ -39,7 +39,7 @@ fn goldens_are_complete_and_match_the_summary() {
     let tokens = goldens::tokens();
     assert_eq!(tokens.len(), goldens::SEQUENCES);
     assert!(tokens.iter().flatten().all(|token| (*token as usize) < VOCAB));
-    for (name, _) in llama::models() {
+    for (name, _) in fixtures::models() {
         let llama_cpp = &summary["models"][&name]["llama_cpp"];
         let kl = goldens::llama_cpp_kl(&name);
         let mean = kl.iter().map(|kl| f64::from(*kl)).sum::<f64>() / kl.len() as f64;
@@ -65,7 +65,7 @@ fn llama_cpp_agrees_over_300_tokens_of_every_family() {
     let summary = summary();
     let tokens = goldens::long_tokens();
     assert!(tokens.len() == goldens::LONG && tokens.iter().all(|token| (*token as usize) < VOCAB));
-    for (name, spec) in llama::families() {
+    for (name, spec) in fixtures::families() {
         let facts = &summary["long"][&name];
         assert!(facts["llama_cpp"]["nmse"].as_f64().expect("a number") <= 1e-5, "{name}");
         let gap = facts["router_gap"].as_f64();
@@ -89,7 +89,7 @@ fn columns_cover_every_token_in_every_sequence() {
 
 #[test]
 fn every_merged_piece_is_reachable() {
-    let metadata = llama::Spec::new(quant::Format::F32).metadata();
+    let metadata = fixtures::Spec::new(quant::Format::F32).metadata();
     let tokens = metadata.strings("tokenizer.ggml.tokens").expect("strings").expect("present");
     assert_eq!(tokens.iter().collect::<HashSet<_>>().len(), VOCAB, "tokens are unique");
     let mut reachable: HashSet<&str> =

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # fault: what is wrong
-//! # model: a model of `testkit::llama::models`, such as F32; or demo-f16 or demo-q6_k
+//! # model: a model of `testkit::fixtures::models`, such as F32; or demo-f16 or demo-q6_k
 //! # steps: tokens per step; all at once without this line
 //! # cache: type of the KV cache; that of `rustorch trace` without this line
 //! # value: NAME, position N

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{Engine, Event, Model, Options, Request, SamplerKind, Sampling};
 use gguf::Gguf;
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use super::{card, cuda};
 

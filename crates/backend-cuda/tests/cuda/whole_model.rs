@@ -11,30 +11,7 @@ fn with_card(test: fn(Make<'_>, Make<'_>)) {
     test(&|| cuda(&card), &reference);
 }
 
-#[test]
-fn floats_are_within_the_limit() {
-    with_card(accelerators::floats_are_within_the_limit);
-}
-
-#[test]
-fn floats_are_within_the_limit_at_every_golden_position() {
-    with_card(accelerators::floats_are_within_the_limit_at_every_golden_position);
-}
-
-#[test]
-fn a_model_split_over_two_backends_equals_the_whole() {
-    with_card(accelerators::a_model_split_over_two_backends_equals_the_whole);
-}
-
-#[test]
-fn batched_sequences_equal_single_ones() {
-    with_card(accelerators::batched_sequences_equal_single_ones);
-}
-
-#[test]
-fn greedy_text_equals_the_reference() {
-    with_card(accelerators::greedy_text_equals_the_reference);
-}
+testkit::whole_models!(with_card, []);
 
 #[test]
 fn candidates_are_those_of_the_logits() {
@@ -44,26 +21,6 @@ fn candidates_are_those_of_the_logits() {
 #[test]
 fn drawn_tokens_are_those_of_the_logits() {
     with_card(accelerators::drawn_tokens_are_those_of_the_logits);
-}
-
-#[test]
-fn one_format_of_each_kind() {
-    with_card(accelerators::one_format_of_each_kind);
-}
-
-#[test]
-fn formats_of_equal_steps() {
-    with_card(accelerators::formats_of_equal_steps);
-}
-
-#[test]
-fn formats_of_tables() {
-    with_card(accelerators::formats_of_tables);
-}
-
-#[test]
-fn biases_and_the_demo_model() {
-    with_card(accelerators::biases_and_the_demo_model);
 }
 
 /// Tensor cores round to f16.

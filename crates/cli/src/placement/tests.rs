@@ -8,7 +8,7 @@ use engine::Engine;
 use gguf::Gguf;
 use quant::Format;
 use runner::{DeviceConfig, Pipeline};
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use super::*;
 use crate::registry::registry;

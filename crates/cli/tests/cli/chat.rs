@@ -1,6 +1,6 @@
 //! `chat` through a pipe.
 
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 

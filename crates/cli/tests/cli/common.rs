@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 /// A home of its own with a small model in it.
 pub(crate) struct Home {

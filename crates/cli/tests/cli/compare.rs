@@ -100,8 +100,10 @@ fn trouble_is_neither() {
 fn only_what_comes_from_the_model_is_judged() {
     let home = Home::new();
     home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
-    let other =
-        Home::with(&testkit::llama::Spec { layers: 1, ..testkit::llama::Spec::new(quant::Format::Q8_0) });
+    let other = Home::with(&testkit::fixtures::Spec {
+        layers: 1,
+        ..testkit::fixtures::Spec::new(quant::Format::Q8_0)
+    });
     let b = other.path("b.safetensors");
     other.run("trace -m MODEL --tokens 1,300,7 -o b.safetensors").quiet();
     let ran = home.run_with("compare -m MODEL a.safetensors", &[b.to_str().expect("UTF-8")]);

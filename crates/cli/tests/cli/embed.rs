@@ -1,12 +1,12 @@
 //! `embed` and `rerank`.
 
-use testkit::encoders;
+use testkit::fixtures;
 
 use crate::common::{Home, write};
 
 fn encoder(name: &str) -> Home {
     let (_, spec) =
-        encoders::models().into_iter().find(|(model, _)| model == name).expect("a model of this name");
+        fixtures::encoders().into_iter().find(|(model, _)| model == name).expect("a model of this name");
     Home::with(&spec)
 }
 

@@ -3,7 +3,7 @@
 //! Without any these tests say so and pass, unless `RUSTORCH_REQUIRE_GPU` is set.
 
 use serde_json::Value;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, Ran, write};
 

@@ -4,14 +4,14 @@ use gguf::Gguf;
 use quant::Format;
 use quantize::Imatrix;
 use synth::Spec;
-use testkit::llama;
+use testkit::fixtures;
 
 use crate::common::{Home, write};
 
 const TEXT: &[u8] = include_bytes!("../../../eval/goldens/perplexity/text.txt");
 
 fn home(model: &str) -> Home {
-    let models = llama::models().into_iter().chain(llama::families());
+    let models = fixtures::models().into_iter().chain(fixtures::families());
     let spec = models.into_iter().find(|(name, _)| name == model).expect("a test model").1;
     let home = Home::with(&spec);
     write(&home.path("text.txt"), TEXT);

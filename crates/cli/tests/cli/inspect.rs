@@ -2,7 +2,7 @@
 
 use gguf::{Metadata, Value};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 
@@ -163,7 +163,7 @@ fn devices_names_backends_and_kernels() {
 /// Blocks of multi-token prediction are left out, which commands say once.
 #[test]
 fn blocks_that_are_left_out_are_reported() {
-    let keys = &[("nextn_predict_layers", synth::Key::Size(1))];
+    let keys = &["nextn_predict_layers=1"];
     let home = Home::with(&Spec { layers: 2, keys, ..Spec::new(Format::F32) });
     let said = "1 block for multi-token prediction, which would only speed up generation: not used";
     for command in ["inspect MODEL", "run -m MODEL --raw -p a -n 1"] {

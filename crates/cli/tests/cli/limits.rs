@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, Ran};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf::Tensor;
 use quant::Format;
 use serde_json::Value;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gguf::{Gguf, Metadata, Tensor, Value};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 

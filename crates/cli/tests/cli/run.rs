@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, Ran, ids, write};
 

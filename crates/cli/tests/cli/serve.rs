@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::encoders;
+use testkit::fixtures;
 
 use crate::common::Home;
 
@@ -86,7 +86,8 @@ fn a_model_is_served_until_a_signal() {
 #[test]
 fn several_models_are_loaded_when_they_are_asked_for() {
     let home = Home::new();
-    let (_, spec) = encoders::models().into_iter().find(|(name, _)| name == "F32-bert").expect("an encoder");
+    let (_, spec) =
+        fixtures::encoders().into_iter().find(|(name, _)| name == "F32-bert").expect("an encoder");
     spec.write_to(&home.path("bert.gguf")).expect("the model is written");
     let serving = Serving::new(&home, "-m writes=model.gguf -m bert.gguf");
     let found: Vec<Value> =

@@ -1,7 +1,7 @@
 //! `template`, the choice of a template, and reasoning.
 
 use serde_json::{Value, json};
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 

@@ -50,7 +50,7 @@ fn json_says_the_same() {
 
 #[test]
 fn values_can_be_chosen() {
-    let home = Home::with(&testkit::llama::small());
+    let home = Home::with(&testkit::fixtures::small());
     let names = |args: &str| -> Vec<String> {
         let table = home.run(&format!("trace -m MODEL --tokens 1 {args}")).quiet();
         table.lines().skip(1).map(|line| line.split(' ').next().expect("a name").to_owned()).collect()

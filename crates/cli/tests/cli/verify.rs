@@ -3,7 +3,7 @@
 use gguf::{Array, Metadata, Tensor, Value};
 use quant::Format;
 use serde_json::Value as Json;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{Home, write};
 
@@ -219,8 +219,8 @@ fn the_command_line_is_checked() {
 /// Layers with states, and rows that see later ones.
 #[test]
 fn recurrent_models_and_encoders_are_checked() {
-    let recurrent = testkit::llama::families().into_iter().find(|(name, _)| name == "F32-qwen35");
-    let encoder = testkit::encoders::models().into_iter().find(|(name, _)| name == "F32-bert");
+    let recurrent = testkit::fixtures::families().into_iter().find(|(name, _)| name == "F32-qwen35");
+    let encoder = testkit::fixtures::encoders().into_iter().find(|(name, _)| name == "F32-bert");
     for (spec, skipped) in [(recurrent, false), (encoder, true)] {
         let (name, spec) = spec.expect("a model of this name");
         let checks = checks(&Home::with(&spec), "--backend cpu", 0);

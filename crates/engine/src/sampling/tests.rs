@@ -13,7 +13,7 @@ use crate::candidates::{self, Candidate};
 
 /// The vocabulary of the test models, 512 tokens.
 static TOKENIZER: LazyLock<Tokenizer> =
-    LazyLock::new(|| Tokenizer::from_metadata(&testkit::llama::small().metadata()).expect("a good file"));
+    LazyLock::new(|| Tokenizer::from_metadata(&testkit::fixtures::small().metadata()).expect("a good file"));
 
 fn sampler(sampling: Sampling) -> Result<Sampler, SamplingError> {
     Sampler::new(sampling, Vec::new(), &TOKENIZER)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use backend::{Outputs, Pending, Program, Step, Ticket};
 use engine::{Engine, Event, Model, Options, Request, RequestError, Sampling, Stop, StopReason};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use testkit::wrapped;
 
 use crate::common::{Answer, cpu, eight, finish, model, opened, prompt, run, serve};
@@ -163,7 +163,7 @@ fn steps_ahead_change_no_text() {
 
 #[test]
 fn windows_and_states_are_respected() {
-    let windowed = opened(Spec { context: 256, ..testkit::llama::gemma3(Format::F32) }.file());
+    let windowed = opened(Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) }.file());
     let requests = || (0..3).map(|i| greedy(i, 15 + 45 * i as usize, 90));
     let options = Options { sequences: 3, ..Options::default() };
     let expected = run(&mut serve(&windowed, 1, options), requests());

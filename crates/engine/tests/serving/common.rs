@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend::Backend;
 use engine::{Engine, Event, Model, Options, Request, RequestId, StopReason, Usage};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 /// A model of two layers and 512 tokens.
 pub(crate) fn spec(format: Format) -> Spec {

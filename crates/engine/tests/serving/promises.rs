@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{Answer, cpu, eight, model, model_with, opened, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Request {
     Request::new(prompt).sampling(Sampling::greedy()).max_tokens(max_tokens)
@@ -102,7 +102,7 @@ fn waiting_and_preemption_make_no_difference() {
 /// A model with windows of 40 positions in six of seven layers.
 #[test]
 fn windows_make_no_difference_and_take_less_memory() {
-    let spec = Spec { context: 256, ..testkit::llama::gemma3(Format::F32) };
+    let spec = Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) };
     let model = opened(spec.file());
     let requests = || (0..4).map(|i| greedy(prompt(i, 15 + 45 * i as usize), 60));
     let expected = alone(&model, requests().collect());

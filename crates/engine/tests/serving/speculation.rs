@@ -7,7 +7,7 @@ use engine::{
     Processor, Request, RequestId, Sampling, Speculation, Stop, StopReason, Xtc,
 };
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::common::{cpu, eight, finish, model, model_with, opened, prompt, serve};
 
@@ -177,7 +177,7 @@ fn only_accepted_tokens_are_cached() {
 /// A model with windows of 40 positions, whose pages are given back while drafts are rejected.
 #[test]
 fn windows_have_what_is_computed_again() {
-    let spec = Spec { context: 256, ..testkit::llama::gemma3(Format::F32) };
+    let spec = Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) };
     let model = opened(spec.file());
     let requests = || {
         let sampling = |seed| Sampling { seed: Some(seed), temperature: 0.5, ..Sampling::default() };
@@ -270,7 +270,7 @@ fn requests_that_decode_share_the_rows_for_drafts() {
 
 #[test]
 fn a_model_with_recurrent_layers_does_without() {
-    let mut families = testkit::llama::families().into_iter();
+    let mut families = testkit::fixtures::families().into_iter();
     let (_, spec) = families.find(|(name, _)| name == "F32-qwen35").expect("it is one of them");
     let model = opened(spec.file());
     let request = || Request::new(refrain(1, 40)).sampling(Sampling::greedy()).max_tokens(30);
@@ -293,7 +293,7 @@ fn drafted_by(draft: &Arc<Model>, model: &Arc<Model>, options: Options) -> Engin
 fn a_draft_model_changes_no_answer() {
     let model = model(Format::F32);
     let other = opened(Spec { seed: 77, layers: 1, ..crate::common::spec(Format::F32) }.file());
-    let windows = opened(Spec { context: 256, ..testkit::llama::gemma3(Format::F32) }.file());
+    let windows = opened(Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) }.file());
     let expected = plain(&model, requests());
     for (sequences, n_max, n_batch, pages) in
         [(1, 7, 512, None), (4, 31, 16, None), (8, 15, 20, None), (4, 15, 512, Some(8))]
@@ -346,7 +346,7 @@ fn a_draft_model_needs_the_same_vocabulary_and_a_cache_that_can_go_back() {
     metadata.insert("tokenizer.ggml.tokens", gguf::Value::Array(gguf::Array::String(tokens)));
     let error = refused(&model_with(&metadata), &model);
     assert!(error.contains("token 300 is \"another\""), "{error}");
-    let mut families = testkit::llama::families().into_iter();
+    let mut families = testkit::fixtures::families().into_iter();
     let (_, spec) = families.find(|(name, _)| name == "F32-qwen35").expect("it is one of them");
     let recurrent = opened(spec.file());
     for (draft, target) in [(&recurrent, &model), (&model, &recurrent)] {

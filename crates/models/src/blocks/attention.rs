@@ -83,7 +83,7 @@ impl Attention {
         pairing: Pairing,
         supported: &[Scaling],
     ) -> Result<Attention, Error> {
-        let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
+        let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
         Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
@@ -95,8 +95,8 @@ impl Attention {
         pairing: Pairing,
         supported: &[Scaling],
     ) -> Result<Attention, Error> {
-        let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
-        let kv_heads = keys.counts_per_layer("attention.head_count_kv", heads[0], c.block_count)?;
+        let heads = keys.sizes("attention.head_count", "the number of query heads")?;
+        let kv_heads = keys.counts_per_layer("attention.head_count_kv", heads[0])?;
         Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 

@@ -22,16 +22,14 @@ const SHARED: [Linear; 3] = [
     Linear { tensor: "ffn_down_shexp", name: "ffn_shexp", biased: ["ffn_shexp_mm", "ffn_shexp"] },
 ];
 
-/// `down(act(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
-pub(crate) fn feed_forward(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-) -> ValueId {
-    let name = if act == Activation::GeluTanh { "ffn_geglu" } else { "ffn_swiglu" };
-    gated(ctx, il, x, ffn, act, &DENSE, name)
+/// `down(silu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+pub(crate) fn swiglu(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
+    gated(ctx, il, x, ffn, Activation::Silu, &DENSE, "ffn_swiglu")
+}
+
+/// `down(gelu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+pub(crate) fn geglu(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
+    gated(ctx, il, x, ffn, Activation::GeluTanh, &DENSE, "ffn_geglu")
 }
 
 /// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
@@ -46,7 +44,7 @@ pub(crate) fn ungated_feed_forward(
     ungated(ctx, il, x, ffn, act, [&UP, &DOWN], name)
 }
 
-/// The same as [`feed_forward`] with gate and up fused: the gate is the first half of the rows of `ffn_up`.
+/// `down(act(gate(x)) * up(x))` with gate and up fused: the gate is the first half of the rows of `ffn_up`.
 pub(crate) fn fused_feed_forward(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -3,7 +3,6 @@
 use graph::ValueId;
 
 use super::{GraphContext, Linear};
-use crate::Error;
 
 /// Where a layer has norms, and how the outputs of its two blocks enter the residual stream.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +63,8 @@ impl Layer {
         il: usize,
         x: ValueId,
         mixer: &dyn Mixer,
-        feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
-    ) -> Result<ValueId, Error> {
+        feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> ValueId,
+    ) -> ValueId {
         let is_normed = self.norms_inputs && (il > 0 || self.norms_first_input);
         let h = if is_normed { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
         let a = mixer.mix(ctx, il, h); // [rows, cols]
@@ -80,11 +79,25 @@ impl Layer {
             (false, true) => ctx.norm(("ffn_norm", il), a, self.ffn_norm), // [rows, hidden]
             (false, false) => a,
         };
-        let h = feed_forward(ctx, h)?; // [rows, hidden]
+        let h = feed_forward(ctx, h); // [rows, hidden]
         let h = self.output(ctx, il, h, ["ffn_post_norm", "ffn_scaled"], "post_ffw_norm");
         let x = ctx.g.add(("l_out", il), h, a);
         ctx.g.end_layer(x);
-        Ok(x)
+        x
+    }
+
+    /// All layers, with the mixer and the feed-forward network of each: `[rows, hidden]`.
+    pub(crate) fn stack<'m>(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        mut x: ValueId,
+        mixer: impl Fn(usize) -> &'m dyn Mixer,
+        feed_forward: impl Fn(&mut GraphContext<'_>, usize, ValueId) -> ValueId,
+    ) -> ValueId {
+        for il in 0..ctx.c.block_count {
+            x = self.build(ctx, il, x, mixer(il), |ctx, h| feed_forward(ctx, il, h));
+        }
+        x
     }
 
     /// The output of a block as it is added to the residual stream.

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 
-use super::{GraphContext, Linear, shared_expert};
+use super::{GraphContext, Linear, shared_expert, swiglu};
 use crate::{Error, Keys};
 
 const LOGITS: Linear = Linear {
@@ -90,31 +90,25 @@ impl Moe {
 
     /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per
     /// row.
-    pub(crate) fn widths(&self, keys: &mut Keys<'_>, layers: usize) -> Result<Vec<usize>, Error> {
+    pub(crate) fn widths(&self, keys: &mut Keys<'_>) -> Result<Vec<usize>, Error> {
         let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
         if keys.has(own) || !keys.has(whole) {
-            return keys.sizes(own, "the hidden size of an expert", layers);
+            return keys.sizes(own, "the hidden size of an expert");
         }
-        let widths = keys.sizes(whole, "", layers)?;
+        let widths = keys.sizes(whole, "")?;
         Ok(widths.into_iter().map(|width| width / self.router.used).collect())
     }
 
     /// The mixture of layer `il`, with `ffn` hidden columns per expert, plus the shared network: `[rows, hidden]`.
-    pub(crate) fn mix(
-        &self,
-        ctx: &mut GraphContext<'_>,
-        il: usize,
-        x: ValueId,
-        ffn: usize,
-    ) -> Result<ValueId, Error> {
+    pub(crate) fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
         let logits = self.logits(ctx, il, x);
         let routes = self.route(ctx, il, logits);
-        let mixed = self.experts(ctx, il, x, routes, ffn)?;
+        let mixed = self.experts(ctx, il, x, routes, ffn);
         if self.shared == 0 {
-            return Ok(mixed);
+            return mixed;
         }
         let shared = shared_expert(ctx, il, x, self.shared); // [rows, hidden]
-        Ok(ctx.g.add(("ffn_out", il), mixed, shared))
+        ctx.g.add(("ffn_out", il), mixed, shared)
     }
 
     /// The router's logits of layer `il`: `[rows, experts]`.
@@ -162,19 +156,14 @@ impl Moe {
         x: ValueId,
         routes: ValueId,
         ffn: usize,
-    ) -> Result<ValueId, Error> {
+    ) -> ValueId {
         let (hidden, count) = (ctx.hidden(), self.count);
         let tensor = |name: &str| format!("blk.{il}.{name}.weight");
-        let split = tensor("ffn_gate.0");
-        if ctx.has(&split) {
-            return Err(Error::SplitExperts { name: split });
-        }
         let is_fused = ctx.has(&tensor("ffn_gate_up_exps"));
-        let weights = match is_fused {
-            true => [ctx.g.weight_halves(tensor("ffn_gate_up_exps"), [count, ffn, hidden]); 2],
-            false => {
-                ["ffn_gate_exps", "ffn_up_exps"].map(|name| ctx.g.weights(tensor(name), [count, ffn, hidden]))
-            }
+        let weights = if is_fused {
+            [ctx.g.weight_halves(tensor("ffn_gate_up_exps"), [count, ffn, hidden]); 2]
+        } else {
+            ["ffn_gate_exps", "ffn_up_exps"].map(|name| ctx.g.weights(tensor(name), [count, ffn, hidden]))
         };
         let down = ctx.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
         let is_biased = ctx.in_layers("ffn_gate_exps.bias");
@@ -186,6 +175,20 @@ impl Moe {
         let scale = self.scale(ctx, il, "ffn_down_exps");
         let hidden = Hidden::Gated { weights, scales, biases, glu, is_fused };
         let experts = Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs };
-        Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
+        ctx.g.op(("ffn_moe_out", il), experts) // [rows, hidden]
+    }
+}
+
+/// The network of layer `il` of a family with and without experts: `[rows, hidden]`.
+pub(crate) fn swiglu_or_experts(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+    moe: Option<&Moe>,
+) -> ValueId {
+    match moe {
+        None => swiglu(ctx, il, x, ffn),
+        Some(moe) => moe.mix(ctx, il, x, ffn),
     }
 }

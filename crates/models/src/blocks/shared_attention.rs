@@ -32,7 +32,7 @@ pub(crate) struct SharedAttention {
 impl SharedAttention {
     pub(crate) fn read(c: &Config, keys: &mut Keys<'_>, pairing: Pairing) -> Result<SharedAttention, Error> {
         let layers = c.block_count;
-        let heads = keys.sizes("attention.head_count", "the number of query heads", layers)?;
+        let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
         for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
             if !heads.is_multiple_of(kv_heads) {
@@ -61,7 +61,7 @@ impl SharedAttention {
             return Err(keys.bad("rope.dimension_count_swa", dims, expected));
         }
         let window = keys.size("attention.sliding_window", "the window of local layers")?;
-        let is_local = keys.pattern("attention.sliding_window_pattern", 6, layers)?;
+        let is_local = keys.pattern("attention.sliding_window_pattern", 6)?;
         let shared = keys.count("attention.shared_kv_layers")?;
         let first_shared = layers.saturating_sub(shared);
         // Local layers read the store two layers before, global ones the store of the layer before.

@@ -7,8 +7,8 @@ use graph::{Activation, Gating, Graph, Pairing, ValueId};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, QkNorm, feed_forward, full_mask, fused_feed_forward,
-    labels, ungated_feed_forward,
+    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, QkNorm, full_mask, fused_feed_forward, geglu,
+    labels, swiglu, ungated_feed_forward,
 };
 use crate::{Config, Error, Keys, Tensors, UNUSED};
 
@@ -39,7 +39,7 @@ fn nomic_bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<G
     let attention = attention(c, keys)?;
     // Biases of the feed-forward network are not added.
     let used = |name: &str| tensors(name) && !UNUSED.iter().any(|bias| name.ends_with(bias));
-    graph(c, keys, &used, attention, &|ctx, il, h, ffn| feed_forward(ctx, il, h, ffn, Activation::Silu))
+    graph(c, keys, &used, attention, &swiglu)
 }
 
 fn nomic_bert_moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -61,9 +61,11 @@ fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result
     let norms_heads = tensors("blk.0.attn_q_norm.weight");
     let qk_norm = if norms_heads { QkNorm::Row } else { QkNorm::None };
     let attention = Attention { rope: None, alibi: Some(ALIBI), qk_norm, ..attention(c, keys)? };
-    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| match ctx.in_layers("ffn_gate.weight") {
-        true => feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
-        false => fused_feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
+    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| {
+        if ctx.in_layers("ffn_gate.weight") {
+            return geglu(ctx, il, h, ffn);
+        }
+        fused_feed_forward(ctx, il, h, ffn, Activation::GeluTanh)
     })
 }
 
@@ -79,7 +81,7 @@ fn graph(
     feed_forward: FeedForward<'_>,
 ) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let labels = labels(keys)?;
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     ctx.labels = labels;

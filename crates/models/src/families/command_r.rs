@@ -2,10 +2,10 @@
 //! feed-forward network have the same input; norms are layer norms without bias. Cohere 2 has a sliding window in three of
 //! four layers, and RoPE only in these.
 
-use graph::{Activation, Graph, Mask, Pairing};
+use graph::{Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const COMMAND_R: Family = Family { name: "command-r", harmless: &[], graph: command_r };
@@ -21,7 +21,7 @@ fn command_r(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Gr
 fn cohere2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let local = Attention::read(c, keys, Pairing::Interleaved, LINEAR_OR_YARN)?;
     let mask = Mask::Window(keys.size("attention.sliding_window", "the sliding window")?);
-    let is_local = keys.pattern("attention.sliding_window_pattern", 4, c.block_count)?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", 4)?;
     let global = Attention { rope: None, ..local.clone() };
     let local = Attention { mask, ..local };
     graph(c, keys, tensors, |il| if is_local[il] { &local } else { &global })
@@ -31,17 +31,13 @@ fn graph<'a>(
     c: &Config,
     keys: &mut Keys<'_>,
     tensors: Tensors<'_>,
-    attention: impl Fn(usize) -> &'a Attention,
+    attention: impl Fn(usize) -> &'a dyn Mixer,
 ) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let logit_scale = keys.positive_or("logit_scale", 1.0)?;
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = LAYER.build(&mut ctx, il, x, attention(il), |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
     Ok(ctx.scaled_logits(x, logit_scale))
 }

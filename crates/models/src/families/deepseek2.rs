@@ -1,29 +1,31 @@
 //! Architecture `deepseek2`: DeepSeek V2, V3 and R1 (DeepSeek-AI 2024), Kimi K2, GLM 4.7 Flash. Keys and values of a row are one
 //! short vector, which the matrices of each head expand (multi-head latent attention).
 
-use graph::{Activation, Gating, Graph};
+use graph::{Gating, Graph};
 
 use super::Family;
-use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM, feed_forward};
+use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "deepseek2", harmless: &["attention.head_count_kv"], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let dense = keys.count("leading_dense_block_count")?;
-    let expert = keys.size("expert_feed_forward_length", "the hidden size of an expert")?;
+    let expert = keys.expert_width()?;
     let moe = Moe { shared: expert * keys.count("expert_shared_count")?, ..experts(c, keys)? };
     let latent = Latent::read(c, keys)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &latent, |ctx, h| match il < dense {
-            true => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-            false => moe.mix(ctx, il, h, expert),
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(
+        &mut ctx,
+        x,
+        |_| &latent,
+        |ctx, il, h| {
+            if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
+        },
+    );
     Ok(ctx.logits(x))
 }
 

@@ -1,15 +1,15 @@
 //! Architecture `falcon-h1`: Falcon-H1 (TII 2025). Each layer has attention and Mamba 2 side by side.
 
-use graph::{Activation, Graph, Pairing, ValueId};
+use graph::{Graph, Pairing, ValueId};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "falcon-h1", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let eps = keys.rms_epsilon()?;
     let mamba = Mamba::read(keys, eps)?;
@@ -39,7 +39,7 @@ fn layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixers: [&dyn Mixer;
     // The tensor has no suffix.
     let weight = ctx.g.weight(format!("blk.{il}.ffn_norm"), 1, hidden);
     let h = ctx.norm_by(("ffn_norm", il), a, weight);
-    let h = feed_forward(ctx, il, h, ffn, Activation::Silu); // [rows, hidden]
+    let h = swiglu(ctx, il, h, ffn); // [rows, hidden]
     let x = ctx.g.add(("l_out", il), h, a);
     ctx.g.end_layer(x);
     x

@@ -1,10 +1,10 @@
 //! Architecture `gemma2`: Gemma 2 (Gemma Team 2024). Every second layer has a sliding window; scores and logits are capped. The
 //! outputs of attention and feed-forward network are normed before they are added.
 
-use graph::{Activation, Graph, Mask, Pairing};
+use graph::{Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, Scaling, feed_forward};
+use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, Scaling, geglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "gemma2", harmless: &[], graph };
@@ -16,7 +16,7 @@ const LAYERS_OF_27B: usize = 46;
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let mut global = Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])?;
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
@@ -24,17 +24,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     global.cap = Some(keys.positive_or("attn_logit_softcapping", 50.0)?);
     let cap = keys.positive_or("final_logit_softcapping", 30.0)?;
     let window = keys.size_or("attention.sliding_window", 4096)?;
-    let is_local = keys.pattern("attention.sliding_window_pattern", 2, c.block_count)?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", 2)?;
     let local = Attention { mask: Mask::Window(window), ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
+    let attention = |il: usize| -> &dyn Mixer { if is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
-    let mut x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let attention = if is_local[il] { &local } else { &global };
-        x = LAYER.build(&mut ctx, il, x, attention, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
     Ok(ctx.capped_logits(x, cap))
 }

@@ -5,7 +5,7 @@
 use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, QkNorm, Scaling, feed_forward};
+use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, QkNorm, Scaling, geglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -70,18 +70,18 @@ fn layers<'a>(
     c: &'a Config,
     keys: &mut Keys<'_>,
     tensors: Tensors<'a>,
-    [of_global, of_local]: [Mask; 2],
+    [global_mask, local_mask]: [Mask; 2],
 ) -> Result<(GraphContext<'a>, ValueId), Error> {
     let hidden = c.embedding_length;
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let mut global =
         Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
-    global.mask = of_global;
+    global.mask = global_mask;
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
     let window = keys.count("attention.sliding_window")?;
-    let is_local = keys.pattern("attention.sliding_window_pattern", 6, c.block_count)?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", 6)?;
     // ollama's names of the two bases, which predate llama.cpp's.
     let theta = keys.positive_or("rope.local.freq_base", 10_000.0)?;
     let theta = keys.positive_or("rope.freq_base_swa", theta)?;
@@ -90,17 +90,13 @@ fn layers<'a>(
         rope.theta = if keys.has("rope.freq_base") { rope.theta } else { theta };
     }
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
-    let mask = of_local.with_size(window).unwrap_or(of_local);
+    let mask = local_mask.with_size(window).unwrap_or(local_mask);
     let local = Attention { mask, rope, ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
+    let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
-    let mut x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let attention = if window > 0 && is_local[il] { &local } else { &global };
-        x = LAYER.build(&mut ctx, il, x, attention, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
     Ok((ctx, x))
 }

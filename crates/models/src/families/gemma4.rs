@@ -5,7 +5,7 @@
 use graph::{Activation, Graph, NormKind, Pairing, ValueId};
 
 use super::Family;
-use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention, feed_forward};
+use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention, geglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "gemma4", harmless: &[], graph };
@@ -15,14 +15,10 @@ const INP_GATE: Linear = Linear { tensor: "inp_gate", name: "pe_gate", biased: [
 const PROJ: Linear = Linear { tensor: "proj", name: "pe_proj", biased: ["pe_proj_mm", "pe_proj"] };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let per_layer = keys.count("embedding_length_per_layer_input")?;
     let moe = Moe::read(keys)?.map(|moe| Moe { glu: ACT.into(), ..moe });
-    let expert = if moe.is_some() {
-        keys.size("expert_feed_forward_length", "the hidden size of an expert")?
-    } else {
-        0
-    };
+    let expert = if moe.is_some() { keys.expert_width()? } else { 0 };
     let mut attention = SharedAttention::read(c, keys, Pairing::Halves)?;
     let cap = keys.positive_or_zero("final_logit_softcapping")?;
     let eps = keys.rms_epsilon()?;
@@ -41,9 +37,9 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
         let a = ctx.g.add(("sa_out", il), a, residual);
         let h = ctx.norm(("ffn_norm", il), a, "ffn_norm");
-        let mut h = feed_forward(&mut ctx, il, h, ffn, ACT); // [rows, hidden]
+        let mut h = geglu(&mut ctx, il, h, ffn); // [rows, hidden]
         if let Some(moe) = &moe {
-            h = beside_experts(&mut ctx, il, moe, [a, h], (expert, eps))?;
+            h = beside_experts(&mut ctx, il, moe, [a, h], (expert, eps));
         }
         let h = ctx.norm(("ffn_post_norm", il), h, "post_ffw_norm");
         x = ctx.g.add(("ffn_residual", il), h, a);
@@ -103,7 +99,7 @@ fn beside_experts(
     moe: &Moe,
     [a, dense]: [ValueId; 2],
     (ffn, eps): (usize, f32),
-) -> Result<ValueId, Error> {
+) -> ValueId {
     let hidden = ctx.hidden();
     let dense = ctx.norm(("ffn_mlp", il), dense, "post_ffw_norm_1");
     let h = ctx.g.norm(("ffn_moe_inp_normed", il), a, NormKind::Rms, hidden, None, eps);
@@ -113,7 +109,7 @@ fn beside_experts(
     let logits = moe.logits(ctx, il, h); // [rows, experts]
     let routes = moe.route(ctx, il, logits);
     let h = ctx.norm(("ffn_norm_2", il), a, "pre_ffw_norm_2");
-    let experts = moe.experts(ctx, il, h, routes, ffn)?; // [rows, hidden]
+    let experts = moe.experts(ctx, il, h, routes, ffn); // [rows, hidden]
     let experts = ctx.norm(("ffn_moe", il), experts, "post_ffw_norm_2");
-    Ok(ctx.g.add(("ffn_moe_combined", il), experts, dense))
+    ctx.g.add(("ffn_moe_combined", il), experts, dense)
 }

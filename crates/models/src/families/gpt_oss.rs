@@ -4,7 +4,7 @@
 use graph::{Activation, Glu, Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -21,17 +21,15 @@ const GLU: Glu = Glu { act: Activation::GeluSigmoid, limit: Some(7.0) };
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let mut moe = Moe { glu: GLU, ..Moe::required(keys)? };
     moe.read_scale(keys)?;
-    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert")?;
     let global = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let window = keys.size("attention.sliding_window", "the window of every second layer")?;
-    let is_local = keys.pattern("attention.sliding_window_pattern", 2, c.block_count)?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", 2)?;
     let local = Attention { mask: Mask::Window(window), ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let attention = if is_local[il] { &local } else { &global };
-        x = LAYER.build(&mut ctx, il, x, attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
-    }
+    let attention = |il: usize| -> &dyn Mixer { if is_local[il] { &local } else { &global } };
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
     Ok(ctx.logits(x))
 }

@@ -1,11 +1,12 @@
 //! Architectures `granite`, `granitemoe` and `granitehybrid`: Granite 3 and 4, dense, with experts and with layers of Mamba 2
-//! (IBM 2024). Embeddings, the outputs of
-//! attention and feed-forward network, and logits are scaled.
+//! (IBM 2024). Embeddings, the outputs of attention and feed-forward network, and logits are scaled.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, Scaling, feed_forward};
+use crate::blocks::{
+    Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, Scaling, swiglu_or_experts,
+};
 use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
@@ -19,7 +20,7 @@ pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: MAM
 pub(super) const GRANITEHYBRID: Family = Family { name: "granitehybrid", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let shared = keys.count("expert_shared_feed_forward_length")?;
     let moe = Moe::read(keys)?.map(|moe| Moe { shared, ..moe });
     let is_hybrid = c.architecture == GRANITEHYBRID.name;
@@ -41,19 +42,18 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     if let Some(factor) = embedding_scale {
         x = ctx.g.scale("inp_scaled", x, factor);
     }
-    match has_positions {
-        true => attention.add_rope_factors(&mut ctx),
-        false => attention.rope = None,
+    if has_positions {
+        attention.add_rope_factors(&mut ctx);
+    } else {
+        attention.rope = None;
     }
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let mixer: &dyn Mixer = match &mamba {
+    let mixer = |il: usize| -> &dyn Mixer {
+        match &mamba {
             Some(mamba) if attention.kv_heads[il] == 0 => mamba,
             _ => &attention,
-        };
-        x = layer.build(&mut ctx, il, x, mixer, |ctx, h| match &moe {
-            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-            Some(moe) => moe.mix(ctx, il, h, ffn),
-        })?; // [rows, hidden]
-    }
+        }
+    };
+    let x =
+        layer.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
     Ok(ctx.scaled_logits(x, 1.0 / logit_scale))
 }

@@ -17,7 +17,7 @@ pub(super) const FAMILY: Family = Family {
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let mut moe = Moe::required(keys)?;
     moe.read_scale(keys)?;
-    let widths = keys.sizes("feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let widths = keys.sizes("feed_forward_length", "the hidden size of an expert")?;
     let shared = keys.count("expert_shared_feed_forward_length")?;
     let attention = Attention {
         qk_norm: QkNorm::HeadAfterRope,
@@ -25,10 +25,15 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let moe = Moe { shared: if shared > 0 { shared } else { ffn }, ..moe };
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(
+        &mut ctx,
+        x,
+        |_| &attention,
+        |ctx, il, h| {
+            let moe = Moe { shared: if shared > 0 { shared } else { widths[il] }, ..moe };
+            moe.mix(ctx, il, h, widths[il])
+        },
+    );
     Ok(ctx.logits(x))
 }

@@ -1,11 +1,11 @@
 //! Architectures `lfm2` and `lfm2moe`: LFM2, dense and with experts (Liquid AI 2025). Most layers are gated short convolutions;
 //! those with KV heads have attention.
 
-use graph::{Activation, Gating, Graph, Mask, Pairing};
+use graph::{Gating, Graph, Mask, Pairing};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv, feed_forward,
+    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv, swiglu,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -13,7 +13,7 @@ pub(super) const LFM2: Family = Family { name: "lfm2", harmless: &[], graph };
 pub(super) const LFM2MOE: Family = Family { name: "lfm2moe", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let mut attention = Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     attention.qk_norm = QkNorm::Head;
     let moe = experts(keys)?;
@@ -26,14 +26,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
     ctx.output_norm = "token_embd_norm";
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let mixer: &dyn Mixer = if attention.kv_heads[il] == 0 { &short_conv } else { &attention };
-        x = PRE_NORM.build(&mut ctx, il, x, mixer, |ctx, h| match &moe {
-            Some((moe, dense, width)) if il >= *dense => moe.mix(ctx, il, h, *width),
-            _ => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-        })?; // [rows, hidden]
-    }
+    let mixer =
+        |il: usize| -> &dyn Mixer { if attention.kv_heads[il] == 0 { &short_conv } else { &attention } };
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, mixer, |ctx, il, h| match &moe {
+        Some((moe, dense, width)) if il >= *dense => moe.mix(ctx, il, h, *width),
+        _ => swiglu(ctx, il, h, widths[il]),
+    });
     Ok(ctx.logits(x))
 }
 
@@ -43,5 +42,5 @@ fn experts(keys: &mut Keys<'_>) -> Result<Option<(Moe, usize, usize)>, Error> {
     moe.read_gating(keys, Gating::Softmax)?;
     moe.router.renormalises = true;
     let dense = keys.count("leading_dense_block_count")?;
-    Ok(Some((moe, dense, keys.size("expert_feed_forward_length", "the hidden size of an expert")?)))
+    Ok(Some((moe, dense, keys.expert_width()?)))
 }

@@ -1,10 +1,10 @@
 //! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors;
 //! with experts, Mixtral (Jiang et al. 2024). Architecture `mistral3`.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, Scaling, feed_forward};
+use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, Scaling, swiglu_or_experts};
 use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
@@ -14,7 +14,7 @@ pub(super) const LLAMA: Family = Family { name: "llama", harmless: &[], graph };
 pub(super) const MISTRAL3: Family = Family { name: "mistral3", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let moe = Moe::read(keys)?;
     let mut attention = Attention::read(c, keys, Pairing::Interleaved, SCALINGS)?;
     if c.architecture == MISTRAL3.name {
@@ -25,13 +25,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
+    let x = ctx.embed("embd"); // [rows, hidden]
     attention.add_rope_factors(&mut ctx); // Llama 3.1 and later
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| match &moe {
-            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-            Some(moe) => moe.mix(ctx, il, h, ffn),
-        })?; // [rows, hidden]
-    }
+    let x = PRE_NORM.stack(
+        &mut ctx,
+        x,
+        |_| &attention,
+        |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()),
+    );
     Ok(ctx.logits(x))
 }

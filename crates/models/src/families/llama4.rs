@@ -1,10 +1,10 @@
 //! Architecture `llama4`: Llama 4, text only (Meta 2025). Most layers attend within chunks; every fourth has no RoPE, but
 //! queries that grow with the position. Each row uses experts, whose inputs the routes multiply, and a shared network.
 
-use graph::{Activation, Gating, Graph, Mask, Pairing, Rope};
+use graph::{Gating, Graph, Mask, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, feed_forward};
+use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -32,17 +32,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut moe = Moe::required(keys)?;
     (moe.router.gating, moe.weighs_inputs) = (Gating::Sigmoid, true);
     let step = keys.count("interleave_moe_layer_step")?;
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let of_experts =
-        keys.sizes("expert_feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let widths = keys.ffn_widths()?;
+    let expert_widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert")?;
     if keys.has("attention.sliding_window") && keys.count("attention.sliding_window")? == 0 {
-        return Err(keys.bad(
-            "attention.sliding_window",
-            0,
-            "a window; models without one are not supported",
-        ));
+        let expected = "a window; models without one are not supported";
+        return Err(keys.bad("attention.sliding_window", 0, expected));
     }
-    let is_local = keys.pattern("attention.sliding_window_pattern", PERIOD as u32, c.block_count)?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", PERIOD as u32)?;
     let mut global = Attention::read(c, keys, Pairing::Interleaved, LINEAR_OR_YARN)?;
     let eps = keys.rms_epsilon()?;
     let theta = keys.positive_or("rope.freq_base_swa", global.rope.map_or(10_000.0, |rope| rope.theta))?;
@@ -64,10 +60,10 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         }
         x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
             if step > 0 && (il + 1).is_multiple_of(step) {
-                return Moe { shared: of_experts[il], ..moe }.mix(ctx, il, h, of_experts[il]);
+                return Moe { shared: expert_widths[il], ..moe }.mix(ctx, il, h, expert_widths[il]);
             }
-            Ok(feed_forward(ctx, il, h, widths[il], Activation::Silu))
-        })?; // [rows, hidden]
+            swiglu(ctx, il, h, widths[il])
+        }); // [rows, hidden]
     }
     Ok(ctx.logits(x))
 }

@@ -19,14 +19,12 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     moe.read_gating(keys, Gating::Sigmoid)?;
     moe.read_scale(keys)?;
     moe.router.renormalises = true;
-    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert")?;
     let attention =
         Attention { qk_norm: QkNorm::Row, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
     Ok(ctx.logits(x))
 }

@@ -7,8 +7,7 @@ mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma4;
-mod glm4;
-mod glm4moe;
+mod glm;
 mod gpt_oss;
 mod granite;
 mod hunyuan_moe;
@@ -22,10 +21,8 @@ mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
-mod qwen2moe;
 mod qwen3;
 mod qwen35;
-mod qwen3moe;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
@@ -40,11 +37,11 @@ static FAMILIES: &[Family] = &[
     llama::LLAMA,
     llama::MISTRAL3,
     llama4::FAMILY,
-    qwen2::FAMILY,
-    qwen2moe::FAMILY,
+    qwen2::QWEN2,
+    qwen2::QWEN2MOE,
     qwen3::QWEN3,
     qwen3::QWEN3VL,
-    qwen3moe::FAMILY,
+    qwen3::QWEN3MOE,
     qwen35::QWEN35,
     qwen35::QWEN35MOE,
     qwen35::QWEN3NEXT,
@@ -52,7 +49,7 @@ static FAMILIES: &[Family] = &[
     gemma3::FAMILY,
     gemma4::FAMILY,
     qwen2::ERNIE_4_5,
-    glm4::FAMILY,
+    glm::GLM4,
     granite::GRANITE,
     granite::GRANITEMOE,
     olmo2::FAMILY,
@@ -64,7 +61,7 @@ static FAMILIES: &[Family] = &[
     stablelm::FAMILY,
     gpt_oss::FAMILY,
     deepseek2::FAMILY,
-    glm4moe::FAMILY,
+    glm::GLM4MOE,
     minimax_m2::FAMILY,
     hunyuan_moe::FAMILY,
     lfm2::LFM2,

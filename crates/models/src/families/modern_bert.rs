@@ -5,7 +5,7 @@ use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, full_mask, fused_feed_forward, labels,
+    Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, full_mask, fused_feed_forward, labels,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -13,30 +13,25 @@ pub(super) const FAMILY: Family =
     Family { name: "modern-bert", harmless: &["attention.layer_norm_rms_epsilon"], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let mask = full_mask(keys)?;
     let global = Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let window = keys.count("attention.sliding_window")?;
-    let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3, c.block_count)?;
+    let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
     let local = Attention { mask: Mask::Around(window), rope, ..global.clone() };
     let act = activation(keys)?;
-    let rank_pool = match keys.count_or("classifier.pooling_type", 1)? {
-        1 => Pool::Mean,
-        _ => Pool::First,
-    };
+    let rank_pool = if keys.count_or("classifier.pooling_type", 1)? == 1 { Pool::Mean } else { Pool::First };
     let labels = labels(keys)?;
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     (ctx.labels, ctx.rank_pool) = (labels, rank_pool);
     let layer = Layer { norms_first_input: ctx.has("blk.0.attn_norm.weight"), ..PRE_NORM };
 
     let x = ctx.embed("embd"); // [rows, hidden]
-    let mut x = ctx.global_norm("inp_norm", x, "token_embd_norm");
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let attention = if window > 0 && is_local[il] { &local } else { &global };
-        x = layer.build(&mut ctx, il, x, attention, |ctx, h| Ok(fused_feed_forward(ctx, il, h, ffn, act)))?;
-    } // [rows, hidden]
+    let x = ctx.global_norm("inp_norm", x, "token_embd_norm");
+    let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
+    let x = layer.stack(&mut ctx, x, attention, |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], act));
     let x = ctx.global_norm("result_norm", x, "output_norm");
     Ok(ctx.embeddings(x, Activation::GeluTanh))
 }

@@ -21,7 +21,7 @@ pub(super) const NEMOTRON_H_MOE: Family = Family {
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let layers = c.block_count;
-    let widths = keys.counts_per_layer("feed_forward_length", 0, layers)?;
+    let widths = keys.counts_per_layer("feed_forward_length", 0)?;
     let attention = Attention::read_without_rope(c, keys)?;
     let moe = experts(keys)?;
     let latent = keys.count("moe_latent_size")?;
@@ -29,7 +29,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         Some(moe) if !keys.has("expert_feed_forward_length") => {
             widths.iter().map(|width| width / moe.router.used).collect()
         }
-        _ => keys.counts_per_layer("expert_feed_forward_length", 0, layers)?,
+        _ => keys.counts_per_layer("expert_feed_forward_length", 0)?,
     };
     let shared = keys.count("expert_shared_feed_forward_length")?;
     let eps = keys.layer_norm_epsilon()?;
@@ -48,7 +48,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let h = ctx.norm(("attn_norm", il), residual, "attn_norm"); // [rows, hidden]
         let h = match &moe {
             None => ungated_feed_forward(&mut ctx, il, h, widths[il], ACT),
-            Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent])?,
+            Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent]),
         };
         x = ctx.g.add(("l_out", il), h, residual);
         ctx.g.end_layer(x);
@@ -63,7 +63,7 @@ fn mix(
     x: ValueId,
     moe: &Moe,
     [width, shared, latent]: [usize; 3],
-) -> Result<ValueId, Error> {
+) -> ValueId {
     let hidden = ctx.hidden();
     let logits = moe.logits(ctx, il, x);
     let routes = moe.route(ctx, il, logits);
@@ -80,10 +80,10 @@ fn mix(
     let h = moe.ungated_experts(ctx, il, h, routes, [width, cols], ACT);
     let h = through(ctx, ["ffn_latent_out", "ffn_latent_up"], h, [hidden, latent]);
     if shared == 0 {
-        return Ok(h);
+        return h;
     }
     let shared = shared_relu_squared(ctx, il, x, shared);
-    Ok(ctx.g.add(("ffn_out", il), h, shared))
+    ctx.g.add(("ffn_out", il), h, shared)
 }
 
 fn experts(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {

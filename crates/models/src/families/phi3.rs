@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let mut attention = Attention::read(c, keys, Pairing::Halves, SCALINGS)?;
     if tensors("rope_factors_long.weight") {
         // Files have the divisors without naming the kind of scaling.
@@ -24,12 +24,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
+    let x = ctx.embed("embd"); // [rows, hidden]
     attention.add_rope_factors(&mut ctx);
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
-            Ok(fused_feed_forward(ctx, il, h, ffn, Activation::Silu))
-        })?; // [rows, hidden]
-    }
+    let x = PRE_NORM.stack(
+        &mut ctx,
+        x,
+        |_| &attention,
+        |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
+    );
     Ok(ctx.logits(x))
 }

@@ -1,34 +1,49 @@
 //! Architectures `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024), whose queries, keys and values usually have biases;
+//! `qwen2moe`: the same with experts, weighted by their probabilities among all, and a shared expert with a gate of its own;
 //! and `ernie4_5`: ERNIE 4.5, dense (Baidu 2025), which pairs neighbouring columns.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Gating, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
-pub(super) const FAMILY: Family = Family {
+pub(super) const QWEN2: Family = Family {
     name: "qwen2",
     harmless: &[],
-    graph: |c, keys, tensors| graph(c, keys, tensors, Pairing::Halves),
+    graph: |c, keys, tensors| dense(c, keys, tensors, Pairing::Halves),
 };
 
 pub(super) const ERNIE_4_5: Family = Family {
     name: "ernie4_5",
     harmless: &[],
-    graph: |c, keys, tensors| graph(c, keys, tensors, Pairing::Interleaved),
+    graph: |c, keys, tensors| dense(c, keys, tensors, Pairing::Interleaved),
 };
 
-fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>, pairing: Pairing) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+pub(super) const QWEN2MOE: Family = Family { name: "qwen2moe", harmless: &[], graph: moe };
+
+fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>, pairing: Pairing) -> Result<Graph, Error> {
+    let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
+    Ok(ctx.logits(x))
+}
+
+fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let mut moe = Moe::required(keys)?;
+    moe.router.gating = Gating::Softmax;
+    moe.read_scale(keys)?;
+    let widths = moe.widths(keys)?;
+    let shared = keys.count("expert_shared_feed_forward_length")?;
+    let dense = keys.size("feed_forward_length", "the FFN hidden size")?;
+    moe.shared = if shared > 0 { shared } else { dense };
+    let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
     Ok(ctx.logits(x))
 }

@@ -1,39 +1,54 @@
-//! Architectures `qwen3`: Qwen 3, dense (Yang et al. 2025), and `qwen3vl`: the text part of Qwen 3 VL. Each query and key
-//! head is normed before RoPE.
+//! Architectures `qwen3`: Qwen 3, dense (Yang et al. 2025), `qwen3vl`: the text part of Qwen 3 VL, and `qwen3moe`: Qwen 3 with
+//! experts in every layer. Each query and key head is normed before RoPE.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, QkNorm, feed_forward, labels};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, labels, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",
     // The pooling of embedding models, which comes after everything else.
     harmless: &["pooling_type"],
-    graph,
+    graph: dense,
 };
 
 pub(super) const QWEN3VL: Family = Family {
     name: "qwen3vl",
     // The share of RoPE's pairs per coordinate of an image, which are all equal for text; layers that add image features.
     harmless: &["rope.dimension_sections", "n_deepstack_layers"],
-    graph,
+    graph: dense,
 };
 
-fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let attention =
-        Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
-    let labels = labels(keys)?;
+pub(super) const QWEN3MOE: Family = Family {
+    name: "qwen3moe",
+    // The size of a dense feed-forward network, which no layer has.
+    harmless: &["feed_forward_length"],
+    graph: moe,
+};
+
+fn attention(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
+    let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    Ok(Attention { qk_norm: QkNorm::Head, ..attention })
+}
+
+fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let (widths, attention, labels) = (keys.ffn_widths()?, attention(c, keys)?, labels(keys)?);
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
     ctx.labels = labels;
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
+    Ok(ctx.logits(x))
+}
+
+fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let moe = Moe::required(keys)?;
+    let (widths, attention) = (moe.widths(keys)?, attention(c, keys)?);
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
     Ok(ctx.logits(x))
 }

@@ -1,12 +1,12 @@
 //! Architectures `qwen35` and `qwen35moe`: Qwen 3.5 and 3.6, dense and with experts, and `qwen3next`: Qwen3-Next (Qwen Team
 //! 2025). Most layers are gated delta nets; the others have gated attention.
 
-use graph::{Activation, Gating, Graph, Pairing};
+use graph::{Gating, Graph, Pairing};
 
 use super::Family;
 use crate::blocks::{
     Attention, DeltaNet, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM, QkNorm, check_sections,
-    feed_forward,
+    swiglu_or_experts,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -43,33 +43,27 @@ fn graph(
     is_tiled: bool,
 ) -> Result<Graph, Error> {
     let delta_net = DeltaNet::read(keys, is_tiled)?;
-    let by_interval = keys.pattern("full_attention_interval", 4, c.block_count)?;
-    let is_recurrent = match keys.has("attention.recurrent_layers") {
-        true => keys.pattern("attention.recurrent_layers", 0, c.block_count)?,
-        false => by_interval,
+    let by_interval = keys.pattern("full_attention_interval", 4)?;
+    let is_recurrent = if keys.has("attention.recurrent_layers") {
+        keys.pattern("attention.recurrent_layers", 0)?
+    } else {
+        by_interval
     };
     if let Some(il) = (0..c.block_count).find(|&il| !is_recurrent[il] && attention.kv_heads[il] == 0) {
-        return Err(keys.bad(
-            "attention.head_count_kv",
-            0,
-            format!("KV heads for layer {il}, which has attention"),
-        ));
+        let expected = format!("KV heads for layer {il}, which has attention");
+        return Err(keys.bad("attention.head_count_kv", 0, expected));
     }
     let moe = experts(keys)?;
     let widths = match &moe {
-        Some(moe) => moe.widths(keys, c.block_count)?,
-        None => keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?,
+        Some(moe) => moe.widths(keys)?,
+        None => keys.ffn_widths()?,
     };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        let mixer: &dyn Mixer = if is_recurrent[il] { &delta_net } else { attention };
-        x = LAYER.build(&mut ctx, il, x, mixer, |ctx, h| match &moe {
-            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-            Some(moe) => moe.mix(ctx, il, h, ffn),
-        })?; // [rows, hidden]
-    }
+    let mixer = |il: usize| -> &dyn Mixer { if is_recurrent[il] { &delta_net } else { attention } };
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x =
+        LAYER.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
     Ok(ctx.logits(x))
 }
 

@@ -1,26 +1,22 @@
 //! Architecture `stablelm`: StableLM 1, 2 and Zephyr 3B (Bellagente et al. 2024). Layer norms have biases; RoPE rotates a part
 //! of each head. Without `ffn_norm`, attention and feed-forward network have the same input.
 
-use graph::{Activation, Graph, Pairing};
+use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
 // What the key says follows from the tensors.
 pub(super) const FAMILY: Family = Family { name: "stablelm", harmless: &["use_parallel_residual"], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     let layer = Layer { is_parallel: !ctx.in_layers("ffn_norm.weight"), ..PRE_NORM };
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = layer.build(&mut ctx, il, x, &attention, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = layer.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
     Ok(ctx.logits(x))
 }

@@ -10,15 +10,16 @@ use crate::{Config, Error, Keys, Tensors};
 pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
 
-    let mut x = ctx.embed("embd"); // [rows, hidden]
-    for (il, ffn) in widths.into_iter().enumerate() {
-        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
-            Ok(ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
-        })?; // [rows, hidden]
-    }
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let x = PRE_NORM.stack(
+        &mut ctx,
+        x,
+        |_| &attention,
+        |ctx, il, h| ungated_feed_forward(ctx, il, h, widths[il], Activation::GeluTanh),
+    );
     Ok(ctx.logits(x))
 }

@@ -7,7 +7,7 @@ use rustorch::engine::tokenizer::Encode;
 use rustorch::engine::{self, Embedder, EmbedderOptions, Normalization};
 use rustorch::gguf::Gguf;
 use rustorch::{BackendName, Error};
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 
 use crate::{demo, options};
 
@@ -51,7 +51,7 @@ fn embedding_models_do_what_they_are_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model.gguf");
     let mut rerankers = 0;
-    for (name, spec) in testkit::encoders::models() {
+    for (name, spec) in testkit::fixtures::encoders() {
         let bytes = Spec::file(&spec);
         fs::write(&path, &bytes).expect("a file");
         let model = options().open(&path).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -11,7 +11,7 @@ use backend_cpu::Cpu;
 use engine::gguf::Gguf;
 use engine::{Embedder, EmbedderOptions, Engine, Model, Options};
 use serde_json::{Map, Value as Json, json};
-use testkit::{encoders, llama};
+use testkit::fixtures;
 use tower::ServiceExt as _;
 
 use crate::app::App;
@@ -37,8 +37,8 @@ fn operations(document: &Json) -> Vec<(String, String, Json)> {
 
 fn encoder(name: &str) -> ModelSource {
     let (_, spec) =
-        encoders::models().into_iter().find(|(own, _)| own == name).expect("a model of this name");
-    let file = Gguf::from_bytes(llama::Spec::file(&spec).into()).expect("a good file");
+        fixtures::encoders().into_iter().find(|(own, _)| own == name).expect("a model of this name");
+    let file = Gguf::from_bytes(fixtures::Spec::file(&spec).into()).expect("a good file");
     let model = Arc::new(Model::embedding(file, None).expect("a good model"));
     let options = EmbedderOptions { n_ctx: None, n_batch: 64 };
     Embedder::new(model, Box::new(Cpu::new(NonZero::new(1))), options).expect("it fits").into()

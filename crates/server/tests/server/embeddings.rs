@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use engine::{Embedder, EmbedderOptions, Model, Normalization};
 use gguf::Gguf;
 use serde_json::{Value as Json, json};
-use testkit::{encoders, llama};
+use testkit::fixtures;
 
 use crate::client::{Running, cpu, demo};
 
@@ -15,8 +15,8 @@ const TEXTS: [&str; 3] = ["a b", "c d e f", "a"];
 
 fn encoder(name: &str) -> Embedder {
     let (_, spec) =
-        encoders::models().into_iter().find(|(own, _)| own == name).expect("a model of this name");
-    let file = Gguf::from_bytes(llama::Spec::file(&spec).into()).expect("a good file");
+        fixtures::encoders().into_iter().find(|(own, _)| own == name).expect("a model of this name");
+    let file = Gguf::from_bytes(fixtures::Spec::file(&spec).into()).expect("a good file");
     let model = Arc::new(Model::embedding(file, None).expect("a good model"));
     Embedder::new(model, cpu(), EmbedderOptions { n_ctx: None, n_batch: 64 }).expect("it fits")
 }

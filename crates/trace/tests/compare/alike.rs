@@ -5,7 +5,7 @@ use std::num::NonZero;
 use backend::{KvFormat, KvType};
 use backend_reference::Reference;
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use trace::{Matrix, Meta, Method, Trace, Verdict};
 
 use crate::common::{self, Bench, TOKENS, only};

@@ -1,7 +1,7 @@
 //! Which causes are believed: those that say more than zero, a factor or chance would.
 
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use trace::{First, Matrix};
 
 use crate::common::{Bench, TOKENS, cpu, only};

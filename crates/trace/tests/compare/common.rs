@@ -11,7 +11,7 @@ use graph::Graph;
 use models::Model;
 use quant::Format;
 use tempfile::TempDir;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use trace::{Matrix, Meta, Oracle, Recording, Report, Trace, Writer};
 
 pub(crate) const TOKENS: usize = 24;

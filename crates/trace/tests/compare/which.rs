@@ -2,7 +2,7 @@
 
 use backend_reference::Reference;
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use trace::{Meta, Method, Report, Trace, Verdict};
 
 use crate::common::{Bench, TOKENS, cpu, only};

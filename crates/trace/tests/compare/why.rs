@@ -1,7 +1,7 @@
 //! What is reported of a wrong value: where in it, and why.
 
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::fixtures::Spec;
 use trace::Matrix;
 
 use crate::common::{Bench, TOKENS, only};
@@ -185,7 +185,7 @@ fn wide_values_are_judged_in_parts() {
 fn biases_that_are_left_out_or_wrong_are_reported() {
     let bench = Bench::of(Spec {
         architecture: "qwen2",
-        biases: &["attn_q", "attn_k", "attn_v"],
+        biases: "attn_q attn_k attn_v",
         layers: 2,
         ..Spec::new(Format::Q8_0)
     });

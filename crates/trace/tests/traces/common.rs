@@ -16,7 +16,7 @@ pub(crate) fn tokens() -> Vec<u32> {
 
 /// The small model, in memory.
 pub(crate) fn small() -> (Gguf, Model) {
-    let file = Gguf::from_bytes(testkit::llama::small().file().into()).expect("a good file");
+    let file = Gguf::from_bytes(testkit::fixtures::small().file().into()).expect("a good file");
     let model = Model::new(&file).expect("a good model");
     (file, model)
 }

@@ -8,7 +8,7 @@ use gguf::Gguf;
 use models::Model;
 use tempfile::TempDir;
 use testkit::conformance::random::nmse;
-use testkit::llama::{Spec, small, small_qwen2};
+use testkit::fixtures::{Spec, small, small_qwen2};
 use trace::{Trace, digest};
 
 use crate::common::{cpu, everything, reference};

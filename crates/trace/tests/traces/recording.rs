@@ -45,7 +45,7 @@ fn every_value_is_there_in_the_order_of_the_graph() {
 fn the_output_is_the_models() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("t.safetensors");
-    let spec = testkit::llama::small();
+    let spec = testkit::fixtures::small();
     for (backend, other) in [(cpu(), cpu()), (reference(), reference())] {
         record(backend, &tokens(), 16, &path).expect("a good run");
         let trace = Trace::open(&path).expect("a trace");

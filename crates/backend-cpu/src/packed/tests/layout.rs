@@ -90,7 +90,7 @@ impl<B, const G: usize> Copy for Quantized<B, G> {}
 
 impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
     fn with_simd<L: Lanes>(self, lanes: L) {
-        let format = <B as Groups<G>>::FORMAT;
+        let format = B::FORMAT;
         let nothing = B::new_zeroed();
         for (rows, blocks) in SHAPES {
             let cols = 32 * G * blocks;
