@@ -57,7 +57,7 @@ cases = []
 
 
 def case(seed, n, chain, **options):
-    """`chain` are llama.cpp's samplers; options are the fields of `Sampling`, nested ones with a dot."""
+    """`chain` are llama.cpp's samplers; options are the fields of `Params`."""
     values = logits(seed, n)
     kept = Candidates(values).apply(*chain).kept()
     best, total = max(kept.values()), 0.0
@@ -72,11 +72,11 @@ for seed, (n, sigma) in enumerate(itertools.product([2, 40], [0.1, 0.5, 1.0, 1.5
     case(seed, n, [llama.llama_sampler_init_top_n_sigma(sigma)], top_n_sigma=sigma)
 for seed, (n, threshold) in enumerate(itertools.product([2, 12, 40], [0.0, 0.02, 0.05, 0.1, 0.3, 0.5])):
     xtc = llama.llama_sampler_init_xtc(1.0, threshold, 0, 1)
-    case(seed, n, [xtc], **{"xtc.probability": 1.0, "xtc.threshold": threshold})
+    case(seed, n, [xtc], **{"xtc_probability": 1.0, "xtc_threshold": threshold})
 for seed, (n, temperature, spread, exponent) in enumerate(
     itertools.product([2, 40], [0.3, 1.0, 2.0], [0.2, 1.0, 4.0], [0.5, 1.0, 3.0])
 ):
-    options = {"dynamic_temperature.range": spread, "dynamic_temperature.exponent": exponent}
+    options = {"dynatemp_range": spread, "dynatemp_exponent": exponent}
     sampler = llama.llama_sampler_init_temp_ext(temperature, spread, exponent)
     case(seed, n, [sampler], temperature=temperature, **options)
 makers = {
@@ -85,8 +85,8 @@ makers = {
     "temperature": lambda: llama.llama_sampler_init_temp(2.5), "xtc": lambda: llama.llama_sampler_init_xtc(1.0, 0.1, 0, 1),
     "top_n_sigma": lambda: llama.llama_sampler_init_top_n_sigma(1.2),
 }  # fmt: skip
-parameters = {"top_k": 12, "top_p": 0.9, "typical_p": 0.8, "min_p": 0.08, "temperature": 2.5, "xtc.probability": 1.0,
-              "xtc.threshold": 0.1, "top_n_sigma": 1.2}  # fmt: skip
+parameters = {"top_k": 12, "top_p": 0.9, "typical_p": 0.8, "min_p": 0.08, "temperature": 2.5, "xtc_probability": 1.0,
+              "xtc_threshold": 0.1, "top_n_sigma": 1.2}  # fmt: skip
 shuffled = random.Random(5)
 for seed in range(24):
     order = shuffled.sample(sorted(makers), shuffled.randint(1, len(makers)))
@@ -131,8 +131,8 @@ for seed in range(60):
     values = logits(seed, N_VOCAB)
     kept = Candidates(values).apply(sampler).kept()
     changed = {i: logit for i, logit in sorted(kept.items()) if logit != values[i]}
-    options = {"dry.multiplier": multiplier, "dry.base": base, "dry.allowed_length": allowed,
-               "dry.penalty_last_n": last_n, "dry.sequence_breakers": texts}  # fmt: skip
+    options = {"dry_multiplier": multiplier, "dry_base": base, "dry_allowed_length": allowed,
+               "dry_penalty_last_n": last_n, "dry_sequence_breakers": texts}  # fmt: skip
     cases.append({"seed": seed, "n": N_VOCAB, "options": options, "history": history, "changed": list(changed.items())})
 
 for seed, (version, tau, eta) in enumerate(itertools.product([1, 2], [1.0, 3.0, 5.0], [0.1, 0.5])):
@@ -144,7 +144,8 @@ for seed, (version, tau, eta) in enumerate(itertools.product([1, 2], [1.0, 3.0, 
         values = [value * abs(value) / 8 for value in logits(100 * seed + step, N_VOCAB)]
         candidates = Candidates(values).apply(sampler)
         steps.append([candidates.array.size, candidates.array.data[candidates.array.selected].id])
-    cases.append({"seed": 100 * seed, "n": N_VOCAB, "options": {"mirostat": [version, tau, eta]}, "steps": steps})
+    options = {"mirostat": version, "mirostat_tau": tau, "mirostat_eta": eta}
+    cases.append({"seed": 100 * seed, "n": N_VOCAB, "options": options, "steps": steps})
 
 path = pathlib.Path("crates/engine/goldens/samplers.json")
 lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in cases)

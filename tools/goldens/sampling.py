@@ -54,7 +54,7 @@ cases = []
 
 
 def case(seed, n, history=(), **options):
-    """One chain in llama.cpp's default order; options are the fields of `Sampling`."""
+    """One chain in llama.cpp's default order; options are the fields of `Params`."""
     values = logits(seed, n)
     samplers = []
     if biases := options.get("logit_bias"):
@@ -79,7 +79,7 @@ def case(seed, n, history=(), **options):
     cases.append(entry)
 
 
-PENALTIES = {"penalty_last_n": 64, "repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+PENALTIES = {"repeat_last_n": 64, "repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 
 for seed, (n, k) in enumerate(itertools.product([5, 64, 1000], [1, 4, 40, 200])):
     case(seed, n, top_k=k)
@@ -93,7 +93,7 @@ for last_n, repeat, frequency, presence in itertools.product([0, 4, 64], [1.0, 1
     case(last_n, 12, history, **options)
 case(1, 12, logit_bias=[[3, 5.0], [4, -2.5]])
 for seed in range(8):
-    case(seed, 1000, history, logit_bias=[[7, 9.0], [8, 8.5]], penalty_last_n=8, repeat_penalty=1.2,
+    case(seed, 1000, history, logit_bias=[[7, 9.0], [8, 8.5]], repeat_last_n=8, repeat_penalty=1.2,
          frequency_penalty=0.25, top_k=100, typical_p=0.9, top_p=0.9, min_p=0.1)
 
 # The draws of seed 42 under the default parameters: llama.cpp filters, the draw is ours (by id).

@@ -7,17 +7,17 @@ use anyhow::Context;
 use backend::KvType;
 use backend_cpu::Isa;
 use clap::ValueEnum;
-use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
 use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
 use gguf::Gguf;
 use runner::placement::{Layers, Split, SplitMode};
 
 use crate::output::Usage;
+use crate::params::ParamArgs;
 use crate::registry::BackendName;
-use crate::sampling::SamplingArgs;
 use crate::source::args::{DownloadArgs, NetworkArgs, POSITIONAL};
-use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
+use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, n_ctx, unescape};
 
 /// The beginning of the help of `--escape`.
 pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
@@ -229,9 +229,7 @@ impl CacheArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AnswerArgs {
     #[command(flatten)]
-    pub(crate) length: LengthArgs,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
+    pub(crate) params: ParamArgs,
     /// Reasoning of the model: shown dimmed, hidden, or turned off where the chat template can
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Reasoning::Show, env)]
     #[arg(help_heading = "Prompt")]
@@ -243,22 +241,6 @@ pub(crate) enum Reasoning {
     Show,
     Hide,
     Off,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Length")]
-pub(crate) struct LengthArgs {
-    /// Maximum number of tokens to generate; -1 is no limit
-    #[arg(short = 'n', long, aliases = ["n-predict", "predict"], value_name = "N", default_value_t = -1)]
-    #[arg(value_parser = max_tokens, env)]
-    pub(crate) max_tokens: i64,
-    /// Stop before this text; may be repeated
-    #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) stop: Vec<String>,
-    /// Continue after end-of-generation tokens
-    #[arg(long)]
-    pub(crate) ignore_eos: bool,
 }
 
 #[derive(Clone, Debug, clap::Args)]

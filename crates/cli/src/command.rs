@@ -67,6 +67,7 @@ pub(crate) enum Command {
     /// Answer or continue a prompt; the text goes to stdout
     Run(run::Args),
     /// Serve a model to several users over HTTP, with a page to chat
+    #[command(mut_args(serve::in_requests))]
     Serve(serve::Args),
     /// Download a model
     Pull(pull::Args),

@@ -6,12 +6,13 @@ use std::time::Duration;
 use ::grammar::Grammar;
 use anyhow::bail;
 use engine::template::Answer;
-use engine::{Chat, DraftCounts, Engine, Event, Model, Processor, RequestId, Stop, StopReason, Usage};
+use engine::{Chat, DraftCounts, Engine, Event, Model, Processor, RequestId, StopReason, Usage};
 use indicatif::ProgressBar;
 
 use crate::args::{AnswerArgs, Reasoning, TemplateArgs, TemplateChoice};
 use crate::interrupt::Answering;
 use crate::output::{self, TextOut, counted, note};
+use crate::params::ParamArgs;
 
 pub(crate) struct Outcome {
     pub(crate) ids: Vec<u32>,
@@ -74,11 +75,8 @@ pub(crate) fn configure(
     template: &TemplateChoice,
     grammar: Option<&Grammar>,
 ) {
-    let AnswerArgs { length, sampling, reasoning } = args;
-    // -1 is no limit.
-    chat.max_tokens = usize::try_from(length.max_tokens).ok();
-    chat.stop = Stop { strings: length.stop.clone(), ignore_eog: length.ignore_eos, ..Stop::default() };
-    chat.sampling = sampling.sampling();
+    let AnswerArgs { params: ParamArgs(params), reasoning } = args;
+    chat.params = params.clone();
     chat.processors =
         grammar.map(|grammar| Box::new(grammar.constraint()) as Box<dyn Processor>).into_iter().collect();
     let mut variables = serde_json::Map::new();

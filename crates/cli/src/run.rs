@@ -145,8 +145,8 @@ fn submit(
             args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)
         }
     };
-    let Chat { sampling, stop, max_tokens, processors, .. } = chat;
-    let request = Request { sampling, stop, max_tokens, processors, ..Request::new(prompt.clone()) };
+    let Chat { params, processors, .. } = chat;
+    let request = Request { params, processors, ..Request::new(prompt.clone()) };
     Ok((engine.submit(request)?, prompt, None))
 }
 

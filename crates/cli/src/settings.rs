@@ -199,9 +199,9 @@ mod tests {
         let text = "model = \"tiny\"\ntemp = 0.5\ntop_k = 1_0 # few\nraw = true\nmax-tokens = -1\n";
         let args = run(text, &["--top-k", "3"]);
         assert_eq!(args.model.model, Some(PathBuf::from("tiny")));
-        assert_eq!((args.answers.sampling.temperature, args.answers.sampling.top_k), (0.5, 3));
+        assert_eq!((args.answers.params.0.temperature, args.answers.params.0.top_k), (0.5, 3));
         assert!(args.template.raw);
-        assert_eq!(run(text, &[]).answers.sampling.top_k, 10);
+        assert_eq!(run(text, &[]).answers.params.0.top_k, 10);
     }
 
     #[test]
@@ -212,7 +212,10 @@ mod tests {
         );
         refused("raw = 1", "c.toml:1: key `raw`: expected true or false, found the integer 1");
         refused("model = true", "c.toml:1: key `model`: expected a string, found true");
-        refused("seed = -2", "c.toml:1: key `seed`: invalid value '-2' for '--seed <SEED>': -2 is not in");
+        refused(
+            "top-p = -2",
+            "c.toml:1: key `top-p`: invalid value '-2' for '--top-p <P>': expected a number",
+        );
         refused(
             "backend = \"gpu\"",
             "c.toml:1: key `backend`: invalid value 'gpu' for '--backend <BACKEND>'",

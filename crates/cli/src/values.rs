@@ -20,23 +20,6 @@ pub(crate) fn n_ctx(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a number of tokens, or 0 for the training context".to_owned())
 }
 
-pub(crate) fn max_tokens(text: &str) -> Result<i64, String> {
-    let number = text.parse().ok().filter(|&number| number >= -1);
-    number.ok_or_else(|| "expected a number of tokens, or -1 for no limit".to_owned())
-}
-
-pub(crate) fn finite(text: &str) -> Result<f32, String> {
-    text.parse().ok().filter(|value: &f32| value.is_finite()).ok_or("expected a finite number".to_owned())
-}
-
-/// The ranges are the engine's; here they are checked before a model is loaded.
-pub(crate) fn within(range: RangeInclusive<f32>) -> impl Fn(&str) -> Result<f32, String> + Clone {
-    move |text| {
-        let number = text.parse().ok().filter(|value| range.contains(value));
-        number.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
-    }
-}
-
 /// Token ids such as `1, 2`, `1 2` or `[1,2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenIds(pub(crate) Vec<u32>);

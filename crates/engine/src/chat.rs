@@ -4,16 +4,17 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use ::chat::{Answer, AnswerParser, Calls, Delta, Message, Prompt, TurnEnd};
+use ::chat::{Answer, AnswerParser, Calls, Delta, Message, Prompt};
 use outfile::Target;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::model::{Model, NoTemplate};
+use crate::params::Params;
 use crate::request::{Event, Request};
-use crate::sampling::{Processor, Sampling};
+use crate::sampling::Processor;
 use crate::scheduler::{Refusal, RequestId};
-use crate::stop::{Stop, StopReason};
+use crate::stop::StopReason;
 use crate::{Error, Usage};
 
 /// A conversation. A turn finds those before it in the KV cache, and prefills only new tokens. The text is the same as that
@@ -26,12 +27,8 @@ use crate::{Error, Usage};
 /// messages are concatenated as plain text: an answer right after the user's message, the next message on a new line.
 #[derive(Debug)]
 pub struct Chat {
-    /// Sampling parameters of answers.
-    pub sampling: Sampling,
-    /// Maximum number of tokens per answer.
-    pub max_tokens: Option<usize>,
-    /// Stop conditions, besides those of the model and the template.
-    pub stop: Stop,
+    /// Parameters of answers. Their stop conditions are besides those of the model and the template.
+    pub params: Params,
     /// Logit processors, of which each answer gets a copy in this state.
     pub processors: Vec<Box<dyn Processor>>,
     /// Options of the template: current time, extra variables.
@@ -75,9 +72,7 @@ impl Chat {
     /// An empty conversation, with the model's template if it is usable.
     pub fn new(engine: &Engine) -> Chat {
         Chat {
-            sampling: Sampling::default(),
-            max_tokens: None,
-            stop: Stop::default(),
+            params: Params::default(),
             processors: Vec::new(),
             template_options: ::chat::Options::default(),
             messages: Vec::new(),
@@ -195,24 +190,13 @@ impl Chat {
         let (prompt, rendered) = self.rendered(engine.model())?;
         let merged_system = rendered.as_ref().is_some_and(Prompt::merged_system);
         let mut processors = self.processors.clone();
-        let mut stop = self.stop.clone();
+        let turn_end = rendered.as_ref().and_then(Prompt::turn_end).cloned();
         if let Some(prompt) = &rendered {
             let preamble = prompt.preamble();
             processors.iter_mut().for_each(|processor| processor.expect(&preamble));
-            match prompt.turn_end() {
-                Some(TurnEnd::Token(id)) => stop.ids.push(*id),
-                Some(TurnEnd::Text(text)) => stop.strings.push(text.clone()),
-                None => {}
-            }
         }
         let parser = rendered.map_or_else(AnswerParser::plain, |prompt| prompt.parser(Calls::default()));
-        let request = Request {
-            sampling: self.sampling.clone(),
-            stop,
-            max_tokens: self.max_tokens,
-            processors,
-            ..Request::new(prompt)
-        };
+        let request = Request { params: self.params.clone(), turn_end, processors, ..Request::new(prompt) };
         let id = engine.submit(request).map_err(|error| match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => Error::ConversationFull { tokens, n_ctx },
             other => other,

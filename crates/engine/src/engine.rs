@@ -215,7 +215,7 @@ impl Engine {
         request: Request,
         observed: Option<(LogitRows, Observer)>,
     ) -> Result<RequestId, Error> {
-        let only_logits = observed.is_some() && request.max_tokens == Some(0);
+        let only_logits = observed.is_some() && request.params.max_tokens == Some(0);
         self.scheduler.admits(request.prompt.len(), usize::from(!only_logits))?;
         let n_vocab = self.model.tokenizer().vocab_size();
         if let Some(position) = request.prompt.iter().position(|&id| id as usize >= n_vocab) {

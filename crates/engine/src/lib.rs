@@ -10,7 +10,7 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use engine::{Engine, Event, Model, Options, Request, Sampling};
+//! use engine::{Engine, Event, Model, Options, Request};
 //!
 //! # fn main() -> Result<(), engine::Error> {
 //! let model = Arc::new(Model::open("model.gguf")?);
@@ -18,8 +18,7 @@
 //! let mut engine = Engine::new(model.clone(), backend, Options::default())?;
 //!
 //! let prompt = model.encode_prompt("Once upon a time", false);
-//! let sampling = Sampling { temperature: 0.7, seed: Some(42), ..Sampling::default() };
-//! engine.submit(Request::new(prompt).sampling(sampling).max_tokens(100))?;
+//! engine.submit(Request::new(prompt).temperature(0.7).seed(42).max_tokens(100))?;
 //! while !engine.is_idle() {
 //!     for event in engine.step()? {
 //!         match event {
@@ -59,13 +58,16 @@
 //! ```
 //!
 //! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step (`examples/tap.rs`).
-//! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
+//! [`Engine::submit_observed`] returns the logits of a prompt, [`Params::logprobs`] the log-probabilities of the answer.
 //!
 //! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
 //! [`tokenizer`] and [`template`].
 //!
 //! Call order: [`Chat`] → [`Engine`] → scheduler (which rows run next) and [`ModelRunner`] (the computation) →
-//! [`Sampler`] → [`Stop`]. The engine names no concrete backend.
+//! [`Sampler`] → stop conditions. The engine names no concrete backend.
+
+#[macro_use]
+mod params;
 
 mod blocks;
 mod candidates;
@@ -103,13 +105,11 @@ pub use error::Error;
 pub use ids::RequestId;
 pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
+pub use params::{Bias, Biased, Flag, Kind, Param, ParamError, Params, SamplerKind, UnknownSampler};
 pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;
-pub use sampling::{
-    Dry, DynamicTemperature, Logprobs, Mirostat, MirostatVersion, Processor, Sampler, SamplerKind, Sampling,
-    SamplingError, UnknownSampler, Xtc,
-};
+pub use sampling::{Logprobs, Processor, Sampler, SamplingError};
 pub use scheduler::{Limits, Refusal};
 pub use speculation::DraftModel;
 pub use speculation::options::Speculation;
-pub use stop::{Stop, StopReason};
+pub use stop::StopReason;

@@ -10,7 +10,8 @@ use models::Pooling;
 use tokenizer::{Part, Tokenizer};
 
 use crate::Error;
-use crate::sampling::{self, Breakers, Sampling};
+use crate::params::Params;
+use crate::sampling::{self, Breakers};
 
 /// A model for any number of engines. It has no backend; weights stay in the mapped file.
 pub struct Model {
@@ -98,8 +99,8 @@ impl Model {
 
     /// Prepares what takes a while before a request with these parameters is submitted, on the thread of the caller. What is not
     /// prepared is so when it is submitted.
-    pub fn prepare(&self, sampling: &Sampling) {
-        sampling::prepare(sampling, &self.breakers, &self.tokenizer);
+    pub fn prepare(&self, params: &Params) {
+        sampling::prepare(params, &self.breakers, &self.tokenizer);
     }
 
     pub(crate) fn breakers(&self) -> &Breakers {

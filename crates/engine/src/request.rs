@@ -3,27 +3,28 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use ::chat::TurnEnd;
+
 use crate::ids::RequestId;
-use crate::sampling::{Logprobs, Processor, Sampling, SamplingError};
-use crate::stop::{Stop, StopReason};
+use crate::params::Params;
+use crate::sampling::{Logprobs, Processor, SamplingError};
+use crate::stop::StopReason;
 
 /// A prompt to continue. Built from [`Request::new`]:
 ///
 /// ```
-/// use engine::{Request, Sampling};
-/// let request = Request::new(vec![1, 15043]).sampling(Sampling::greedy()).max_tokens(20);
+/// use engine::Request;
+/// let request = Request::new(vec![1, 15043]).temperature(0.0).max_tokens(20);
 /// # let _ = request;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Token ids, with BOS if the model needs it.
     pub prompt: Vec<u32>,
-    /// Sampling parameters.
-    pub sampling: Sampling,
-    /// Stop conditions.
-    pub stop: Stop,
-    /// Maximum number of tokens to generate; `None` continues until a stop condition or the end of the context.
-    pub max_tokens: Option<usize>,
+    /// How tokens are chosen, and where the text ends. There is one answer, whatever [`Params::n`] is.
+    pub params: Params,
+    /// What ends a turn by the chat template: one more stop condition.
+    pub turn_end: Option<TurnEnd>,
     /// Requests with the same salt share the KV cache of a common prefix. A salt per user hides from others, who could
     /// measure the time, what a user's prompts begin with.
     pub cache_salt: Vec<u8>,
@@ -31,42 +32,29 @@ pub struct Request {
     pub client: u64,
     /// Of a client's requests, those of lower values start first.
     pub priority: i32,
-    /// Return the log-probability of each token, and of this many most likely tokens.
-    pub logprobs: Option<usize>,
-    /// [`Request::logprobs`] are of the probabilities by which a token is drawn, after processors, filters and temperature.
-    pub logprobs_of_draw: bool,
-    /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Request::sampling`].
+    /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Params::samplers`].
     pub processors: Vec<Box<dyn Processor>>,
 }
 
+param_setters!(Request, params);
+
 #[expect(missing_docs, reason = "each of the other methods sets the field of its name, or appends to it")]
 impl Request {
-    /// A request with default [`Sampling`] and no limit but the context.
+    /// A request with default [`Params`]: no limit but the context.
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {
             prompt,
-            sampling: Sampling::default(),
-            stop: Stop::default(),
-            max_tokens: None,
+            params: Params::default(),
+            turn_end: None,
             cache_salt: Vec::new(),
             client: 0,
             priority: 0,
-            logprobs: None,
-            logprobs_of_draw: false,
             processors: Vec::new(),
         }
     }
 
-    pub fn sampling(self, sampling: Sampling) -> Request {
-        Request { sampling, ..self }
-    }
-
-    pub fn stop(self, stop: Stop) -> Request {
-        Request { stop, ..self }
-    }
-
-    pub fn max_tokens(self, max_tokens: impl Into<Option<usize>>) -> Request {
-        Request { max_tokens: max_tokens.into(), ..self }
+    pub fn params(self, params: Params) -> Request {
+        Request { params, ..self }
     }
 
     pub fn cache_salt(self, salt: impl Into<Vec<u8>>) -> Request {
@@ -81,12 +69,10 @@ impl Request {
         Request { priority, ..self }
     }
 
-    pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {
-        Request { logprobs: top.into(), ..self }
-    }
-
-    pub fn logprobs_of_draw(self, logprobs_of_draw: bool) -> Request {
-        Request { logprobs_of_draw, ..self }
+    /// Returns the log-probability of each token, and of so many most likely tokens.
+    pub fn logprobs(mut self, top: usize) -> Request {
+        self.params.logprobs = Some(top);
+        self
     }
 
     pub fn processor(mut self, processor: impl Processor + 'static) -> Request {
@@ -134,7 +120,7 @@ pub enum RequestError {
 pub enum Event {
     /// A token was generated, of which a step can give several; may be an end-of-generation token. `text` is the text to print now: whole characters,
     /// without what may be the start of a stop string. It is often empty; all texts concatenated are the answer.
-    /// `logprobs` is present if requested with [`Request::logprobs`].
+    /// `logprobs` is present if requested with [`Params::logprobs`].
     Token { id: RequestId, token: u32, text: String, logprobs: Option<Logprobs> },
     /// A request ended.
     Done { id: RequestId, reason: StopReason, usage: Usage },

@@ -4,15 +4,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::chat::TurnEnd;
 use backend::{Draw, MAX_CANDIDATES, Wanted};
 use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
 use crate::model::Model;
+use crate::params::Params;
 use crate::request::{DraftCounts, LogitRows, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::speculation::length::DraftLength;
-use crate::stop::{NoEndBefore, Stop, StopReason, StopStrings};
+use crate::stop::{NoEndBefore, StopReason, StopStrings};
 
 /// Receives a position and the logits after its token.
 pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
@@ -62,34 +64,31 @@ impl RequestState {
         model: &Model,
     ) -> Result<(RequestState, Vec<u32>), Error> {
         let tokenizer = model.tokenizer().clone();
-        let Request {
-            prompt,
-            mut sampling,
-            stop,
-            max_tokens,
-            logprobs,
-            logprobs_of_draw,
-            mut processors,
-            ..
-        } = request;
-        let Stop { ids: stop_ids, strings, ignore_eog, min_tokens } = stop;
+        let Request { prompt, params, turn_end, mut processors, .. } = request;
+        let Params { max_tokens, min_tokens, logprobs, logprobs_of_draw, ignore_eos, .. } = params;
+        let (mut strings, mut stop_ids) = (params.stop.clone(), params.stop_token_ids.clone());
+        match turn_end {
+            Some(TurnEnd::Token(id)) => stop_ids.push(id),
+            Some(TurnEnd::Text(text)) => strings.push(text),
+            None => {}
+        }
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);
         }
         if let Some(max) = max_tokens.filter(|&max| max < min_tokens) {
             return Err(Error::MinTokens { min: min_tokens, max });
         }
-        let suppressed = tokenizer.special_ids().suppressed.iter();
-        sampling.logit_bias.extend(suppressed.map(|&id| (id, f32::NEG_INFINITY)));
-        let ends = tokenizer.special_ids().end_of_generation.iter().copied();
-        if ignore_eog {
-            sampling.logit_bias.extend(ends.clone().map(|id| (id, f32::NEG_INFINITY)));
+        let special = tokenizer.special_ids();
+        let ends = special.end_of_generation.iter().copied();
+        let mut banned: Vec<u32> = special.suppressed.iter().copied().collect();
+        if ignore_eos {
+            banned.extend(ends.clone());
         }
         if min_tokens > 0 {
             let ends = ends.chain(stop_ids.iter().copied()).collect();
             processors.push(Box::new(NoEndBefore::new(prompt.len().saturating_add(min_tokens), ends)));
         }
-        let sampler = Sampler::with(sampling, processors, model.breakers(), &tokenizer)?;
+        let sampler = Sampler::with(params, banned, processors, model.breakers(), &tokenizer)?;
         let seed = sampler.seed();
         let first = |(rows, observer): (LogitRows, Observer)| {
             let next = rows.first(prompt.len());

@@ -1,14 +1,13 @@
 //! From logits to a token.
 //!
-//! [`Sampling::logit_bias`] and the [`Processor`]s of the request modify the logits. Then the samplers run on the remaining
-//! tokens, in the order of [`Sampling::samplers`], and one token is drawn. At temperature 0 no sampler drops a token: the
+//! [`Params::logit_bias`] and the [`Processor`]s of the request modify the logits. Then the samplers run on the remaining
+//! tokens, in the order of [`Params::samplers`], and one token is drawn. At temperature 0 no sampler drops a token: the
 //! one with the largest logit after processors and penalties is chosen, the lowest id among equals.
 
 mod chain;
 mod device;
 mod dry;
 mod mirostat;
-mod parameters;
 #[cfg(test)]
 mod tests;
 
@@ -16,24 +15,22 @@ use std::fmt;
 
 use ::chat::Preamble;
 use backend::{Draw, arg_max, log_sum_exp, top_log_probabilities};
-use tokenizer::Tokenizer;
+use tokenizer::{Encode, Tokenizer};
 
 use crate::candidates::{self, Candidate};
+use crate::params::{Bias, Biased, ParamError, Params, SamplerKind};
 use crate::random::{SplitMix64, random_seed};
 use chain::Chain;
 use device::DeviceSampling;
 pub(crate) use dry::Breakers;
 
-pub use chain::{SamplerKind, UnknownSampler};
-pub use parameters::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampling, Xtc};
-
 /// Why no token can be sampled.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum SamplingError {
-    /// A field of [`Sampling`] outside its range.
-    #[error("sampling parameter `{name}` is {value}, expected {expected}")]
-    Parameter { name: &'static str, value: String, expected: &'static str },
+    /// A parameter outside its range.
+    #[error(transparent)]
+    Parameter(#[from] ParamError),
     /// A bias for a token that is not in the vocabulary.
     #[error("logit_bias names token {token}, but the vocabulary has {n_vocab} tokens")]
     Bias { token: u32, n_vocab: usize },
@@ -84,7 +81,7 @@ impl Clone for Box<dyn Processor> {
 }
 
 /// Log-probabilities of a token and of the most likely alternatives: natural logarithms of the softmax of the model's
-/// logits, before processors, filters and temperature unless [`Request::logprobs_of_draw`](crate::Request) says otherwise.
+/// logits, before processors, filters and temperature unless [`Params::logprobs_of_draw`] says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
     /// Log-probability of the token.
@@ -116,10 +113,35 @@ impl Logprobs {
 }
 
 /// Prepares what takes a while for requests with these parameters.
-pub(crate) fn prepare(sampling: &Sampling, breakers: &Breakers, tokenizer: &Tokenizer) {
-    if chain::has_effect(SamplerKind::Dry, sampling) && sampling.check(tokenizer.vocab_size()).is_ok() {
-        breakers.of(&sampling.dry.sequence_breakers, tokenizer);
+pub(crate) fn prepare(params: &Params, breakers: &Breakers, tokenizer: &Tokenizer) {
+    if chain::has_effect(SamplerKind::Dry, params) && params.check().is_ok() {
+        breakers.of(&params.dry_sequence_breakers, tokenizer);
     }
+}
+
+/// The biases by token id. Fails if one is for a token that is not in the vocabulary.
+fn resolved(biases: &[Bias], tokenizer: &Tokenizer) -> Result<Vec<(u32, f32)>, SamplingError> {
+    let n_vocab = tokenizer.vocab_size();
+    let mut resolved = Vec::with_capacity(biases.len());
+    for Bias { token, bias } in biases {
+        let bias = if *bias <= -100.0 { f32::NEG_INFINITY } else { *bias };
+        match token {
+            Biased::Id(id) if *id as usize >= n_vocab => {
+                return Err(SamplingError::Bias { token: *id, n_vocab });
+            }
+            Biased::Id(id) => resolved.push((*id, bias)),
+            Biased::Text(text) => {
+                let ids = tokenizer.encode(text, Encode { add_special: false, parse_special: false });
+                resolved.extend(ids.into_iter().map(|id| (id, bias)));
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// How many last tokens are considered; none is all.
+fn last(n: Option<usize>) -> usize {
+    n.unwrap_or(usize::MAX)
 }
 
 /// Samples the tokens of one request.
@@ -138,25 +160,27 @@ impl Sampler {
     /// A sampler for the vocabulary of `tokenizer`. The `processors` run after the bias and before the samplers. Fails
     /// if a parameter is out of range, or a bias is for a token outside the vocabulary.
     pub fn new(
-        sampling: Sampling,
+        params: Params,
         processors: Vec<Box<dyn Processor>>,
         tokenizer: &Tokenizer,
     ) -> Result<Sampler, SamplingError> {
-        Sampler::with(sampling, processors, &Breakers::default(), tokenizer)
+        Sampler::with(params, Vec::new(), processors, &Breakers::default(), tokenizer)
     }
 
-    /// The same with sequence breakers that may be known.
+    /// The same with `banned` tokens, and sequence breakers that may be known.
     pub(crate) fn with(
-        sampling: Sampling,
+        params: Params,
+        banned: Vec<u32>,
         processors: Vec<Box<dyn Processor>>,
         breakers: &Breakers,
         tokenizer: &Tokenizer,
     ) -> Result<Sampler, SamplingError> {
-        sampling.check(tokenizer.vocab_size())?;
-        let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
-        let logit_bias = sampling.logit_bias.clone();
-        let chain = Chain::new(sampling, seed, breakers, tokenizer);
-        let on_device = if processors.is_empty() { chain.on_device(seed) } else { None };
+        params.check()?;
+        let seed = params.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
+        let mut logit_bias = resolved(&params.logit_bias, tokenizer)?;
+        logit_bias.extend(banned.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+        let chain = Chain::new(params, seed, breakers, tokenizer);
+        let on_device = if processors.is_empty() { chain.on_device(&logit_bias, seed) } else { None };
         Ok(Sampler {
             seed,
             logit_bias,

@@ -4,21 +4,7 @@ use std::mem::replace;
 
 use crate::sampling::Processor;
 
-/// Stop conditions, besides `max_tokens` and the end of the context.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stop {
-    /// Stop tokens, besides the model's end-of-generation tokens. Not printed.
-    pub ids: Vec<u32>,
-    /// Stop strings. Neither they nor what follows is printed.
-    pub strings: Vec<String>,
-    /// Never sample the model's end-of-generation tokens.
-    pub ignore_eog: bool,
-    /// Number of tokens that precede any end: until then, end-of-generation tokens and stop tokens are sampled only if nothing
-    /// else is possible, as where a grammar ends, and stop strings are not searched.
-    pub min_tokens: usize,
-}
-
-/// Why a request ended: an end-of-generation token of the model, a token or string of [`Stop`], `max_tokens`,
+/// Why a request ended: an end-of-generation token of the model, a token or string of [`Params`](crate::Params), `max_tokens`,
 /// [`Engine::cancel`](crate::Engine::cancel) or a full context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see above")]

@@ -46,9 +46,8 @@ impl Chat {
 
     fn submit(&mut self, text: String) -> Result<Running> {
         let chat = self.chat.as_mut().map_err(|error| error.clone())?;
-        let Request { sampling, stop, max_tokens, processors, .. } = self.settings.clone();
-        (chat.sampling, chat.stop, chat.max_tokens, chat.processors) =
-            (sampling, stop, max_tokens, processors);
+        let Request { params, processors, .. } = self.settings.clone();
+        (chat.params, chat.processors) = (params, processors);
         self.model.shared()?.submit(|engine| chat.say(engine, text))
     }
 

@@ -55,7 +55,7 @@ impl Generate {
 
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
     pub fn logprobs(mut self, top: usize) -> Generate {
-        self.settings.logprobs = Some(top);
+        self.settings.params.logprobs = Some(top);
         self
     }
 
@@ -110,7 +110,7 @@ impl Batch {
 
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
     pub fn logprobs(mut self, top: usize) -> Batch {
-        self.settings.logprobs = Some(top);
+        self.settings.params.logprobs = Some(top);
         self
     }
 

@@ -105,7 +105,7 @@ pub use {::backend, ::engine, ::gguf, ::grammar, ::runner};
 pub use backend::KvType;
 pub use chat::{Answer, Chat, Piece};
 pub use devices::BackendName;
-pub use engine::{Engine, KvFormat, Message, Sampling, Speculation, StopReason, Usage};
+pub use engine::{Engine, KvFormat, Message, Params, Speculation, StopReason, Usage};
 pub use error::{Error, Result};
 pub use generate::{Batch, Candidate, End, Generate, Prompt, Token, Tokens};
 pub use grammar::{Grammar, Source as GrammarSource, Trigger};

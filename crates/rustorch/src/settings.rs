@@ -32,48 +32,13 @@ impl<F> fmt::Debug for Hook<F> {
 /// Adds the methods to the type of a builder with a field `settings`.
 macro_rules! settings_methods {
     ($builder:ty) => {
-        /// How tokens are chosen, and where the text ends. Defaults are llama.cpp's; parameters out of range are errors of the
-        /// first token.
+        engine::param_setters!($builder, settings.params);
+
+        /// Parameters out of range are errors of the first token.
         impl $builder {
-            /// The longest text, in tokens. By default it ends where the model ends it, or the context does.
-            pub fn max_tokens(mut self, most: usize) -> Self {
-                self.settings.max_tokens = Some(most);
-                self
-            }
-
-            /// 0 always takes the most probable token; 1 samples from the model's probabilities; 0.8 by default.
-            pub fn temperature(mut self, temperature: f32) -> Self {
-                self.settings.sampling.temperature = temperature;
-                self
-            }
-
-            /// Samples from the `k` most probable tokens; 0 is all, 40 the default.
-            pub fn top_k(mut self, k: usize) -> Self {
-                self.settings.sampling.top_k = k;
-                self
-            }
-
-            /// Samples from the most probable tokens up to this probability; 1 is all, 0.95 the default.
-            pub fn top_p(mut self, p: f32) -> Self {
-                self.settings.sampling.top_p = p;
-                self
-            }
-
-            /// Makes the text repeatable. By default the seed is random; [`End::usage`](crate::End) has it.
-            pub fn seed(mut self, seed: u32) -> Self {
-                self.settings.sampling.seed = Some(seed);
-                self
-            }
-
             /// All parameters at once, also those that have no method here.
-            pub fn sampling(mut self, sampling: engine::Sampling) -> Self {
-                self.settings.sampling = sampling;
-                self
-            }
-
-            /// Ends the text before this string. May be called several times.
-            pub fn stop(mut self, text: impl Into<String>) -> Self {
-                self.settings.stop.strings.push(text.into());
+            pub fn params(mut self, params: engine::Params) -> Self {
+                self.settings.params = params;
                 self
             }
 

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::Sampling;
+use engine::Params;
 use serde_json::{Map, Value as Json};
 
 use crate::connection::Tls;
-use crate::error::ApiError;
 use crate::keys::Keys;
 
 /// Settings of a server.
@@ -65,10 +64,8 @@ impl Config {
 /// What requests get that do not say otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// Sampling parameters.
-    pub sampling: Sampling,
-    /// Tokens of an answer, at most.
-    pub max_tokens: Option<usize>,
+    /// Sampling, length and stop conditions.
+    pub params: Params,
     /// Variables of the chat template.
     pub variables: Map<String, Json>,
 }
@@ -92,14 +89,6 @@ pub struct Limits {
     pub messages: usize,
     /// Tools of a request.
     pub tools: usize,
-    /// Stop strings of a request.
-    pub stops: usize,
-    /// Bytes of a stop string.
-    pub stop_bytes: usize,
-    /// Tokens with a bias.
-    pub biases: usize,
-    /// Choices of a request.
-    pub choices: usize,
 }
 
 impl Default for Limits {
@@ -113,23 +102,6 @@ impl Default for Limits {
             requests: 512,
             messages: 4096,
             tools: 256,
-            stops: 16,
-            stop_bytes: 1024,
-            biases: 1024,
-            choices: 8,
-        }
-    }
-}
-
-impl Limits {
-    /// Fails if one of the strings in the field `name`, which the engine compares with each token, is too long.
-    pub(crate) fn check_strings(name: &str, strings: &[String], most: usize) -> Result<(), ApiError> {
-        match strings.iter().map(String::len).find(|&found| found > most) {
-            None => Ok(()),
-            Some(found) => {
-                let message = format!("`{name}` has a string of {found} bytes, expected at most {most}");
-                Err(ApiError::invalid(name, message))
-            }
         }
     }
 }

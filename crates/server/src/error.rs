@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use engine::ParamError;
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -120,15 +121,24 @@ impl ApiError {
     }
 }
 
+impl From<ParamError> for ApiError {
+    fn from(error: ParamError) -> ApiError {
+        let message = error.to_string();
+        ApiError::invalid(error.name, message)
+    }
+}
+
 impl From<engine::Error> for ApiError {
     fn from(error: engine::Error) -> ApiError {
-        use engine::{Error, Refusal};
+        use engine::{Error, Refusal, SamplingError};
         let message = error.to_string();
         match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
                 ApiError { param: Some("messages".into()), ..ApiError::too_long(tokens, n_ctx) }
             }
             Error::Prompt(Refusal::Empty) => ApiError::new(Kind::Invalid, message),
+            Error::Sampling(SamplingError::Parameter(error)) => error.into(),
+            Error::Sampling(SamplingError::Bias { .. }) => ApiError::invalid("logit_bias", message),
             Error::TextTooLong { .. } | Error::Token { .. } | Error::EmptyStopString | Error::Sampling(_) => {
                 ApiError::new(Kind::Invalid, message)
             }

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+#[cfg(test)]
+use engine::Param;
+use engine::Params;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
@@ -88,6 +91,22 @@ impl Fields {
                     .map_err(|error| ApiError::invalid(name, format!("`{name}` is {found}: {error}")))
             }
         }
+    }
+
+    /// The fields themselves, for what a protocol says in another way.
+    pub(crate) fn map(&mut self) -> &mut Map<String, Json> {
+        &mut self.0
+    }
+
+    /// The engine's parameters; those that are not there are as in `defaults`.
+    pub(crate) fn params(&mut self, defaults: &Params) -> Result<Params, ApiError> {
+        #[cfg(test)]
+        ASKED.with_borrow_mut(|asked| {
+            asked.extend(Params::TABLE.iter().flat_map(Param::names).map(str::to_owned));
+        });
+        let mut params = defaults.clone();
+        params.take(&mut self.0)?;
+        Ok(params)
     }
 
     /// The field `name`, which must be there.

@@ -35,7 +35,6 @@ mod page;
 mod prompts;
 mod props;
 mod quota;
-mod samplers;
 mod server;
 mod shape;
 mod sse;

@@ -127,9 +127,7 @@ pub(crate) struct Continuation {
     pub(crate) parameters: Parameters,
     /// What each answer must be, and the field that asks for it.
     pub(crate) format: Option<(&'static str, Source)>,
-    /// The number of most likely tokens to return with each token.
-    pub(crate) logprobs: Option<usize>,
-    /// The same for the tokens of the prompts.
+    /// The number of most likely tokens to return with each token of the prompts.
     pub(crate) prompt_logprobs: Option<usize>,
 }
 
@@ -141,14 +139,14 @@ impl Continuation {
         served: &Arc<Served>,
         client: &Client,
     ) -> Result<Started, ApiError> {
-        let Continuation { prompts, parameters, format, logprobs, prompt_logprobs } = self;
-        let n = prompts.0.len() * parameters.n;
+        let Continuation { prompts, parameters, format, prompt_logprobs } = self;
+        let n = prompts.0.len() * parameters.params.n;
         let place = app.place(client, n)?;
         let encoding = served.clone();
-        let sampling = parameters.sampling.clone();
+        let params = parameters.params.clone();
         let prompts = app
             .blocking(move || {
-                encoding.model.prepare(&sampling);
+                encoding.model.prepare(&params);
                 let ids = prompts.0.into_iter().map(|prompt| encode(prompt, &encoding));
                 ids.collect::<Result<Vec<_>, _>>()
             })
@@ -163,8 +161,7 @@ impl Continuation {
         };
         let jobs = prompts.iter().map(|prompt| {
             let processors = processors.clone();
-            let request =
-                engine::Request { logprobs, processors, ..parameters.request(prompt.clone(), client) };
+            let request = engine::Request { processors, ..parameters.request(prompt.clone(), client) };
             Job::choices(request, &parameters)
         });
         let of_prompt = |error: ApiError| match error.kind {

@@ -16,7 +16,6 @@ use crate::conversation::too_long_for;
 use crate::error::ApiError;
 use crate::fields::MAX_VALUES;
 use crate::http::{Client, Routes, call, with_ignored};
-use crate::job::Parameters;
 use crate::llama::settings;
 use crate::models::Held;
 use crate::openai::conversation;
@@ -47,9 +46,9 @@ async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
 /// What is known of a model that is loaded.
 fn of_model(app: &App, held: &Held) -> Map<String, Value> {
     let (model, n_ctx) = (held.model(), held.n_ctx());
-    let parameters = Parameters::default_of(&app.config);
+    let params = &app.config.defaults.params;
     // The seed that stands for a random one.
-    let seed = parameters.sampling.seed.unwrap_or(u32::MAX);
+    let seed = params.seed.unwrap_or(u32::MAX);
     let slots = match held {
         Held::Generator(generator) => generator.limits.sequences,
         Held::Encoder(_) => 1,
@@ -59,7 +58,7 @@ fn of_model(app: &App, held: &Held) -> Map<String, Value> {
     let props = [
         (
             "default_generation_settings",
-            json!({ "n_ctx": n_ctx, "params": settings::json(&parameters, seed, 0, false) }),
+            json!({ "n_ctx": n_ctx, "params": settings::json(params, seed, false) }),
         ),
         ("total_slots", slots.into()),
         ("n_ctx", n_ctx.into()),

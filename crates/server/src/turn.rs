@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chat::{AnswerParser, TurnEnd};
+use chat::AnswerParser;
 
 use crate::answer::Answers;
 use crate::app::{App, Place};
@@ -16,8 +16,6 @@ use crate::models::Served;
 pub(crate) struct Turn {
     pub(crate) conversation: Conversation,
     pub(crate) parameters: Parameters,
-    /// The number of most likely tokens to return with each token.
-    pub(crate) logprobs: Option<usize>,
 }
 
 /// A turn that the engine has accepted.
@@ -39,21 +37,17 @@ impl Turn {
         served: &Arc<Served>,
         client: &Client,
     ) -> Result<Started, ApiError> {
-        let Turn { conversation, mut parameters, logprobs } = self;
-        let n = parameters.n;
+        let Turn { conversation, parameters } = self;
+        let n = parameters.params.n;
         let place = app.place(client, n)?;
         let rendering = served.clone();
-        let sampling = parameters.sampling.clone();
+        let params = parameters.params.clone();
         let rendering = move || {
-            rendering.model.prepare(&sampling);
+            rendering.model.prepare(&params);
             conversation.render(&rendering)
         };
         let Rendered { ids, prompt, demand, calls } = app.blocking(rendering).await??;
-        match prompt.turn_end() {
-            Some(TurnEnd::Token(id)) => parameters.stop.ids.push(*id),
-            Some(TurnEnd::Text(text)) => parameters.stop.strings.push(text.clone()),
-            None => {}
-        }
+        let turn_end = prompt.turn_end().cloned();
         let parsers = (0..n).map(|_| prompt.parser(calls)).collect();
         let processors = match demand {
             None => Vec::new(),
@@ -63,7 +57,7 @@ impl Turn {
             }
         };
         let prompts = vec![ids.clone()];
-        let request = engine::Request { logprobs, processors, ..parameters.request(ids, client) };
+        let request = engine::Request { turn_end, processors, ..parameters.request(ids, client) };
         Started::submit(Job::choices(request, &parameters), prompts, parsers, place, served).await
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Engine, Event, Model, Options, Request, SamplerKind, Sampling};
+use engine::{Engine, Event, Model, Options, Params, Request, SamplerKind};
 use gguf::Gguf;
 use quant::Format;
 use testkit::fixtures::Spec;
@@ -47,26 +47,28 @@ fn the_card_draws_the_texts_that_the_host_draws() {
     };
     let file = Gguf::from_bytes(spec.file().into()).expect("a good file");
     let model = Arc::new(Model::new(file).expect("a good model"));
-    let hot = || Sampling { temperature: 2.5, top_p: 0.99, min_p: 0.01, ..Sampling::default() };
-    let far = Sampling { penalty_last_n: 200, repeat_penalty: 1.3, presence_penalty: 0.4, ..hot() };
+    let hot = || Params { temperature: 2.5, top_p: 0.99, min_p: 0.01, ..Params::default() };
+    let far = Params { repeat_last_n: Some(200), repeat_penalty: 1.3, presence_penalty: 0.4, ..hot() };
     let of = |logprobs: Option<usize>| {
         let samplings = [
-            Sampling::greedy(),
-            Sampling::default(),
+            Params::greedy(),
+            Params::default(),
             hot(),
             far.clone(),
-            Sampling { temperature: 0.0, ..far.clone() },
-            Sampling { logit_bias: vec![(7, 3.0), (9, f32::NEG_INFINITY), (7, 0.5)], ..hot() },
-            Sampling { penalty_last_n: 2, frequency_penalty: 1.5, ..hot() },
-            Sampling { top_k: 0, ..hot() },
-            Sampling { top_k: 0, top_p: 1.0, min_p: 0.0, temperature: 1.0, ..far.clone() },
-            Sampling { top_k: 100, min_p: 0.0, ..far.clone() },
-            Sampling { samplers: vec![SamplerKind::Temperature, SamplerKind::TopP], ..hot() },
+            Params { temperature: 0.0, ..far.clone() },
+            Params {
+                logit_bias: vec![(7, 3.0).into(), (9, f32::NEG_INFINITY).into(), (7, 0.5).into()],
+                ..hot()
+            },
+            Params { repeat_last_n: Some(2), frequency_penalty: 1.5, ..hot() },
+            Params { top_k: 0, ..hot() },
+            Params { top_k: 0, top_p: 1.0, min_p: 0.0, temperature: 1.0, ..far.clone() },
+            Params { top_k: 100, min_p: 0.0, ..far.clone() },
+            Params { samplers: vec![SamplerKind::Temperature, SamplerKind::TopP], ..hot() },
         ];
         (0..).zip(samplings).map(move |(i, sampling)| {
             let prompt = (0..10 + 3 * i).map(|token| 3 + (token * 37 + i * 101) % 500).collect();
-            let sampling = Sampling { seed: Some(i), ..sampling };
-            Request { logprobs, ..Request::new(prompt).sampling(sampling).max_tokens(20) }
+            Request::new(prompt).params(Params { seed: Some(i), logprobs, ..sampling }).max_tokens(20)
         })
     };
     let [drawn, chosen] = [None, Some(0)].map(|logprobs| texts(&model, of(logprobs)));

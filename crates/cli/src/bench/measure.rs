@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use backend::{PAGE, Timing};
-use engine::{Engine, Event, Request, Sampling, Stop, StopReason};
+use engine::{Engine, Event, Request, StopReason};
 use indicatif::ProgressBar;
 
 use super::plan::{Kind, Test};
@@ -101,11 +101,10 @@ impl<'a> Stopwatch<'a> {
     /// Generates `new` tokens after each prompt, side by side. Returns how many tokens of each prompt were in the cache at
     /// least; `None` after Ctrl-C.
     fn requests(&mut self, prompts: Vec<Vec<u32>>, new: usize) -> anyhow::Result<Option<usize>> {
-        let stop = Stop { ignore_eog: true, ..Stop::default() };
         let mut ids = Vec::new();
         for prompt in prompts {
-            let request = Request::new(prompt).sampling(Sampling::greedy());
-            ids.push(self.engine.submit(request.stop(stop.clone()).max_tokens(new))?);
+            let request = Request::new(prompt).temperature(0.0).ignore_eos(true).max_tokens(new);
+            ids.push(self.engine.submit(request)?);
         }
         let (mut left, mut reused) = (ids.len(), Some(usize::MAX));
         while left > 0 {

@@ -61,7 +61,8 @@ impl Session {
         let text = self.read(text)?;
         if self.args.context_shift {
             // Leave space for an answer.
-            let free = (self.engine.limits().n_ctx / 4).min(self.chat.max_tokens.unwrap_or(usize::MAX));
+            let free =
+                (self.engine.limits().n_ctx / 4).min(self.chat.params.max_tokens.unwrap_or(usize::MAX));
             let forgotten = self.chat.make_room(&self.engine, &text, free)?;
             say_forgotten(forgotten);
         }

@@ -116,8 +116,11 @@ impl FromArgMatches for Settings {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use engine::{Flag, Kind, Param, Params};
+    use serde_json::json;
 
     use super::*;
+    use crate::command::{self, Cli};
 
     #[derive(clap::Parser)]
     struct All {
@@ -129,24 +132,109 @@ mod tests {
     fn one_thing_is_set_and_cleared() {
         let All { mut settings } = All::parse_from(["x", "--top-k=7", "-r", "a", "-r", "b", "-l", "7-inf"]);
         settings.set("temp 0.5").expect("a good value");
-        assert_eq!((settings.answers.sampling.temperature, settings.answers.sampling.top_k), (0.5, 7));
+        assert_eq!((settings.answers.params.0.temperature, settings.answers.params.0.top_k), (0.5, 7));
         settings.set("max_tokens=-1").expect("a good value");
-        assert_eq!(settings.answers.length.stop, ["a", "b"]);
+        assert_eq!(settings.answers.params.0.stop, ["a", "b"]);
         settings.set("stop User:").expect("a good value");
-        assert_eq!(settings.answers.length.stop, ["User:"]);
+        assert_eq!(settings.answers.params.0.stop, ["User:"]);
         settings.set("stop").expect("nothing is needed");
         settings.set("logit-bias").expect("nothing is needed");
-        assert!(settings.answers.length.stop.is_empty() && settings.answers.sampling.logit_bias.is_empty());
+        assert!(settings.answers.params.0.stop.is_empty() && settings.answers.params.0.logit_bias.is_empty());
         for (flag, on) in [("ignore-eos", true), ("ignore-eos off", false)] {
             settings.set(flag).expect("a good value");
-            assert_eq!(settings.answers.length.ignore_eos, on);
+            assert_eq!(settings.answers.params.0.ignore_eos, on);
         }
         for wrong in ["temp hot", "temp", "heat 1", "ignore-eos 7", "logit-bias 5"] {
             let error = settings.set(wrong).expect_err("wrong");
             assert!(!error.contains("--") && !error.contains("argument"), "{error}");
         }
-        assert_eq!((settings.answers.sampling.temperature, settings.answers.sampling.top_k), (0.5, 7));
+        assert_eq!((settings.answers.params.0.temperature, settings.answers.params.0.top_k), (0.5, 7));
         let shown = settings.set("").expect("all");
         assert!(shown.contains("top-k") && shown.lines().any(|line| line.ends_with("none")), "{shown}");
+    }
+
+    /// What a flag, the configuration file and `/set` make of the text; nothing where a list is no setting.
+    fn doors(param: &Param, flag: Flag, text: &str) -> Vec<Option<Params>> {
+        let by_flag = match param.kind {
+            Kind::Bool => All::try_parse_from(
+                ["x".to_owned()].into_iter().chain((text == "true").then(|| format!("--{}", flag.long))),
+            ),
+            _ => All::try_parse_from(["x", &format!("--{}={text}", flag.long)]),
+        };
+        let mut settings = All::parse_from(["x"]).settings;
+        let set = settings.set(&format!("{} {text}", param.name));
+        let mut found = vec![
+            by_flag.ok().map(|all| all.settings.answers.params.0),
+            set.ok().map(|_| settings.answers.params.0),
+        ];
+        let quoted =
+            if matches!(param.kind, Kind::Samplers { .. }) { format!("{text:?}") } else { text.to_owned() };
+        let file = format!("{} = {quoted}", flag.long.replace('-', "_"));
+        if matches!(param.kind, Kind::Number { .. } | Kind::Integer { .. } | Kind::Samplers { .. }) {
+            let read = crate::settings::read(&command::all(), "c.toml", file.as_bytes());
+            found.push(read.ok().map(|config| {
+                assert_eq!(config.unknown, [""; 0]);
+                let matches = config.apply(command::all()).get_matches_from(["rustorch", "chat"]);
+                match Cli::from_arg_matches(&matches).expect("good values").command {
+                    command::Command::Chat(args) => args.settings.answers.params.0,
+                    _ => unreachable!("it is a chat"),
+                }
+            }));
+        }
+        found
+    }
+
+    #[test]
+    fn flags_the_file_and_set_are_those_of_the_table() {
+        let mut tried = 0;
+        for param in Params::TABLE {
+            let Some(flag) = param.flag else { continue };
+            let (min, max) = param.kind.bounds();
+            let (good, wrong): (Vec<String>, Vec<String>) = match param.kind {
+                Kind::Number { .. } | Kind::Integer { .. } => (
+                    [min, max]
+                        .into_iter()
+                        .flatten()
+                        .map(|bound| bound.to_string())
+                        .chain(["1".to_owned()])
+                        .collect(),
+                    [min.map(|min| min - 1.0), max.map(|max| max + 1.0)]
+                        .into_iter()
+                        .flatten()
+                        .map(|bound| bound.to_string())
+                        .collect(),
+                ),
+                Kind::Bool => (vec!["true".into(), "false".into()], Vec::new()),
+                Kind::Texts { bytes, .. } | Kind::Breakers { bytes, .. } => {
+                    (vec!["User:".into()], vec!["x".repeat(bytes + 1)])
+                }
+                Kind::Tokens { .. } => (vec!["7".into()], vec!["-1".into(), "x".into()]),
+                Kind::Samplers { .. } => (vec!["kt".into(), "top_k;temp".into()], vec!["magic".into()]),
+                Kind::Biases { .. } => {
+                    (vec!["7+1.5".into(), "7-100".into()], vec!["7+101".into(), "x".into()])
+                }
+            };
+            for text in good {
+                let value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
+                let value = match param.kind {
+                    Kind::Tokens { .. } => json!([value]),
+                    Kind::Biases { .. } => json!([[7, text[1..].parse::<f32>().expect("a number")]]),
+                    _ => value,
+                };
+                let mut expected = Params::default();
+                expected.set(param.name, &value).expect(param.name);
+                for found in doors(param, flag, &text) {
+                    assert_eq!(found.as_ref(), Some(&expected), "{} {text}", param.name);
+                    tried += 1;
+                }
+            }
+            for text in wrong {
+                for found in doors(param, flag, &text) {
+                    assert_eq!(found, None, "{} {text}", param.name);
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 200, "{tried}");
     }
 }

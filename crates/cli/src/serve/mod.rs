@@ -19,6 +19,7 @@ use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
 use crate::speculation::SpeculationArgs;
 use crate::{interrupt, output};
 use defaults::DefaultArgs;
+pub(crate) use defaults::in_requests;
 use models::{EmbeddingArgs, ModelsArgs};
 
 /// While anyone decodes, steps take about this long at most.

@@ -57,7 +57,7 @@ fn values_of_options_are_checked() {
     $ run -m MODEL -p a --tokens 1,x
     error: invalid value '1,x' for '--tokens <IDS>': "x" is not a token id
     $ run -m MODEL -p a -n -2
-    error: invalid value '-2' for '--max-tokens <N>': expected a number of tokens, or -1 for no limit
+    error: invalid value '-2' for '--max-tokens <N>': expected an integer from -1
     $ run -m MODEL -p a -c -1
     error: invalid value '-1' for '--ctx-size <CTX>': expected a number of tokens, or 0 for the training context
     $ -m MODEL -p a -t -1
@@ -65,19 +65,19 @@ fn values_of_options_are_checked() {
     $ run -m MODEL -p a -t 0
     error: invalid value '0' for '--threads <N>': expected a number from 1 to 1024
     $ run -m MODEL -p a --temp hot
-    error: invalid value 'hot' for '--temperature <T>': expected a finite number
+    error: invalid value 'hot' for '--temperature <T>': expected a number from 0 to 100
     $ run -m MODEL -p a --temp nan
-    error: invalid value 'nan' for '--temperature <T>': expected a finite number
+    error: invalid value 'nan' for '--temperature <T>': expected a number from 0 to 100
     $ run -m MODEL -p a --top-p 5
     error: invalid value '5' for '--top-p <P>': expected a number from 0 to 1
     $ run -m MODEL -p a --min-p -0.1
     error: invalid value '-0.1' for '--min-p <P>': expected a number from 0 to 1
     $ run -m MODEL -p a --repeat-penalty 0
-    error: invalid value '0' for '--repeat-penalty <X>': expected a number from 0.000001 to 1000000
+    error: invalid value '0' for '--repeat-penalty <X>': expected a number from 0.01 to 100
     $ run -m MODEL -p a --frequency-penalty -2e6
-    error: invalid value '-2e6' for '--frequency-penalty <X>': expected a number from -1000000 to 1000000
+    error: invalid value '-2e6' for '--frequency-penalty <X>': expected a number from -2 to 2
     $ run -m MODEL -p a -r=
-    error: a value is required for '--stop <TEXT>' but none was supplied
+    error: invalid value '' for '--stop <TEXT>': expected a text
     $ run -m MODEL -p a -l 5
     error: invalid value '5' for '--logit-bias <ID+BIAS>': expected a token id, a sign and a number, such as 15043+1
     $ run -m MODEL -p a -l 5+nan

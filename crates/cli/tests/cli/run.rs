@@ -158,12 +158,12 @@ fn sampling_flags_arrive() {
     assert_eq!(ids("--temp 5 --top-k 0 --min-p 1"), greedy);
     assert_ne!(ids("--temp 5 --top-k 0 --top-p 1 --min-p 0 -s 1"), greedy);
     assert!(!ids(&format!("--temp 0 --logit-bias {}-inf", greedy[0])).contains(&greedy[0]));
-    assert_eq!(ids("--temp 0 -l 77+10000"), [77; 6]);
-    let once = ids("--temp 0 -l 77+100 --presence-penalty 200 --repeat-last-n -1");
+    assert_eq!(ids("--temp 0 -l 77+100"), [77; 6]);
+    let once = ids("--temp 0 -l 77+30 --repeat-penalty 100 --repeat-last-n -1");
     assert_eq!(once.iter().filter(|id| **id == 77).count(), 1, "{once:?}");
-    let ends = ids("--temp 0 -l 2+10000");
+    let ends = ids("--temp 0 -l 2+100");
     assert_eq!(ends, [2]);
-    assert!(!ids("--temp 0 -l 2+10000 --ignore-eos").contains(&2));
+    assert!(!ids("--temp 0 -l 2+100 --ignore-eos").contains(&2));
 }
 
 /// As in llama.cpp, so that an alias of a shell can be overruled.
@@ -177,7 +177,7 @@ fn the_last_of_repeated_flags_wins() {
     let once = answer("-p Hi --temp 0 --ignore-eos");
     assert_eq!(answer("-m MODEL -p Hello -p Hi --temp 3 --temp 0 --raw --ignore-eos --ignore-eos"), once);
     assert_eq!(answer("-n 1 -p Hi --temperature 2 -temp 0 --ignore-eos -n 6"), once);
-    let (_, ids, _) = answer("-p Hi -l 77+10000 -l 77-inf -l 78+10000");
+    let (_, ids, _) = answer("-p Hi -l 77+100 -l 77-inf -l 78+100");
     assert_eq!(ids, serde_json::json!(vec![78; 6]), "biases add up");
     let text = home.run("run -m MODEL --raw -p Hi -n 6 --temp 0").quiet();
     let first = text.chars().next().expect("a text").to_string();

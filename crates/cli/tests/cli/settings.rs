@@ -40,7 +40,7 @@ fn an_empty_variable_is_unset() {
 fn faults_in_variables_name_them() {
     let home = Home::new();
     for (name, value) in
-        [("TOP_K", "abc"), ("TEMPERATURE", "nan"), ("BACKEND", "gpu"), ("THREADS", "0"), ("SEED", "-2")]
+        [("TOP_K", "abc"), ("TEMPERATURE", "nan"), ("BACKEND", "gpu"), ("THREADS", "0"), ("TOP_P", "-2")]
     {
         let name = format!("RUSTORCH_{name}");
         for args in ["run -m MODEL -p x", "chat -m MODEL"] {

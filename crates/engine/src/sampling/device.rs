@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use backend::{Draw, Filter, Penalties};
 
-use super::{SamplerKind, Sampling};
+use super::last;
+use crate::params::{Params, SamplerKind};
 use crate::random::SplitMix64;
 
 /// How a request's tokens are drawn on a device: what all of its draws have in common.
@@ -25,39 +26,40 @@ impl DeviceSampling {
     /// That of samplers in `order`, which all have an effect; `None` if a device does not have them. It has penalties, then top-k,
     /// then any of top-p, min-p and temperature; any of these may be missing.
     pub(super) fn new(
-        sampling: &Sampling,
+        params: &Params,
+        logit_bias: &[(u32, f32)],
         order: &[SamplerKind],
         is_greedy: bool,
         seed: u32,
     ) -> Option<DeviceSampling> {
         let (penalties, order) = match order {
             [SamplerKind::Penalties, order @ ..] => {
-                let Sampling { repeat_penalty, frequency_penalty, presence_penalty, .. } = *sampling;
+                let Params { repeat_penalty, frequency_penalty, presence_penalty, .. } = *params;
                 (Some([repeat_penalty, frequency_penalty, presence_penalty]), order)
             }
             order => (None, order),
         };
         let (top_k, order) = match order {
             [] if is_greedy => (1, order),
-            [SamplerKind::TopK, order @ ..] => (sampling.top_k, order),
+            [SamplerKind::TopK, order @ ..] => (params.top_k, order),
             order => (0, order),
         };
         let filter = |kind: &SamplerKind| match kind {
-            SamplerKind::TopP => Some(Filter::TopP(sampling.top_p)),
-            SamplerKind::MinP => Some(Filter::MinP(sampling.min_p)),
-            SamplerKind::Temperature if sampling.dynamic_temperature.range <= 0.0 => {
-                Some(Filter::Temperature(sampling.temperature))
+            SamplerKind::TopP => Some(Filter::TopP(params.top_p)),
+            SamplerKind::MinP => Some(Filter::MinP(params.min_p)),
+            SamplerKind::Temperature if params.dynatemp_range <= 0.0 => {
+                Some(Filter::Temperature(params.temperature))
             }
             _ => None,
         };
         let filters: Arc<[Filter]> = order.iter().map(filter).collect::<Option<_>>()?;
-        if sampling.mirostat.is_some() || filters.len() > Draw::MAX_FILTERS {
+        if params.mirostat != 0 || filters.len() > Draw::MAX_FILTERS {
             return None;
         }
-        let mut biases = sampling.logit_bias.clone();
+        let mut biases = logit_bias.to_vec();
         // Stable: those of one token are added in their order.
         biases.sort_by_key(|(id, _)| *id);
-        let (seed, biases, window) = (u64::from(seed), biases.into(), sampling.penalty_last_n);
+        let (seed, biases, window) = (u64::from(seed), biases.into(), last(params.repeat_last_n));
         Some(DeviceSampling { seed, biases, penalties, window, top_k, filters })
     }
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenizer::{Encode, Tokenizer};
 
-use super::Dry;
+use super::last;
 use crate::candidates::{self, Candidate};
+use crate::params::Params;
 
 /// llama.cpp's logarithm of the largest f32: bounds the exponent of the penalty.
 const MAX_LOG: f64 = 88.722_84;
@@ -56,13 +57,13 @@ pub(super) struct DryPenalty {
 }
 
 impl DryPenalty {
-    pub(super) fn new(dry: &Dry, breakers: &Breakers, tokenizer: &Tokenizer) -> DryPenalty {
+    pub(super) fn new(params: &Params, breakers: &Breakers, tokenizer: &Tokenizer) -> DryPenalty {
         DryPenalty {
-            multiplier: dry.multiplier.into(),
-            base: dry.base.into(),
-            allowed_length: dry.allowed_length,
-            last_n: dry.penalty_last_n,
-            breakers: breakers.of(&dry.sequence_breakers, tokenizer),
+            multiplier: params.dry_multiplier.into(),
+            base: params.dry_base.into(),
+            allowed_length: params.dry_allowed_length,
+            last_n: last(params.dry_penalty_last_n),
+            breakers: breakers.of(&params.dry_sequence_breakers, tokenizer),
         }
     }
 

@@ -1,32 +1,37 @@
 //! Mirostat (Basu et al. 2020, "Mirostat: a neural text decoding algorithm that directly controls perplexity").
 
-use super::{Mirostat, MirostatVersion};
 use crate::candidates::{self, Candidate};
+use crate::params::Params;
 
 /// Number of most probable tokens from which version 1 estimates the exponent of Zipf's law.
 const MOST_PROBABLE: usize = 100;
 
 #[derive(Clone, Debug)]
 pub(super) struct MirostatState {
-    parameters: Mirostat,
+    version: usize,
+    /// Target surprise in bits.
+    tau: f64,
+    /// Learning rate.
+    eta: f64,
     /// The maximum surprise in bits.
     mu: f64,
 }
 
 impl MirostatState {
-    pub(super) fn new(parameters: Mirostat) -> MirostatState {
-        MirostatState { parameters, mu: 2.0 * f64::from(parameters.tau) }
+    /// None if it is off.
+    pub(super) fn new(params: &Params) -> Option<MirostatState> {
+        let (tau, eta) = (f64::from(params.mirostat_tau), f64::from(params.mirostat_eta));
+        (params.mirostat > 0).then_some(MirostatState { version: params.mirostat, tau, eta, mu: 2.0 * tau })
     }
 
     /// Drops tokens that are too surprising, but keeps at least one.
     pub(super) fn truncate(&self, kept: &mut Vec<Candidate>, n_vocab: usize) {
         candidates::sort_by_logit(kept);
         let (weights, total) = candidates::weights(kept);
-        let most = match self.parameters.version {
-            MirostatVersion::V1 => self.most_by_zipf(&weights, n_vocab),
-            MirostatVersion::V2 => {
-                weights.iter().take_while(|&weight| -(weight / total).log2() <= self.mu).count()
-            }
+        let most = if self.version == 1 {
+            self.most_by_zipf(&weights, n_vocab)
+        } else {
+            weights.iter().take_while(|&weight| -(weight / total).log2() <= self.mu).count()
         };
         kept.truncate(most.max(1));
     }
@@ -47,7 +52,7 @@ impl MirostatState {
 
     /// Updates the maximum surprise, given the probability of the drawn token.
     pub(super) fn observe(&mut self, probability: f64) {
-        let error = -probability.log2() - f64::from(self.parameters.tau);
-        self.mu -= f64::from(self.parameters.eta) * error;
+        let error = -probability.log2() - self.tau;
+        self.mu -= self.eta * error;
     }
 }

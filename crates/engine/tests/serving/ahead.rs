@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{Outputs, Pending, Program, Step, Ticket};
-use engine::{Engine, Event, Model, Options, Request, RequestError, Sampling, Stop, StopReason};
+use engine::{Engine, Event, Model, Options, Params, Request, RequestError, StopReason};
 use quant::Format;
 use testkit::fixtures::Spec;
 use testkit::wrapped;
 
-use crate::common::{Answer, cpu, eight, finish, model, opened, prompt, run, serve};
+use crate::common::{Answer, cpu, eight, finish, model, opened, prompt, run, serve, until};
 
 /// A device that chooses tokens, and computes steps that follow those.
 #[derive(Clone, Default)]
@@ -95,16 +95,16 @@ fn on(device: &Device, model: &Arc<Model>, options: Options) -> Engine {
 }
 
 fn greedy(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
-    Request::new(prompt(seed, prompt_len)).sampling(Sampling::greedy()).max_tokens(max_tokens)
+    Request::new(prompt(seed, prompt_len)).params(Params::greedy()).max_tokens(max_tokens)
 }
 
 /// The same, drawn; the penalties consider every token.
 fn drawn(seed: u32, prompt_len: usize, max_tokens: usize) -> Request {
     // Of the best tokens or of all.
     let top_k = if seed.is_multiple_of(2) { 40 } else { 0 };
-    let heat = Sampling { temperature: 1.5, top_k, top_p: 0.98, seed: Some(seed), ..Sampling::default() };
-    let sampling = Sampling { repeat_penalty: 1.3, presence_penalty: 0.3, penalty_last_n: 50, ..heat };
-    greedy(seed, prompt_len, max_tokens).sampling(sampling)
+    let heat = Params { temperature: 1.5, top_k, top_p: 0.98, seed: Some(seed), ..Params::default() };
+    let sampling = Params { repeat_penalty: 1.3, presence_penalty: 0.3, repeat_last_n: Some(50), ..heat };
+    greedy(seed, prompt_len, 0).params(sampling).max_tokens(max_tokens)
 }
 
 fn contents(answers: &[Answer]) -> Vec<(&[u32], &str, &StopReason)> {
@@ -116,13 +116,12 @@ fn requests(model: &Arc<Model>) -> Vec<Request> {
     let long = run(&mut serve(model, 1, Options::default()), [greedy(5, 9, 40)]).remove(0);
     let at = long.text.char_indices().nth(long.text.chars().count() / 2).expect("a text").0;
     let string: String = long.text[at..].chars().take(2).collect();
-    let with = |stop| Request { stop, ..greedy(5, 9, 40) };
     vec![
         greedy(0, 3, 70),
         greedy(1, 30, 1),
         greedy(2, 70, 2),
-        with(Stop { ids: vec![long.tokens[17]], ..Stop::default() }),
-        with(Stop { strings: vec![string], ..Stop::default() }),
+        until(greedy(5, 9, 40), long.tokens[17]),
+        greedy(5, 9, 40).stop(string),
         greedy(3, 17, 33),
         drawn(6, 12, 60),
         drawn(7, 40, 21),
@@ -287,12 +286,11 @@ fn the_row_of_an_ended_text_is_not_found_if_its_step_fails() {
     let model = model(Format::F32);
     let text = run(&mut serve(&model, 1, eight()), [greedy(5, 9, 40)]).remove(0).tokens;
     let ends = text.iter().position(|token| *token == text[17]).expect("it is there");
-    let stop = Stop { ids: vec![text[17]], ..Stop::default() };
     // The prompt's step is the first one.
     let device = Device { alive: Some(Arc::new(AtomicUsize::new(ends + 1))), ..Device::default() };
     let mut engine = on(&device, &model, eight());
     engine.submit(greedy(0, 20, 100)).expect("room");
-    let id = engine.submit(Request { stop, ..greedy(5, 9, 40) }).expect("room");
+    let id = engine.submit(until(greedy(5, 9, 40), text[17])).expect("room");
     let mut is_done = false;
     while !engine.is_idle() {
         let events = engine.step().expect("the file is intact");
@@ -300,7 +298,7 @@ fn the_row_of_an_ended_text_is_not_found_if_its_step_fails() {
     }
     assert!(is_done, "its text was whole");
     let whole = [prompt(5, 9), text[..ends + 1].to_vec(), vec![3]].concat();
-    let again = run(&mut engine, [Request::new(whole).sampling(Sampling::greedy()).max_tokens(3)]).remove(0);
+    let again = run(&mut engine, [Request::new(whole).params(Params::greedy()).max_tokens(3)]).remove(0);
     assert_eq!(again.usage.reused_tokens, 0);
 }
 
@@ -310,7 +308,7 @@ fn a_text_fills_the_context_as_without() {
     let model = model(Format::F32);
     for n_ctx in [30, 64, 65] {
         let options = Options { n_ctx: Some(n_ctx), ..Options::default() };
-        let endless = || Request { max_tokens: None, ..greedy(0, 10, 0) };
+        let endless = || Request::new(prompt(0, 10)).temperature(0.0);
         let expected = run(&mut serve(&model, 1, options), [endless()]);
         let answers = run(&mut on(&Device::default(), &model, options), [endless()]);
         assert_eq!((&answers[0].reason, answers[0].tokens.len()), (&StopReason::ContextFull, n_ctx - 10));

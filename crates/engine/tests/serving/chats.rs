@@ -5,8 +5,8 @@ use std::sync::Arc;
 use engine::backend::PAGE;
 use engine::template::Answer;
 use engine::{
-    Chat, Engine, Error, Event, Message, Model, NoTemplate, Options, Processor, Request, Sampling, Stop,
-    StopReason, Usage,
+    Chat, Engine, Error, Event, Message, Model, NoTemplate, Options, Params, Processor, Request, StopReason,
+    Usage,
 };
 use quant::Format;
 
@@ -25,7 +25,7 @@ fn with_template(template: Option<&str>) -> Arc<Model> {
 /// A chat with short, greedy answers.
 fn chat(engine: &Engine) -> Chat {
     let mut chat = Chat::new(engine);
-    (chat.sampling, chat.max_tokens) = (Sampling::greedy(), Some(12));
+    chat.params = Params { max_tokens: Some(12), ..Params::greedy() };
     chat
 }
 
@@ -211,7 +211,7 @@ fn an_answer_ends_where_the_template_ends_a_turn() {
     // The model says `!` and nothing else.
     let exclamation =
         model.tokenizer().encode("!", tokenizer::Encode { add_special: false, parse_special: false });
-    chat.sampling.logit_bias = vec![(*exclamation.last().unwrap(), 1000.0)];
+    chat.params.logit_bias = vec![(*exclamation.last().unwrap(), 100.0).into()];
     let (answer, reason, _) = ask(&mut engine, &mut chat, "Hello");
     assert_eq!((&*answer, reason), ("", StopReason::StopString("!".into())));
     chat.set_templated(&model, false).unwrap();
@@ -279,8 +279,8 @@ fn text_before_a_special_token_is_not_held_back() {
     let tokens = vec![exclamation, 1, exclamation, exclamation];
     let mut engine = serve(&model, 1, Options::default());
     let request = Request::new(prompt.clone())
-        .sampling(Sampling::greedy())
-        .stop(Stop { strings: vec!["!!".into()], ..Stop::default() })
+        .params(Params::greedy())
+        .stop("!!")
         .processor(Forced { prompt: prompt.len(), tokens });
     engine.submit(request).unwrap();
     let mut texts = Vec::new();
@@ -310,7 +310,7 @@ fn an_answer_ends_at_the_token_that_ends_a_turn() {
     assert!(!model.tokenizer().ends_generation(500));
     let mut engine = serve(&model, 1, Options::default());
     let mut chat = chat(&engine);
-    chat.sampling.logit_bias = vec![(500, 1000.0)];
+    chat.params.logit_bias = vec![(500, 100.0).into()];
     let (answer, reason, _) = ask(&mut engine, &mut chat, "Hello");
     assert_eq!((&*answer, reason), ("", StopReason::StopId(500)));
 }
@@ -320,7 +320,7 @@ fn a_full_context_says_what_to_do() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_ctx: Some(60), ..Options::default() });
     let mut chat = chat(&engine);
-    chat.max_tokens = None;
+    chat.params.max_tokens = None;
     assert_eq!(ask(&mut engine, &mut chat, "Hi").1, StopReason::ContextFull);
     let messages = chat.messages().to_vec();
     let error = chat.say(&mut engine, "More").unwrap_err();

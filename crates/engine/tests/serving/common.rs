@@ -46,6 +46,12 @@ pub(crate) fn serve(model: &Arc<Model>, threads: usize, options: Options) -> Eng
     Engine::new(model.clone(), cpu(threads), options).expect("the CPU backend computes the model")
 }
 
+/// The request with a stop token.
+pub(crate) fn until(mut request: Request, id: u32) -> Request {
+    request.params.stop_token_ids = vec![id];
+    request
+}
+
 /// Options with room for eight requests.
 pub(crate) fn eight() -> Options {
     Options { sequences: 8, ..Options::default() }

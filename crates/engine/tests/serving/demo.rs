@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Chat, Engine, Model, Options, Request, Sampling, StopReason};
+use engine::{Chat, Engine, Model, Options, Params, Request, StopReason};
 use serde::Deserialize;
 
 use crate::common::{cpu, eight, reference, run, serve};
@@ -64,9 +64,9 @@ fn answers_are_those_of_the_exact_pass_and_of_llama_cpp() {
         ("f16", serve(&master, 2, eight())),
     ];
     for (name, mut engine) in engines {
-        let requests = goldens.iter().map(|golden| {
-            Request::new(golden.prompt_ids.clone()).sampling(Sampling::greedy()).max_tokens(100)
-        });
+        let requests = goldens
+            .iter()
+            .map(|golden| Request::new(golden.prompt_ids.clone()).params(Params::greedy()).max_tokens(100));
         for (golden, answer) in goldens.iter().zip(run(&mut engine, requests)) {
             let &eos = golden.ids.last().unwrap();
             let expected = (&golden.ids, &golden.text, StopReason::Eog(eos));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{Backend, MAX_CANDIDATES, Outputs, PAGE, Program, Step, Ticket, Wanted};
 use engine::{
-    Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop, StopReason,
+    Bias, Engine, Error, Event, Model, Options, Params, Request, RequestError, SamplingError, StopReason,
 };
 use quant::Format;
 use testkit::wrapped;
@@ -125,7 +125,7 @@ fn faulty(fault: Fault, steps: usize) -> (Box<dyn Backend>, Arc<AtomicUsize>) {
 }
 
 fn greedy(seed: u32) -> Request {
-    Request::new(prompt(seed, 20)).sampling(Sampling::greedy()).max_tokens(10)
+    Request::new(prompt(seed, 20)).params(Params::greedy()).max_tokens(10)
 }
 
 /// It is as if it had not been, however far it came, and whatever else was in it.
@@ -161,7 +161,7 @@ fn an_interrupted_step_is_run_again() {
 fn a_prompt_is_cancelled_within_a_step() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_batch: 16, ..Options::default() });
-    let long = || Request::new(prompt(1, 64)).sampling(Sampling::greedy()).max_tokens(4);
+    let long = || Request::new(prompt(1, 64)).params(Params::greedy()).max_tokens(4);
     let id = engine.submit(long()).expect("room");
     assert!(engine.step().expect("nothing fails").is_empty());
     engine.interrupt().raise();
@@ -197,7 +197,7 @@ fn failed(engine: &mut Engine) -> Vec<engine::RequestId> {
 fn a_failed_step_ends_its_requests_and_leaks_nothing() {
     let model = model(Format::F32);
     // Prompts of more than a page: others can find a full page while its request runs.
-    let long = |seed| Request::new(prompt(seed, PAGE + 8)).sampling(Sampling::greedy()).max_tokens(10);
+    let long = |seed| Request::new(prompt(seed, PAGE + 8)).params(Params::greedy()).max_tokens(10);
     let (backend, steps) = faulty(Fault::Fails, usize::MAX);
     // Each request needs two pages and there are sixteen: one lost page would be missed.
     let options = Options { n_ctx: Some(2 * PAGE), pages: Some(16), ..eight() };
@@ -267,7 +267,7 @@ fn on_a_lost_device_every_request_fails_by_itself() {
 
 /// A request whose tokens are drawn from the best candidates.
 fn sampled(seed: u32) -> Request {
-    greedy(seed).sampling(Sampling { seed: Some(seed), ..Sampling::default() })
+    greedy(seed).temperature(0.8).seed(seed)
 }
 
 /// Two requests of which the first gets logits that are none: how it ends.
@@ -320,29 +320,29 @@ fn logits_that_are_none_end_their_request_alone() {
 fn a_device_that_chooses_gives_the_same_answers() {
     let model = model(Format::F32);
     let requests = || {
-        let endless = greedy(3).stop(Stop { ignore_eog: true, ..Stop::default() });
-        let hot_for = |seed| Sampling {
+        let endless = greedy(3).ignore_eos(true);
+        let hot_for = |seed| Params {
             temperature: 3.0,
             top_k: 30,
             top_p: 1.0,
             min_p: 0.0,
             seed: Some(seed),
-            ..Sampling::default()
+            max_tokens: Some(10),
+            ..Params::default()
         };
         let hot = hot_for(6);
-        let penalised = Sampling { penalty_last_n: 20, frequency_penalty: 0.5, ..hot.clone() };
-        let (hot, penalised) = (greedy(4).sampling(hot), greedy(7).sampling(penalised));
+        let penalised = Params { repeat_last_n: Some(20), frequency_penalty: 0.5, ..hot.clone() };
+        let (hot, penalised) = (greedy(4).params(hot), greedy(7).params(penalised));
         // Of these, the best candidates do not suffice.
-        let logit_bias = vec![(9, 4.0), (300, f32::NEG_INFINITY), (9, -1.0)];
-        let biased = Sampling { logit_bias, ..hot_for(9) };
+        let logit_bias = [(9, 4.0), (300, f32::NEG_INFINITY), (9, -1.0)].map(Bias::from).to_vec();
+        let biased = Params { logit_bias, ..hot_for(9) };
         let far =
-            Sampling { penalty_last_n: 200, repeat_penalty: 1.3, presence_penalty: -0.4, ..hot_for(10) };
-        let greedily = Sampling { temperature: 0.0, ..far.clone() };
+            Params { repeat_last_n: Some(200), repeat_penalty: 1.3, presence_penalty: -0.4, ..hot_for(10) };
+        let greedily = Params { temperature: 0.0, ..far.clone() };
         let candidates = [endless, sampled(5), hot, penalised];
-        let all = Sampling { top_k: 0, ..far.clone() };
-        let drawn = [biased, far, greedily, all].map(|sampling| greedy(11).sampling(sampling));
-        let by_sigma = Sampling { top_n_sigma: 2.0, ..Sampling::default() };
-        let logits = greedy(2).sampling(Sampling { seed: Some(8), ..by_sigma });
+        let all = Params { top_k: 0, ..far.clone() };
+        let drawn = [biased, far, greedily, all].map(|sampling| greedy(11).params(sampling));
+        let logits = sampled(2).seed(8).top_n_sigma(2.0);
         [greedy(0), greedy(1)].into_iter().chain(candidates).chain(drawn).chain([logits])
     };
     let expected = run(&mut serve(&model, 1, eight()), requests());
@@ -361,9 +361,9 @@ fn a_device_that_chooses_gives_the_same_answers() {
 #[test]
 fn banning_every_token_is_an_error() {
     let mut engine = Engine::new(model(Format::F32), cpu(1), eight()).unwrap();
-    let logit_bias = (0..512).map(|id| (id, f32::NEG_INFINITY)).collect();
-    let banned = Request::new(prompt(0, 3)).sampling(Sampling { logit_bias, ..Sampling::default() });
-    let id = engine.submit(banned.stop(Stop::default())).unwrap();
+    let logit_bias = (0..512).map(|id| (id, f32::NEG_INFINITY).into()).collect();
+    let banned = Request::new(prompt(0, 3)).params(Params { logit_bias, ..Params::default() });
+    let id = engine.submit(banned).unwrap();
     let events = engine.step().unwrap();
     let error = SamplingError::RuledOut.into();
     assert_eq!(events, [Event::Failed { id, error }]);

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Chat, Engine, LogitRows, Model, Options, Request, Sampling};
+use engine::{Chat, Engine, LogitRows, Model, Options, Params, Request};
 
 use gguf::Value;
 
@@ -27,7 +27,7 @@ fn stories260k_tells_its_story() {
             let mut engine = Engine::new(model.clone(), backend, Options::default()).unwrap();
             let prompt = model.encode_prompt("", false);
             assert_eq!(prompt, [1]);
-            let request = Request::new(prompt).sampling(Sampling::greedy()).max_tokens(200);
+            let request = Request::new(prompt).params(Params::greedy()).max_tokens(200);
             let answer = run(&mut engine, [request]).remove(0);
             assert_eq!(answer.text, STORY, "{name}, {}", path.display());
         }
@@ -59,13 +59,12 @@ fn tinyllama_answers_as_llama_cpp() {
     for (prompt, expected) in
         [(&by_hand[..], &[13, 8241, 29892][..]), (&[1, 15043], &[29892, 2787, 29991, 13, 13])]
     {
-        let request = Request::new(prompt.to_vec()).sampling(Sampling::greedy()).max_tokens(expected.len());
+        let request = Request::new(prompt.to_vec()).params(Params::greedy()).max_tokens(expected.len());
         assert_eq!(run(&mut engine, [request])[0].tokens, expected);
     }
 
     let mut chat = Chat::new(&engine);
-    chat.sampling = Sampling::greedy();
-    chat.max_tokens = Some(40);
+    chat.params = Params { max_tokens: Some(40), ..Params::greedy() };
     chat.say(&mut engine, "What is the capital of France?").unwrap();
     while chat.pending().is_some() {
         for event in engine.step().unwrap() {

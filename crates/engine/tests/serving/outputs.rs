@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Engine, Event, LogitRows, Logprobs, Model, Options, Processor, Request, RequestError, Sampling,
+    Engine, Event, LogitRows, Logprobs, Model, Options, Params, Processor, Request, RequestError,
     SamplingError, StopReason,
 };
 use quant::Format;
@@ -19,7 +19,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Request {
-    Request::new(prompt).sampling(Sampling::greedy()).max_tokens(max_tokens)
+    Request::new(prompt).params(Params::greedy()).max_tokens(max_tokens)
 }
 
 /// The logits after each token, by an engine that does nothing else.
@@ -154,10 +154,10 @@ fn log_probabilities_are_those_of_the_models_softmax() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, eight());
     // Whatever a token is chosen by, the probabilities are the model's.
-    let biased = Sampling { logit_bias: vec![(77, 1000.0)], ..Sampling::greedy() };
-    let sampled = Sampling { seed: Some(3), temperature: 2.0, repeat_penalty: 1.3, ..Sampling::default() };
-    for sampling in [Sampling::greedy(), biased, sampled] {
-        let request = || Request::new(prompt(2, 12)).sampling(sampling.clone()).max_tokens(6);
+    let biased = Params { logit_bias: vec![(77, 100.0).into()], ..Params::greedy() };
+    let sampled = Params { seed: Some(3), temperature: 2.0, repeat_penalty: 1.3, ..Params::default() };
+    for sampling in [Params::greedy(), biased, sampled] {
+        let request = || Request::new(prompt(2, 12)).params(sampling.clone()).max_tokens(6);
         let plain = told(&mut engine, request());
         assert!(plain.iter().all(|(_, logprobs)| logprobs.is_none()));
         let with = told(&mut engine, request().logprobs(4));
@@ -211,9 +211,9 @@ fn a_processor_masks_what_a_grammar_forbids() {
     let mut engine = serve(&model, 1, Options { pages: Some(5), ..eight() });
     let sentence = vec![300, 7, 7, 41];
     let grammar = Sentence { tokens: sentence.clone(), at: 0 };
-    for sampling in [Sampling::greedy(), Sampling { seed: Some(1), ..Sampling::default() }] {
+    for sampling in [Params::greedy(), Params { seed: Some(1), ..Params::default() }] {
         // Requests beside it, so that it is preempted and computed again.
-        let request = Request::new(prompt(0, 31)).sampling(sampling).processor(grammar.clone());
+        let request = Request::new(prompt(0, 31)).params(sampling).processor(grammar.clone());
         let others = (1..4).map(|seed| greedy(prompt(seed, 31), 40));
         let answers = run(&mut engine, others.chain([request.clone().max_tokens(4)]));
         assert_eq!(answers[3].tokens, sentence);
@@ -260,7 +260,7 @@ fn a_processor_learns_of_each_token_that_does_not_end_the_text_and_explains_itse
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, eight());
     let listener = Listener { most: 14, calls: Arc::default() };
-    let request = Request::new(prompt(0, 10)).sampling(Sampling::greedy()).processor(listener.clone());
+    let request = Request::new(prompt(0, 10)).params(Params::greedy()).processor(listener.clone());
     let [answer] = &run(&mut engine, [request.clone().max_tokens(3)])[..] else { panic!("one answer") };
     let tokens = &answer.tokens;
     let calls = vec![

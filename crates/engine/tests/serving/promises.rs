@@ -3,22 +3,24 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, model, model_with, opened, prompt, reference, run, serve, spec};
-use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
+use crate::common::{
+    Answer, cpu, eight, model, model_with, opened, prompt, reference, run, serve, spec, until,
+};
+use engine::{Engine, Error, Event, LogitRows, Model, Options, Params, Refusal, Request, StopReason};
 use quant::Format;
 use testkit::fixtures::Spec;
 
 fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Request {
-    Request::new(prompt).sampling(Sampling::greedy()).max_tokens(max_tokens)
+    Request::new(prompt).params(Params::greedy()).max_tokens(max_tokens)
 }
 
 /// Eight requests, unlike in prompt, length and sampling.
 fn mixed() -> Vec<Request> {
-    let sampled = |seed| Sampling { seed: Some(seed), repeat_penalty: 1.1, ..Sampling::default() };
+    let sampled = |seed| Params { seed: Some(seed), repeat_penalty: 1.1, ..Params::default() };
     (0..8)
         .map(|i| {
-            let sampling = if i % 2 == 0 { Sampling::greedy() } else { sampled(i) };
-            Request::new(prompt(i, 2 + 13 * i as usize)).sampling(sampling).max_tokens(20 + i as usize)
+            let sampling = if i % 2 == 0 { Params::greedy() } else { sampled(i) };
+            Request::new(prompt(i, 2 + 13 * i as usize)).params(sampling).max_tokens(20 + i as usize)
         })
         .collect()
 }
@@ -87,7 +89,7 @@ fn chunks_of_a_prompt_make_no_difference_on_the_reference_backend() {
 fn waiting_and_preemption_make_no_difference() {
     let model = model(Format::F32);
     // Four requests of 80 tokens take three pages each at their end; there are five.
-    let requests = || (0..4).map(|i| Request { max_tokens: Some(60), ..mixed()[i].clone() });
+    let requests = || (0..4).map(|i| mixed()[i].clone().max_tokens(60));
     let requests = || requests().enumerate().map(|(i, r)| Request { prompt: prompt(i as u32, 20), ..r });
     let expected = alone(&model, requests().collect());
     for (sequences, pages) in [(4, 5), (4, 3), (2, 12), (1, 12)] {
@@ -124,9 +126,8 @@ fn windows_make_no_difference_and_take_less_memory() {
 fn a_seed_repeats_its_text_and_a_random_one_is_reported() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, eight());
-    let hot =
-        |seed| Sampling { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
-    let request = |seed| Request::new(prompt(0, 5)).sampling(hot(seed)).max_tokens(30);
+    let hot = |seed| Params { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Params::default() };
+    let request = |seed| Request::new(prompt(0, 5)).params(hot(seed)).max_tokens(30);
     let drawn = run(&mut engine, [request(None), request(None)]);
     assert_ne!(drawn[0].tokens, drawn[1].tokens);
     for answer in drawn {
@@ -190,10 +191,10 @@ fn the_context_is_honoured() {
     assert!(message.contains("has 40 tokens") && message.contains("shorten the prompt"), "{message}");
     assert!(engine.is_idle());
 
-    let endless = Request { max_tokens: None, ..greedy(prompt(0, 10), 0) };
+    let endless = Request::new(prompt(0, 10)).temperature(0.0);
     let answer = run(&mut engine, [endless]).remove(0);
     assert_eq!((answer.reason, answer.tokens.len()), (StopReason::ContextFull, 30));
-    let last = run(&mut engine, [Request { max_tokens: None, ..greedy(prompt(0, 39), 0) }]).remove(0);
+    let last = run(&mut engine, [Request::new(prompt(0, 39)).temperature(0.0)]).remove(0);
     assert_eq!((last.reason, last.tokens.len()), (StopReason::ContextFull, 1));
 
     assert_eq!(serve(&model, 1, Options::default()).limits().n_ctx, 256);
@@ -209,35 +210,32 @@ fn every_way_to_stop() {
 
     let stop_id = free.tokens[12];
     let first = free.tokens.iter().position(|&token| token == stop_id).unwrap();
-    let stop = Stop { ids: vec![stop_id], ..Stop::default() };
-    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    let answer = run(&mut engine, [until(greedy(prompt(1, 9), 40), stop_id)]).remove(0);
     assert_eq!((&answer.reason, answer.tokens.len()), (&StopReason::StopId(stop_id), first + 1));
     assert_eq!(answer.text, model_text(&model, &free.tokens[..first]), "the stop token is not printed");
 
     // A piece of the text from within one token into the next.
     let chars: Vec<char> = free.text.chars().collect();
     let string: String = chars[chars.len() / 2..][..6].iter().collect();
-    let stop = Stop { strings: vec!["never comes".into(), string.clone()], ..Stop::default() };
-    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop("never comes").stop(&string)]).remove(0);
     assert_eq!(answer.text, free.text[..free.text.find(&string).unwrap()]);
     assert_eq!(answer.reason, StopReason::StopString(string));
 
     // Text held back for a stop string that does not come is there at the end.
     let mut held: String = chars[chars.len() - 2..].iter().collect();
     held.push('\u{1f600}');
-    let stop = Stop { strings: vec![held], ..Stop::default() };
-    assert_eq!(run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)])[0].content(), free.content());
+    assert_eq!(run(&mut engine, [greedy(prompt(1, 9), 40).stop(held)])[0].content(), free.content());
 
     for most in [0, 1, 2] {
         let answer = run(&mut engine, [greedy(prompt(1, 9), most)]).remove(0);
         assert_eq!((answer.reason, &*answer.tokens), (StopReason::MaxTokens, &free.tokens[..most]));
     }
 
-    let ending = Sampling { logit_bias: vec![(2, 1000.0)], ..Sampling::greedy() };
-    let eager = Request::new(prompt(1, 9)).sampling(ending).max_tokens(10);
+    let ending = Params { logit_bias: vec![(2, 100.0).into()], ..Params::greedy() };
+    let eager = Request::new(prompt(1, 9)).params(ending).max_tokens(10);
     let answer = run(&mut engine, [eager.clone()]).remove(0);
     assert_eq!(answer.content(), (&[2][..], "", &StopReason::Eog(2)));
-    let answer = run(&mut engine, [eager.stop(Stop { ignore_eog: true, ..Stop::default() })]).remove(0);
+    let answer = run(&mut engine, [eager.ignore_eos(true)]).remove(0);
     assert_eq!((answer.reason, answer.tokens.len()), (StopReason::MaxTokens, 10));
     assert!(!answer.tokens.contains(&2));
 }
@@ -246,28 +244,25 @@ fn every_way_to_stop() {
 fn nothing_ends_a_text_before_its_minimum() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());
-    let ending = Sampling { logit_bias: vec![(2, 1000.0)], ..Sampling::greedy() };
-    let eager = Request::new(prompt(1, 9)).sampling(ending).max_tokens(10);
+    let ending = Params { logit_bias: vec![(2, 100.0).into()], ..Params::greedy() };
+    let eager = Request::new(prompt(1, 9)).params(ending).max_tokens(10);
     for min_tokens in [0, 1, 4, 9] {
-        let stop = Stop { min_tokens, ..Stop::default() };
-        let answer = run(&mut engine, [eager.clone().stop(stop)]).remove(0);
+        let answer = run(&mut engine, [eager.clone().min_tokens(min_tokens)]).remove(0);
         assert_eq!((&answer.reason, answer.tokens.len()), (&StopReason::Eog(2), min_tokens + 1));
     }
-    let at_least = |min_tokens| eager.clone().stop(Stop { min_tokens, ..Stop::default() });
+    let at_least = |min_tokens| eager.clone().min_tokens(min_tokens);
     assert_eq!(run(&mut engine, [at_least(10)])[0].reason, StopReason::MaxTokens);
     assert!(matches!(engine.submit(at_least(11)), Err(Error::MinTokens { min: 11, max: 10 })));
 
     // A stop token is ruled out, and what is likely next comes instead.
     let free = run(&mut engine, [greedy(prompt(1, 9), 40)]).remove(0);
-    let stop = Stop { ids: vec![free.tokens[3]], min_tokens: 8, ..Stop::default() };
-    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    let answer = run(&mut engine, [until(greedy(prompt(1, 9), 40).min_tokens(8), free.tokens[3])]).remove(0);
     assert!(answer.tokens.len() > 8 && !answer.tokens[..8].contains(&free.tokens[3]));
 
     // A stop string within the first tokens is text.
     let string = model_text(&model, &free.tokens[..3]);
     let ended = |min_tokens| {
-        let stop = Stop { strings: vec![string.clone()], min_tokens, ..Stop::default() };
-        run(&mut engine, [greedy(prompt(1, 9), 12).stop(stop)]).remove(0)
+        run(&mut engine, [greedy(prompt(1, 9), 12).stop(&string).min_tokens(min_tokens)]).remove(0)
     };
     let [early, late] = [0, 3].map(ended);
     assert_eq!((early.text.as_str(), early.reason), ("", StopReason::StopString(string.clone())));
@@ -275,10 +270,9 @@ fn nothing_ends_a_text_before_its_minimum() {
 
     // Nothing but an end is possible: it is no error.
     let n_vocab = model.tokenizer().vocab_size() as u32;
-    let only_end = (0..n_vocab).filter(|&id| id != 2).map(|id| (id, f32::NEG_INFINITY)).collect();
-    let sampling = Sampling { logit_bias: only_end, ..Sampling::greedy() };
-    let stop = Stop { min_tokens: 5, ..Stop::default() };
-    let answer = run(&mut engine, [Request::new(prompt(1, 9)).sampling(sampling).stop(stop)]).remove(0);
+    let only_end = (0..n_vocab).filter(|&id| id != 2).map(|id| (id, f32::NEG_INFINITY).into()).collect();
+    let sampling = Params { logit_bias: only_end, ..Params::greedy() };
+    let answer = run(&mut engine, [Request::new(prompt(1, 9)).params(sampling).min_tokens(5)]).remove(0);
     assert_eq!(answer.content(), (&[2][..], "", &StopReason::Eog(2)));
 }
 
@@ -306,8 +300,8 @@ fn the_text_is_that_of_the_tokens_in_whole_characters() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());
     for byte in [0x41, 0xc3, 0xf0, 0x80] {
-        let force = Sampling { logit_bias: vec![(3 + u32::from(byte), 1000.0)], ..Sampling::greedy() };
-        let answer = run(&mut engine, [Request::new(prompt(0, 4)).sampling(force).max_tokens(3)]).remove(0);
+        let force = Params { logit_bias: vec![(3 + u32::from(byte), 100.0).into()], ..Params::greedy() };
+        let answer = run(&mut engine, [Request::new(prompt(0, 4)).params(force).max_tokens(3)]).remove(0);
         assert_eq!(answer.text, String::from_utf8_lossy(&[byte; 3]), "{:?}", answer.tokens);
     }
     let answer = run(&mut engine, [greedy(prompt(5, 30), 100)]).remove(0);
@@ -322,9 +316,9 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
     let wrong = [
         Request::new(Vec::new()),
         Request { prompt: vec![1, 512], ..request() },
-        request().sampling(Sampling { top_p: 2.0, ..Sampling::default() }),
-        request().sampling(Sampling { logit_bias: vec![(512, 1.0)], ..Sampling::default() }),
-        request().stop(Stop { strings: vec![String::new()], ..Stop::default() }),
+        request().params(Params { top_p: 2.0, ..Params::default() }),
+        request().params(Params { logit_bias: vec![(512, 1.0).into()], ..Params::default() }),
+        request().stop(""),
     ];
     for request in wrong {
         let error = engine.submit(request).unwrap_err();

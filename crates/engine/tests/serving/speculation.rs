@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use engine::{
-    DraftCounts, DraftModel, Dry, Engine, Event, Logprobs, Mirostat, MirostatVersion, Model, Options,
-    Processor, Request, RequestId, Sampling, Speculation, Stop, StopReason, Xtc,
+    Bias, DraftCounts, DraftModel, Engine, Event, Logprobs, Model, Options, Params, Processor, Request,
+    RequestId, Speculation, StopReason,
 };
 use quant::Format;
 use testkit::fixtures::Spec;
 
-use crate::common::{cpu, eight, finish, model, model_with, opened, prompt, serve};
+use crate::common::{cpu, eight, finish, model, model_with, opened, prompt, serve, until};
 
 fn speculating(options: Options, n_max: usize) -> Options {
     Options { speculation: Some(Speculation { n_max, n_min: 0 }), ..options }
@@ -86,30 +86,30 @@ fn refrain(seed: u32, len: usize) -> Vec<u32> {
 
 /// Every sampler, grammar, way to stop and log-probability, on prompts of which some repeat themselves.
 fn requests() -> Vec<Request> {
-    let drawn = |seed| Sampling { seed: Some(seed), ..Sampling::default() };
+    let drawn = |seed| Params { seed: Some(seed), ..Params::default() };
     // Small temperatures repeat themselves and draw nevertheless.
-    let cold = |seed| Sampling { temperature: 0.2, ..drawn(seed) };
-    let mirostat = |version| Some(Mirostat { version, tau: 2.0, eta: 0.3 });
+    let cold = |seed| Params { temperature: 0.2, ..drawn(seed) };
+    let mirostat = Params { mirostat_tau: 2.0, mirostat_eta: 0.3, ..drawn(5) };
     let samplings = vec![
-        Sampling::greedy(),
+        Params::greedy(),
         drawn(1),
         cold(2),
-        Sampling { repeat_penalty: 1.2, frequency_penalty: 0.1, presence_penalty: 0.2, ..cold(3) },
-        Sampling { repeat_penalty: 1.05, ..Sampling::greedy() },
-        Sampling { dry: Dry { multiplier: 0.8, ..Dry::default() }, ..cold(4) },
-        Sampling { mirostat: mirostat(MirostatVersion::V1), ..drawn(5) },
-        Sampling { mirostat: mirostat(MirostatVersion::V2), ..cold(6) },
-        Sampling { xtc: Xtc { probability: 0.5, threshold: 0.1 }, ..cold(7) },
-        Sampling { typical_p: 0.6, top_n_sigma: 1.0, ..drawn(8) },
-        Sampling { logit_bias: vec![(9, 4.0), (10, 4.0)], ..cold(9) },
+        Params { repeat_penalty: 1.2, frequency_penalty: 0.1, presence_penalty: 0.2, ..cold(3) },
+        Params { repeat_penalty: 1.05, ..Params::greedy() },
+        Params { dry_multiplier: 0.8, ..cold(4) },
+        Params { mirostat: 1, ..mirostat.clone() },
+        Params { mirostat: 2, temperature: 0.2, seed: Some(6), ..mirostat },
+        Params { xtc_probability: 0.5, xtc_threshold: 0.1, ..cold(7) },
+        Params { typical_p: 0.6, top_n_sigma: 1.0, ..drawn(8) },
+        Params { logit_bias: vec![(9, 4.0).into(), (10, 4.0).into()], ..cold(9) },
     ];
     let mut all = Vec::new();
     for (number, sampling) in (0..).zip(samplings) {
         let tokens = if number % 3 == 0 { prompt(number, 20) } else { refrain(number, 30 + number as usize) };
-        let request = Request::new(tokens.clone()).sampling(sampling).max_tokens(50 + number as usize);
+        let request = Request::new(tokens.clone()).params(sampling).max_tokens(50 + number as usize);
         // Of few words, so that many drafts are partly right.
         let mut few = request.clone();
-        few.sampling.logit_bias.extend((60..64).map(|token| (token, 8.0)));
+        few.params.logit_bias.extend((60..64).map(|token| Bias::from((token, 8.0))));
         all.push(few.clone());
         all.push(few.logprobs(3).max_tokens(37));
         all.push(request.clone());
@@ -154,14 +154,14 @@ fn only_accepted_tokens_are_cached() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, speculating(eight(), 31));
     let first = |seed| {
-        let sampling = Sampling { seed: Some(seed), temperature: 0.3, ..Sampling::default() };
-        Request::new(refrain(seed, 40)).sampling(sampling).max_tokens(60)
+        let sampling = Params { seed: Some(seed), temperature: 0.3, ..Params::default() };
+        Request::new(refrain(seed, 40)).params(sampling).max_tokens(60)
     };
     let told = tell(&mut engine, (0..6).map(first).collect());
     let next = |(seed, told): (u32, &Told)| {
         let mut tokens = refrain(seed, 40);
         tokens.extend(told.tokens.iter().map(|(token, ..)| token));
-        Request::new(tokens).sampling(Sampling::greedy()).max_tokens(30)
+        Request::new(tokens).params(Params::greedy()).max_tokens(30)
     };
     let turns: Vec<Request> = (0..).zip(&told).map(next).collect();
     let expected = plain(&model, turns.clone());
@@ -180,8 +180,8 @@ fn windows_have_what_is_computed_again() {
     let spec = Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) };
     let model = opened(spec.file());
     let requests = || {
-        let sampling = |seed| Sampling { seed: Some(seed), temperature: 0.5, ..Sampling::default() };
-        let each = |seed| Request::new(refrain(seed, 60)).sampling(sampling(seed)).max_tokens(150);
+        let sampling = |seed| Params { seed: Some(seed), temperature: 0.5, ..Params::default() };
+        let each = |seed| Request::new(refrain(seed, 60)).params(sampling(seed)).max_tokens(150);
         (0..4).map(each).collect::<Vec<_>>()
     };
     let expected = plain(&model, requests());
@@ -199,16 +199,15 @@ fn texts_end_where_they_do_without_drafts() {
     let model = model(Format::F32);
     // A greedy text in a loop, of which all drafts are accepted.
     let looping = || {
-        let sampling = Sampling { logit_bias: vec![(70, 1000.0)], ..Sampling::greedy() };
-        Request::new(prompt(0, 9)).sampling(sampling)
+        let sampling = Params { logit_bias: vec![(70, 100.0).into()], ..Params::greedy() };
+        Request::new(prompt(0, 9)).params(sampling)
     };
     let ends = || {
-        let stop = |stop| looping().max_tokens(60).stop(stop);
         let text = model.tokenizer().token_text(70).expect("a token").repeat(9);
         let mut all: Vec<Request> = (0..30).map(|most| looping().max_tokens(most)).collect();
         all.push(looping());
-        all.push(stop(Stop { strings: vec![text], ..Stop::default() }));
-        all.push(stop(Stop { ids: vec![70], ..Stop::default() }));
+        all.push(looping().max_tokens(60).stop(text));
+        all.push(until(looping().max_tokens(60), 70));
         all
     };
     let options = Options { n_ctx: Some(64), ..eight() };
@@ -224,8 +223,8 @@ fn texts_end_where_they_do_without_drafts() {
 #[test]
 fn a_text_that_repeats_itself_takes_fewer_steps() {
     let model = model(Format::F32);
-    let sampling = Sampling { logit_bias: vec![(70, 1000.0)], ..Sampling::greedy() };
-    let request = Request::new(prompt(0, 9)).sampling(sampling).max_tokens(100);
+    let sampling = Params { logit_bias: vec![(70, 100.0).into()], ..Params::greedy() };
+    let request = Request::new(prompt(0, 9)).params(sampling).max_tokens(100);
     let mut engine = serve(&model, 1, speculating(Options::default(), 7));
     let id = engine.submit(request).expect("room");
     let (mut steps, mut usage) = (0, None);
@@ -256,9 +255,9 @@ fn requests_that_decode_share_the_rows_for_drafts() {
             sink.lock().expect("no panic").push((step.sequences().len(), step.tokens().len()))
         })
         .expect("there is room");
-    let sampling = Sampling { logit_bias: vec![(70, 1000.0)], ..Sampling::greedy() };
+    let sampling = Params { logit_bias: vec![(70, 100.0).into()], ..Params::greedy() };
     for count in [1, 3, 4, 5, 8] {
-        let each = |seed| Request::new(prompt(seed, 4)).sampling(sampling.clone()).max_tokens(40);
+        let each = |seed| Request::new(prompt(seed, 4)).params(sampling.clone()).max_tokens(40);
         tell(&mut engine, (0..count).map(each).collect());
         let rows = std::mem::take(&mut *rows.lock().expect("no panic"));
         let decode = rows[1..].iter().filter(|(sequences, _)| *sequences == count as usize);
@@ -273,7 +272,7 @@ fn a_model_with_recurrent_layers_does_without() {
     let mut families = testkit::fixtures::families().into_iter();
     let (_, spec) = families.find(|(name, _)| name == "F32-qwen35").expect("it is one of them");
     let model = opened(spec.file());
-    let request = || Request::new(refrain(1, 40)).sampling(Sampling::greedy()).max_tokens(30);
+    let request = || Request::new(refrain(1, 40)).params(Params::greedy()).max_tokens(30);
     let expected = plain(&model, vec![request()]);
     let mut engine = serve(&model, 1, speculating(Options::default(), 7));
     assert_eq!(tell(&mut engine, vec![request()]), expected);
@@ -317,7 +316,7 @@ fn all_drafts_of_the_model_itself_are_accepted() {
     let model = model(Format::F32);
     let each = |seed| {
         let length = 20 + 15 * seed as usize;
-        Request::new(prompt(seed, length)).sampling(Sampling::greedy()).max_tokens(60 + seed as usize)
+        Request::new(prompt(seed, length)).params(Params::greedy()).max_tokens(60 + seed as usize)
     };
     for (sequences, pages) in [(1, None), (4, None), (3, Some(8))] {
         let options = Options { sequences, pages, n_batch: 50, ..Options::default() };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use engine::{LogitRows, Options, Request, Sampling};
+use engine::{LogitRows, Options, Params, Request};
 use quant::Format;
 
 use crate::common::{eight, model, run, serve};
@@ -14,9 +14,7 @@ type Seen = (Vec<u32>, Vec<usize>, Vec<f32>);
 fn every_step_is_seen_and_nothing_changes() {
     let model = model(Format::F32);
     let request = |prompt: &[u32]| {
-        Request::new(prompt.to_vec())
-            .sampling(Sampling { temperature: 0.0, ..Sampling::default() })
-            .max_tokens(4)
+        Request::new(prompt.to_vec()).params(Params { temperature: 0.0, ..Params::default() }).max_tokens(4)
     };
     let prompts: [&[u32]; 2] = [&[1, 300, 7], &[1, 2]];
     let mut plain = serve(&model, 2, eight());

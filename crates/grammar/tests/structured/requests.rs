@@ -1,6 +1,6 @@
 //! Constraints as processors: copies, tokens that do not fit, and an engine.
 
-use engine::{Processor, Sampler, Sampling, SamplingError};
+use engine::{Params, Processor, Sampler, SamplingError};
 use grammar::Source;
 
 use crate::common::{Bench, Verdict, Walk};
@@ -49,7 +49,7 @@ fn a_token_that_does_not_fit_ends_in_an_error_that_says_so() {
     let bench = Bench::new("made-spm");
     let grammar = bench.compile(&Source::Regex("ab".into())).expect("a grammar");
     let processors: Vec<Box<dyn Processor>> = vec![Box::new(grammar.constraint())];
-    let mut sampler = Sampler::new(Sampling::greedy(), processors, &bench.tokenizer).expect("a sampler");
+    let mut sampler = Sampler::new(Params::greedy(), processors, &bench.tokenizer).expect("a sampler");
     let logits = vec![0.0; bench.tokenizer.vocab_size()];
     let mut tokens = vec![1];
     let a = sampler.sample(&logits, &tokens).expect("a token");

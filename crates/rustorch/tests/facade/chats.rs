@@ -2,7 +2,7 @@
 
 use rustorch::engine::backend::PAGE;
 use rustorch::engine::{Chat, Event};
-use rustorch::{Piece, Result, Sampling};
+use rustorch::{Params, Piece, Result};
 
 use crate::{demo, options};
 
@@ -15,7 +15,7 @@ fn answers_are_those_of_the_engines_chat() {
     let mut engine = options().engine(crate::errors::demo_file()).expect("loads");
     let mut expected = Chat::new(&engine);
     expected.set_system(Some("Be kind.".into()));
-    expected.sampling = Sampling { seed: Some(5), ..Sampling::default() };
+    expected.params = Params { seed: Some(5), ..Params::default() };
     let mut chat = demo().chat().system("Be kind.").seed(5);
     for question in QUESTIONS {
         let mut answer = chat.say(question);

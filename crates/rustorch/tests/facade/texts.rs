@@ -1,7 +1,7 @@
 //! Texts and log-probabilities.
 
 use rustorch::engine::{self, Engine, Event, Request};
-use rustorch::{Model, Result, Sampling, Speculation, StopReason, Token};
+use rustorch::{Model, Params, Result, Speculation, StopReason, Token};
 use serde::Deserialize;
 
 use crate::{demo, options};
@@ -74,8 +74,8 @@ fn log_probabilities_are_the_engines() {
     let mut engine: Engine = options().engine(file).expect("loads");
     let prompt = engine.model().encode_prompt(PROMPTS[0], false);
     let n_vocab = engine.model().config().vocab_size;
-    let sampling = Sampling { seed: Some(3), ..Sampling::default() };
-    let request = Request::new(prompt).sampling(sampling).max_tokens(12).logprobs(n_vocab);
+    let sampling = Params { seed: Some(3), ..Params::default() };
+    let request = Request::new(prompt).params(sampling).max_tokens(12).logprobs(n_vocab);
     engine.submit(request).expect("a request");
     let mut expected = Vec::new();
     while !engine.is_idle() {

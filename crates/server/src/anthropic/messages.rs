@@ -27,8 +27,8 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (fields, served) = call(&app, request).await?;
-    let Call { turn, is_stream, shows_thinking, ignored } = request::read(fields, &app, &served)?;
-    let stop_sequences = turn.parameters.stop.strings.clone();
+    let Call { turn, is_stream, shows_thinking, ignored } = request::read(fields, &app)?;
+    let stop_sequences = turn.parameters.params.stop.clone();
     let Started { answers, prompts, place, .. } = turn.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("msg_"),

@@ -1,5 +1,6 @@
 //! What a call asks for. <https://platform.claude.com/docs/en/api/messages>.
 
+use engine::Params;
 use grammar::Source;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -12,7 +13,6 @@ use crate::conversation::reason;
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
 use crate::job::Parameters;
-use crate::models::Served;
 use crate::turn::Turn;
 
 /// A call of `/v1/messages`.
@@ -93,21 +93,20 @@ pub(crate) const OF_THE_ANSWER: &[&str] =
     &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
 
 /// Reads a call of `/v1/messages`.
-pub(super) fn read(mut fields: Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
-    let max_tokens = fields.within("max_tokens", 1..=usize::MAX)?;
-    if max_tokens.is_none() {
-        return Err(ApiError::invalid("max_tokens", "`max_tokens` is missing"));
-    }
+pub(super) fn read(mut fields: Fields, app: &App) -> Result<Call, ApiError> {
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let common = Parameters::common(&mut fields, served, &app.config, "stop_sequences")?;
-    let parameters = Parameters { max_tokens, ..common };
-    let found = parameters.sampling.temperature;
-    if found > 1.0 && found != app.config.defaults.sampling.temperature {
+    let defaults = Params { max_tokens: None, ..app.config.defaults.params.clone() };
+    let parameters = Parameters::read_one(&mut fields, &defaults)?;
+    if parameters.params.max_tokens.unwrap_or(0) == 0 {
+        return Err(ApiError::invalid("max_tokens", "`max_tokens` is missing, expected 1 or more"));
+    }
+    let found = parameters.params.temperature;
+    if found > 1.0 && found != defaults.temperature {
         let message = format!("`temperature` is {found}, expected 0 to 1");
         return Err(ApiError::invalid("temperature", message));
     }
     let Asked { conversation, shows_thinking, ignored } = ask(fields, &app.config)?;
-    Ok(Call { turn: Turn { conversation, parameters, logprobs: None }, is_stream, shows_thinking, ignored })
+    Ok(Call { turn: Turn { conversation, parameters }, is_stream, shows_thinking, ignored })
 }
 
 /// Reads a call of `/v1/messages/count_tokens`.

@@ -41,8 +41,6 @@ pub(crate) const MAX_FIELDS: usize = 64;
 /// How the answers are written.
 struct Output {
     parameters: Parameters,
-    /// The number of most likely tokens with each token; none without probabilities.
-    n_probs: usize,
     has_tokens: bool,
     has_timings: bool,
     is_stream: bool,
@@ -51,25 +49,14 @@ struct Output {
 }
 
 /// What a call asks for, besides its prompts and the constraint of its answers.
-fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Output, ApiError> {
-    let choices = app.config.limits.choices;
-    let names = ["n_predict", "max_completion_tokens", "max_tokens"];
-    let counts = names.map(|name| fields.within(name, -1..=i64::MAX));
-    let n_predict = counts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next();
-    let n = [fields.within("n_cmpl", 1..=choices)?, fields.within("n", 1..=choices)?];
-    let n = n.into_iter().flatten().next().unwrap_or(1);
+fn read(fields: &mut Fields, app: &App) -> Result<Output, ApiError> {
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let common = Parameters::common(fields, served, &app.config, "stop")?;
+    let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
+    parameters.params.logprobs = fields.within("n_probs", 0..=MAX_PROBS)?.filter(|&n| n > 0);
+    parameters.params.logprobs_of_draw = fields.take("post_sampling_probs")?.unwrap_or(false);
+    parameters.has_progress = progress(fields)?;
     let output = Output {
-        parameters: Parameters {
-            // -1 is any number.
-            max_tokens: n_predict.map_or(common.max_tokens, |n| usize::try_from(n).ok()),
-            n,
-            has_progress: progress(fields)?,
-            logprobs_of_draw: fields.take("post_sampling_probs")?.unwrap_or(false),
-            ..common
-        },
-        n_probs: fields.within("n_probs", 0..=MAX_PROBS)?.unwrap_or(0),
+        parameters,
         has_tokens: fields.take("return_tokens")?.unwrap_or(false) || is_stream,
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
         is_stream,
@@ -99,12 +86,11 @@ pub(super) async fn answer(
     served: Arc<Served>,
     client: &Client,
 ) -> Result<Response, ApiError> {
-    let output = read(&mut fields, app, &served)?;
+    let output = read(&mut fields, app)?;
     let format = constraint(&mut fields)?;
     let ignored = fields.unknown();
-    let logprobs = Some(output.n_probs).filter(|&n| n > 0);
     let parameters = output.parameters.clone();
-    let continuation = Continuation { prompt_logprobs: None, prompts, parameters, format, logprobs };
+    let continuation = Continuation { prompt_logprobs: None, prompts, parameters, format };
     let Started { answers, n, place, prompts } = continuation.start(app, &served, client).await?;
     let writer = Writer { served, output, prompts };
     let response = match writer.output.is_stream {
@@ -153,9 +139,10 @@ impl Part {
 
 impl Writer {
     fn probabilities(&self, chosen: &Chosen) -> Value {
-        match self.output.parameters.logprobs_of_draw {
-            true => logprobs::of_draw(&self.served, chosen),
-            false => logprobs::of_token(&self.served, chosen),
+        if self.output.parameters.params.logprobs_of_draw {
+            logprobs::of_draw(&self.served, chosen)
+        } else {
+            logprobs::of_token(&self.served, chosen)
         }
     }
 
@@ -238,8 +225,8 @@ impl Writer {
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
-        let Output { parameters, n_probs, is_stream, parts, .. } = &self.output;
-        let prompt = self.prompts.get(index / parameters.n).map(|ids| text_of(&self.served, ids));
+        let Output { parameters: Parameters { params, .. }, is_stream, parts, .. } = &self.output;
+        let prompt = self.prompts.get(index / params.n).map(|ids| text_of(&self.served, ids));
         let more = json!({
             "stop": true,
             "stop_type": stop_type,
@@ -251,7 +238,7 @@ impl Writer {
             "tokens_predicted": usage.generated_tokens,
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.reused_tokens,
-            "generation_settings": settings::json(parameters, usage.seed, *n_probs, *is_stream),
+            "generation_settings": settings::json(params, usage.seed, *is_stream),
             "timings": timings(usage),
         });
         let mut last = self.piece(index, part);

@@ -24,7 +24,7 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served, name) = Call::of_text(&app, request).await?;
-    let mut common = Common::read(&mut fields, &app, &served)?;
+    let mut common = Common::read(&mut fields, &app)?;
     let messages = messages(&mut fields, app.config.limits.messages)?;
     let tools = conversation::tools(&mut fields, &app.config.limits)?;
     let ignored = common.ignored(fields);
@@ -40,7 +40,7 @@ pub(super) async fn handle(
     if let Some(think) = common.think.take() {
         conversation.variables.extend(think.variables(&app, &served).await?);
     }
-    let turn = Turn { conversation, parameters: common.parameters, logprobs: common.logprobs };
+    let turn = Turn { conversation, parameters: common.parameters };
     let started = turn.start(&app, &served, &client).await?;
     Ok(with_ignored(writer.respond(started, common.is_stream).await?, &ignored))
 }

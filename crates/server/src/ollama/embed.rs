@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::app::App;
@@ -14,7 +14,14 @@ use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, with_ignored};
-use crate::job::OneOrMany;
+
+/// One string or several.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
 
 /// Durations are in nanoseconds.
 #[derive(Serialize)]

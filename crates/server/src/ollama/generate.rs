@@ -25,7 +25,7 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served, name) = Call::of_text(&app, request).await?;
-    let common = Common::read(&mut fields, &app, &served)?;
+    let common = Common::read(&mut fields, &app)?;
     let prompt: String = fields.take("prompt")?.unwrap_or_default();
     let system: String = fields.take("system")?.unwrap_or_default();
     let is_raw = fields.take("raw")?.unwrap_or(false);
@@ -38,10 +38,10 @@ pub(super) async fn handle(
     if prompt.is_empty() {
         return Ok(with_ignored(writer.loaded(), &ignored));
     }
-    let Common { parameters, format, logprobs, think, is_stream, .. } = common;
+    let Common { parameters, format, think, is_stream, .. } = common;
     let started = if is_raw {
         let prompts = Prompts::text(prompt);
-        Continuation { prompts, parameters, format, logprobs, prompt_logprobs: None }
+        Continuation { prompts, parameters, format, prompt_logprobs: None }
             .start(&app, &served, &client)
             .await?
     } else {
@@ -53,7 +53,7 @@ pub(super) async fn handle(
         if let Some(think) = think {
             conversation.variables.extend(think.variables(&app, &served).await?);
         }
-        Turn { conversation, parameters, logprobs }.start(&app, &served, &client).await?
+        Turn { conversation, parameters }.start(&app, &served, &client).await?
     };
     Ok(with_ignored(writer.respond(started, is_stream).await?, &ignored))
 }

@@ -17,7 +17,6 @@ use crate::models::Served;
 pub(super) struct Common {
     pub(super) parameters: Parameters,
     pub(super) format: Option<(&'static str, Source)>,
-    pub(super) logprobs: Option<usize>,
     pub(super) think: Option<Think>,
     pub(super) is_stream: bool,
     /// Names of the options that nobody has read.
@@ -41,19 +40,22 @@ pub(super) enum Effort {
 }
 
 impl Common {
-    pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Common, ApiError> {
+    pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Common, ApiError> {
         let mut options = fields.inner("options")?;
-        let parameters = Parameters {
-            max_tokens: max_tokens(&mut options, app.config.defaults.max_tokens)?,
-            ..Parameters::common(&mut options, served, &app.config, "stop")?
-        };
+        // Zero and less are any number of tokens.
+        if let Some(n) = options.map().get_mut("num_predict")
+            && n.as_i64().is_some_and(|n| n <= 0)
+        {
+            *n = (-1).into();
+        }
+        let mut parameters = Parameters::read_one(&mut options, &app.config.defaults.params)?;
         let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
         let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
+        parameters.params.logprobs = wants_logprobs.then(|| top.unwrap_or(0));
         fields.ignore(&["keep_alive"]);
         Ok(Common {
             parameters,
             format: format(fields)?,
-            logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
             think: fields.take("think")?,
             is_stream: fields.take("stream")?.unwrap_or(true),
             options: options.unknown(),
@@ -65,14 +67,6 @@ impl Common {
         let options = self.options.iter().map(|name| format!("options.{name}"));
         fields.unknown().into_iter().chain(options).collect()
     }
-}
-
-/// The number of tokens, of which zero and less is any number.
-fn max_tokens(options: &mut Fields, default: Option<usize>) -> Result<Option<usize>, ApiError> {
-    Ok(match options.take::<i64>("num_predict")? {
-        None => default,
-        Some(n) => usize::try_from(n).ok().filter(|&n| n > 0),
-    })
 }
 
 fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {

@@ -37,7 +37,7 @@ pub(super) struct Output {
 pub(crate) const REFUSED: &[&str] =
     &["functions", "function_call", "audio", "prediction", "web_search_options"];
 
-pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Output), ApiError> {
+pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Turn, Output), ApiError> {
     let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
     let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
     if top.is_some_and(|top| top > 0) && !wants_logprobs {
@@ -51,21 +51,17 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(T
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
         is_verbose: fields.take("verbose")?.unwrap_or(false),
     };
-    let turn = Turn {
-        conversation: conversation::read(fields, &app.config)?,
-        parameters: Parameters {
-            has_progress: progress(fields)?,
-            ..Parameters::read(fields, served, &app.config)?
-        },
-        logprobs: wants_logprobs.then(|| top.unwrap_or(0)),
-    };
+    let conversation = conversation::read(fields, &app.config)?;
+    let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
+    parameters.params.logprobs = wants_logprobs.then(|| top.unwrap_or(0));
+    parameters.has_progress = progress(fields)?;
     // OpenAI's default.
     if fields.take("modalities")?.is_some_and(|kinds: Vec<String>| kinds != ["text"]) {
         return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
     }
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
-    Ok((turn, output))
+    Ok((Turn { conversation, parameters }, output))
 }
 
 pub(super) async fn handle(
@@ -74,7 +70,7 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, output) = read(&mut fields, &app, &served)?;
+    let (turn, output) = read(&mut fields, &app)?;
     let ignored = fields.unknown();
     let Started { answers, n, place, prompts } = turn.start(&app, &served, &client).await?;
     let prompt = prompts.first().filter(|_| output.is_verbose).map(|ids| text_of(&served, ids));

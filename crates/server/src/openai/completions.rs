@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta;
+use engine::Params;
 use serde_json::{Value, json};
 use tokenizer::{Detokenizer, Tokenizer};
 
@@ -34,17 +35,19 @@ pub(super) async fn handle(
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let prompts: Prompts = fields.require("prompt")?;
-    let mut parameters = Parameters::read(&mut fields, &served, &app.config)?;
+    let defaults = &app.config.defaults.params;
     // OpenAI's default for this endpoint.
-    parameters.max_tokens = parameters.max_tokens.or(Some(16));
+    let defaults = Params { max_tokens: defaults.max_tokens.or(Some(16)), ..defaults.clone() };
+    let mut parameters = Parameters::read(&mut fields, &defaults)?;
     parameters.has_progress = progress(&mut fields)?;
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
+    parameters.params.logprobs = logprobs;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
     let format = constraint(&mut fields)?;
     let is_echoed = fields.take("echo")?.unwrap_or(false);
     fields.refuse(REFUSED)?;
-    if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.n) {
+    if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.params.n) {
         return Err(ApiError::unsupported(
             "best_of",
             "`best_of` is not supported by this server; leave it out",
@@ -53,9 +56,9 @@ pub(super) async fn handle(
     fields.ignore(HARMLESS);
     let ignored = fields.unknown();
 
-    let per_prompt = parameters.n;
+    let per_prompt = parameters.params.n;
     let prompt_logprobs = logprobs.filter(|_| is_echoed);
-    let continuation = Continuation { prompts, parameters, format, logprobs, prompt_logprobs };
+    let continuation = Continuation { prompts, parameters, format, prompt_logprobs };
     let Started { answers, n, prompts, place } = continuation.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),

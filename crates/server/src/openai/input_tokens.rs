@@ -20,7 +20,7 @@ pub(super) async fn of_chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, _) = chat::read(&mut fields, &app, &served)?;
+    let (turn, _) = chat::read(&mut fields, &app)?;
     count(&app, &client, served, turn.conversation, &fields.unknown()).await
 }
 
@@ -30,7 +30,7 @@ pub(super) async fn of_responses(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, mut ignored) = responses::read(&mut fields, &app, &served)?;
+    let (turn, mut ignored) = responses::read(&mut fields, &app)?;
     ignored.extend(fields.unknown());
     count(&app, &client, served, turn.conversation, &ignored).await
 }

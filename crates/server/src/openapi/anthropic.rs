@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::document::{Document, Endpoint, OF_CALLS, stream_of};
-use super::fields::{common, harmless, model, stream};
+use super::fields::{harmless, model, parameters, stream};
 use super::schema::{
     Field, Schema, any, call, either, flag, free, ignored, integer, integer_from, list, list_within, may,
     must, named, nullable, number_within, object, refused, text, words,
@@ -42,8 +42,7 @@ fn schemas(document: Document, limits: &Limits) -> Document {
         may("temperature", number_within(0.0, 1.0), "0 takes the most likely token."),
         stream(),
     ];
-    let message_call =
-        [model()].into_iter().chain(own).chain(common("stop_sequences", limits)).chain(prompt(limits));
+    let message_call = [model()].into_iter().chain(own).chain(parameters()).chain(prompt(limits));
     let count_call = [model()].into_iter().chain(prompt(limits)).chain(ignored(OF_THE_ANSWER));
     document
         .schema("MessageCall", call(message_call))

@@ -1,12 +1,13 @@
 //! Fields that several protocols read.
 
+use engine::{Kind, Params};
+
 use super::schema::{
-    Field, any, either, flag, free, ignored, integer, integer_from, integer_within, list, list_within, map,
-    may, must, named, number, number_within, object, short_text, text, words,
+    Field, Schema, any, either, flag, free, ignored, integer, integer_between, integer_from, list,
+    list_within, map, may, must, named, number_within, object, short_text, text, with_default, words,
 };
 use crate::config::Limits;
 use crate::fields::HARMLESS;
-use crate::samplers::MAX_SAMPLERS;
 
 pub(super) fn model() -> Field {
     may("model", text(), "The name of a model; without it the first one.")
@@ -20,80 +21,34 @@ pub(super) fn harmless() -> Vec<Field> {
     ignored(HARMLESS)
 }
 
-/// How tokens are chosen.
-pub(super) fn sampling(limits: &Limits) -> Vec<Field> {
-    let share = || number_within(0.0, 1.0);
-    let penalty = || number_within(-2.0, 2.0);
-    let factor = || number_within(0.01, 100.0);
-    let many = || number_within(0.0, 100.0);
-    let biases = either([
-        map(either([number_within(-100.0, 100.0), flag()])),
-        list_within(0, limits.biases, list_within(2, 2, any())),
-    ]);
-    vec![
-        may("temperature", many(), "0 takes the most likely token."),
-        may("dynatemp_range", many(), "The temperature varies by so much with the entropy."),
-        may("dynatemp_exponent", number(), "How the temperature follows the entropy."),
-        may("top_k", integer_from(-1), "Only the `top_k` most likely tokens; 0 and -1 are all."),
-        may("top_p", share(), "Only the most likely tokens that have this probability together."),
-        may("min_p", share(), "Only tokens at least this probable, as a share of the most likely one."),
-        may("typical_p", share(), "Locally typical sampling."),
-        may("top_n_sigma", number(), "Only tokens within so many standard deviations of the largest logit."),
-        may("xtc_probability", share(), "How often XTC removes the most likely tokens."),
-        may("xtc_threshold", share(), "The probability above which XTC removes tokens."),
-        may(
-            "frequency_penalty",
-            penalty(),
-            "Subtracted from a token's logit each time that it has occurred.",
-        ),
-        may("presence_penalty", penalty(), "Subtracted from the logit of a token that has occurred."),
-        may("repeat_penalty", factor(), "Divides the logit of a token that has occurred."),
-        may("repetition_penalty", factor(), "The same as `repeat_penalty`."),
-        may("repeat_last_n", integer_from(-1), "The tokens in which penalties look; -1 is the context."),
-        may("dry_multiplier", many(), "The strength of DRY, a penalty of repeated sequences."),
-        may("dry_base", number_within(1.0, 100.0), "The base of DRY's exponent."),
-        may("dry_allowed_length", integer_from(0), "Longer repetitions are penalised."),
-        may("dry_penalty_last_n", integer_from(-1), "The tokens in which DRY looks; -1 is the context."),
-        may(
-            "dry_sequence_breakers",
-            list_within(0, limits.stops, short_text(limits.stop_bytes)),
-            "Sequences do not continue across these texts.",
-        ),
-        may("mirostat", integer_within(0, 2), "The version of Mirostat; 0 is none."),
-        may("mirostat_tau", many(), "Mirostat's target of surprise."),
-        may("mirostat_eta", many(), "Mirostat's learning rate."),
-        may(
-            "samplers",
-            either([short_text(MAX_SAMPLERS), list_within(0, MAX_SAMPLERS, text())]),
-            "The order of samplers: names, or a text of letters.",
-        ),
-        may("seed", integer(), "Makes the draws repeatable; -1 is a random one."),
-        may(
-            "logit_bias",
-            biases,
-            "Added to the logits of tokens, by their ids; -100 or `false` rules a token out.",
-        ),
-    ]
+/// The engine's parameters, each under all of its names.
+fn params() -> impl Iterator<Item = Field> {
+    Params::TABLE.iter().flat_map(|param| {
+        let schema = with_default(param_schema(&param.kind), param.get(&Params::default()));
+        let own = may(param.name, schema.clone(), &format!("{}.", param.help));
+        let same = format!("The same as `{}`.", param.name);
+        let others = param.aliases.iter().map(move |alias| may(alias, schema.clone(), &same));
+        [own].into_iter().chain(others)
+    })
 }
 
-/// When an answer ends; its stop strings are in the field `name`.
-pub(super) fn stop(name: &str, limits: &Limits) -> Vec<Field> {
-    let string = || short_text(limits.stop_bytes);
-    let strings = either([string(), list_within(0, limits.stops, string())]);
-    vec![
-        may(name, strings, "Texts before which an answer ends."),
-        may(
-            "stop_token_ids",
-            list_within(0, limits.stops, integer_from(0)),
-            "Tokens before which an answer ends.",
-        ),
-        may("ignore_eos", flag(), "The model's end of an answer does not end it."),
-        may(
-            "min_tokens",
-            integer_from(0),
-            "Tokens before any end, unless a grammar leaves nothing else; stop strings count after them.",
-        ),
-    ]
+fn param_schema(kind: &Kind) -> Schema {
+    let texts = |most, bytes| either([short_text(bytes), list_within(0, most, short_text(bytes))]);
+    match *kind {
+        Kind::Number { min, max } => number_within(min, max),
+        Kind::Integer { .. } => {
+            let (min, max) = kind.bounds();
+            integer_between(min.map(|bound| bound as isize), max.map(|bound| bound as isize))
+        }
+        Kind::Bool => flag(),
+        Kind::Texts { most, bytes } | Kind::Breakers { most, bytes } => texts(most, bytes),
+        Kind::Tokens { most } => list_within(0, most, integer_from(0)),
+        Kind::Samplers { most } => either([text(), list_within(0, most, text())]),
+        Kind::Biases { most, .. } => {
+            let bias = either([number_within(-100.0, 100.0), flag()]);
+            either([map(bias), list_within(0, most, list_within(2, 2, any()))])
+        }
+    }
 }
 
 /// What concerns the request among others.
@@ -106,18 +61,8 @@ pub(super) fn queue() -> Vec<Field> {
 }
 
 /// The fields that all protocols of text read.
-pub(super) fn common(name: &str, limits: &Limits) -> Vec<Field> {
-    [sampling(limits), stop(name, limits), queue()].into_iter().flatten().collect()
-}
-
-/// The same with the number of tokens and of answers, as OpenAI's protocols have them.
-pub(super) fn parameters(limits: &Limits) -> Vec<Field> {
-    let own = [
-        may("max_tokens", integer_from(0), "Tokens of an answer, at most."),
-        may("max_completion_tokens", integer_from(0), "The newer name of `max_tokens`."),
-        may("n", integer_within(1, limits.choices), "The number of answers."),
-    ];
-    own.into_iter().chain(common("stop", limits)).collect()
+pub(super) fn parameters() -> impl Iterator<Item = Field> {
+    params().chain(queue())
 }
 
 pub(super) fn progress() -> Field {

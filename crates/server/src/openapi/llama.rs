@@ -4,7 +4,7 @@ use serde_json::json;
 use utoipa::openapi::path::ParameterIn;
 
 use super::document::{Document, Endpoint, OF_CALLS, stream_of};
-use super::fields::{common, constraints, conversation, harmless, model, progress, stream};
+use super::fields::{constraints, conversation, harmless, model, parameters, progress, stream};
 use super::openai::{ERROR, prompts};
 use super::schema::{
     Field, Schema, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
@@ -23,8 +23,8 @@ fn one() -> Schema {
 
 pub(super) fn add(document: Document, limits: &Limits) -> Document {
     let document = document
-        .schema("LlamaCall", completion_call([must("prompt", prompts(), "One prompt or several.")], limits))
-        .schema("InfillCall", completion_call(infill_fields(), limits))
+        .schema("LlamaCall", completion_call([must("prompt", prompts(), "One prompt or several.")]))
+        .schema("InfillCall", completion_call(infill_fields()))
         .schema("LlamaEmbeddingCall", embedding_call())
         .schema("LlamaCompletion", completion())
         .schema("LlamaParts", free())
@@ -102,15 +102,9 @@ fn endpoints(document: Document) -> Document {
 }
 
 /// `prompt` are the fields that the prompt is made of.
-fn completion_call(prompt: impl IntoIterator<Item = Field>, limits: &Limits) -> Schema {
-    let n = || integer_within(1, limits.choices);
+fn completion_call(prompt: impl IntoIterator<Item = Field>) -> Schema {
     let own = [
         model(),
-        may("n_predict", integer_from(-1), "Tokens of an answer, at most; -1 is any number."),
-        may("max_completion_tokens", integer_from(-1), "The same as `n_predict`."),
-        may("max_tokens", integer_from(-1), "The same as `n_predict`."),
-        may("n_cmpl", n(), "The number of answers."),
-        may("n", n(), "The same as `n_cmpl`."),
         stream(),
         may(
             "n_probs",
@@ -127,7 +121,7 @@ fn completion_call(prompt: impl IntoIterator<Item = Field>, limits: &Limits) -> 
         may("timings_per_token", flag(), "Pieces have times."),
         progress(),
     ];
-    let fields = prompt.into_iter().chain(own).chain(common("stop", limits)).chain(constraints());
+    let fields = prompt.into_iter().chain(own).chain(parameters()).chain(constraints());
     call(fields.chain(refused(REFUSED)).chain(ignored(HARMLESS)).chain(harmless()))
 }
 

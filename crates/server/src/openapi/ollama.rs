@@ -4,7 +4,7 @@ use serde_json::json;
 use utoipa::openapi::path::{HttpMethod, ParameterIn};
 
 use super::document::{Document, Endpoint, OF_CALLS, OF_LOOKS};
-use super::fields::{common, tools};
+use super::fields::{parameters, tools};
 use super::schema::{
     Field, Schema, any, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
     list_within, may, must, named, nullable, number, object, refused, text, words,
@@ -110,7 +110,7 @@ fn schemas(document: Document, limits: &Limits) -> Document {
     document
         .schema("OllamaChatCall", chat_call(limits))
         .schema("OllamaGenerateCall", generate_call())
-        .schema("OllamaOptions", options(limits))
+        .schema("OllamaOptions", options())
         .schema("OllamaEmbedCall", embed_call())
         .schema(
             "OllamaEmbeddingCall",
@@ -133,9 +133,9 @@ fn names() -> [Field; 2] {
     ]
 }
 
-fn options(limits: &Limits) -> Schema {
+fn options() -> Schema {
     let own = may("num_predict", integer(), "Tokens of the answer, at most; zero and less are any number.");
-    call([own].into_iter().chain(common("stop", limits)))
+    call([own].into_iter().chain(parameters()))
 }
 
 /// What both endpoints of text read.

@@ -6,8 +6,8 @@ use super::document::{Document, Endpoint, OF_CALLS, stream_of};
 use super::fields::{constraints, harmless, model, parameters, stream};
 use super::openai::ERROR;
 use super::schema::{
-    Field, Schema, any, call, either, flag, free, ignored, integer, integer_from, integer_within, list,
-    list_within, map, may, must, named, nullable, number, object, refused, text, words,
+    Field, Schema, any, call, either, flag, free, ignored, integer, integer_within, list, list_within, map,
+    may, must, named, nullable, number, object, refused, text, words,
 };
 use crate::config::Limits;
 use crate::openai::responses::{REFUSED, WITHOUT_EFFECT};
@@ -56,7 +56,6 @@ fn response_call(limits: &Limits) -> Schema {
     let own = [
         must("input", input, "A text, or items: messages, calls, their results, reasoning."),
         may("instructions", text(), "A message of the system before them."),
-        may("max_output_tokens", integer_from(1), "Tokens of the answer, at most."),
         may("text", answer, "How the answer is written."),
         may("reasoning", reasoning, "How much the model reasons."),
         may("include", list(included), "What else is returned."),
@@ -72,7 +71,7 @@ fn response_call(limits: &Limits) -> Schema {
         may("user", text(), "Repeated."),
     ];
     let fields = [model(), stream()].into_iter().chain(own).chain(tools(limits)).chain(repeated);
-    let fields = fields.chain(constraints()).chain(parameters(limits)).chain(refused(REFUSED));
+    let fields = fields.chain(constraints()).chain(parameters()).chain(refused(REFUSED));
     call(fields.chain(ignored(WITHOUT_EFFECT)).chain(harmless()))
 }
 

@@ -111,6 +111,11 @@ pub(super) fn integer_from(least: isize) -> Schema {
     of_type(Type::Integer).minimum(Some(least)).into()
 }
 
+/// An integer within these bounds, where there are any.
+pub(super) fn integer_between(least: Option<isize>, most: Option<isize>) -> Schema {
+    of_type(Type::Integer).minimum(least).maximum(most).into()
+}
+
 pub(super) fn integer_within(least: isize, most: usize) -> Schema {
     of_type(Type::Integer).minimum(Some(least)).maximum(Some(Number::UInt(most))).into()
 }
@@ -166,6 +171,17 @@ pub(super) fn nullable(schema: Schema) -> Schema {
         }
         other => either([other, null()]),
     }
+}
+
+/// The same with the value of absent fields.
+pub(super) fn with_default(mut schema: Schema, value: Json) -> Schema {
+    match &mut schema {
+        RefOr::T(openapi::Schema::Object(object)) => object.default = Some(value),
+        RefOr::T(openapi::Schema::Array(array)) => array.default = Some(value),
+        RefOr::T(openapi::Schema::AnyOf(any)) => any.default = Some(value),
+        _ => {}
+    }
+    schema
 }
 
 fn described(mut schema: Schema, help: &str) -> Schema {

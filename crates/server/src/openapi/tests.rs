@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use backend_cpu::Cpu;
 use engine::gguf::Gguf;
-use engine::{Embedder, EmbedderOptions, Engine, Model, Options};
+use engine::{Embedder, EmbedderOptions, Engine, Model, Options, Param, Params};
 use serde_json::{Map, Value as Json, json};
 use testkit::fixtures;
 use tower::ServiceExt as _;
@@ -190,6 +190,84 @@ async fn values_outside_of_the_bounds_are_refused() {
         }
     }
     assert!(tried > 100, "{tried}");
+}
+
+/// Each protocol takes the parameters of the engine's table, in its ranges, and the document says so.
+#[tokio::test]
+async fn parameters_are_those_of_the_table() {
+    let (document, router) = (document(), router(app()));
+    let paths = [
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/completion",
+        "/api/generate",
+        "/api/chat",
+    ];
+    for path in paths {
+        let content = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+        let mut fields = properties(resolved(&document, &content["schema"]));
+        let is_inner = path.starts_with("/api/");
+        if is_inner {
+            fields = properties(resolved(&document, &fields["options"]));
+        }
+        for (param, name) in
+            Params::TABLE.iter().flat_map(|param| param.names().map(move |name| (param, name)))
+        {
+            // These mean something else there.
+            if matches!(
+                (path, name),
+                ("/v1/messages", "temperature" | "max_tokens")
+                    | ("/v1/responses", "n")
+                    | ("/api/generate" | "/api/chat", "num_predict")
+            ) {
+                continue;
+            }
+            let (min, max) = param.kind.bounds();
+            let field = &fields[name];
+            assert_eq!((field["minimum"].as_f64(), field["maximum"].as_f64()), (min, max), "{path}: {name}");
+            assert_eq!(field["default"], param.get(&Params::default()), "{path}: {name}");
+            let ask = async |value: Json| {
+                let mut body = content["example"].as_object().cloned().expect("an example");
+                if is_inner {
+                    body.insert("options".into(), json!({ "num_predict": 1, name: value }));
+                } else {
+                    body.retain(|name, _| Param::find(name).is_none());
+                    body.insert("max_tokens".into(), 1.into());
+                    body.retain(|name, _| name != param.name);
+                    body.insert(name.into(), value);
+                }
+                body.insert("stream".into(), false.into());
+                let request = Request::post(path).header(header::HOST, "localhost");
+                let request = request.body(Body::from(Json::from(body).to_string())).expect("a request");
+                let answer = router.clone().oneshot(request).await.expect("an answer");
+                let status = answer.status();
+                let body = axum::body::to_bytes(answer.into_body(), 1 << 24).await.expect("a body");
+                (status, String::from_utf8_lossy(&body).into_owned())
+            };
+            let below = min.map(|min| json!(min - 1.0));
+            let above = max.map(|max| json!(max + 1.0));
+            for value in [below, above, Some(json!({ "a": {} }))].into_iter().flatten() {
+                let (status, body) = ask(value).await;
+                assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {name}");
+                assert!(body.contains(&format!("`{name}` is ")), "{path}: {body}");
+            }
+            if path != "/completion" {
+                continue;
+            }
+            for bound in [min, max].into_iter().flatten() {
+                let mut expected = Params { max_tokens: Some(1), ..Params::default() };
+                expected.set(name, &json!(bound)).expect("in its range");
+                let (status, body) = ask(json!(bound)).await;
+                assert_eq!(status, StatusCode::OK, "{name}: {body}");
+                let body: Json = serde_json::from_str(&body).expect("JSON");
+                let told =
+                    if body.is_array() { &body[0] } else { &body }["generation_settings"][param.name].clone();
+                assert!(told == param.get(&expected) || name == "seed", "{name}: {told}");
+            }
+        }
+    }
 }
 
 /// The same document without leave for fields that it does not have. Parts of answers may have any, and no example asks for them.

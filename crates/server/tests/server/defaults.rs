@@ -1,15 +1,14 @@
 //! What requests get that say nothing, and names of models.
 
-use engine::Sampling;
+use engine::Params;
 use serde_json::{Value as Json, json};
 
 use crate::client::Running;
 
 fn server() -> Running {
     Running::with(|config| {
-        let sampling = Sampling { temperature: 1.5, seed: Some(7), top_k: 11, ..Sampling::default() };
-        config.defaults.sampling = sampling;
-        config.defaults.max_tokens = Some(3);
+        let params = Params { temperature: 1.5, seed: Some(7), top_k: 11, ..Params::default() };
+        config.defaults.params = Params { max_tokens: Some(3), ..params };
         config.aliases = vec!["second".into(), "*".into()];
         config.page = false;
     })

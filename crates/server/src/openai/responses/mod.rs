@@ -22,7 +22,6 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, call, with_ignored};
-use crate::models::Served;
 use crate::sse;
 use crate::turn::{Started, Turn};
 
@@ -33,7 +32,7 @@ pub(super) async fn handle(
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
     let Call { turn, repeated, is_stream, mut ignored } =
-        request::read(&mut fields, &app, &served).map_err(of_input)?;
+        request::read(&mut fields, &app).map_err(of_input)?;
     ignored.extend(fields.unknown());
     let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
     let object = Object::new(served, repeated);
@@ -45,8 +44,8 @@ pub(super) async fn handle(
 }
 
 /// The turn that a call asks for, and the names of the tools that are ignored.
-pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<(Turn, Vec<String>), ApiError> {
-    request::read(fields, app, served).map(|call| (call.turn, call.ignored)).map_err(of_input)
+pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Turn, Vec<String>), ApiError> {
+    request::read(fields, app).map(|call| (call.turn, call.ignored)).map_err(of_input)
 }
 
 /// The messages of other protocols are `input` here.

@@ -12,7 +12,6 @@ use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
 use crate::job::Parameters;
-use crate::models::Served;
 use crate::openai::conversation;
 use crate::turn::Turn;
 
@@ -71,7 +70,7 @@ pub(crate) const REFUSED: &[&str] = &[
 pub(crate) const WITHOUT_EFFECT: &[&str] =
     &["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "stream_options"];
 
-pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Call, ApiError> {
+pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
     let limits = &app.config.limits;
     fields.refuse(REFUSED)?;
     check_truncation(fields)?;
@@ -81,25 +80,21 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
     let text: Text = fields.take("text")?.unwrap_or_default();
     let reasoning: Reasoning = fields.take("reasoning")?.unwrap_or_default();
     let (logprobs, top_logprobs) = logprobs(fields)?;
-    let max_output_tokens = fields.within("max_output_tokens", 1..=usize::MAX)?;
 
     let mut conversation = conversation_of(fields, app, instructions.as_deref())?;
     let parallel_tool_calls = used.is_parallel;
     conversation.tools = used;
     conversation.variables.extend(conversation::variables(fields, reasoning.effort.as_deref())?);
     conversation.format = conversation::one_constraint(fields, format(&text.format)?)?;
-    let mut parameters = Parameters::read(fields, served, &app.config)?;
-    if parameters.n != 1 {
-        let why = format!("`n` is {}, but a response has one answer; leave it out", parameters.n);
-        return Err(ApiError::unsupported("n", why));
-    }
-    parameters.max_tokens = max_output_tokens.or(parameters.max_tokens);
+    let mut parameters = Parameters::read_one(fields, &app.config.defaults.params)?;
+    let params = &mut parameters.params;
+    params.logprobs = logprobs;
 
     let metadata: BTreeMap<String, String> = fields.take("metadata")?.unwrap_or_default();
     let repeated = json!({
         "background": false,
         "instructions": instructions,
-        "max_output_tokens": parameters.max_tokens,
+        "max_output_tokens": params.max_tokens,
         "max_tool_calls": null,
         "metadata": metadata,
         "parallel_tool_calls": parallel_tool_calls,
@@ -109,19 +104,19 @@ pub(super) fn read(fields: &mut Fields, app: &App, served: &Served) -> Result<Ca
         "safety_identifier": fields.take::<String>("safety_identifier")?,
         "service_tier": "default",
         "store": false,
-        "temperature": decimal(parameters.sampling.temperature),
+        "temperature": decimal(params.temperature),
         "text": text,
         "tool_choice": choice,
         "tools": tools,
         "top_logprobs": top_logprobs,
-        "top_p": decimal(parameters.sampling.top_p),
+        "top_p": decimal(params.top_p),
         "truncation": "disabled",
         "user": fields.take::<String>("user")?,
     });
     let is_stream = fields.take("stream")?.unwrap_or(false);
     fields.ignore(HARMLESS);
     fields.ignore(WITHOUT_EFFECT);
-    Ok(Call { turn: Turn { conversation, parameters, logprobs }, repeated, is_stream, ignored })
+    Ok(Call { turn: Turn { conversation, parameters }, repeated, is_stream, ignored })
 }
 
 fn conversation_of(

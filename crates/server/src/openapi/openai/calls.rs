@@ -26,10 +26,10 @@ pub(super) fn chat_call(limits: &Limits) -> Schema {
         progress(),
     ];
     let fields = [model()].into_iter().chain(conversation(limits)).chain(streams()).chain(own);
-    call(fields.chain(parameters(limits)).chain(refused(REFUSED_BY_CHATS)).chain(harmless()))
+    call(fields.chain(parameters()).chain(refused(REFUSED_BY_CHATS)).chain(harmless()))
 }
 
-pub(super) fn completion_call(limits: &Limits) -> Schema {
+pub(super) fn completion_call() -> Schema {
     let own = [
         must("prompt", prompts(), "One prompt or several."),
         may("echo", flag(), "Texts begin with their prompts."),
@@ -38,10 +38,10 @@ pub(super) fn completion_call(limits: &Limits) -> Schema {
             integer_within(0, 5),
             "Return log-probabilities, and those of so many most likely tokens.",
         ),
-        may("best_of", integer_within(1, limits.choices), "Only the number that `n` is."),
+        may("best_of", integer_from(1), "Only the number that `n` is."),
         progress(),
     ];
-    let fields = [model()].into_iter().chain(own).chain(streams()).chain(parameters(limits));
+    let fields = [model()].into_iter().chain(own).chain(streams()).chain(parameters());
     call(fields.chain(constraints()).chain(refused(REFUSED_BY_COMPLETIONS)).chain(harmless()))
 }
 

@@ -110,7 +110,7 @@ fn schemas(document: Document, limits: &Limits) -> Document {
             ]),
         )
         .schema("ChatCall", calls::chat_call(limits))
-        .schema("CompletionCall", calls::completion_call(limits))
+        .schema("CompletionCall", calls::completion_call())
         .schema("EmbeddingCall", calls::embedding_call())
         .schema("RankCall", calls::rank_call())
         .schema("Chat", answers::chat())

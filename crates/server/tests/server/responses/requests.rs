@@ -103,7 +103,7 @@ fn what_is_not_supported_is_refused_by_its_place() {
         // No message comes of it.
         (json!({ "input": [{ "type": "reasoning", "summary": [], "encrypted_content": "gAAA" }] }), "input"),
         (json!({ "max_output_tokens": 4, "min_tokens": 5 }), "min_tokens"),
-        (json!({ "max_output_tokens": 0 }), "max_output_tokens"),
+        (json!({ "max_output_tokens": -2 }), "max_output_tokens"),
         (json!({ "top_logprobs": 2 }), "top_logprobs"),
         (json!({ "temperature": "hot" }), "temperature"),
         (json!({ "metadata": { "a": 1 } }), "metadata"),
