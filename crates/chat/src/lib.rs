@@ -49,7 +49,7 @@ pub use error::Error;
 pub use message::{Content, FunctionCall, Message, Part, ToolCall};
 pub use preamble::{Enclosed, Preamble};
 pub use prompt::{Prompt, Segment, TurnEnd};
-pub use template::{Options, Specials, Template};
+pub use template::{Options, Specials, Template, reasoning_switch};
 pub use tools::{
     Choice, Grammar, SCHEMA_ANNOTATIONS, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced,
 };

@@ -309,7 +309,7 @@ impl Template {
 }
 
 /// The variables that turn reasoning on or off, by the names that templates have for it.
-pub(crate) fn reasoning_switch(on: bool) -> serde_json::Map<String, Json> {
+pub fn reasoning_switch(on: bool) -> serde_json::Map<String, Json> {
     ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
 }
 

@@ -67,17 +67,6 @@ pub enum Error {
     NoTemplate { why: String },
     #[error("{0}; raw mode works without the template")]
     Template(#[from] chat::Error),
-    #[error(
-        "the conversation has {tokens} tokens, which leaves no room for an answer in a context of {n_ctx}; \
-         start a new one or increase the context (`n_ctx`)"
-    )]
-    ConversationFull { tokens: usize, n_ctx: usize },
-    #[error("an answer is in progress; wait for its end or cancel it")]
-    Answering,
-    #[error(transparent)]
-    Output(#[from] outfile::Error),
-    #[error("{path}: {source}")]
-    Conversation { path: String, source: std::io::Error },
 }
 
 impl From<RequestError> for Error {
@@ -86,11 +75,5 @@ impl From<RequestError> for Error {
             RequestError::Sampling(error) => error.into(),
             RequestError::Backend(error) => error.into(),
         }
-    }
-}
-
-impl Error {
-    pub(crate) fn conversation(path: &std::path::Path, source: std::io::Error) -> Error {
-        Error::Conversation { path: path.display().to_string(), source }
     }
 }

@@ -1,4 +1,4 @@
-//! The inference engine: scheduling, paged KV cache, sampling, stop conditions, conversations.
+//! The inference engine: scheduling, paged KV cache, sampling, stop conditions.
 //!
 //! The crate `rustorch` is the way in for programs: it opens devices, drives this engine, and has few names. This crate is for
 //! those who step the engine themselves, or look into it.
@@ -34,36 +34,13 @@
 //! # }
 //! ```
 //!
-//! A [`Chat`] is a conversation. It applies the file's chat template and reuses the KV cache between turns.
-//!
-//! ```no_run
-//! # use engine::{Chat, Engine};
-//! # fn talk(engine: &mut Engine) -> Result<(), engine::Error> {
-//! let mut chat = Chat::new(engine);
-//! chat.set_system(Some("Answer in one sentence.".into()));
-//! for question in ["What is the capital of France?", "And of Italy?"] {
-//!     chat.say(engine, question)?;
-//!     while chat.pending().is_some() {
-//!         for event in engine.step().inspect_err(|_| chat.step_failed())? {
-//!             let progress = chat.on_event(&event);
-//!             print!("{}", progress.text.content);
-//!             if let Some(usage) = progress.usage {
-//!                 println!("\n[{} of {} tokens reused]", usage.reused_tokens, usage.prompt_tokens);
-//!             }
-//!         }
-//!     }
-//! }
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step (`examples/tap.rs`).
 //! [`Engine::submit_observed`] returns the logits of a prompt, [`Params::logprobs`] the log-probabilities of the answer.
 //!
 //! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
 //! [`tokenizer`] and [`template`].
 //!
-//! Call order: [`Chat`] → [`Engine`] → scheduler (which rows run next) and [`ModelRunner`] (the computation) →
+//! Call order: [`Engine`] → scheduler (which rows run next) and [`ModelRunner`] (the computation) →
 //! [`Sampler`] → stop conditions. The engine names no concrete backend.
 
 #[macro_use]
@@ -71,7 +48,6 @@ mod params;
 
 mod blocks;
 mod candidates;
-mod chat;
 mod choose;
 mod embedder;
 mod engine;
@@ -96,7 +72,6 @@ mod stop;
 pub use ::chat as template;
 pub use {::backend, ::gguf, ::graph, ::models, ::runner, ::tokenizer};
 
-pub use self::chat::{Chat, Progress};
 pub use self::engine::Engine;
 pub use ::chat::Message;
 pub use backend::{Backend, KvFormat, Step};

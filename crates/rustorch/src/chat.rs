@@ -1,72 +1,284 @@
 //! Conversations.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Event, Message, Request, StopReason, Usage};
+use chat::{Answer as ChatAnswer, Message};
+use engine::{Refusal, StopReason};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
-use crate::Result;
-use crate::generate::{End, State};
 use crate::loaded::Loaded;
-use crate::settings::{settings, settings_methods};
-use crate::shared::Running;
+use crate::model::Model;
+use crate::prepare::Prepared;
+use crate::request::{Conversation, Input, Request, TemplateUse};
+use crate::settings::settings_methods;
+use crate::stream::{Delta, DeltaKind, End, Stream};
+use crate::{Error, Result};
+
+const SYSTEM: &str = "system";
+const USER: &str = "user";
+
+const MAX_SAVED_BYTES: u64 = 64 << 20;
 
 /// A conversation. It applies the model's chat template, keeps the messages, and computes only what is new in a turn.
 ///
-/// Without a template in the model's file, messages follow each other as plain text.
-#[derive(Debug)]
+/// With a template, special tokens come from the template only, never from the text of a message. Without one in the model's file,
+/// messages follow each other as plain text: an answer right after the user's message, the next message on a new line.
+#[derive(Clone, Debug)]
 pub struct Chat {
     model: Arc<Loaded>,
-    settings: Request,
-    /// Or why the model cannot chat, for the first answer.
-    chat: Result<engine::Chat>,
+    /// Its messages are `messages`, in each turn.
+    request: Request,
+    messages: Vec<Message>,
+    tools: Vec<Json>,
+    variables: Map<String, Json>,
+    is_raw: bool,
+    merged_system: bool,
 }
 
 settings_methods!(Chat);
 
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    messages: Vec<Message>,
+}
+
 impl Chat {
     pub(crate) fn new(model: Arc<Loaded>) -> Chat {
-        let chat = model.shared().and_then(|shared| shared.with(|engine| Ok(engine::Chat::new(engine))));
-        Chat { model, settings: settings(), chat }
+        Chat {
+            model,
+            request: Request::new(Vec::new()),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            variables: Map::new(),
+            is_raw: false,
+            merged_system: false,
+        }
     }
 
     /// Sets the system message, which says how to answer.
     pub fn system(mut self, text: impl Into<String>) -> Chat {
-        if let Ok(chat) = &mut self.chat {
-            chat.set_system(Some(text.into()));
-        }
+        self.set_system(Some(text.into()));
         self
+    }
+
+    /// Sets the system message; `None` removes it.
+    pub fn set_system(&mut self, text: Option<String>) {
+        self.messages = text.map(|text| Message::new(SYSTEM, text)).into_iter().chain(self.turns().to_vec()).collect();
+    }
+
+    /// Continues these messages.
+    pub fn with_messages(mut self, messages: Vec<Message>) -> Chat {
+        self.messages = messages;
+        self
+    }
+
+    /// Lets answers call these tools, each in OpenAI's shape. Append results by [`push`](Chat::push), then call
+    /// [`answer`](Chat::answer).
+    pub fn tools(mut self, tools: Vec<Json>) -> Chat {
+        self.tools = tools;
+        self
+    }
+
+    /// Sets variables of the chat template, such as `enable_thinking`.
+    pub fn variables(mut self, variables: Map<String, Json>) -> Chat {
+        self.variables = variables;
+        self
+    }
+
+    /// The parameters of the following answers, for programs that change them between turns. The input is not used.
+    pub fn request_mut(&mut self) -> &mut Request {
+        &mut self.request
+    }
+
+    /// The template's variables of the following answers.
+    pub fn variables_mut(&mut self) -> &mut Map<String, Json> {
+        &mut self.variables
     }
 
     /// Says `text` to the model. The answer is computed as it is read.
     pub fn say(&mut self, text: impl Into<String>) -> Answer<'_> {
-        let state = self.submit(text.into()).map_or_else(State::Failed, State::Running);
-        Answer { chat: self, state }
+        self.messages.push(Message::new(USER, text));
+        self.begin(1)
     }
 
-    fn submit(&mut self, text: String) -> Result<Running> {
-        let chat = self.chat.as_mut().map_err(|error| error.clone())?;
-        let Request { params, processors, .. } = self.settings.clone();
-        (chat.params, chat.processors) = (params, processors);
-        self.model.shared()?.submit(|engine| chat.say(engine, text))
+    /// Says `text` to the model, and reads the answer as a value: JSON of the type's schema, read by `serde`.
+    ///
+    /// # Errors
+    /// As the answer, and if it is cut before the JSON is complete.
+    #[cfg(feature = "schemars")]
+    pub fn ask<T>(&mut self, text: impl Into<String>) -> Result<T>
+    where
+        T: serde::de::DeserializeOwned + schemars::JsonSchema,
+    {
+        let format = self.request.format.replace(crate::generate::schema::<T>());
+        let answer = self.say(text).text();
+        self.request.format = format;
+        crate::generate::read_json(answer?)
+    }
+
+    /// Appends a message, such as a tool's result.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// Lets the model answer the messages so far.
+    pub fn answer(&mut self) -> Answer<'_> {
+        self.begin(0)
+    }
+
+    /// Begins an answer to the messages, of which the last `new` are undone with the turn.
+    fn begin(&mut self, new: usize) -> Answer<'_> {
+        let prepared = self.prepared();
+        let submitted = prepared.and_then(|prepared| {
+            self.merged_system = prepared.merged_system();
+            let prompt_tokens = prepared.prompt().len();
+            Ok((prepared.submit()?, prompt_tokens))
+        });
+        let (stream, prompt_tokens) = match submitted {
+            Ok((stream, prompt_tokens)) => (Ok(stream), prompt_tokens),
+            Err(error) => (Err(Some(error)), 0),
+        };
+        Answer { new, chat: self, stream, prompt_tokens, answer: ChatAnswer::default(), tokens: 0, end: None }
+    }
+
+    fn prepared(&self) -> Result<Prepared> {
+        let conversation = Conversation {
+            variables: self.variables.clone(),
+            template: if self.is_raw { TemplateUse::Never } else { TemplateUse::IfUsable },
+            ..Conversation::new(self.messages.clone()).tools(self.tools.clone())
+        };
+        self.model.prepare(Request { input: Input::from(conversation), ..self.request.clone() })
     }
 
     /// The messages so far, the system message first.
     pub fn messages(&self) -> &[Message] {
-        self.chat.as_ref().map_or(&[], |chat| chat.messages())
+        &self.messages
     }
 
-    /// Forgets all messages but the system message.
+    /// The messages but the system message.
+    fn turns(&self) -> &[Message] {
+        match &self.messages[..] {
+            [first, turns @ ..] if first.role == SYSTEM => turns,
+            turns => turns,
+        }
+    }
+
+    /// Removes all messages but the system message.
+    pub fn clear(&mut self) {
+        self.messages.retain(|message| message.role == SYSTEM);
+    }
+
+    /// Removes the oldest turn: the user's message and the answer. Returns whether there was one.
+    pub fn drop_oldest(&mut self) -> bool {
+        let first = self.messages.len() - self.turns().len();
+        if self.messages.len() <= first {
+            return false;
+        }
+        let next = self.messages.iter().skip(first + 1).position(|message| message.role == USER);
+        let end = next.map_or(self.messages.len(), |next| first + 1 + next);
+        self.messages.drain(first..end);
+        true
+    }
+
+    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for the answer.
+    /// Returns their number: all turns if even that does not suffice.
     ///
     /// # Errors
-    /// If the model cannot chat, or is lost.
-    pub fn clear(&mut self) -> Result<()> {
-        let chat = self.chat.as_mut().map_err(|error| error.clone())?;
-        self.model.shared()?.with(|engine| {
-            chat.clear(engine);
-            Ok(())
-        })
+    /// If `text` alone cannot fit, or the template rejects the conversation.
+    pub fn make_room(&mut self, text: &str, free: usize) -> Result<usize> {
+        let n_ctx = self.model.limits().map_or(0, |limits| limits.n_ctx);
+        self.model.check_bytes(text.len())?;
+        let mut dropped = 0;
+        loop {
+            self.messages.push(Message::new(USER, text));
+            let prompt = self.prepared().map(|prepared| prepared.prompt().len());
+            self.messages.pop();
+            let tokens = match prompt {
+                Err(Error::TextTooLong { .. }) => usize::MAX,
+                prompt => prompt?,
+            };
+            if tokens.saturating_add(free) <= n_ctx || !self.drop_oldest() {
+                return Ok(dropped);
+            }
+            dropped += 1;
+        }
     }
+
+    /// Tokens of the prompt for the next answer.
+    ///
+    /// # Errors
+    /// If the template rejects the conversation.
+    pub fn prompt(&self) -> Result<Vec<u32>> {
+        Ok(self.prepared()?.prompt().to_vec())
+    }
+
+    /// Whether the template is used.
+    pub fn is_templated(&self) -> bool {
+        !self.is_raw && self.model.model().template().is_ok()
+    }
+
+    /// Switches between template and plain text.
+    ///
+    /// # Errors
+    /// If the model has no usable template.
+    pub fn set_templated(&mut self, templated: bool) -> Result<()> {
+        if templated {
+            self.model.template()?;
+        }
+        self.is_raw = !templated;
+        Ok(())
+    }
+
+    /// Whether the last prompt had system messages within others, because the template does not write them where they were.
+    pub fn merged_system(&self) -> bool {
+        self.merged_system
+    }
+
+    /// Continues with another model. Messages and parameters stay; the next turn computes the whole conversation.
+    pub fn move_to(&mut self, model: &Model) {
+        self.model = model.0.clone();
+    }
+
+    /// Saves the messages as JSON: `{"messages": [{"role": …, "content": …}, …]}`.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or exists and is not a saved conversation.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let is_saved = |path: &Path| read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok());
+        let mut file = outfile::Target::new(path, "saved conversation", is_saved)?.create()?;
+        let json = serde_json::to_string_pretty(&Saved { messages: self.messages.clone() })
+            .map_err(|error| Error::conversation(path, error.into()))?;
+        file.write_all((json + "\n").as_bytes()).map_err(|error| Error::conversation(path, error))?;
+        Ok(file.finish()?)
+    }
+
+    /// Replaces the messages with saved ones.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid. The conversation is unchanged then.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let json = read(path).map_err(|error| Error::conversation(path, error))?;
+        let saved: Saved =
+            serde_json::from_slice(&json).map_err(|error| Error::conversation(path, error.into()))?;
+        self.messages = saved.messages;
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    File::open(path)?.take(MAX_SAVED_BYTES + 1).read_to_end(&mut json)?;
+    if json.len() as u64 > MAX_SAVED_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
+    }
+    Ok(json)
 }
 
 /// A piece of an answer.
@@ -94,9 +306,17 @@ impl FromIterator<Piece> for String {
 ///
 /// Dropping the iterator ends the answer there: the conversation keeps what was read. If that is nothing, the turn is undone.
 #[must_use = "dropping it cancels the answer"]
+#[derive(Debug)]
 pub struct Answer<'a> {
     chat: &'a mut Chat,
-    state: State,
+    /// Messages that this turn has added.
+    new: usize,
+    /// Or the error that is the only item.
+    stream: Result<Stream, Option<Error>>,
+    prompt_tokens: usize,
+    answer: ChatAnswer,
+    tokens: usize,
+    end: Option<End>,
 }
 
 impl Answer<'_> {
@@ -110,7 +330,39 @@ impl Answer<'_> {
 
     /// Why the answer ended; `None` before its end, or if it failed.
     pub fn end(&self) -> Option<&End> {
-        self.state.end()
+        self.end.as_ref()
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    /// Generated tokens so far.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// The stream below, whose deltas [`next_delta`](Answer::next_delta) returns.
+    pub fn stream(&self) -> Option<&Stream> {
+        self.stream.as_ref().ok()
+    }
+
+    /// The next piece with tokens, tool calls and progress; the conversation keeps it as one that was read.
+    pub fn next_delta(&mut self) -> Option<Result<Delta>> {
+        let delta = match &mut self.stream {
+            Ok(stream) => stream.next(),
+            Err(error) => error.take().map(Err),
+        };
+        let delta = delta.map(|delta| delta.map_err(conversation_full));
+        match &delta {
+            Some(Ok(Delta { kind: DeltaKind::Token { .. }, .. })) => self.tokens += 1,
+            Some(Ok(Delta { kind: DeltaKind::Part(part), .. })) => self.answer.push(part.clone()),
+            Some(Ok(Delta { kind: DeltaKind::End(end), .. })) => self.end = Some(end.clone()),
+            Some(Err(_)) => self.answer = ChatAnswer::default(),
+            _ => {}
+        }
+        delta
     }
 }
 
@@ -119,18 +371,15 @@ impl Iterator for Answer<'_> {
 
     fn next(&mut self) -> Option<Result<Piece>> {
         loop {
-            let event = self.state.next()?;
-            let Ok(chat) = &mut self.chat.chat else { return Some(event.map(|_| Piece::default())) };
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => {
-                    chat.step_failed();
-                    return Some(Err(error));
+            match self.next_delta()?.map(|delta| delta.kind) {
+                Ok(DeltaKind::Part(chat::Delta::Content(content))) => {
+                    return Some(Ok(Piece { content, reasoning: String::new() }));
                 }
-            };
-            let engine::template::Answer { content, reasoning, .. } = chat.on_event(&event).text;
-            if !content.is_empty() || !reasoning.is_empty() {
-                return Some(Ok(Piece { content, reasoning }));
+                Ok(DeltaKind::Part(chat::Delta::Reasoning(reasoning))) => {
+                    return Some(Ok(Piece { content: String::new(), reasoning }));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }
@@ -139,17 +388,30 @@ impl Iterator for Answer<'_> {
 impl std::iter::FusedIterator for Answer<'_> {}
 
 impl Drop for Answer<'_> {
+    /// Appends the answer to the conversation.
     fn drop(&mut self) {
-        if let Ok(chat) = &mut self.chat.chat
-            && let Some(id) = chat.pending()
-        {
-            chat.on_event(&Event::Done { id, reason: StopReason::Cancelled, usage: Usage::default() });
+        let ChatAnswer { reasoning, content, tool_calls } = std::mem::take(&mut self.answer);
+        let is_empty = reasoning.is_empty() && content.is_empty() && tool_calls.is_empty();
+        let has_ended = self.end.as_ref().is_some_and(|end| end.reason != StopReason::Cancelled);
+        let messages = &mut self.chat.messages;
+        if is_empty && !has_ended {
+            messages.truncate(messages.len().saturating_sub(self.new));
+            return;
         }
+        let reasoning = Some(reasoning).filter(|text| !text.is_empty());
+        messages.push(Message { reasoning, tool_calls, ..Message::new("assistant", content) });
     }
 }
 
-impl fmt::Debug for Answer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("end", &self.end()).finish_non_exhaustive()
+/// An error of a conversation that no longer fits, in its terms.
+fn conversation_full(error: Error) -> Error {
+    match &error {
+        Error::Engine { error: engine } => match **engine {
+            engine::Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
+                Error::ConversationFull { tokens, n_ctx }
+            }
+            _ => error,
+        },
+        _ => error,
     }
 }

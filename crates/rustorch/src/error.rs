@@ -42,9 +42,79 @@ pub enum Error {
         /// What there is.
         found: String,
     },
-    /// The grammar, or the JSON schema.
+    /// A field of a request has a wrong value.
+    #[error("{message}")]
+    Invalid {
+        /// The field.
+        field: Field,
+        /// What was found and expected.
+        message: String,
+    },
+    /// A field of a request asks for something that the model cannot do.
+    #[error("{message}")]
+    Unsupported {
+        /// The field.
+        field: Field,
+        /// What, and what to do instead.
+        message: String,
+    },
+    /// A text is too long for any context.
+    #[error(
+        "the text has {bytes} bytes, but a context of {n_ctx} tokens holds at most {most}; shorten it or increase the context \
+         (`n_ctx`)"
+    )]
+    TextTooLong {
+        /// Bytes of the text.
+        bytes: usize,
+        /// Bytes that the context can hold at most.
+        most: usize,
+        /// Tokens of the context.
+        n_ctx: usize,
+    },
+    /// A grammar or a JSON schema.
+    #[error("{error}")]
+    Grammar {
+        /// The field of the request that asks for it.
+        field: Field,
+        /// The error.
+        error: grammar::Error,
+    },
+    /// The answer is not the JSON of the requested type: it was cut, or the type accepts less than its schema.
+    #[error("the answer cannot be read as the requested type: {error}; it is {text:?}")]
+    Json {
+        /// The answer.
+        text: String,
+        /// The error.
+        error: Arc<serde_json::Error>,
+    },
+    /// A conversation leaves no room for an answer.
+    #[error(
+        "the conversation has {tokens} tokens, which leaves no room for an answer in a context of {n_ctx}; start a new one or \
+         increase the context (`n_ctx`)"
+    )]
+    ConversationFull {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens of the context.
+        n_ctx: usize,
+    },
+    /// A saved conversation cannot be written.
     #[error(transparent)]
-    Grammar(#[from] grammar::Error),
+    Output(Arc<outfile::Error>),
+    /// A saved conversation cannot be read or written.
+    #[error("{path}: {source}")]
+    Conversation {
+        /// The file.
+        path: String,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
+    /// No thread for the engine.
+    #[error("cannot start the engine's thread: {0}")]
+    Thread(Arc<std::io::Error>),
+    /// The model's owner ended all requests.
+    #[error("the model is shutting down; the request was ended")]
+    Closed,
     /// No grammar can constrain the model's tokens.
     #[error(transparent)]
     Vocabulary(#[from] grammar::VocabularyError),
@@ -59,7 +129,33 @@ pub enum Error {
     Panicked,
 }
 
+/// A field of a [`Request`](crate::Request).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of the request's fields")]
+pub enum Field {
+    Messages,
+    Tools,
+    ToolChoice,
+    Format,
+}
+
 impl Error {
+    pub(crate) fn invalid(field: Field, message: impl Into<String>) -> Error {
+        Error::Invalid { field, message: message.into() }
+    }
+
+    pub(crate) fn unsupported(field: Field, message: impl Into<String>) -> Error {
+        Error::Unsupported { field, message: message.into() }
+    }
+
+    pub(crate) fn conversation(path: &std::path::Path, error: std::io::Error) -> Error {
+        Error::Conversation { path: path.display().to_string(), source: Arc::new(error) }
+    }
+
+    pub(crate) fn grammar(field: Field, error: grammar::Error) -> Error {
+        Error::Grammar { field, error }
+    }
+
     /// The backend's error, if it is one.
     pub(crate) fn of_backend(&self) -> Option<&backend::Error> {
         match self {
@@ -107,6 +203,18 @@ fn advice(error: &engine::Error) -> &'static str {
 impl From<engine::Error> for Error {
     fn from(error: engine::Error) -> Error {
         Error::Engine { error: Arc::new(error) }
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::Thread(Arc::new(error))
+    }
+}
+
+impl From<outfile::Error> for Error {
+    fn from(error: outfile::Error) -> Error {
+        Error::Output(Arc::new(error))
     }
 }
 

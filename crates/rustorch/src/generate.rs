@@ -1,70 +1,104 @@
-//! Texts that continue prompts.
+//! Builders of requests, and texts token by token.
 
 use std::fmt;
 use std::sync::Arc;
 
-use engine::{Event, Logprobs, Request, StopReason, Usage};
+use chat::{Answer, ToolCall};
+use engine::Logprobs;
+use grammar::Source;
+use serde_json::Value as Json;
 
 use crate::loaded::Loaded;
-use crate::settings::{settings, settings_methods};
-use crate::shared::Running;
+use crate::request::{Input, Request};
+use crate::settings::settings_methods;
+use crate::stream::{DeltaKind, End, Stream};
 use crate::{Error, Result};
-
-/// What a text continues: a text, or tokens, which are used as they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prompt {
-    /// Begins with the model's BOS token if the model needs one. Text never becomes a special token.
-    Text(String),
-    /// Ids, with BOS if the model needs it.
-    Tokens(Vec<u32>),
-}
-
-impl<T: AsRef<str> + ?Sized> From<&T> for Prompt {
-    fn from(text: &T) -> Prompt {
-        Prompt::Text(text.as_ref().to_owned())
-    }
-}
-
-impl From<String> for Prompt {
-    fn from(text: String) -> Prompt {
-        Prompt::Text(text)
-    }
-}
-
-impl From<Vec<u32>> for Prompt {
-    fn from(tokens: Vec<u32>) -> Prompt {
-        Prompt::Tokens(tokens)
-    }
-}
 
 /// A text to generate. Iterate over it for its tokens, or call [`text`](Generate::text).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is generated before the first token is asked for"]
 pub struct Generate {
     model: Arc<Loaded>,
-    prompt: Prompt,
-    settings: Request,
+    request: Request,
 }
 
 settings_methods!(Generate);
 
 impl Generate {
-    pub(crate) fn new(model: Arc<Loaded>, prompt: Prompt) -> Generate {
-        Generate { model, prompt, settings: settings() }
+    pub(crate) fn new(model: Arc<Loaded>, input: Input) -> Generate {
+        Generate { model, request: Request::new(input) }
     }
 
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
     pub fn logprobs(mut self, top: usize) -> Generate {
-        self.settings.params.logprobs = Some(top);
+        self.request.params.logprobs = Some(top);
         self
     }
 
-    /// The whole text.
+    /// Lets the answer to messages call these tools, each in OpenAI's shape:
+    /// `{"type": "function", "function": {"name": …, "parameters": …}}`. A text that is continued has none.
+    pub fn tools(mut self, tools: Vec<Json>) -> Generate {
+        if let Input::Messages(conversation) = self.request.input {
+            self.request.input = conversation.tools(tools).into();
+        }
+        self
+    }
+
+    /// Sets a variable of the chat template, such as `enable_thinking`. A text that is continued has none.
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<Json>) -> Generate {
+        if let Input::Messages(conversation) = &mut self.request.input {
+            conversation.variables.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// The whole text, without reasoning.
     ///
     /// # Errors
     /// As the tokens.
     pub fn text(self) -> Result<String> {
-        self.into_iter().collect()
+        Ok(self.complete()?.text)
+    }
+
+    /// The whole answer: text, reasoning, tool calls, and why it ended.
+    ///
+    /// # Errors
+    /// As the tokens.
+    pub fn complete(self) -> Result<Completion> {
+        self.stream()?.complete()
+    }
+
+    /// The answer as a value: JSON of the type's schema, read by `serde`.
+    ///
+    /// ```
+    /// # fn main() -> rustorch::Result<()> {
+    /// # let model = rustorch::Model::demo()?;
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Person {
+    ///     name: String,
+    ///     age: u8,
+    /// }
+    ///
+    /// let person: Person = model.generate("A person: ").seed(1).json()?;
+    /// # let _ = (person.name, person.age);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As the tokens, and if the answer is cut before the JSON is complete.
+    #[cfg(feature = "schemars")]
+    pub fn json<T: serde::de::DeserializeOwned + schemars::JsonSchema>(mut self) -> Result<T> {
+        self.request.format = Some(schema::<T>());
+        read_json(self.text()?)
+    }
+
+    /// The answer's pieces: an iterator that blocks, and a `futures::Stream`.
+    ///
+    /// # Errors
+    /// If the chat template, the grammar or the tools reject the request.
+    pub fn stream(self) -> Result<Stream> {
+        self.model.prepare(self.request)?.submit()
     }
 }
 
@@ -72,23 +106,58 @@ impl IntoIterator for Generate {
     type Item = Result<Token>;
     type IntoIter = Tokens;
 
-    /// Queues the request. Whoever waits for a token of this model computes it along.
+    /// Queues the request.
     fn into_iter(self) -> Tokens {
-        let Generate { model, prompt, settings } = self;
-        let submitted = model.shared().and_then(|shared| {
-            shared.submit(|engine| {
-                let prompt = match prompt {
-                    Prompt::Text(text) => {
-                        engine.admits_text(text.len())?;
-                        engine.model().encode_prompt(&text, false)
-                    }
-                    Prompt::Tokens(tokens) => tokens,
-                };
-                engine.submit(Request { prompt, ..settings })
-            })
-        });
-        let state = submitted.map_or_else(State::Failed, State::Running);
-        Tokens { model, state }
+        Tokens { model: self.model.clone(), stream: self.stream().map_err(Some), end: None }
+    }
+}
+
+/// The schema of a type, as what an answer must be.
+#[cfg(feature = "schemars")]
+pub(crate) fn schema<T: schemars::JsonSchema>() -> Source {
+    Source::of_schema(schemars::schema_for!(T).to_value())
+}
+
+#[cfg(feature = "schemars")]
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(text: String) -> Result<T> {
+    serde_json::from_str(&text).map_err(|error| Error::Json { text, error: Arc::new(error) })
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// The text, without reasoning.
+    pub text: String,
+    /// What the model thought before it answered.
+    pub reasoning: String,
+    /// The tools that the model calls.
+    pub tool_calls: Vec<ToolCall>,
+    /// The tokens as generated.
+    pub tokens: Vec<u32>,
+    /// Why it ended, and its usage.
+    pub end: End,
+}
+
+impl Stream {
+    /// The whole of the first answer.
+    ///
+    /// # Errors
+    /// As the pieces.
+    pub fn complete(self) -> Result<Completion> {
+        let (mut answer, mut tokens, mut end) = (Answer::default(), Vec::new(), None);
+        for delta in self {
+            let delta = delta?;
+            match delta.kind {
+                _ if delta.choice > 0 => {}
+                DeltaKind::Token { id, .. } => tokens.push(id),
+                DeltaKind::Part(part) => answer.push(part),
+                DeltaKind::End(ended) => end = Some(ended),
+                DeltaKind::PromptToken { .. } | DeltaKind::Progress(_) => {}
+            }
+        }
+        let Answer { content: text, reasoning, tool_calls } = answer;
+        // Without an error, every answer has an end.
+        Ok(Completion { text, reasoning, tool_calls, tokens, end: end.ok_or(Error::Panicked)? })
     }
 }
 
@@ -97,20 +166,20 @@ impl IntoIterator for Generate {
 #[must_use = "nothing is generated before the first token is asked for"]
 pub struct Batch {
     model: Arc<Loaded>,
-    prompts: Vec<Prompt>,
-    settings: Request,
+    inputs: Vec<Input>,
+    request: Request,
 }
 
 settings_methods!(Batch);
 
 impl Batch {
-    pub(crate) fn new(model: Arc<Loaded>, prompts: Vec<Prompt>) -> Batch {
-        Batch { model, prompts, settings: settings() }
+    pub(crate) fn new(model: Arc<Loaded>, inputs: Vec<Input>) -> Batch {
+        Batch { model, inputs, request: Request::new(Vec::new()) }
     }
 
     /// Adds the log-probability of each token to it, and the `top` most probable ones.
     pub fn logprobs(mut self, top: usize) -> Batch {
-        self.settings.params.logprobs = Some(top);
+        self.request.params.logprobs = Some(top);
         self
     }
 
@@ -129,9 +198,10 @@ impl IntoIterator for Batch {
 
     /// Queues all requests.
     fn into_iter(self) -> Self::IntoIter {
-        let Batch { model, prompts, settings } = self;
-        let generate = |prompt| Generate { model: model.clone(), prompt, settings: settings.clone() };
-        prompts.into_iter().map(|prompt| generate(prompt).into_iter()).collect::<Vec<_>>().into_iter()
+        let Batch { model, inputs, request } = self;
+        let generate =
+            |input| Generate { model: model.clone(), request: Request { input, ..request.clone() } };
+        inputs.into_iter().map(|input| generate(input).into_iter()).collect::<Vec<_>>().into_iter()
     }
 }
 
@@ -173,71 +243,25 @@ impl FromIterator<Token> for String {
     }
 }
 
-/// Why a text ended, and what it took.
-#[derive(Clone, Debug, PartialEq)]
-pub struct End {
-    /// Why.
-    pub reason: StopReason,
-    /// Tokens, times and the seed.
-    pub usage: Usage,
-}
-
 /// The tokens of a text, as they are generated. An error is the last item. Dropping the iterator cancels the text.
 #[must_use = "dropping it cancels the text"]
+#[derive(Debug)]
 pub struct Tokens {
     model: Arc<Loaded>,
-    state: State,
-}
-
-/// Where a text is.
-pub(crate) enum State {
-    Failed(Error),
-    Running(Running),
-    Ended(Option<End>),
-}
-
-impl State {
-    /// The next event; `None` if there is none, or an end.
-    pub(crate) fn next(&mut self) -> Option<Result<Event>> {
-        let event = match std::mem::replace(self, State::Ended(None)) {
-            State::Failed(error) => return Some(Err(error)),
-            State::Ended(end) => {
-                *self = State::Ended(end);
-                return None;
-            }
-            State::Running(running) => match running.next() {
-                Ok(event @ Event::Token { .. }) => {
-                    *self = State::Running(running);
-                    event
-                }
-                Ok(event) => event,
-                Err(error) => return Some(Err(error)),
-            },
-        };
-        match &event {
-            Event::Done { reason, usage, .. } => {
-                *self = State::Ended(Some(End { reason: reason.clone(), usage: *usage }));
-            }
-            Event::Failed { error, .. } => return Some(Err(error.clone().into())),
-            Event::Token { .. } => {}
-        }
-        Some(Ok(event))
-    }
-
-    pub(crate) fn end(&self) -> Option<&End> {
-        if let State::Ended(end) = self { end.as_ref() } else { None }
-    }
+    /// Or the error that is the only item.
+    stream: Result<Stream, Option<Error>>,
+    end: Option<End>,
 }
 
 impl Tokens {
     /// Why the text ended; `None` before its end, or if it failed.
     pub fn end(&self) -> Option<&End> {
-        self.state.end()
+        self.end.as_ref()
     }
 
     fn token(&self, id: u32, text: String, logprobs: Option<Logprobs>) -> Token {
         let (logprob, top) = logprobs.map_or((None, Vec::new()), |found| (Some(found.token), found.top));
-        let candidate = |(id, logprob)| Candidate { text: self.model.text_of(id), id, logprob };
+        let candidate = |(id, logprob)| Candidate { text: self.model.token_text(id), id, logprob };
         Token { text, id, logprob, top: top.into_iter().map(candidate).collect() }
     }
 }
@@ -246,18 +270,19 @@ impl Iterator for Tokens {
     type Item = Result<Token>;
 
     fn next(&mut self) -> Option<Result<Token>> {
-        match self.state.next()? {
-            Ok(Event::Token { token, text, logprobs, .. }) => Some(Ok(self.token(token, text, logprobs))),
-            Ok(Event::Done { .. } | Event::Failed { .. }) => None,
-            Err(error) => Some(Err(error)),
+        let stream = match &mut self.stream {
+            Ok(stream) => stream,
+            Err(error) => return error.take().map(Err),
+        };
+        loop {
+            match stream.next()?.map(|delta| delta.kind) {
+                Ok(DeltaKind::Token { id, text, logprobs }) => return Some(Ok(self.token(id, text, logprobs))),
+                Ok(DeltaKind::End(end)) => self.end = Some(end),
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 }
 
 impl std::iter::FusedIterator for Tokens {}
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("end", &self.end()).finish_non_exhaustive()
-    }
-}

@@ -53,13 +53,13 @@
 //!
 //! # Who computes
 //!
-//! There is no thread in the background and no async runtime. A model is a handle that clones and threads share, and its methods
-//! take `&self`. Whoever waits for a token computes the next step, for all texts in progress: iterators that you read in turn,
-//! and those of other threads, share their steps. What others have not read yet is kept for them. So nothing is computed while
-//! nobody waits, a dropped iterator costs nothing more, and an error reaches the one whom it concerns.
+//! Each model has one thread, which runs a step for all texts in progress when somebody waits for one of them. A model is a handle
+//! that clones and threads share, and its methods take `&self`. Iterators that you read in turn, and those of other threads, share
+//! their steps. What others have not read yet is kept for them. So nothing is computed while nobody waits, a dropped iterator costs
+//! nothing more, and an error reaches the one whom it concerns.
 //!
-//! With a `&mut Model`, one text would lock out all others; an engine thread would compute ahead of those who no longer
-//! listen, and needs a shutdown. For a server, read each text in a thread of its own.
+//! A [`Request`] is what all of this is made of: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, an iterator that blocks and a
+//! `futures::Stream`. `examples/axum.rs` serves one to several clients.
 //!
 //! At most [`Options::sequences`] texts are in progress; others wait for their turn. On the CPU a text depends on its prompt, its
 //! parameters and its seed only, whatever else is computed.
@@ -88,27 +88,35 @@
 
 mod chat;
 pub mod devices;
+mod driver;
 mod error;
 mod generate;
 mod loaded;
 mod model;
 mod options;
+mod prepare;
 #[cfg(feature = "hub")]
 mod pull;
+mod request;
 mod settings;
-mod shared;
+mod stream;
 
 #[cfg(feature = "hub")]
 pub use ::hub;
 pub use {::backend, ::engine, ::gguf, ::grammar, ::runner};
 
+pub use ::chat::{Calls, Choice, Delta as Part, Message, ToolCall};
 pub use backend::KvType;
 pub use chat::{Answer, Chat, Piece};
 pub use devices::BackendName;
-pub use engine::{Engine, KvFormat, Message, Params, Speculation, StopReason, Usage};
-pub use error::{Error, Result};
-pub use generate::{Batch, Candidate, End, Generate, Prompt, Token, Tokens};
+pub use driver::{Monitor, Stopper};
+pub use engine::{Engine, KvFormat, Logprobs, Params, Speculation, StopReason, Usage};
+pub use error::{Error, Field, Result};
+pub use generate::{Batch, Candidate, Completion, Generate, Token, Tokens};
 pub use grammar::{Grammar, Source as GrammarSource, Trigger};
 pub use model::Model;
 pub use options::Options;
+pub use prepare::Prepared;
+pub use request::{Conversation, Ending, Input, Request, TemplateUse, Tenant};
 pub use runner::placement::{Layers, Split, SplitMode};
+pub use stream::{Delta, DeltaKind, End, Progress, Stream};

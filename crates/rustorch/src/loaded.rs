@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use engine::models::Pooling;
 use engine::tokenizer::Detokenizer;
-use engine::{Embedder, Limits};
+use engine::{Embedder, Engine, Limits};
 use grammar::{Compiler, Vocabulary};
 use parking_lot::Mutex;
 
-use crate::Result;
+use crate::driver::{Driver, Monitor};
+use crate::{Error, Result};
 use crate::options::{Options, Source};
-use crate::shared::Shared;
 
 /// What the clones of a model share.
 pub(crate) struct Loaded {
     task: Task,
-    source: Source,
-    options: Options,
+    /// Where the file is from, to load it once more for embeddings.
+    origin: Option<(Source, Options)>,
     /// Of a model that writes text, loaded by the first use.
     embedder: Mutex<Option<Embedder>>,
     /// Made by the first use.
@@ -26,8 +26,15 @@ pub(crate) struct Loaded {
 
 /// What the file is for.
 enum Task {
-    Text { model: Arc<engine::Model>, limits: Limits, shared: Arc<Shared> },
+    Text { model: Arc<engine::Model>, limits: Limits, driver: Arc<Driver> },
     Embeddings { model: Arc<engine::Model> },
+}
+
+impl Task {
+    fn text(engine: Engine, monitor: Option<Box<dyn Monitor>>) -> Result<Task> {
+        let (model, limits) = (engine.model().clone(), engine.limits());
+        Ok(Task::Text { model, limits, driver: Arc::new(Driver::start(engine, monitor)?) })
+    }
 }
 
 impl Loaded {
@@ -37,23 +44,22 @@ impl Loaded {
             let embedder = options.embedder(&source)?;
             (Task::Embeddings { model: embedder.model().clone() }, Some(embedder))
         } else {
-            let engine = options.engine(model)?;
-            let (model, limits) = (engine.model().clone(), engine.limits());
-            (Task::Text { model, limits, shared: Shared::new(engine) }, None)
+            (Task::text(options.engine(model)?, None)?, None)
         };
-        Ok(Arc::new(Loaded {
-            task,
-            source,
-            options,
-            embedder: Mutex::new(embedder),
-            grammars: Mutex::default(),
-        }))
+        let origin = Some((source, options));
+        Ok(Arc::new(Loaded { task, origin, embedder: Mutex::new(embedder), grammars: Mutex::default() }))
     }
 
-    /// The engine. Fails if the model computes embeddings.
-    pub(crate) fn shared(&self) -> Result<&Arc<Shared>> {
+    /// Drives an engine that is loaded.
+    pub(crate) fn from_engine(engine: Engine, monitor: Option<Box<dyn Monitor>>) -> Result<Arc<Loaded>> {
+        let task = Task::text(engine, monitor)?;
+        Ok(Arc::new(Loaded { task, origin: None, embedder: Mutex::default(), grammars: Mutex::default() }))
+    }
+
+    /// The engine's thread. Fails if the model computes embeddings.
+    pub(crate) fn driver(&self) -> Result<&Arc<Driver>> {
         match &self.task {
-            Task::Text { shared, .. } => Ok(shared),
+            Task::Text { driver, .. } => Ok(driver),
             Task::Embeddings { model } => {
                 let pooling = model.config().pooling.unwrap_or(Pooling::None);
                 Err(engine::Error::ComputesEmbeddings { pooling }.into())
@@ -66,7 +72,12 @@ impl Loaded {
         let mut embedder = self.embedder.lock();
         match &mut *embedder {
             Some(embedder) => with(embedder),
-            none => with(none.insert(self.options.embedder(&self.source)?)),
+            none => {
+                let Some((source, options)) = &self.origin else {
+                    return Err(engine::Error::ComputesLogits.into());
+                };
+                with(none.insert(options.embedder(source)?))
+            }
         }
     }
 
@@ -86,12 +97,19 @@ impl Loaded {
         }
     }
 
-    pub(crate) fn n_ctx(&self) -> Option<usize> {
-        if let Task::Text { limits, .. } = &self.task { Some(limits.n_ctx) } else { None }
+    pub(crate) fn limits(&self) -> Option<Limits> {
+        if let Task::Text { limits, .. } = &self.task { Some(*limits) } else { None }
+    }
+
+    /// Fails if a text of so many bytes cannot fit the context, before it is rendered or encoded.
+    pub(crate) fn check_bytes(&self, bytes: usize) -> Result<()> {
+        let Some(Limits { n_ctx, .. }) = self.limits() else { return self.driver().map(drop) };
+        let most = n_ctx.saturating_mul(self.model().tokenizer().longest_token().max(1));
+        if bytes > most { Err(Error::TextTooLong { bytes, most, n_ctx }) } else { Ok(()) }
     }
 
     /// The text of a single token.
-    pub(crate) fn text_of(&self, id: u32) -> String {
+    pub(crate) fn token_text(&self, id: u32) -> String {
         let mut detokenizer = Detokenizer::continuing(self.model().tokenizer().clone());
         detokenizer.push(id) + &detokenizer.finish()
     }

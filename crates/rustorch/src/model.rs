@@ -3,15 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::Normalization;
+use chat::Message;
 use engine::models::Pooling;
 use engine::tokenizer::Encode;
+use engine::{Engine, Limits, Normalization};
 use grammar::Grammar;
 
 use crate::chat::Chat;
-use crate::generate::{Batch, Generate, Prompt};
+use crate::driver::Monitor;
+use crate::error::Field;
+use crate::generate::{Batch, Generate};
 use crate::loaded::Loaded;
 use crate::options::{Options, Source};
+use crate::prepare::Prepared;
+use crate::request::{Conversation, Input, Request};
+use crate::stream::Stream;
 use crate::{Error, GrammarSource, Result};
 
 /// A loaded model. Clones share it, also between threads.
@@ -73,13 +79,104 @@ impl Model {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn generate(&self, prompt: impl Into<Prompt>) -> Generate {
+    pub fn generate(&self, prompt: impl Into<Input>) -> Generate {
         Generate::new(self.0.clone(), prompt.into())
     }
 
     /// Continues several prompts at once: a step computes a token of each, which takes little longer than one of them alone.
-    pub fn batch(&self, prompts: impl IntoIterator<Item = impl Into<Prompt>>) -> Batch {
+    pub fn batch(&self, prompts: impl IntoIterator<Item = impl Into<Input>>) -> Batch {
         Batch::new(self.0.clone(), prompts.into_iter().map(Into::into).collect())
+    }
+
+    /// Answers messages by the model's chat template.
+    ///
+    /// ```
+    /// # fn main() -> rustorch::Result<()> {
+    /// # let model = rustorch::Model::demo()?;
+    /// use rustorch::Message;
+    ///
+    /// let messages = vec![Message::new("system", "Be brief."), Message::new("user", "What is the capital of Italy?")];
+    /// let completion = model.answer(messages).temperature(0.0).complete()?;
+    /// println!("{} [{} tokens]", completion.text, completion.end.usage.generated_tokens);
+    /// # assert!(completion.text.contains("Rome"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn answer(&self, messages: Vec<Message>) -> Generate {
+        Generate::new(self.0.clone(), Conversation::new(messages).into())
+    }
+
+    /// Submits a request: renders and encodes its prompt, compiles its grammar, and queues it.
+    ///
+    /// # Errors
+    /// If the chat template, the format or the tools reject the request. The stream's first item is an error if a parameter is
+    /// invalid, or the prompt does not fit the context.
+    pub fn submit(&self, request: Request) -> Result<Stream> {
+        self.prepare(request)?.submit()
+    }
+
+    /// Renders and encodes the prompt of a request, which may take a second: for those who do so on threads of their own.
+    ///
+    /// # Errors
+    /// If the chat template or the tools reject the request.
+    pub fn prepare(&self, request: Request) -> Result<Prepared> {
+        self.0.prepare(request)
+    }
+
+    /// Submits requests that this model has prepared: all of them are accepted or none. Their answers are numbered one after the
+    /// other. Compiles grammars, which may take seconds.
+    ///
+    /// # Errors
+    /// As [`Prepared::submit`].
+    pub fn submit_all(&self, requests: Vec<Prepared>) -> Result<Stream> {
+        self.0.submit(requests)
+    }
+
+    /// The prompt of a conversation as the chat template writes it.
+    ///
+    /// # Errors
+    /// If the template rejects the conversation.
+    pub fn prompt_text(&self, conversation: Conversation) -> Result<String> {
+        self.0.prompt_text(conversation)
+    }
+
+    /// Number of tokens of a conversation's prompt, even if they do not fit the context.
+    ///
+    /// # Errors
+    /// If the template rejects the conversation, or the model cannot be given its tools.
+    pub fn count_tokens(&self, conversation: Conversation) -> Result<usize> {
+        self.0.count_tokens(conversation)
+    }
+
+    /// Drives an engine that is loaded. A monitor watches its steps.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub fn from_engine(engine: Engine, monitor: Option<Box<dyn Monitor>>) -> Result<Model> {
+        Ok(Model(Loaded::from_engine(engine, monitor)?))
+    }
+
+    /// Calls `work` with the engine between two steps, on the engine's thread.
+    ///
+    /// # Errors
+    /// If the model computes embeddings, or has failed.
+    pub fn with_engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.0.driver()?.call(work)
+    }
+
+    /// Ends all requests with [`Error::Closed`].
+    pub fn close(&self) {
+        if let Ok(driver) = self.0.driver() {
+            driver.abort(Error::Closed);
+        }
+    }
+
+    /// Whether the model has failed, as when its file has changed: it answers nothing any more.
+    pub fn has_failed(&self) -> bool {
+        self.0.driver().is_ok_and(|driver| driver.has_failed())
     }
 
     /// Begins a conversation.
@@ -105,7 +202,7 @@ impl Model {
     /// # Errors
     /// If the source is broken, too complex, or asks for something that cannot be enforced: nothing is silently ignored.
     pub fn grammar(&self, source: &GrammarSource) -> Result<Grammar> {
-        Ok(self.0.grammars()?.compile(source)?)
+        self.0.grammars()?.compile(source).map_err(|error| Error::grammar(Field::Format, error))
     }
 
     /// The embedding of each text, of Euclidean length 1, so that the sum of products of two is their cosine similarity.
@@ -156,7 +253,12 @@ impl Model {
 
     /// The context in tokens; `None` for a model that only computes embeddings.
     pub fn n_ctx(&self) -> Option<usize> {
-        self.0.n_ctx()
+        self.limits().map(|limits| limits.n_ctx)
+    }
+
+    /// The limits of the engine; `None` for a model that only computes embeddings.
+    pub fn limits(&self) -> Option<Limits> {
+        self.0.limits()
     }
 
     /// The opened file: metadata, graph, tokenizer, chat template.

@@ -2,12 +2,7 @@
 
 use std::fmt;
 
-use engine::{Processor, Request};
-
-/// A request without a prompt.
-pub(crate) fn settings() -> Request {
-    Request::new(Vec::new())
-}
+use engine::Processor;
 
 /// A closure that changes the logits of each token.
 #[derive(Clone)]
@@ -29,23 +24,23 @@ impl<F> fmt::Debug for Hook<F> {
     }
 }
 
-/// Adds the methods to the type of a builder with a field `settings`.
+/// Adds the methods to the type of a builder with a field `request`.
 macro_rules! settings_methods {
     ($builder:ty) => {
-        engine::param_setters!($builder, settings.params);
+        engine::param_setters!($builder, request.params);
 
         /// Parameters out of range are errors of the first token.
         impl $builder {
             /// All parameters at once, also those that have no method here.
             pub fn params(mut self, params: engine::Params) -> Self {
-                self.settings.params = params;
+                self.request.params = params;
                 self
             }
 
             /// Rules out what is not in the language of a [`Model::grammar`](crate::Model::grammar) of this model. The text ends where
             /// the grammar ends it, unless its tokens are spent before. In a chat, a model that reasons may do so before.
             pub fn grammar(mut self, grammar: &crate::Grammar) -> Self {
-                self.settings.processors.push(Box::new(grammar.constraint()));
+                self.request.processors.push(Box::new(grammar.constraint()));
                 self
             }
 
@@ -53,7 +48,7 @@ macro_rules! settings_methods {
             /// one logit per token of the vocabulary. Minus infinity rules a token out. Hooks run in the order of the calls;
             /// each text has its own copy. A hook runs within a step, so that it must not use the model.
             pub fn sampler(mut self, hook: impl FnMut(&[u32], &mut [f32]) + Clone + Send + 'static) -> Self {
-                self.settings.processors.push(Box::new(crate::settings::Hook(hook)));
+                self.request.processors.push(Box::new(crate::settings::Hook(hook)));
                 self
             }
         }

@@ -5,6 +5,7 @@ mod embeddings;
 mod errors;
 mod examples;
 mod external;
+mod requests;
 mod sharing;
 mod texts;
 

@@ -50,6 +50,21 @@ fn a_dropped_text_is_not_computed_and_frees_its_place() {
     assert_eq!(count.load(Ordering::Relaxed), 1);
 }
 
+/// Whoever holds a model last may be a hook, which is dropped on the engine's thread.
+#[test]
+fn a_hook_may_own_the_model() {
+    let model = options().demo().expect("the demo model");
+    let (own, (sender, receiver)) = (model.clone(), std::sync::mpsc::channel());
+    let hook = move |_: &[u32], _: &mut [f32]| {
+        let _ = sender.send(own.limits().is_some());
+    };
+    let mut text = model.generate("One").sampler(hook).into_iter();
+    text.next().expect("a token").expect("a token");
+    drop(model);
+    drop(text);
+    assert!(receiver.iter().all(|knows_limits| knows_limits), "the channel ends with the hook");
+}
+
 #[test]
 fn threads_get_the_texts_of_one() {
     let model = demo();
@@ -68,8 +83,7 @@ fn a_hook_that_panics_loses_the_model_and_nothing_hangs() {
     let mut other = model.generate("Two").into_iter();
     other.next().expect("a token").expect("a token");
     let panicking = || model.generate("One").sampler(|_, _| panic!("a bug in a hook")).text();
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking));
-    assert!(panicked.is_err());
+    assert!(matches!(panicking(), Err(Error::Panicked)));
     for lost in [other.next().expect("an error").map(|_| ()), model.generate("Two").text().map(|_| ())] {
         assert!(matches!(lost, Err(Error::Panicked)), "{lost:?}");
     }

@@ -74,9 +74,8 @@ fn log_probabilities_are_the_engines() {
     let mut engine: Engine = options().engine(file).expect("loads");
     let prompt = engine.model().encode_prompt(PROMPTS[0], false);
     let n_vocab = engine.model().config().vocab_size;
-    let sampling = Params { seed: Some(3), ..Params::default() };
-    let request = Request::new(prompt).params(sampling).max_tokens(12).logprobs(n_vocab);
-    engine.submit(request).expect("a request");
+    let params = Params { seed: Some(3), max_tokens: Some(12), logprobs: Some(n_vocab), ..Params::default() };
+    engine.submit(Request { params, ..Request::new(prompt) }).expect("a request");
     let mut expected = Vec::new();
     while !engine.is_idle() {
         for event in engine.step().expect("a step") {
