@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use chat::{Answer, ToolCall};
 use engine::Logprobs;
-use grammar::Source;
 use serde_json::Value as Json;
 
 use crate::loaded::Loaded;
@@ -114,8 +113,8 @@ impl IntoIterator for Generate {
 
 /// The schema of a type, as what an answer must be.
 #[cfg(feature = "schemars")]
-pub(crate) fn schema<T: schemars::JsonSchema>() -> Source {
-    Source::of_schema(schemars::schema_for!(T).to_value())
+pub(crate) fn schema<T: schemars::JsonSchema>() -> grammar::Source {
+    grammar::Source::of_schema(schemars::schema_for!(T).to_value())
 }
 
 #[cfg(feature = "schemars")]

@@ -167,6 +167,14 @@ impl Model {
         self.0.driver()?.call(work)
     }
 
+    /// Checks whether a text of so many bytes can fit the context, before it is read or encoded.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check_text(&self, bytes: usize) -> Result<()> {
+        self.0.check_bytes(bytes)
+    }
+
     /// Ends all requests with [`Error::Closed`].
     pub fn close(&self) {
         if let Ok(driver) = self.0.driver() {
@@ -262,7 +270,7 @@ impl Model {
     }
 
     /// The opened file: metadata, graph, tokenizer, chat template.
-    pub fn file(&self) -> &engine::Model {
+    pub fn file(&self) -> &Arc<engine::Model> {
         self.0.model()
     }
 }

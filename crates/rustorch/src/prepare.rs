@@ -78,6 +78,7 @@ impl Loaded {
 
     /// The prompt of a conversation as the template writes it, with the answer that has begun.
     pub(crate) fn prompt_text(&self, mut conversation: Conversation) -> Result<String> {
+        self.check_bytes(conversation.bytes())?;
         let options = conversation.options();
         let (prompt, begun) = render(self.template()?, conversation.messages, options, conversation.ending)?;
         Ok(prompt.to_string() + &begun)

@@ -1,122 +1,43 @@
-//! From what the engine generates to the parts of an answer.
-
-use std::time::{Duration, Instant};
+//! The answers of a call, and what the protocols write of them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use chat::{Answer, AnswerParser, Delta};
-use engine::{Event, Logprobs, RequestError, SamplingError, StopReason, Usage};
+use chat::{Answer, Delta as Part};
+use engine::Usage;
+use rustorch::{Delta, DeltaKind, End, Progress, Stream};
 use serde_json::{Value as Json, json};
 
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::models::Served;
 use crate::quota::Meter;
-use crate::watch::Progress;
-use crate::worker::{Update, Updates};
 
-/// A token with its log-probabilities.
-#[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) token: u32,
-    pub(crate) logprobs: Logprobs,
-}
-
-/// News of an answer.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// More of answer number `index`: at most a token.
-    More {
-        index: usize,
-        deltas: Vec<Delta>,
-        token: Option<u32>,
-        chosen: Option<Chosen>,
-        progress: Option<Progress>,
-    },
-    /// Answer number `index` has ended.
-    Done { index: usize, deltas: Vec<Delta>, reason: StopReason, usage: Usage },
-}
-
-/// The answers of a job.
+/// The answers of a call. Each generated token is charged to the client.
 pub(crate) struct Answers {
-    updates: Updates,
-    parsers: Vec<AnswerParser>,
-    open: usize,
-    /// Tokens of the prompts, where their log-probabilities were asked for.
-    prompts: Vec<Vec<Chosen>>,
-    /// Counts the client's tokens.
+    stream: Stream,
     meter: Option<Arc<Meter>>,
 }
 
 impl Answers {
-    /// Whose tokens `meter` counts; those of prompts are counted already.
-    pub(crate) fn new(updates: Updates, parsers: Vec<AnswerParser>, meter: Option<Arc<Meter>>) -> Answers {
-        let n = parsers.len();
-        Answers { updates, parsers, open: n, prompts: vec![Vec::new(); n], meter }
+    pub(crate) fn new(stream: Stream, meter: Option<Arc<Meter>>) -> Answers {
+        Answers { stream, meter }
     }
 
-    /// The tokens of the prompt of answer number `index`, but for the first. They are there with the first news of it.
-    pub(crate) fn take_prompt(&mut self, index: usize) -> Vec<Chosen> {
-        std::mem::take(&mut self.prompts[index])
-    }
-
-    /// What is next; none when all answers have ended. Fails if one of them does.
-    pub(crate) async fn next(&mut self) -> Result<Option<News>, ApiError> {
-        if self.open == 0 {
-            return Ok(None);
+    /// The next piece of an answer; `None` when all answers have ended. Fails if one of them does.
+    pub(crate) async fn next(&mut self) -> Result<Option<Delta>, ApiError> {
+        let Some(delta) = self.stream.next_delta().await else { return Ok(None) };
+        let delta = delta.map_err(|error| ApiError::of_model(error, "messages", "response_format"))?;
+        if let (DeltaKind::Token { .. }, Some(meter)) = (&delta.kind, &self.meter) {
+            meter.charge(1);
         }
-        let (index, update) = loop {
-            match self.updates.recv().await {
-                Some((index, Update::Prompt(token, logprobs))) => {
-                    self.prompts[index].push(Chosen { token, logprobs });
-                }
-                Some(update) => break update,
-                None => return Err(ApiError::internal(crate::worker::ENDED)),
-            }
-        };
-        match update {
-            Update::Engine(Event::Token { token, text, logprobs, .. }) => {
-                self.meter.iter().for_each(|meter| meter.charge(1));
-                let deltas = self.parsers[index].push(token, &text);
-                let chosen = logprobs.map(|logprobs| Chosen { token, logprobs });
-                Ok(Some(News::More { index, deltas, token: Some(token), chosen, progress: None }))
-            }
-            Update::Engine(Event::Done { reason, usage, .. }) => {
-                self.open -= 1;
-                let parser = &mut self.parsers[index];
-                let mut deltas = if reason.is_cut() { parser.cut() } else { parser.finish() };
-                // A call within which the model ends stays what was passed on of it.
-                deltas.retain(|delta| !matches!(delta, Delta::ToolCallBroken { .. }));
-                Ok(Some(News::Done { index, deltas, reason, usage }))
-            }
-            Update::Engine(Event::Failed { error, .. }) => Err(failed(&error)),
-            Update::Refused(error) => Err(error),
-            Update::Progress(progress) => Ok(Some(silence(index, Some(progress)))),
-            Update::Accepted | Update::Prompt(..) => Ok(Some(silence(index, None))),
-        }
+        Ok(Some(delta))
     }
 }
 
-/// News without a token.
-fn silence(index: usize, progress: Option<Progress>) -> News {
-    News::More { index, deltas: Vec::new(), token: None, chosen: None, progress }
-}
-
-/// A grammar or biases that leave no token are the client's own.
-fn failed(error: &RequestError) -> ApiError {
-    match error {
-        RequestError::Sampling(SamplingError::RuledOut | SamplingError::Failed(_)) => {
-            ApiError::new(Kind::Invalid, error.to_string())
-        }
-        _ => ApiError::internal(error.to_string()),
-    }
-}
-
-/// One answer, as far as it has come.
+/// One answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
-    /// Tokens while the answer was reasoning.
-    pub(crate) reasoning_tokens: usize,
     /// Tool calls that are complete.
     calls: usize,
     /// A call has begun and is not complete.
@@ -124,25 +45,21 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Adds the parts of one token.
-    pub(crate) fn push(&mut self, deltas: Vec<Delta>) {
-        self.count(&deltas);
-        deltas.into_iter().for_each(|delta| self.answer.push(delta));
+    /// Adds a part.
+    pub(crate) fn push(&mut self, part: Part) {
+        self.count(&part);
+        self.answer.push(part);
     }
 
-    /// Counts the parts of one token, without keeping them.
-    pub(crate) fn count(&mut self, deltas: &[Delta]) {
-        let is_reasoning = deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_)));
-        self.reasoning_tokens += usize::from(is_reasoning);
-        for delta in deltas {
-            match delta {
-                Delta::ToolCallBegin { .. } => self.is_calling = true,
-                Delta::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
-                Delta::ToolCallBroken { .. } => self.is_calling = false,
-                // It stays one that is not complete.
-                Delta::ToolCallCut { .. } => {}
-                Delta::Reasoning(_) | Delta::Content(_) | Delta::ToolCallArguments { .. } => {}
-            }
+    /// Counts the calls of a part, without keeping it.
+    pub(crate) fn count(&mut self, part: &Part) {
+        match part {
+            Part::ToolCallBegin { .. } => self.is_calling = true,
+            Part::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
+            Part::ToolCallBroken { .. } => self.is_calling = false,
+            // It stays one that is not complete.
+            Part::ToolCallCut { .. } => {}
+            Part::Reasoning(_) | Part::Content(_) | Part::ToolCallArguments { .. } => {}
         }
     }
 
@@ -163,13 +80,13 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Adds an answer. Several answers have one prompt.
-    pub(crate) fn add(&mut self, usage: &Usage, reasoning_tokens: usize) {
+    pub(crate) fn add(&mut self, End { usage, reasoning_tokens, .. }: &End) {
         // The first to be computed found the least in the cache: its prompt, then, is there for the others.
         let is_first = self.prompt == 0;
         self.cached = if is_first { usage.reused_tokens } else { self.cached.min(usage.reused_tokens) };
         self.prompt = usage.prompt_tokens;
         self.generated += usage.generated_tokens;
-        self.reasoning += reasoning_tokens;
+        self.reasoning += *reasoning_tokens;
     }
 
     /// Of several prompts.
@@ -201,12 +118,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Counts a token, if there is one.
-    pub(crate) fn count(&mut self, token: Option<u32>) {
-        if token.is_some() {
-            self.begin.get_or_insert_with(Instant::now);
-            self.tokens += 1;
-        }
+    /// Counts a token.
+    pub(crate) fn count(&mut self) {
+        self.begin.get_or_insert_with(Instant::now);
+        self.tokens += 1;
     }
 
     /// Times of an answer that goes on, in llama-server's shape.
@@ -277,7 +192,7 @@ pub(crate) fn text_of(served: &Served, tokens: &[u32]) -> String {
 
 /// The text and the bytes of a token, which may be part of a character.
 pub(crate) fn token_text(served: &Served, token: u32) -> (String, Vec<u8>) {
-    let tokenizer = served.model.tokenizer();
+    let tokenizer = served.tokenizer();
     let bytes = match tokenizer.kind(token) {
         Some(kind) if kind.is_special() => tokenizer.token_text(token).unwrap_or_default().as_bytes(),
         _ => tokenizer.token_bytes(token).unwrap_or_default(),

@@ -128,22 +128,69 @@ impl From<ParamError> for ApiError {
     }
 }
 
-impl From<engine::Error> for ApiError {
-    fn from(error: engine::Error) -> ApiError {
-        use engine::{Error, Refusal, SamplingError};
+/// A model that has failed is an internal error.
+pub(crate) const FAILED: &str =
+    "the model has failed, and the server's log says why; try again, and restart the server if it fails again";
+
+impl ApiError {
+    /// The error of a request to a model, whose messages or prompt are in the field `input`, and whose format is in `format`.
+    pub(crate) fn of_model(error: rustorch::Error, input: &str, format: &str) -> ApiError {
+        use rustorch::{Error, Field};
+        let param = |field| match field {
+            Field::Messages => input,
+            Field::Tools => "tools",
+            Field::ToolChoice => "tool_choice",
+            Field::Format => format,
+        };
+        match error {
+            Error::Engine { error } => ApiError::of_engine(&error, input),
+            Error::Invalid { field, message } => {
+                ApiError::invalid(param(field), format!("`{}`: {message}", param(field)))
+            }
+            Error::Unsupported { field, message } => {
+                ApiError::unsupported(param(field), format!("`{}`: {message}", param(field)))
+            }
+            Error::TextTooLong { bytes, most, n_ctx } => {
+                // At least so many tokens: each is the longest of the vocabulary.
+                let tokens = bytes.div_ceil((most / n_ctx.max(1)).max(1));
+                ApiError { param: Some(input.into()), ..ApiError::too_long(tokens, n_ctx) }
+            }
+            Error::Grammar { error: error @ grammar::Error::Busy { .. }, .. } => {
+                ApiError::new(Kind::Busy, error.to_string())
+            }
+            Error::Grammar { field, error } => {
+                ApiError::invalid(param(field), format!("`{}`: {error}", param(field)))
+            }
+            Error::Vocabulary(error) => ApiError::unsupported(format, error.to_string()),
+            Error::Closed => ApiError::new(
+                Kind::Stopping,
+                "the server is shutting down, and the time for requests to end is over; retry elsewhere",
+            ),
+            Error::Panicked => ApiError::internal(FAILED),
+            error => ApiError::internal(error.to_string()),
+        }
+    }
+
+    pub(crate) fn of_engine(error: &engine::Error, input: &str) -> ApiError {
+        use engine::{Error, Refusal};
         let message = error.to_string();
         match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
-                ApiError { param: Some("messages".into()), ..ApiError::too_long(tokens, n_ctx) }
+                ApiError { param: Some(input.into()), ..ApiError::too_long(*tokens, *n_ctx) }
             }
-            Error::Prompt(Refusal::Empty) => ApiError::new(Kind::Invalid, message),
-            Error::Sampling(SamplingError::Parameter(error)) => error.into(),
-            Error::Sampling(SamplingError::Bias { .. }) => ApiError::invalid("logit_bias", message),
-            Error::TextTooLong { .. } | Error::Token { .. } | Error::EmptyStopString | Error::Sampling(_) => {
-                ApiError::new(Kind::Invalid, message)
+            Error::NoTemplate { why } => ApiError::unsupported(
+                input,
+                format!("this model cannot chat: {why}; use /v1/completions"),
+            ),
+            Error::Template(why) => {
+                ApiError::invalid(input, format!("the model's chat template rejects the messages: {why}"))
             }
             Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
-            Error::Template(_) => ApiError::new(Kind::Invalid, message),
+            Error::Prompt(Refusal::Empty)
+            | Error::TextTooLong { .. }
+            | Error::Token { .. }
+            | Error::EmptyStopString
+            | Error::Sampling(_) => ApiError::new(Kind::Invalid, message),
             _ => ApiError::internal(message),
         }
     }

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::token_text;
 use crate::app::App;
-use crate::conversation::too_long_for;
 use crate::error::ApiError;
 use crate::fields::MAX_VALUES;
 use crate::http::{Client, Routes, call, with_ignored};
@@ -86,7 +85,7 @@ async fn tokenize(
     let ignored = fields.unknown();
     let _place = app.place(&client, 1)?;
     let response = app.blocking(move || {
-        let ids = served.model.tokenizer().encode(&text, encode);
+        let ids = served.tokenizer().encode(&text, encode);
         if !with_pieces {
             return Ok(Json(Tokens { tokens: ids }).into_response());
         }
@@ -136,7 +135,7 @@ async fn detokenize(
     let (mut fields, served) = call(&app, request).await?;
     let ids: Vec<u32> = fields.take("tokens")?.unwrap_or_default();
     let ignored = fields.unknown();
-    let n_vocab = served.model.tokenizer().vocab_size();
+    let n_vocab = served.tokenizer().vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
         return Err(ApiError::invalid(
             "tokens",
@@ -144,7 +143,7 @@ async fn detokenize(
         ));
     }
     let _place = app.place(&client, 1)?;
-    let content = app.blocking(move || served.model.tokenizer().decode(&ids)).await?;
+    let content = app.blocking(move || served.tokenizer().decode(&ids)).await?;
     Ok(with_ignored(Json(json!({ "content": content })).into_response(), &ignored))
 }
 
@@ -154,10 +153,10 @@ async fn apply_template(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let conversation = conversation::read(&mut fields, &app.config)?;
+    let (conversation, _) = conversation::read(&mut fields, &app.config)?;
     let ignored = fields.unknown();
-    too_long_for(&served, conversation.bytes())?;
     let _place = app.place(&client, 1)?;
-    let prompt = app.blocking(move || conversation.prompt(&served)).await??;
+    let prompt = app.blocking(move || served.model.prompt_text(conversation)).await?;
+    let prompt = prompt.map_err(|error| ApiError::of_model(error, "messages", "response_format"))?;
     Ok(with_ignored(Json(json!({ "prompt": prompt })).into_response(), &ignored))
 }

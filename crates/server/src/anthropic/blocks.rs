@@ -1,6 +1,6 @@
 //! Blocks of an answer, and the events that build them one after the other.
 
-use chat::Delta;
+use chat::Delta as Part;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -64,26 +64,26 @@ impl Blocks {
     }
 
     /// The events of a piece of the answer.
-    pub(super) fn push(&mut self, delta: Delta) -> Vec<Event> {
-        match delta {
-            Delta::Reasoning(thinking) => {
+    pub(super) fn push(&mut self, part: Part) -> Vec<Event> {
+        match part {
+            Part::Reasoning(thinking) => {
                 let empty = Block::Thinking { thinking: String::new(), signature: String::new() };
                 let more = self.shows_thinking.then_some(More::Thinking { thinking });
                 self.within(Kind::Thinking, empty, more)
             }
-            Delta::Content(text) | Delta::ToolCallBroken { text, .. } => {
+            Part::Content(text) | Part::ToolCallBroken { text, .. } => {
                 self.within(Kind::Text, Block::Text { text: String::new() }, Some(More::Text { text }))
             }
-            Delta::ToolCallBegin { name, .. } => {
+            Part::ToolCallBegin { name, .. } => {
                 let mut events = self.end();
                 let call = Block::ToolUse { id: id::new("toolu_"), name, input: json!({}) };
                 events.extend(self.within(Kind::ToolUse, call, None));
                 events
             }
-            Delta::ToolCallArguments { json, .. } => {
+            Part::ToolCallArguments { json, .. } => {
                 vec![self.more(More::InputJson { partial_json: json })]
             }
-            Delta::ToolCallEnd { .. } | Delta::ToolCallCut { .. } => self.end(),
+            Part::ToolCallEnd { .. } | Part::ToolCallCut { .. } => self.end(),
         }
     }
 
@@ -177,16 +177,16 @@ mod tests {
         let call = |index, city: &str| {
             let (begin, rest) = (r#"{"city": "#.to_owned(), format!("\"{city}\"}}"));
             [
-                Delta::ToolCallBegin { index, name: "weather".into(), id: None },
-                Delta::ToolCallArguments { index, json: begin },
-                Delta::ToolCallArguments { index, json: rest },
-                Delta::ToolCallEnd { index },
+                Part::ToolCallBegin { index, name: "weather".into(), id: None },
+                Part::ToolCallArguments { index, json: begin },
+                Part::ToolCallArguments { index, json: rest },
+                Part::ToolCallEnd { index },
             ]
         };
-        let said = ["Let", " me see."].map(|text| Delta::Content(text.into()));
-        let thought = ["Two", " cities."].map(|text| Delta::Reasoning(text.into()));
+        let said = ["Let", " me see."].map(|text| Part::Content(text.into()));
+        let thought = ["Two", " cities."].map(|text| Part::Reasoning(text.into()));
         let deltas = thought.into_iter().chain(said).chain(call(0, "Rome")).chain(call(1, "Oslo"));
-        let deltas = deltas.chain([Delta::Content("Wait.".into())]);
+        let deltas = deltas.chain([Part::Content("Wait.".into())]);
         let mut events: Vec<Event> = deltas.flat_map(|delta| blocks.push(delta)).collect();
         events.extend(blocks.end());
         events

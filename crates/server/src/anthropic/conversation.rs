@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Config;
-use crate::conversation::Conversation;
+use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::Fields;
 
@@ -92,7 +92,7 @@ pub(super) fn at<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiE
 }
 
 /// `system` and `messages`.
-pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
+pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<rustorch::Conversation, ApiError> {
     let mut turns = Turns::default();
     if let Some(system) = fields.take("system")?.filter(Content::is_said) {
         turns.read("system", Role::System, system)?;
@@ -108,7 +108,7 @@ pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation,
         let Said { role, content } = at(&place, message)?;
         turns.read(&format!("{place}.content"), role, content)?;
     }
-    Conversation::new(turns.finish()?, &config.defaults)
+    conversation(turns.finish()?, &config.defaults)
 }
 
 /// Messages for the chat template. Those of one role that follow each other are one turn.

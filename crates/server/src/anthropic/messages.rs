@@ -6,20 +6,21 @@ use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
-use engine::{StopReason, Usage};
+use engine::StopReason;
+use rustorch::{DeltaKind, End};
 use serde_json::{Value, json};
 
 use super::blocks::{Blocks, Content, Event};
 use super::error;
-use super::request::{self, Asked, Call};
-use crate::answer::{Answers, News, Reply};
+use super::request::{self, Asked};
+use crate::answer::{Answers, Reply};
 use crate::app::{App, Place};
+use crate::call::{Started, count_tokens};
 use crate::error::ApiError;
 use crate::http::{Client, call, with_ignored};
 use crate::id;
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
-use crate::turn::Started;
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -27,9 +28,9 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (fields, served) = call(&app, request).await?;
-    let Call { turn, is_stream, shows_thinking, ignored } = request::read(fields, &app)?;
-    let stop_sequences = turn.parameters.params.stop.clone();
-    let Started { answers, prompts, place, .. } = turn.start(&app, &served, &client).await?;
+    let request::Call { call, is_stream, shows_thinking, ignored } = request::read(fields, &app)?;
+    let stop_sequences = call.parameters.params.stop.clone();
+    let Started { answers, prompts, place, .. } = call.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("msg_"),
         served,
@@ -54,7 +55,7 @@ pub(super) async fn count(
     let (fields, served) = call(&app, request).await?;
     let Asked { conversation, ignored, .. } = request::read_prompt(fields, &app)?;
     let _place = app.place(&client, 1)?;
-    let n = app.blocking(move || conversation.tokens(&served)).await??;
+    let n = count_tokens(&app, &served, conversation, "messages").await?;
     let response = Json(json!({ "input_tokens": n })).into_response();
     Ok(with_ignored(with_id(response), &ignored))
 }
@@ -76,30 +77,27 @@ struct Writer {
     reply: Reply,
 }
 
-/// How an answer has ended.
-struct End {
+/// How an answer ended, in this protocol.
+struct Ending {
     stop_reason: &'static str,
     stop_sequence: Option<String>,
     usage: Value,
 }
 
 impl Writer {
-    /// What `news` adds to the answer.
-    fn read(&mut self, news: News) -> (Vec<Event>, Option<End>) {
-        let (deltas, end) = match news {
-            News::More { deltas, .. } => (deltas, None),
-            News::Done { deltas, reason, usage, .. } => (deltas, Some((reason, usage))),
-        };
-        self.reply.count(&deltas);
-        let mut events: Vec<Event> = deltas.into_iter().flat_map(|delta| self.blocks.push(delta)).collect();
-        let end = end.map(|(reason, usage)| {
-            events.extend(self.blocks.end());
-            self.end(reason, &usage)
-        });
-        (events, end)
+    /// The events of a piece of the answer, and its end if it is the last.
+    fn read(&mut self, kind: DeltaKind) -> (Vec<Event>, Option<Ending>) {
+        match kind {
+            DeltaKind::Part(part) => {
+                self.reply.count(&part);
+                (self.blocks.push(part), None)
+            }
+            DeltaKind::End(end) => (self.blocks.end(), Some(self.ending(end))),
+            _ => (Vec::new(), None),
+        }
     }
 
-    fn end(&self, reason: StopReason, usage: &Usage) -> End {
+    fn ending(&self, End { reason, usage, reasoning_tokens }: End) -> Ending {
         let (stop_reason, stop_sequence) = match reason {
             // The template's end of a turn is a stop string, too.
             StopReason::StopString(string) if self.stop_sequences.contains(&string) => {
@@ -117,17 +115,17 @@ impl Writer {
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": usage.reused_tokens,
             "output_tokens": usage.generated_tokens,
-            "output_tokens_details": { "thinking_tokens": self.reply.reasoning_tokens },
+            "output_tokens_details": { "thinking_tokens": reasoning_tokens },
         });
-        End { stop_reason, stop_sequence, usage }
+        Ending { stop_reason, stop_sequence, usage }
     }
 
     async fn whole(mut self, mut answers: Answers) -> Result<Value, ApiError> {
         let (mut content, mut message) = (Content::default(), self.empty());
-        while let Some(news) = answers.next().await? {
-            let (events, end) = self.read(news);
+        while let Some(delta) = answers.next().await? {
+            let (events, end) = self.read(delta.kind);
             events.into_iter().for_each(|event| content.push(event));
-            if let Some(End { stop_reason, stop_sequence, usage }) = end {
+            if let Some(Ending { stop_reason, stop_sequence, usage }) = end {
                 message["stop_reason"] = stop_reason.into();
                 message["stop_sequence"] = stop_sequence.into();
                 message["usage"] = usage;
@@ -143,16 +141,16 @@ impl Writer {
         send(&events, &json!({ "type": "message_start", "message": self.empty() })).await?;
         send(&events, &json!({ "type": "ping" })).await?;
         loop {
-            let news = match answers.next().await {
-                Ok(Some(news)) => news,
+            let delta = match answers.next().await {
+                Ok(Some(delta)) => delta,
                 Ok(None) => return send(&events, &json!({ "type": "message_stop" })).await,
                 Err(error) => return send(&events, &error::shape(&error)).await,
             };
-            let (steps, end) = self.read(news);
+            let (steps, end) = self.read(delta.kind);
             for step in steps {
                 send(&events, &json!(step)).await?;
             }
-            if let Some(End { stop_reason, stop_sequence, usage }) = end {
+            if let Some(Ending { stop_reason, stop_sequence, usage }) = end {
                 let delta = json!({ "stop_reason": stop_reason, "stop_sequence": stop_sequence });
                 send(&events, &json!({ "type": "message_delta", "delta": delta, "usage": usage })).await?;
             }

@@ -2,22 +2,21 @@
 
 use engine::Params;
 use grammar::Source;
+use rustorch::Conversation;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::{conversation, tools};
 use crate::app::App;
+use crate::call::{Call as Asks, Parameters};
 use crate::config::Config;
-use crate::conversation::Conversation;
-use crate::conversation::reason;
 use crate::error::ApiError;
+use crate::openai::conversation::Format;
 use crate::fields::{Fields, HARMLESS};
-use crate::job::Parameters;
-use crate::turn::Turn;
 
 /// A call of `/v1/messages`.
 pub(super) struct Call {
-    pub(super) turn: Turn,
+    pub(super) call: Asks,
     pub(super) is_stream: bool,
     pub(super) shows_thinking: bool,
     /// Names of the fields that are ignored.
@@ -27,6 +26,7 @@ pub(super) struct Call {
 /// What a prompt is made of.
 pub(super) struct Asked {
     pub(super) conversation: Conversation,
+    format: Format,
     shows_thinking: bool,
     pub(super) ignored: Vec<String>,
 }
@@ -61,14 +61,14 @@ enum Display {
 #[serde(default)]
 struct OutputConfig {
     effort: Option<String>,
-    format: Option<Format>,
+    format: Option<JsonFormat>,
     #[serde(flatten)]
     others: Map<String, Json>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
+enum JsonFormat {
     JsonSchema { schema: Json },
 }
 
@@ -105,8 +105,8 @@ pub(super) fn read(mut fields: Fields, app: &App) -> Result<Call, ApiError> {
         let message = format!("`temperature` is {found}, expected 0 to 1");
         return Err(ApiError::invalid("temperature", message));
     }
-    let Asked { conversation, shows_thinking, ignored } = ask(fields, &app.config)?;
-    Ok(Call { turn: Turn { conversation, parameters }, is_stream, shows_thinking, ignored })
+    let Asked { conversation, format, shows_thinking, ignored } = ask(fields, &app.config)?;
+    Ok(Call { call: Asks::chat(conversation, parameters, format), is_stream, shows_thinking, ignored })
 }
 
 /// Reads a call of `/v1/messages/count_tokens`.
@@ -118,16 +118,16 @@ pub(super) fn read_prompt(mut fields: Fields, app: &App) -> Result<Asked, ApiErr
 /// Reads what a prompt is made of, the last of a call.
 fn ask(mut fields: Fields, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
-    let mut conversation = conversation::read(&mut fields, config)?;
-    conversation.tools = tools::read(&mut fields, &config.limits, &mut ignored)?;
+    let conversation = conversation::read(&mut fields, config)?;
+    let mut conversation = tools::read(&mut fields, &config.limits, &mut ignored)?.apply(conversation);
     let variables = &mut conversation.variables;
     let shows_thinking = thinking(&mut fields, variables, &mut ignored)?;
-    conversation.format = output(&mut fields, variables, &mut ignored)?;
+    let format = output(&mut fields, variables, &mut ignored)?;
     edits(&mut fields, &mut ignored)?;
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
     ignored.extend(fields.unknown());
-    Ok(Asked { conversation, shows_thinking, ignored })
+    Ok(Asked { conversation, format, shows_thinking, ignored })
 }
 
 /// `context_management`. What would be cleared to make room stays; of earlier reasoning, the chat template decides.
@@ -160,7 +160,7 @@ fn thinking(
             return Err(ApiError::unsupported("thinking.type", message));
         }
     };
-    reason(variables, thinks);
+    variables.extend(chat::reasoning_switch(thinks));
     if budget_tokens.is_some() {
         ignored.push("thinking.budget_tokens".into());
     }
@@ -172,13 +172,13 @@ fn output(
     fields: &mut Fields,
     variables: &mut Map<String, Json>,
     ignored: &mut Vec<String>,
-) -> Result<Option<(&'static str, Source)>, ApiError> {
+) -> Result<Format, ApiError> {
     let config: OutputConfig = fields.take("output_config")?.unwrap_or_default();
     if let Some(effort) = config.effort {
         variables.insert("reasoning_effort".into(), effort.into());
     }
     ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
-    let source = |Format::JsonSchema { schema }| Source::of_schema(schema);
+    let source = |JsonFormat::JsonSchema { schema }| Source::of_schema(schema);
     match (config.format, fields.take("output_format")?) {
         (Some(_), Some(_)) => {
             let message = "both `output_config.format` and `output_format` are given; choose one";

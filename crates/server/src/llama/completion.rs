@@ -5,25 +5,23 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use chat::Delta;
-use engine::{StopReason, Usage};
+use engine::{Logprobs, StopReason};
+use rustorch::{DeltaKind, End, Part, Progress};
 use serde_json::{Value, json};
 
 use super::settings;
-use crate::answer::{Answers, Chosen, News, Pace, prompt_progress, text_of, timings, timings_of_prompt};
+use crate::answer::{Answers, Pace, prompt_progress, text_of, timings, timings_of_prompt};
 use crate::app::{App, Place};
+use crate::call::{Call, Parameters, Started, progress};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::http::{Client, call, with_ignored};
-use crate::job::{Parameters, progress};
 use crate::models::Served;
 use crate::openai::conversation::constraint;
 use crate::openai::logprobs;
-use crate::prompts::{Continuation, Prompts};
+use crate::prompts::Prompts;
 use crate::shape;
 use crate::sse::{self, Events, Gone};
-use crate::turn::Started;
-use crate::watch::Progress;
 
 /// Most likely tokens with each token.
 pub(crate) const MAX_PROBS: usize = 100;
@@ -54,7 +52,7 @@ fn read(fields: &mut Fields, app: &App) -> Result<Output, ApiError> {
     let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
     parameters.params.logprobs = fields.within("n_probs", 0..=MAX_PROBS)?.filter(|&n| n > 0);
     parameters.params.logprobs_of_draw = fields.take("post_sampling_probs")?.unwrap_or(false);
-    parameters.has_progress = progress(fields)?;
+    parameters.progress = progress(fields)?;
     let output = Output {
         parameters,
         has_tokens: fields.take("return_tokens")?.unwrap_or(false) || is_stream,
@@ -90,8 +88,8 @@ pub(super) async fn answer(
     let format = constraint(&mut fields)?;
     let ignored = fields.unknown();
     let parameters = output.parameters.clone();
-    let continuation = Continuation { prompt_logprobs: None, prompts, parameters, format };
-    let Started { answers, n, place, prompts } = continuation.start(app, &served, client).await?;
+    let call = Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs: None };
+    let Started { answers, n, place, prompts } = call.start(app, &served, client).await?;
     let writer = Writer { served, output, prompts };
     let response = match writer.output.is_stream {
         true => sse::stream(move |events| writer.stream(answers, n, events, place)),
@@ -107,9 +105,9 @@ struct Writer {
     prompts: Vec<Vec<u32>>,
 }
 
-/// Of an answer, what has not been written yet.
+/// The pieces of an answer that have not been written.
 #[derive(Clone, Default)]
-struct Part {
+struct Pending {
     text: String,
     tokens: Vec<u32>,
     probabilities: Vec<Value>,
@@ -117,47 +115,50 @@ struct Part {
     pace: Pace,
 }
 
-impl Part {
-    fn push(&mut self, deltas: Vec<Delta>, token: Option<u32>, probabilities: Option<Value>) {
-        self.tokens.extend(token);
-        self.pace.count(token);
-        self.probabilities.extend(probabilities);
-        for delta in deltas {
-            if let Delta::Content(text) = delta {
-                self.has_new_line |= text.contains('\n');
-                self.text.push_str(&text);
-            }
-        }
+impl Pending {
+    fn push_text(&mut self, text: &str) {
+        self.has_new_line |= text.contains('\n');
+        self.text.push_str(text);
     }
 
-    /// What there is. What stays knows of the lines and the time so far.
-    fn take(&mut self) -> Part {
-        let Part { has_new_line, pace, .. } = *self;
-        std::mem::replace(self, Part { has_new_line, pace, ..Part::default() })
+    /// The pieces. What stays knows of the lines and the time so far.
+    fn take(&mut self) -> Pending {
+        let Pending { has_new_line, pace, .. } = *self;
+        std::mem::replace(self, Pending { has_new_line, pace, ..Pending::default() })
     }
 }
 
 impl Writer {
-    fn probabilities(&self, chosen: &Chosen) -> Value {
+    /// Adds a piece. Returns the end, if that is the piece.
+    fn push(&self, pending: &mut Pending, kind: DeltaKind) -> Option<End> {
+        match kind {
+            DeltaKind::Token { id, logprobs, .. } => {
+                pending.tokens.push(id);
+                pending.pace.count();
+                pending.probabilities.extend(logprobs.map(|logprobs| self.probabilities(id, &logprobs)));
+            }
+            DeltaKind::Part(Part::Content(text)) => pending.push_text(&text),
+            DeltaKind::End(end) => return Some(end),
+            _ => {}
+        }
+        None
+    }
+
+    fn probabilities(&self, id: u32, logprobs: &Logprobs) -> Value {
         if self.output.parameters.params.logprobs_of_draw {
-            logprobs::of_draw(&self.served, chosen)
+            logprobs::of_draw(&self.served, id, logprobs)
         } else {
-            logprobs::of_token(&self.served, chosen)
+            logprobs::of_token(&self.served, id, logprobs)
         }
     }
 
     async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
-        let mut parts = vec![Part::default(); n];
+        let mut pending = vec![Pending::default(); n];
         let mut written = vec![Value::Null; n];
-        while let Some(news) = answers.next().await? {
-            match news {
-                News::More { index, deltas, token, chosen, .. } => {
-                    parts[index].push(deltas, token, chosen.map(|chosen| self.probabilities(&chosen)));
-                }
-                News::Done { index, deltas, reason, usage } => {
-                    parts[index].push(deltas, None, None);
-                    written[index] = self.last(index, parts[index].take(), &reason, &usage);
-                }
+        while let Some(delta) = answers.next().await? {
+            let index = delta.choice;
+            if let Some(end) = self.push(&mut pending[index], delta.kind) {
+                written[index] = self.last(index, pending[index].take(), &end);
             }
         }
         match (n, written.pop()) {
@@ -169,36 +170,34 @@ impl Writer {
     /// Writes the answers as they come. `place` is held until the end.
     async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
         let _place = place;
-        let mut parts = vec![Part::default(); n];
+        let mut pending = vec![Pending::default(); n];
         loop {
-            match answers.next().await {
-                Ok(Some(News::More { index, progress: Some(progress), .. })) => {
-                    events.data(&self.progress(index, &progress)).await?;
-                }
-                Ok(Some(News::More { index, deltas, token, chosen, .. })) => {
-                    parts[index].push(deltas, token, chosen.map(|chosen| self.probabilities(&chosen)));
-                    if !parts[index].text.is_empty() {
-                        let part = parts[index].take();
-                        let timings = self.output.has_timings.then(|| part.pace.timings());
-                        let mut piece = self.piece(index, part);
-                        if let Some(timings) = timings {
-                            piece["timings"] = timings;
-                        }
-                        events.data(&piece).await?;
-                    }
-                }
-                Ok(Some(News::Done { index, deltas, reason, usage })) => {
-                    parts[index].push(deltas, None, None);
-                    events.data(&self.last(index, parts[index].take(), &reason, &usage)).await?;
-                }
+            let delta = match answers.next().await {
+                Ok(Some(delta)) => delta,
                 Ok(None) => return Ok(()),
                 Err(error) => return events.data(&shape::llama(&error)).await,
+            };
+            let index = delta.choice;
+            if let DeltaKind::Progress(progress) = &delta.kind {
+                events.data(&self.progress(index, progress)).await?;
+                continue;
+            }
+            if let Some(end) = self.push(&mut pending[index], delta.kind) {
+                events.data(&self.last(index, pending[index].take(), &end)).await?;
+            } else if !pending[index].text.is_empty() {
+                let ready = pending[index].take();
+                let timings = self.output.has_timings.then(|| ready.pace.timings());
+                let mut piece = self.piece(index, ready);
+                if let Some(timings) = timings {
+                    piece["timings"] = timings;
+                }
+                events.data(&piece).await?;
             }
         }
     }
 
     fn progress(&self, index: usize, progress: &Progress) -> Value {
-        let mut piece = self.piece(index, Part::default());
+        let mut piece = self.piece(index, Pending::default());
         piece["prompt_progress"] = prompt_progress(progress);
         if self.output.has_timings {
             piece["timings"] = timings_of_prompt(progress);
@@ -206,20 +205,20 @@ impl Writer {
         piece
     }
 
-    fn piece(&self, index: usize, part: Part) -> Value {
+    fn piece(&self, index: usize, pending: Pending) -> Value {
         let mut piece = json!({
             "index": index,
-            "content": part.text,
-            "tokens": if self.output.has_tokens { part.tokens } else { Vec::new() },
+            "content": pending.text,
+            "tokens": if self.output.has_tokens { pending.tokens } else { Vec::new() },
             "stop": false,
         });
-        if !part.probabilities.is_empty() {
-            piece["completion_probabilities"] = part.probabilities.into();
+        if !pending.probabilities.is_empty() {
+            piece["completion_probabilities"] = pending.probabilities.into();
         }
         piece
     }
 
-    fn last(&self, index: usize, part: Part, reason: &StopReason, usage: &Usage) -> Value {
+    fn last(&self, index: usize, pending: Pending, End { reason, usage, .. }: &End) -> Value {
         let (stop_type, stopping_word) = match reason {
             StopReason::StopString(word) => ("word", &**word),
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
@@ -233,7 +232,7 @@ impl Writer {
             "stopping_word": stopping_word,
             "model": self.served.name,
             "prompt": prompt,
-            "has_new_line": part.has_new_line,
+            "has_new_line": pending.has_new_line,
             "truncated": *reason == StopReason::ContextFull,
             "tokens_predicted": usage.generated_tokens,
             "tokens_evaluated": usage.prompt_tokens,
@@ -241,7 +240,7 @@ impl Writer {
             "generation_settings": settings::json(params, usage.seed, *is_stream),
             "timings": timings(usage),
         });
-        let mut last = self.piece(index, part);
+        let mut last = self.piece(index, pending);
         if let (Value::Object(last), Value::Object(more)) = (&mut last, more) {
             last.extend(more);
         }

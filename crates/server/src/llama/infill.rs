@@ -9,7 +9,6 @@ use tokenizer::Encode;
 
 use super::completion;
 use crate::app::App;
-use crate::conversation::too_long_for;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, call};
@@ -54,9 +53,9 @@ impl Gap {
     /// Other files as Qwen2.5-Coder's report gives them (Hui et al. 2024), then prefix, suffix and what is begun. Takes a while:
     /// not for the threads of the runtime.
     fn prompt(self, served: &Served, marks: &Marks) -> Vec<u32> {
-        let tokenizer = served.model.tokenizer();
+        let tokenizer = served.tokenizer();
         let text = |text: &str| tokenizer.encode(text, Encode { add_special: false, parse_special: false });
-        let mut prompt = served.model.encode_prompt("", true);
+        let mut prompt = served.file().encode_prompt("", true);
         if !self.files.is_empty() {
             if let Some(repository) = marks.repository {
                 prompt.push(repository);
@@ -100,7 +99,7 @@ struct Marks {
 impl Marks {
     /// Fails if the model has none.
     fn of(served: &Served) -> Result<Marks, ApiError> {
-        let roles = &served.model.tokenizer().special_ids().roles;
+        let roles = &served.tokenizer().special_ids().roles;
         let one = |role: &str| roles.get(role).copied();
         let need = |role: &str, what: &str| {
             one(role).ok_or_else(|| {
@@ -127,7 +126,8 @@ pub(super) async fn handle(
     let (mut fields, served) = call(&app, request).await?;
     let marks = Marks::of(&served)?;
     let gap = Gap::read(&mut fields)?;
-    too_long_for(&served, gap.bytes())?;
+    let fits = served.model.check_text(gap.bytes());
+    fits.map_err(|error| ApiError::of_model(error, "input_prefix", "response_format"))?;
     let encoding = served.clone();
     let prompt = app.blocking(move || gap.prompt(&encoding, &marks)).await?;
     completion::answer(fields, Prompts::ids(prompt), &app, served, &client).await

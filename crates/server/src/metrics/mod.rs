@@ -3,10 +3,11 @@
 mod llama;
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use engine::{Engine, Usage};
+use engine::{Load, StopReason, Usage};
 
 use llama::Recent;
 
@@ -38,8 +39,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn measure(&self, engine: &Engine) {
-        let load = engine.load();
+    fn measure(&self, load: &Load) {
         self.running.store(load.running as u64, Relaxed);
         self.waiting.store(load.waiting as u64, Relaxed);
         self.pages_used.store(load.pages_used as u64, Relaxed);
@@ -65,7 +65,7 @@ impl Stats {
     }
 
     /// Counts what a request took that has ended, `by_itself` or because nobody wants its answer any more.
-    pub(crate) fn ended(&self, usage: &Usage, by_itself: bool) {
+    fn ended(&self, usage: &Usage, by_itself: bool) {
         self.prompt_tokens.fetch_add(usage.prompt_tokens as u64, Relaxed);
         self.cached_tokens.fetch_add(usage.reused_tokens as u64, Relaxed);
         self.generated_tokens.fetch_add(usage.generated_tokens as u64, Relaxed);
@@ -80,6 +80,19 @@ impl Stats {
     /// The share of the KV cache that requests use, from 0 to 1.
     pub(crate) fn kv_usage(&self) -> f64 {
         self.pages_used.load(Relaxed) as f64 / self.pages.load(Relaxed).max(1) as f64
+    }
+}
+
+/// Writes the figures of a model while its engine steps.
+pub(crate) struct Monitor(pub(crate) Arc<Stats>);
+
+impl rustorch::Monitor for Monitor {
+    fn stepped(&mut self, load: &Load) {
+        self.0.measure(load);
+    }
+
+    fn ended(&mut self, usage: &Usage, reason: &StopReason) {
+        self.0.ended(usage, *reason != StopReason::Cancelled);
     }
 }
 

@@ -12,10 +12,9 @@ use tokenizer::Encode;
 use tokio::sync::oneshot;
 
 use super::digest::Digest;
-use crate::error::ApiError;
+use crate::error::{ApiError, FAILED};
 use crate::id;
 use crate::metrics::Stats;
-use crate::worker::ENDED;
 
 /// Texts of a request that are computed before it is another request's turn.
 const TEXTS: usize = 16;
@@ -76,7 +75,7 @@ impl Encoder {
     /// threads of the runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.admit(query.len() + document.len(), param)?;
-        let tokens = self.model.rerank_tokens(query, document)?;
+        let tokens = self.model.rerank_tokens(query, document).map_err(|error| ApiError::of_engine(&error, "query"))?;
         match tokens.len() <= self.n_ctx {
             true => Ok(tokens),
             false => Err(self.too_long(tokens.len(), param)),
@@ -145,7 +144,7 @@ impl Encoder {
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         match embeddings.await {
             Ok(embeddings) if sent => embeddings,
-            _ => Err(ApiError::internal(ENDED)),
+            _ => Err(ApiError::internal(FAILED)),
         }
     }
 }
@@ -185,7 +184,7 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
             }
             // Whoever does not listen needs no answer, here and below.
             Err(error) => {
-                let _ = job.answer.send(Err(error.into()));
+                let _ = job.answer.send(Err(ApiError::of_engine(&error, "input")));
                 continue;
             }
         }

@@ -174,7 +174,8 @@ impl Entry {
 fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held> {
     Ok(match loaded {
         Loaded::Engine(engine) => {
-            Held::Generator(Arc::new(Generator::start(name.to_owned(), *engine, stats.clone())?))
+            let generator = Generator::start(name.to_owned(), *engine, stats.clone());
+            Held::Generator(Arc::new(generator.map_err(std::io::Error::other)?))
         }
         Loaded::Embedder(embedder) => {
             Held::Encoder(Arc::new(Encoder::start(name.to_owned(), *embedder, stats.clone())?))
@@ -185,7 +186,7 @@ fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held
 impl Held {
     fn has_failed(&self) -> bool {
         match self {
-            Held::Generator(model) => model.worker.has_failed(),
+            Held::Generator(generator) => generator.model.has_failed(),
             Held::Encoder(model) => model.has_failed(),
         }
     }

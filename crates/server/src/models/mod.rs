@@ -6,7 +6,7 @@ mod entry;
 mod generator;
 
 pub(crate) use encoder::Encoder;
-pub(crate) use generator::{Generator, refused};
+pub(crate) use generator::Generator;
 
 use std::fmt;
 use std::ops::Deref;
@@ -92,7 +92,7 @@ pub(crate) enum Held {
 impl Held {
     pub(crate) fn model(&self) -> &Arc<engine::Model> {
         match self {
-            Held::Generator(generator) => &generator.model,
+            Held::Generator(generator) => generator.file(),
             Held::Encoder(encoder) => &encoder.model,
         }
     }
@@ -108,7 +108,7 @@ impl Held {
     /// The SHA-256 of the file's header.
     pub(crate) fn digest(&self) -> &str {
         match self {
-            Held::Generator(generator) => generator.digest.of(generator.model.file()),
+            Held::Generator(generator) => generator.digest.of(generator.file().file()),
             Held::Encoder(encoder) => encoder.digest.of(encoder.model.file()),
         }
     }
@@ -283,7 +283,7 @@ impl Models {
     pub(crate) fn cut(&self) {
         for entry in &self.entries {
             if let Some(Held::Generator(generator)) = entry.peek() {
-                generator.worker.cut();
+                generator.model.close();
             }
         }
     }

@@ -11,12 +11,12 @@ use super::Call;
 use super::options::Common;
 use super::writer::{Endpoint, Writer};
 use crate::app::App;
-use crate::conversation::Conversation;
+use crate::call::Call as Asks;
+use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::{Fields, asks};
 use crate::http::{Client, with_ignored};
-use crate::openai::conversation;
-use crate::turn::Turn;
+use crate::openai::conversation::tools;
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -26,22 +26,20 @@ pub(super) async fn handle(
     let (mut fields, served, name) = Call::of_text(&app, request).await?;
     let mut common = Common::read(&mut fields, &app)?;
     let messages = messages(&mut fields, app.config.limits.messages)?;
-    let tools = conversation::tools(&mut fields, &app.config.limits)?;
+    let tools = tools(&mut fields, &app.config.limits)?;
     let ignored = common.ignored(fields);
     let writer = Writer::new(Endpoint::Chat, name, served.clone());
     if messages.is_empty() {
         return Ok(with_ignored(writer.loaded(), &ignored));
     }
-    let mut conversation = Conversation::new(messages, &app.config.defaults)?;
-    conversation.tools = tools;
+    let mut conversation = tools.apply(conversation(messages, &app.config.defaults)?);
     // Arguments are objects in this protocol.
     conversation.calls = Calls::Whole;
-    conversation.format = common.format;
     if let Some(think) = common.think.take() {
         conversation.variables.extend(think.variables(&app, &served).await?);
     }
-    let turn = Turn { conversation, parameters: common.parameters };
-    let started = turn.start(&app, &served, &client).await?;
+    let call = Asks::chat(conversation, common.parameters, common.format);
+    let started = call.start(&app, &served, &client).await?;
     Ok(with_ignored(writer.respond(started, common.is_stream).await?, &ignored))
 }
 

@@ -10,11 +10,11 @@ use super::Call;
 use super::options::Common;
 use super::writer::{Endpoint, Writer};
 use crate::app::App;
-use crate::conversation::Conversation;
+use crate::call::Call as Asks;
+use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::http::{Client, with_ignored};
-use crate::prompts::{Continuation, Prompts};
-use crate::turn::Turn;
+use crate::prompts::Prompts;
 
 /// Fields that this server does not do; `context` is deprecated, since `/api/chat` continues a conversation.
 pub(crate) const REFUSED: &[&str] = &["images", "suffix", "template", "context"];
@@ -39,21 +39,19 @@ pub(super) async fn handle(
         return Ok(with_ignored(writer.loaded(), &ignored));
     }
     let Common { parameters, format, think, is_stream, .. } = common;
-    let started = if is_raw {
-        let prompts = Prompts::text(prompt);
-        Continuation { prompts, parameters, format, prompt_logprobs: None }
-            .start(&app, &served, &client)
-            .await?
+    let call = if is_raw {
+        let inputs = Prompts::text(prompt).inputs();
+        Asks { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
         let messages = system.into_iter().chain([Message::new("user", prompt)]);
-        let mut conversation = Conversation::new(messages.collect(), &app.config.defaults)?;
-        conversation.format = format;
+        let mut conversation = conversation(messages.collect(), &app.config.defaults)?;
         if let Some(think) = think {
             conversation.variables.extend(think.variables(&app, &served).await?);
         }
-        Turn { conversation, parameters }.start(&app, &served, &client).await?
+        Asks::chat(conversation, parameters, format)
     };
+    let started = call.start(&app, &served, &client).await?;
     Ok(with_ignored(writer.respond(started, is_stream).await?, &ignored))
 }

@@ -7,16 +7,16 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
-use crate::conversation::reason;
+use crate::call::Parameters;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::job::Parameters;
+use crate::openai::conversation::Format;
 use crate::models::Served;
 
 /// What both endpoints read from a call.
 pub(super) struct Common {
     pub(super) parameters: Parameters,
-    pub(super) format: Option<(&'static str, Source)>,
+    pub(super) format: Format,
     pub(super) think: Option<Think>,
     pub(super) is_stream: bool,
     /// Names of the options that nobody has read.
@@ -69,7 +69,7 @@ impl Common {
     }
 }
 
-fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
+fn format(fields: &mut Fields) -> Result<Format, ApiError> {
     let source = match fields.take::<Json>("format")? {
         None => return Ok(None),
         Some(Json::String(word)) if word.is_empty() => return Ok(None),
@@ -99,8 +99,7 @@ impl Think {
         if is_wanted && !can_think(app, served).await? {
             return Err(ApiError::unsupported("think", "`think`: this model does not reason; leave it out"));
         }
-        let mut variables = Map::new();
-        reason(&mut variables, is_wanted);
+        let mut variables = chat::reasoning_switch(is_wanted);
         variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
         Ok(variables)
     }
@@ -108,5 +107,5 @@ impl Think {
 
 async fn can_think(app: &App, served: &Arc<Served>) -> Result<bool, ApiError> {
     let served = served.clone();
-    app.blocking(move || served.model.template().is_ok_and(chat::Template::has_reasoning)).await
+    app.blocking(move || served.file().template().is_ok_and(chat::Template::has_reasoning)).await
 }

@@ -5,19 +5,20 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use chat::{Answer, Delta, ToolCall};
-use engine::{StopReason, Usage};
+use chat::{Answer, ToolCall};
+use engine::{Logprobs, StopReason};
 use jiff::Timestamp;
+use rustorch::{DeltaKind, End, Part};
 use serde_json::{Value, json};
 
-use crate::answer::{Answers, Chosen, News};
+use crate::answer::Answers;
 use crate::app::Place;
+use crate::call::Started;
 use crate::error::ApiError;
 use crate::models::Served;
 use crate::ndjson::{self, Lines};
 use crate::openai::logprobs;
 use crate::sse::Gone;
-use crate::turn::Started;
 use crate::{id, shape};
 
 /// The endpoint, which determines where the text is.
@@ -35,28 +36,41 @@ pub(super) struct Writer {
     begin: Instant,
 }
 
-/// Of an answer, what has not been written yet.
+/// The pieces of an answer that have not been written.
 #[derive(Default)]
-struct Part {
+struct Pending {
     answer: Answer,
-    chosen: Vec<Value>,
+    logprobs: Vec<Value>,
+    /// A tool call has begun and is not complete.
+    is_calling: bool,
 }
 
-impl Part {
-    fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
-        for delta in deltas {
-            // Arguments are an object here, so there is no call that is cut; it has come with these pieces.
-            if matches!(delta, Delta::ToolCallCut { .. }) {
-                self.answer.tool_calls.pop();
+impl Pending {
+    /// Adds a piece. Returns the end, if that is the piece.
+    fn push(&mut self, served: &Served, kind: DeltaKind) -> Option<End> {
+        match kind {
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => self.push_logprobs(served, id, &logprobs),
+            DeltaKind::Part(part) => {
+                self.is_calling = matches!(part, Part::ToolCallBegin { .. } | Part::ToolCallArguments { .. });
+                // Arguments are an object here: a call that is cut is left out.
+                if matches!(part, Part::ToolCallCut { .. }) {
+                    self.answer.tool_calls.pop();
+                }
+                self.answer.push(part);
             }
-            self.answer.push(delta);
+            DeltaKind::End(end) => return Some(end),
+            _ => {}
         }
-        self.chosen.extend(chosen.map(|chosen| logprobs::of_token(served, &chosen)));
+        None
     }
 
-    /// Whether there is something to read.
-    fn has_text(&self) -> bool {
-        self.answer != Answer::default()
+    fn push_logprobs(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
+        self.logprobs.push(logprobs::of_token(served, id, logprobs));
+    }
+
+    /// Whether there is something to write now.
+    fn is_ready(&self) -> bool {
+        !self.is_calling && self.answer != Answer::default()
     }
 }
 
@@ -67,7 +81,7 @@ impl Writer {
 
     /// The answer to a request that only loads the model.
     pub(super) fn loaded(&self) -> Response {
-        let mut line = self.line(Part::default(), 0);
+        let mut line = self.line(Pending::default(), 0);
         (line["done"], line["done_reason"]) = (true.into(), "load".into());
         Json(line).into_response()
     }
@@ -81,14 +95,10 @@ impl Writer {
     }
 
     async fn whole(&self, mut answers: Answers) -> Result<Value, ApiError> {
-        let (mut part, mut line) = (Part::default(), Value::Null);
-        while let Some(news) = answers.next().await? {
-            match news {
-                News::More { deltas, chosen, .. } => part.push(&self.served, deltas, chosen),
-                News::Done { deltas, reason, usage, .. } => {
-                    part.push(&self.served, deltas, None);
-                    line = self.last(std::mem::take(&mut part), &reason, &usage);
-                }
+        let (mut pending, mut line) = (Pending::default(), Value::Null);
+        while let Some(delta) = answers.next().await? {
+            if let Some(end) = pending.push(&self.served, delta.kind) {
+                line = self.last(std::mem::take(&mut pending), &end);
             }
         }
         Ok(line)
@@ -97,35 +107,29 @@ impl Writer {
     /// Writes the answer as it comes. `place` is held until the end.
     async fn stream(self, mut answers: Answers, lines: Lines, place: Place) -> Result<(), Gone> {
         let _place = place;
-        let (mut part, mut calls) = (Part::default(), 0);
+        let (mut pending, mut calls) = (Pending::default(), 0);
         loop {
-            let end = match answers.next().await {
-                Ok(Some(News::More { deltas, chosen, .. })) => {
-                    part.push(&self.served, deltas, chosen);
-                    None
-                }
-                Ok(Some(News::Done { deltas, reason, usage, .. })) => {
-                    part.push(&self.served, deltas, None);
-                    Some((reason, usage))
-                }
+            let delta = match answers.next().await {
+                Ok(Some(delta)) => delta,
                 Ok(None) => return Ok(()),
                 Err(error) => return lines.line(&shape::ollama(&error)).await,
             };
-            if part.has_text() {
-                let ready = std::mem::take(&mut part);
+            let end = pending.push(&self.served, delta.kind);
+            if pending.is_ready() {
+                let ready = std::mem::take(&mut pending);
                 let before = calls;
                 calls += ready.answer.tool_calls.len();
                 lines.line(&self.line(ready, before)).await?;
             }
             // The last line has no text: some clients do not read that of it.
-            if let Some((reason, usage)) = end {
-                lines.line(&self.last(std::mem::take(&mut part), &reason, &usage)).await?;
+            if let Some(end) = end {
+                lines.line(&self.last(std::mem::take(&mut pending), &end)).await?;
             }
         }
     }
 
     /// A line whose first tool call is number `calls`.
-    fn line(&self, Part { answer, chosen }: Part, calls: usize) -> Value {
+    fn line(&self, Pending { answer, logprobs, .. }: Pending, calls: usize) -> Value {
         let mut line =
             json!({ "model": self.model, "created_at": Timestamp::now().to_string(), "done": false });
         let Answer { reasoning, content, tool_calls } = answer;
@@ -146,14 +150,14 @@ impl Writer {
             text["tool_calls"] =
                 (calls..).zip(tool_calls).map(|(index, call)| call_json(index, call)).collect();
         }
-        if !chosen.is_empty() {
-            line["logprobs"] = chosen.into();
+        if !logprobs.is_empty() {
+            line["logprobs"] = logprobs.into();
         }
         line
     }
 
-    fn last(&self, part: Part, reason: &StopReason, usage: &Usage) -> Value {
-        let mut line = self.line(part, 0);
+    fn last(&self, pending: Pending, End { reason, usage, .. }: &End) -> Value {
+        let mut line = self.line(pending, 0);
         let figures = json!({
             "done": true,
             "done_reason": match reason {

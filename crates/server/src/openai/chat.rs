@@ -5,22 +5,20 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use chat::{Answer, Delta};
-use engine::{StopReason, Usage};
+use chat::{Answer, Delta as Part};
+use engine::StopReason;
+use rustorch::{DeltaKind, End};
 use serde_json::{Value, json};
 
 use super::{FINGERPRINT, StreamOptions, conversation, finish_reason, logprobs};
-use crate::answer::{
-    Answers, Chosen, News, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt,
-};
+use crate::answer::{Answers, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt};
 use crate::app::{App, Place};
+use crate::call::{Call, Parameters, Started, progress};
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
 use crate::http::{Client, call, with_ignored};
-use crate::job::{Parameters, progress};
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
-use crate::turn::{Started, Turn};
 use crate::{id, shape};
 
 /// How the answer is written.
@@ -37,7 +35,7 @@ pub(super) struct Output {
 pub(crate) const REFUSED: &[&str] =
     &["functions", "function_call", "audio", "prediction", "web_search_options"];
 
-pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Turn, Output), ApiError> {
+pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Call, Output), ApiError> {
     let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
     let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
     if top.is_some_and(|top| top > 0) && !wants_logprobs {
@@ -51,17 +49,17 @@ pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Turn, Output), Api
         has_timings: fields.take("timings_per_token")?.unwrap_or(false),
         is_verbose: fields.take("verbose")?.unwrap_or(false),
     };
-    let conversation = conversation::read(fields, &app.config)?;
+    let (conversation, format) = conversation::read(fields, &app.config)?;
     let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
     parameters.params.logprobs = wants_logprobs.then(|| top.unwrap_or(0));
-    parameters.has_progress = progress(fields)?;
+    parameters.progress = progress(fields)?;
     // OpenAI's default.
     if fields.take("modalities")?.is_some_and(|kinds: Vec<String>| kinds != ["text"]) {
         return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
     }
     fields.refuse(REFUSED)?;
     fields.ignore(HARMLESS);
-    Ok((Turn { conversation, parameters }, output))
+    Ok((Call::chat(conversation, parameters, format), output))
 }
 
 pub(super) async fn handle(
@@ -70,9 +68,9 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, output) = read(&mut fields, &app)?;
+    let (call, output) = read(&mut fields, &app)?;
     let ignored = fields.unknown();
-    let Started { answers, n, place, prompts } = turn.start(&app, &served, &client).await?;
+    let Started { answers, n, place, prompts } = call.start(&app, &served, &client).await?;
     let prompt = prompts.first().filter(|_| output.is_verbose).map(|ids| text_of(&served, ids));
     let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
     let response = match output.is_stream {
@@ -96,11 +94,16 @@ struct Writer {
 #[derive(Default)]
 struct Choice {
     reply: Reply,
-    chosen: Vec<Value>,
+    /// Log-probabilities of tokens that have not been written.
+    logprobs: Vec<Value>,
     pace: Pace,
 }
 
 impl Choice {
+    fn take_logprobs(&mut self) -> Option<Vec<Value>> {
+        Some(std::mem::take(&mut self.logprobs)).filter(|logprobs| !logprobs.is_empty())
+    }
+
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
             "stop" if self.reply.has_calls() => "tool_calls",
@@ -114,20 +117,19 @@ impl Writer {
         let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut written = vec![Value::Null; n];
         let (mut totals, mut times) = (Totals::default(), Value::Null);
-        while let Some(news) = answers.next().await? {
-            match news {
-                News::More { index, deltas, chosen, .. } => {
-                    let chosen = chosen.map(|chosen| logprobs::of_token(&self.served, &chosen));
-                    choices[index].chosen.extend(chosen);
-                    choices[index].reply.push(deltas);
+        while let Some(delta) = answers.next().await? {
+            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
+            match delta.kind {
+                DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
+                    choice.logprobs.push(logprobs::of_token(&self.served, id, &logprobs));
                 }
-                News::Done { index, deltas, reason, usage } => {
-                    let choice = &mut choices[index];
-                    choice.reply.push(deltas);
-                    totals.add(&usage, choice.reply.reasoning_tokens);
-                    times = timings(&usage);
-                    written[index] = self.choice(index, std::mem::take(choice), &reason);
+                DeltaKind::Part(part) => choice.reply.push(part),
+                DeltaKind::End(end) => {
+                    totals.add(&end);
+                    times = timings(&end.usage);
+                    written[index] = self.choice(index, std::mem::take(choice), &end.reason);
                 }
+                _ => {}
             }
         }
         let mut shape = json!({
@@ -150,7 +152,7 @@ impl Writer {
 
     fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
         let finish_reason = choice.finish_reason(reason);
-        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, chosen, .. } =
+        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, logprobs, .. } =
             choice;
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
@@ -168,7 +170,7 @@ impl Writer {
         json!({
             "index": index,
             "message": message,
-            "logprobs": (!chosen.is_empty()).then(|| json!({ "content": chosen, "refusal": null })),
+            "logprobs": (!logprobs.is_empty()).then(|| json!({ "content": logprobs, "refusal": null })),
             "finish_reason": finish_reason,
         })
     }
@@ -183,8 +185,17 @@ impl Writer {
         }
         let (mut totals, mut times) = (Totals::default(), Value::Null);
         loop {
-            match answers.next().await {
-                Ok(Some(News::More { index, progress: Some(progress), .. })) => {
+            let delta = match answers.next().await {
+                Ok(Some(delta)) => delta,
+                Ok(None) => break,
+                Err(error) => {
+                    events.data(&shape::openai(&error)).await?;
+                    return events.done().await;
+                }
+            };
+            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
+            match delta.kind {
+                DeltaKind::Progress(progress) => {
                     let mut chunk = self.chunk(index, json!({}), None, None);
                     chunk["prompt_progress"] = prompt_progress(&progress);
                     if self.output.has_timings {
@@ -192,23 +203,21 @@ impl Writer {
                     }
                     events.data(&chunk).await?;
                 }
-                Ok(Some(News::More { index, deltas, token, chosen, .. })) => {
-                    choices[index].pace.count(token);
-                    self.deltas(&mut choices[index], index, deltas, chosen, &events).await?;
+                DeltaKind::Token { id, logprobs, .. } => {
+                    choice.pace.count();
+                    let logprobs = logprobs.map(|logprobs| logprobs::of_token(&self.served, id, &logprobs));
+                    choice.logprobs.extend(logprobs);
                 }
-                Ok(Some(News::Done { index, deltas, reason, usage })) => {
-                    let choice = &mut choices[index];
-                    self.deltas(choice, index, deltas, None, &events).await?;
-                    totals.add(&usage, choice.reply.reasoning_tokens);
-                    times = timings(&usage);
-                    let end = self.last(choice, index, &reason, &usage);
-                    events.data(&end).await?;
+                DeltaKind::Part(part) => {
+                    choice.reply.count(&part);
+                    self.part(choice, index, part, &events).await?;
                 }
-                Ok(None) => break,
-                Err(error) => {
-                    events.data(&shape::openai(&error)).await?;
-                    return events.done().await;
+                DeltaKind::End(end) => {
+                    totals.add(&end);
+                    times = timings(&end.usage);
+                    events.data(&self.last(choice, index, &end)).await?;
                 }
+                _ => {}
             }
         }
         if self.output.has_usage {
@@ -222,44 +231,31 @@ impl Writer {
         events.done().await
     }
 
-    async fn deltas(
-        &self,
-        choice: &mut Choice,
-        index: usize,
-        deltas: Vec<Delta>,
-        chosen: Option<Chosen>,
-        events: &Events,
-    ) -> Result<(), Gone> {
-        choice.chosen.extend(chosen.map(|chosen| logprobs::of_token(&self.served, &chosen)));
-        choice.reply.count(&deltas);
-        for delta in deltas {
-            let delta = match delta {
-                Delta::Reasoning(text) => json!({ "reasoning_content": text }),
-                Delta::Content(text) => json!({ "content": text }),
-                Delta::ToolCallBegin { index, name, id } => {
-                    let id = id.unwrap_or_else(|| id::new("call_"));
-                    let function = json!({ "name": name, "arguments": "" });
-                    json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
-                }
-                Delta::ToolCallArguments { index, json } => {
-                    json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
-                }
-                Delta::ToolCallEnd { .. } | Delta::ToolCallCut { .. } => continue,
-                Delta::ToolCallBroken { text, .. } => json!({ "content": text }),
-            };
-            let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
-            let mut chunk = self.chunk(index, delta, chosen, None);
-            if self.output.has_timings {
-                chunk["timings"] = choice.pace.timings();
+    /// Writes a part of an answer.
+    async fn part(&self, choice: &mut Choice, index: usize, part: Part, events: &Events) -> Result<(), Gone> {
+        let delta = match part {
+            Part::Reasoning(text) => json!({ "reasoning_content": text }),
+            Part::Content(text) | Part::ToolCallBroken { text, .. } => json!({ "content": text }),
+            Part::ToolCallBegin { index, name, id } => {
+                let id = id.unwrap_or_else(|| id::new("call_"));
+                let function = json!({ "name": name, "arguments": "" });
+                json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
             }
-            events.data(&chunk).await?;
+            Part::ToolCallArguments { index, json } => {
+                json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
+            }
+            Part::ToolCallEnd { .. } | Part::ToolCallCut { .. } => return Ok(()),
+        };
+        let mut chunk = self.chunk(index, delta, choice.take_logprobs(), None);
+        if self.output.has_timings {
+            chunk["timings"] = choice.pace.timings();
         }
-        Ok(())
+        events.data(&chunk).await
     }
 
-    fn last(&self, choice: &mut Choice, index: usize, reason: &StopReason, usage: &Usage) -> Value {
-        let chosen = Some(std::mem::take(&mut choice.chosen)).filter(|chosen| !chosen.is_empty());
-        let mut chunk = self.chunk(index, json!({}), chosen, Some(choice.finish_reason(reason)));
+    fn last(&self, choice: &mut Choice, index: usize, End { reason, usage, .. }: &End) -> Value {
+        let finish = choice.finish_reason(reason);
+        let mut chunk = self.chunk(index, json!({}), choice.take_logprobs(), Some(finish));
         if self.output.has_timings {
             chunk["timings"] = timings(usage);
         }
@@ -269,9 +265,9 @@ impl Writer {
         chunk
     }
 
-    fn chunk(&self, index: usize, delta: Value, chosen: Option<Vec<Value>>, finish: Option<&str>) -> Value {
+    fn chunk(&self, index: usize, delta: Value, logprobs: Option<Vec<Value>>, finish: Option<&str>) -> Value {
         let mut chunk = self.empty_chunk();
-        let logprobs = chosen.map(|chosen| json!({ "content": chosen, "refusal": null }));
+        let logprobs = logprobs.map(|logprobs| json!({ "content": logprobs, "refusal": null }));
         chunk["choices"] =
             json!([{ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish }]);
         chunk

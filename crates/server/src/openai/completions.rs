@@ -5,24 +5,24 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use chat::Delta;
-use engine::Params;
+use chat::Delta as Part;
+use engine::{Logprobs, Params};
+use rustorch::{DeltaKind, End};
 use serde_json::{Value, json};
 use tokenizer::{Detokenizer, Tokenizer};
 
 use super::conversation::constraint;
 use super::logprobs::OfCompletion;
 use super::{FINGERPRINT, StreamOptions, finish_reason};
-use crate::answer::{Answers, Chosen, News, Totals, prompt_progress};
+use crate::answer::{Answers, Totals, prompt_progress};
 use crate::app::{App, Place};
+use crate::call::{Call, Parameters, Started, progress};
 use crate::error::ApiError;
 use crate::fields::HARMLESS;
 use crate::http::{Client, call, with_ignored};
-use crate::job::{Parameters, progress};
 use crate::models::Served;
-use crate::prompts::{Continuation, Prompts};
+use crate::prompts::Prompts;
 use crate::sse::{self, Events, Gone};
-use crate::turn::Started;
 use crate::{id, shape};
 
 /// Fields that this server does not do.
@@ -39,7 +39,7 @@ pub(super) async fn handle(
     // OpenAI's default for this endpoint.
     let defaults = Params { max_tokens: defaults.max_tokens.or(Some(16)), ..defaults.clone() };
     let mut parameters = Parameters::read(&mut fields, &defaults)?;
-    parameters.has_progress = progress(&mut fields)?;
+    parameters.progress = progress(&mut fields)?;
     let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
     parameters.params.logprobs = logprobs;
     let is_stream = fields.take("stream")?.unwrap_or(false);
@@ -58,8 +58,8 @@ pub(super) async fn handle(
 
     let per_prompt = parameters.params.n;
     let prompt_logprobs = logprobs.filter(|_| is_echoed);
-    let continuation = Continuation { prompts, parameters, format, prompt_logprobs };
-    let Started { answers, n, prompts, place } = continuation.start(&app, &served, &client).await?;
+    let call = Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs };
+    let Started { answers, n, prompts, place } = call.start(&app, &served, &client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),
         created: id::now(),
@@ -100,19 +100,21 @@ struct Choice {
     /// Of the answer's tokens, whose text may be held back; none before it has begun.
     detokenizer: Option<Detokenizer<Arc<Tokenizer>>>,
     logprobs: Option<OfCompletion>,
+    /// Log-probabilities of the prompt's tokens but the first.
+    prompt_logprobs: Vec<Logprobs>,
 }
 
 impl Choice {
-    /// Begins with a prompt. `chosen` are its tokens but for the first, if their log-probabilities were asked for.
-    fn echo(&mut self, served: &Served, prompt: &[u32], chosen: Option<Vec<Chosen>>) {
-        let mut detokenizer = Detokenizer::new(served.model.tokenizer().clone());
-        if let (Some(&first), Some(_)) = (prompt.first(), &chosen) {
+    /// Begins with a prompt, and the log-probabilities of its tokens if the call asked for them.
+    fn echo(&mut self, served: &Served, prompt: &[u32], has_logprobs: bool) {
+        let mut detokenizer = Detokenizer::new(served.tokenizer().clone());
+        if let (Some(&first), true) = (prompt.first(), has_logprobs) {
             self.logprobs.get_or_insert_default().begin(served, first);
         }
-        let mut chosen = chosen.into_iter().flatten();
+        let mut logprobs = std::mem::take(&mut self.prompt_logprobs).into_iter();
         for (number, &id) in prompt.iter().enumerate() {
-            if let Some(chosen) = (number > 0).then(|| chosen.next()).flatten() {
-                self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
+            if let Some(logprobs) = (number > 0).then(|| logprobs.next()).flatten() {
+                self.logprobs.get_or_insert_default().push(served, id, &logprobs, self.chars);
             }
             self.add(&detokenizer.push(id));
         }
@@ -124,17 +126,11 @@ impl Choice {
         self.text.push_str(text);
     }
 
-    fn push(&mut self, served: &Served, deltas: Vec<Delta>, chosen: Option<Chosen>) {
-        if let Some(chosen) = chosen {
-            self.logprobs.get_or_insert_default().push(served, &chosen, self.chars);
-            let text = self.detokenizer.as_mut().map(|detokenizer| detokenizer.push(chosen.token));
-            self.chars += text.map_or(0, |text| text.chars().count());
-        }
-        for delta in deltas {
-            if let Delta::Content(text) = delta {
-                self.text.push_str(&text);
-            }
-        }
+    /// Adds a token's log-probabilities.
+    fn push(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
+        self.logprobs.get_or_insert_default().push(served, id, logprobs, self.chars);
+        let text = self.detokenizer.as_mut().map(|detokenizer| detokenizer.push(id));
+        self.chars += text.map_or(0, |text| text.chars().count());
     }
 
     /// What is to be written, and the rest of the answer.
@@ -145,35 +141,38 @@ impl Choice {
 }
 
 impl Writer {
-    /// Begins a choice at the first news of it.
-    fn begin(&self, choice: &mut Choice, index: usize, answers: &mut Answers) {
-        let Some(prompt) = self.prompts.get(index / self.per_prompt) else { return };
-        if choice.detokenizer.is_some() {
-            return;
+    /// Adds a piece of an answer. Returns its end, if that is the piece.
+    fn push(&self, choice: &mut Choice, index: usize, kind: DeltaKind) -> Option<End> {
+        if let DeltaKind::PromptToken { logprobs, .. } = kind {
+            choice.prompt_logprobs.push(logprobs);
+            return None;
         }
-        if self.is_echoed {
-            choice.echo(&self.served, prompt, self.has_logprobs.then(|| answers.take_prompt(index)));
+        // It begins with its first token, or with its end.
+        if let (None, Some(prompt)) = (&choice.detokenizer, self.prompts.get(index / self.per_prompt)) {
+            if self.is_echoed {
+                choice.echo(&self.served, prompt, self.has_logprobs);
+            }
+            choice.detokenizer = Some(Detokenizer::following(self.served.tokenizer().clone(), prompt));
         }
-        choice.detokenizer = Some(Detokenizer::following(self.served.model.tokenizer().clone(), prompt));
+        match kind {
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => choice.push(&self.served, id, &logprobs),
+            DeltaKind::Part(Part::Content(text)) => choice.text.push_str(&text),
+            DeltaKind::End(end) => return Some(end),
+            _ => {}
+        }
+        None
     }
 
     async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
         let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut written = vec![Value::Null; n];
         let mut totals = vec![Totals::default(); n / self.per_prompt];
-        while let Some(news) = answers.next().await? {
-            match news {
-                News::More { index, deltas, chosen, .. } => {
-                    self.begin(&mut choices[index], index, &mut answers);
-                    choices[index].push(&self.served, deltas, chosen);
-                }
-                News::Done { index, deltas, reason, usage } => {
-                    self.begin(&mut choices[index], index, &mut answers);
-                    choices[index].push(&self.served, deltas, None);
-                    totals[index / self.per_prompt].add(&usage, 0);
-                    let choice = std::mem::take(&mut choices[index]);
-                    written[index] = choice_json(index, choice, Some(finish_reason(&reason)));
-                }
+        while let Some(delta) = answers.next().await? {
+            let index = delta.choice;
+            if let Some(end) = self.push(&mut choices[index], index, delta.kind) {
+                totals[index / self.per_prompt].add(&end);
+                let choice = std::mem::take(&mut choices[index]);
+                written[index] = choice_json(index, choice, Some(finish_reason(&end.reason)));
             }
         }
         let mut shape = self.empty();
@@ -187,32 +186,27 @@ impl Writer {
         let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         loop {
-            let (index, finish) = match answers.next().await {
-                Ok(Some(News::More { progress: Some(progress), .. })) => {
-                    let mut chunk = self.empty();
-                    chunk["prompt_progress"] = prompt_progress(&progress);
-                    events.data(&chunk).await?;
-                    continue;
-                }
-                Ok(Some(News::More { index, deltas, chosen, .. })) => {
-                    self.begin(&mut choices[index], index, &mut answers);
-                    choices[index].push(&self.served, deltas, chosen);
-                    (index, None)
-                }
-                Ok(Some(News::Done { index, deltas, reason, usage })) => {
-                    self.begin(&mut choices[index], index, &mut answers);
-                    choices[index].push(&self.served, deltas, None);
-                    totals[index / self.per_prompt].add(&usage, 0);
-                    (index, Some(finish_reason(&reason)))
-                }
+            let delta = match answers.next().await {
+                Ok(Some(delta)) => delta,
                 Ok(None) => break,
                 Err(error) => {
                     events.data(&shape::openai(&error)).await?;
                     return events.done().await;
                 }
             };
-            let choice = &mut choices[index];
-            if !choice.text.is_empty() || finish.is_some() {
+            if let DeltaKind::Progress(progress) = &delta.kind {
+                let mut chunk = self.empty();
+                chunk["prompt_progress"] = prompt_progress(progress);
+                events.data(&chunk).await?;
+                continue;
+            }
+            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
+            let end = self.push(choice, index, delta.kind);
+            if let Some(end) = &end {
+                totals[index / self.per_prompt].add(end);
+            }
+            if !choice.text.is_empty() || end.is_some() {
+                let finish = end.map(|end| finish_reason(&end.reason));
                 let mut chunk = self.empty();
                 chunk["choices"] = json!([choice_json(index, choice.take(), finish)]);
                 events.data(&chunk).await?;

@@ -2,11 +2,12 @@
 
 use chat::Choice;
 use grammar::Source;
+use rustorch::{Conversation, Ending};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::config::{Config, Limits};
-use crate::conversation::{Conversation, Ending, RESERVED_VARIABLES, ToolUse, reason};
+use crate::conversation::{RESERVED_VARIABLES, ToolUse, conversation};
 use crate::error::ApiError;
 use crate::fields::Fields;
 
@@ -45,19 +46,22 @@ struct NamedSchema {
     schema: Option<Json>,
 }
 
-/// The conversation of a call.
-pub(crate) fn read(fields: &mut Fields, config: &Config) -> Result<Conversation, ApiError> {
+/// The language of an answer, and the field that asks for it.
+pub(crate) type Format = Option<(&'static str, Source)>;
+
+/// The conversation of a call, and what the answer must be.
+pub(crate) fn read(fields: &mut Fields, config: &Config) -> Result<(Conversation, Format), ApiError> {
     let limits = &config.limits;
     let messages = fields
         .list("messages", limits.messages)?
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
-    let mut conversation = Conversation::new(messages, &config.defaults)?;
+    let conversation = conversation(messages, &config.defaults)?;
     let effort: Option<String> = fields.take("reasoning_effort")?;
-    conversation.tools = tools(fields, limits)?;
+    let mut conversation = tools(fields, limits)?.apply(conversation);
     conversation.variables.extend(variables(fields, effort.as_deref())?);
-    conversation.format = format(fields)?;
+    let format = format(fields)?;
     conversation.ending = ending(fields, &conversation)?;
-    Ok(conversation)
+    Ok((conversation, format))
 }
 
 /// What follows the messages, under the names of vLLM and transformers.
@@ -67,13 +71,13 @@ fn ending(fields: &mut Fields, conversation: &Conversation) -> Result<Ending, Ap
         (Some(true), Some(true)) => {
             Err(ApiError::invalid(go_on, format!("both `{add}` and `{go_on}` are true; choose one")))
         }
-        (_, Some(true)) if !conversation.ends_with_answer() => {
+        (_, Some(true)) if !conversation.continues_answer() => {
             Err(ApiError::invalid(go_on, format!("`{go_on}`: the last message is not the assistant's")))
         }
         (_, Some(true)) => Ok(Ending::Continued),
         (Some(false), Some(false)) => Ok(Ending::Nothing),
         (_, Some(false)) => Ok(Ending::Answer),
-        (Some(false), None) if !conversation.ends_with_answer() => Ok(Ending::Nothing),
+        (Some(false), None) if !conversation.continues_answer() => Ok(Ending::Nothing),
         (_, None) => Ok(Ending::Continued),
     }
 }
@@ -128,7 +132,7 @@ pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map
     }
     if let Some(effort) = effort {
         if effort == "none" {
-            reason(&mut variables, false);
+            variables.extend(chat::reasoning_switch(false));
         }
         variables.insert("reasoning_effort".into(), effort.into());
     }
@@ -136,7 +140,7 @@ pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map
 }
 
 /// `response_format`, or the fields of llama-server and vLLM for the same.
-fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
+fn format(fields: &mut Fields) -> Result<Format, ApiError> {
     let found = match fields.take("response_format")? {
         None | Some(ResponseFormat::Text) => None,
         Some(ResponseFormat::JsonObject { schema: None }) => Some(Source::JsonObject),
@@ -155,15 +159,15 @@ fn format(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiErro
 }
 
 /// The constraint that all protocols of text have: a JSON schema, a GBNF grammar or a regular expression.
-pub(crate) fn constraint(fields: &mut Fields) -> Result<Option<(&'static str, Source)>, ApiError> {
+pub(crate) fn constraint(fields: &mut Fields) -> Result<Format, ApiError> {
     one_constraint(fields, None)
 }
 
 /// The constraint `own` of a protocol, or one that all have. Fails if there are two.
 pub(super) fn one_constraint(
     fields: &mut Fields,
-    own: Option<(&'static str, Source)>,
-) -> Result<Option<(&'static str, Source)>, ApiError> {
+    own: Format,
+) -> Result<Format, ApiError> {
     let schema = fields.take::<Json>("json_schema")?.map(Source::of_schema);
     let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
     let regex = fields.take("guided_regex")?.map(Source::Regex);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{chat, responses};
 use crate::app::App;
-use crate::conversation::Conversation;
+use crate::call::{Call, count_tokens};
 use crate::error::ApiError;
 use crate::http::{Client, call, with_ignored};
 use crate::models::Served;
@@ -20,8 +20,8 @@ pub(super) async fn of_chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, _) = chat::read(&mut fields, &app)?;
-    count(&app, &client, served, turn.conversation, &fields.unknown()).await
+    let (call, _) = chat::read(&mut fields, &app)?;
+    count(&app, &client, served, call, &fields.unknown()).await
 }
 
 pub(super) async fn of_responses(
@@ -30,20 +30,23 @@ pub(super) async fn of_responses(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let (turn, mut ignored) = responses::read(&mut fields, &app)?;
+    let (call, mut ignored) = responses::read(&mut fields, &app)?;
     ignored.extend(fields.unknown());
-    count(&app, &client, served, turn.conversation, &ignored).await
+    count(&app, &client, served, call, &ignored).await
 }
 
 async fn count(
     app: &Arc<App>,
     client: &Client,
     served: Arc<Served>,
-    conversation: Conversation,
+    call: Call,
     ignored: &[String],
 ) -> Result<Response, ApiError> {
     let _place = app.place(client, 1)?;
-    let n = app.blocking(move || conversation.tokens(&served)).await??;
+    let mut n = 0;
+    for input in call.inputs {
+        n += count_tokens(app, &served, input, call.input_field).await?;
+    }
     let shape = json!({ "object": "response.input_tokens", "input_tokens": n });
     Ok(with_ignored(Json(shape).into_response(), ignored))
 }

@@ -1,33 +1,34 @@
 //! Log-probabilities in the two shapes of OpenAI.
 
+use engine::Logprobs;
 use serde_json::{Map, Value as Json, json};
 
-use crate::answer::{Chosen, token_text};
+use crate::answer::token_text;
 use crate::models::Served;
 
 /// Smallest log-probability that is written: JSON has no infinity.
 const LEAST: f32 = -9999.0;
 
 /// A token of an answer, in the shape that chats, llama-server and ollama share.
-pub(crate) fn of_token(served: &Served, chosen: &Chosen) -> Json {
+pub(crate) fn of_token(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
         json!({ "token": text, "logprob": logprob.max(LEAST), "bytes": bytes, "id": token })
     };
-    let mut shape = one(chosen.token, chosen.logprobs.token);
-    let top = chosen.logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
+    let mut shape = one(id, logprobs.token);
+    let top = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
     shape["top_logprobs"] = top.collect();
     shape
 }
 
 /// A token of an answer with the probability by which it was drawn, in llama-server's shape.
-pub(crate) fn of_draw(served: &Served, chosen: &Chosen) -> Json {
+pub(crate) fn of_draw(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
         json!({ "token": text, "prob": logprob.exp(), "bytes": bytes, "id": token })
     };
-    let mut shape = one(chosen.token, chosen.logprobs.token);
-    let top = chosen.logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
+    let mut shape = one(id, logprobs.token);
+    let top = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
     shape["top_probs"] = top.collect();
     shape
 }
@@ -51,10 +52,10 @@ impl OfCompletion {
     }
 
     /// Adds a token whose text begins at `offset`, in characters.
-    pub(super) fn push(&mut self, served: &Served, chosen: &Chosen, offset: usize) {
+    pub(super) fn push(&mut self, served: &Served, id: u32, logprobs: &Logprobs, offset: usize) {
         let of = |token: u32, logprob: f32| (token_text(served, token).0, logprob.max(LEAST));
-        let top = chosen.logprobs.top.iter().map(|&(token, logprob)| of(token, logprob));
-        let (text, logprob) = of(chosen.token, chosen.logprobs.token);
+        let top = logprobs.top.iter().map(|&(token, logprob)| of(token, logprob));
+        let (text, logprob) = of(id, logprobs.token);
         let top = by_text(top, (&text, logprob));
         self.tokens.push(text);
         self.token_logprobs.push(Some(logprob));

@@ -1,9 +1,9 @@
 //! The items of an answer: from what the model writes to reasoning, messages and calls, one after the other.
 
-use chat::Delta;
+use chat::Delta as Part;
+use engine::Logprobs;
 use serde_json::{Value as Json, json};
 
-use crate::answer::Chosen;
 use crate::id;
 use crate::models::Served;
 use crate::openai::logprobs;
@@ -58,34 +58,31 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Adds what a token says.
-    pub(super) fn push(
-        &mut self,
-        served: &Served,
-        deltas: Vec<Delta>,
-        chosen: Option<Chosen>,
-    ) -> Vec<Change> {
-        self.tokens.extend(chosen.map(|chosen| Token::new(served, &chosen)));
+    /// Adds the log-probabilities of a token, whose text follows.
+    pub(super) fn push_token(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
+        self.tokens.push(Token::new(served, id, logprobs));
+    }
+
+    /// Adds a part of the answer.
+    pub(super) fn push(&mut self, part: Part) -> Vec<Change> {
         let mut changes = Vec::new();
-        for delta in deltas {
-            match delta {
-                Delta::Reasoning(text) => {
-                    self.enter(Kind::Reasoning, &mut changes);
-                    self.write(text, &mut changes);
-                }
-                // What turns out to be no call is content.
-                Delta::Content(text) | Delta::ToolCallBroken { text, .. } => {
-                    self.enter(Kind::Message, &mut changes);
-                    self.write(text, &mut changes);
-                }
-                Delta::ToolCallBegin { name, id, .. } => {
-                    let call_id = id.unwrap_or_else(|| id::new("call_"));
-                    self.begin(Kind::Call { call_id, name }, &mut changes);
-                }
-                Delta::ToolCallArguments { json, .. } => self.write(json, &mut changes),
-                Delta::ToolCallEnd { .. } => self.end(Status::Completed, &mut changes),
-                Delta::ToolCallCut { .. } => self.end(Status::Incomplete, &mut changes),
+        match part {
+            Part::Reasoning(text) => {
+                self.enter(Kind::Reasoning, &mut changes);
+                self.write(text, &mut changes);
             }
+            // A broken call is content.
+            Part::Content(text) | Part::ToolCallBroken { text, .. } => {
+                self.enter(Kind::Message, &mut changes);
+                self.write(text, &mut changes);
+            }
+            Part::ToolCallBegin { name, id, .. } => {
+                let call_id = id.unwrap_or_else(|| id::new("call_"));
+                self.begin(Kind::Call { call_id, name }, &mut changes);
+            }
+            Part::ToolCallArguments { json, .. } => self.write(json, &mut changes),
+            Part::ToolCallEnd { .. } => self.end(Status::Completed, &mut changes),
+            Part::ToolCallCut { .. } => self.end(Status::Incomplete, &mut changes),
         }
         changes
     }
@@ -170,8 +167,8 @@ impl Output {
 }
 
 impl Token {
-    fn new(served: &Served, chosen: &Chosen) -> Token {
-        let logprobs = logprobs::of_token(served, chosen);
+    fn new(served: &Served, id: u32, logprobs: &Logprobs) -> Token {
+        let logprobs = logprobs::of_token(served, id, logprobs);
         Token { length: logprobs["bytes"].as_array().map_or(0, Vec::len), logprobs }
     }
 }

@@ -19,11 +19,11 @@ use axum::response::{IntoResponse, Response};
 use self::object::Object;
 use self::request::Call;
 use crate::app::App;
+use crate::call::{self, Started};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::http::{Client, call, with_ignored};
 use crate::sse;
-use crate::turn::{Started, Turn};
 
 pub(super) async fn handle(
     State(app): State<Arc<App>>,
@@ -31,10 +31,10 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut fields, served) = call(&app, request).await?;
-    let Call { turn, repeated, is_stream, mut ignored } =
+    let Call { call, repeated, is_stream, mut ignored } =
         request::read(&mut fields, &app).map_err(of_input)?;
     ignored.extend(fields.unknown());
-    let Started { answers, place, .. } = turn.start(&app, &served, &client).await.map_err(of_input)?;
+    let Started { answers, place, .. } = call.start(&app, &served, &client).await.map_err(of_input)?;
     let object = Object::new(served, repeated);
     let response = match is_stream {
         true => sse::stream(move |events| stream::write(object, answers, events, place)),
@@ -43,9 +43,9 @@ pub(super) async fn handle(
     Ok(with_ignored(response, &ignored))
 }
 
-/// The turn that a call asks for, and the names of the tools that are ignored.
-pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Turn, Vec<String>), ApiError> {
-    request::read(fields, app).map(|call| (call.turn, call.ignored)).map_err(of_input)
+/// The call, and the names of the tools that are ignored.
+pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(call::Call, Vec<String>), ApiError> {
+    request::read(fields, app).map(|call| (call.call, call.ignored)).map_err(of_input)
 }
 
 /// The messages of other protocols are `input` here.

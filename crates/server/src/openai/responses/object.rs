@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::Usage;
+use rustorch::{DeltaKind, End};
 use serde_json::{Value as Json, json};
 
 use super::items::{Change, Output};
-use crate::answer::{News, Reply};
 use crate::error::ApiError;
 use crate::id;
 use crate::models::Served;
@@ -20,7 +19,6 @@ pub(super) struct Object {
     /// What it repeats of the call.
     repeated: Json,
     pub(super) output: Output,
-    reply: Reply,
     pub(super) state: State,
 }
 
@@ -30,7 +28,7 @@ pub(super) enum State {
     /// `is_cut` if the model had more to say.
     Ended {
         is_cut: bool,
-        usage: Usage,
+        end: End,
     },
     Failed(ApiError),
 }
@@ -54,26 +52,24 @@ impl Object {
             served,
             repeated,
             output: Output::default(),
-            reply: Reply::default(),
             state: State::InProgress,
         }
     }
 
     /// Adds what the engine has generated.
-    pub(super) fn push(&mut self, news: News) -> Vec<Change> {
-        match news {
-            News::More { deltas, chosen, .. } => {
-                self.reply.count(&deltas);
-                self.output.push(&self.served, deltas, chosen)
+    pub(super) fn push(&mut self, kind: DeltaKind) -> Vec<Change> {
+        match kind {
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
+                self.output.push_token(&self.served, id, &logprobs);
+                Vec::new()
             }
-            News::Done { deltas, reason, usage, .. } => {
-                self.reply.count(&deltas);
-                let is_cut = finish_reason(&reason) == "length";
-                let mut changes = self.output.push(&self.served, deltas, None);
-                changes.extend(self.output.finish(is_cut));
-                self.state = State::Ended { is_cut, usage };
-                changes
+            DeltaKind::Part(part) => self.output.push(part),
+            DeltaKind::End(end) => {
+                let is_cut = finish_reason(&end.reason) == "length";
+                self.state = State::Ended { is_cut, end };
+                self.output.finish(is_cut)
             }
+            _ => Vec::new(),
         }
     }
 
@@ -87,8 +83,8 @@ impl Object {
         let completed_at = matches!(self.state, State::Ended { is_cut: false, .. }).then(id::now);
         let (incomplete_details, error, usage) = match &self.state {
             State::InProgress => (None, None, None),
-            State::Ended { is_cut, usage } => {
-                (is_cut.then(|| json!({ "reason": "max_output_tokens" })), None, Some(self.usage(usage)))
+            State::Ended { is_cut, end } => {
+                (is_cut.then(|| json!({ "reason": "max_output_tokens" })), None, Some(usage(end)))
             }
             State::Failed(error) => {
                 (None, Some(json!({ "code": "server_error", "message": error.message })), None)
@@ -107,14 +103,14 @@ impl Object {
         json["usage"] = usage.into();
         json
     }
+}
 
-    fn usage(&self, usage: &Usage) -> Json {
-        json!({
-            "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": { "cached_tokens": usage.reused_tokens, "cache_write_tokens": 0 },
-            "output_tokens": usage.generated_tokens,
-            "output_tokens_details": { "reasoning_tokens": self.reply.reasoning_tokens },
-            "total_tokens": usage.prompt_tokens + usage.generated_tokens,
-        })
-    }
+fn usage(End { usage, reasoning_tokens, .. }: &End) -> Json {
+    json!({
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": { "cached_tokens": usage.reused_tokens, "cache_write_tokens": 0 },
+        "output_tokens": usage.generated_tokens,
+        "output_tokens_details": { "reasoning_tokens": reasoning_tokens },
+        "total_tokens": usage.prompt_tokens + usage.generated_tokens,
+    })
 }

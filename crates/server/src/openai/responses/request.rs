@@ -8,16 +8,15 @@ use serde_json::{Value as Json, json};
 
 use super::{input, tools};
 use crate::app::App;
-use crate::conversation::Conversation;
+use crate::call::{Call as Asked, Parameters};
+use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::{Fields, HARMLESS};
-use crate::job::Parameters;
-use crate::openai::conversation;
-use crate::turn::Turn;
+use crate::openai::conversation as openai;
 
 /// A call that has been read.
 pub(super) struct Call {
-    pub(super) turn: Turn,
+    pub(super) call: Asked,
     /// What the response repeats of it.
     pub(super) repeated: Json,
     pub(super) is_stream: bool,
@@ -81,11 +80,11 @@ pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
     let reasoning: Reasoning = fields.take("reasoning")?.unwrap_or_default();
     let (logprobs, top_logprobs) = logprobs(fields)?;
 
-    let mut conversation = conversation_of(fields, app, instructions.as_deref())?;
+    let messages = input::read(fields, instructions.as_deref(), limits)?;
     let parallel_tool_calls = used.is_parallel;
-    conversation.tools = used;
-    conversation.variables.extend(conversation::variables(fields, reasoning.effort.as_deref())?);
-    conversation.format = conversation::one_constraint(fields, format(&text.format)?)?;
+    let mut conversation = used.apply(conversation(messages, &app.config.defaults)?);
+    conversation.variables.extend(openai::variables(fields, reasoning.effort.as_deref())?);
+    let format = openai::one_constraint(fields, format(&text.format)?)?;
     let mut parameters = Parameters::read_one(fields, &app.config.defaults.params)?;
     let params = &mut parameters.params;
     params.logprobs = logprobs;
@@ -116,15 +115,8 @@ pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
     let is_stream = fields.take("stream")?.unwrap_or(false);
     fields.ignore(HARMLESS);
     fields.ignore(WITHOUT_EFFECT);
-    Ok(Call { turn: Turn { conversation, parameters }, repeated, is_stream, ignored })
-}
-
-fn conversation_of(
-    fields: &mut Fields,
-    app: &App,
-    instructions: Option<&str>,
-) -> Result<Conversation, ApiError> {
-    Conversation::new(input::read(fields, instructions, &app.config.limits)?, &app.config.defaults)
+    let call = Asked { input_field: "input", ..Asked::chat(conversation, parameters, format) };
+    Ok(Call { call, repeated, is_stream, ignored })
 }
 
 fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {

@@ -21,8 +21,8 @@ pub(super) async fn write(
     stream.response("in_progress", &object).await?;
     loop {
         match answers.next().await {
-            Ok(Some(news)) => {
-                for change in object.push(news) {
+            Ok(Some(delta)) => {
+                for change in object.push(delta.kind) {
                     stream.change(&object.output.items, change).await?;
                 }
             }

@@ -7,8 +7,8 @@ use crate::answer::Answers;
 use crate::error::ApiError;
 
 pub(super) async fn write(mut object: Object, mut answers: Answers) -> Result<Json, ApiError> {
-    while let Some(news) = answers.next().await? {
-        object.push(news);
+    while let Some(delta) = answers.next().await? {
+        object.push(delta.kind);
     }
     Ok(object.json())
 }

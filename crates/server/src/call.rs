@@ -1,0 +1,145 @@
+//! A call for answers, whatever the protocol: from the client's fields to the model's answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Params;
+use grammar::Source;
+use rustorch::{Input, Request, Tenant};
+
+use crate::answer::Answers;
+use crate::app::{App, Place};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::http::Client;
+use crate::models::Served;
+
+/// Parameters that all protocols have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) params: Params,
+    priority: i32,
+    cache_salt: Option<String>,
+    /// Report progress of the prefill.
+    pub(crate) progress: bool,
+    /// End an answer with its first line after this time, counted from its first token.
+    time: Option<Duration>,
+}
+
+impl Parameters {
+    /// Reads the fields that have one name in all protocols. `defaults` are those of the endpoint.
+    pub(crate) fn read(fields: &mut Fields, defaults: &Params) -> Result<Parameters, ApiError> {
+        // llama-server's limit of time, which is none if it is not above 0.
+        let milliseconds: Option<i64> = fields.take("t_max_predict_ms")?;
+        let milliseconds = milliseconds.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
+        Ok(Parameters {
+            params: fields.params(defaults)?,
+            priority: fields.take("priority")?.unwrap_or(0),
+            cache_salt: fields.take("cache_salt")?,
+            progress: false,
+            time: milliseconds.map(Duration::from_millis),
+        })
+    }
+
+    /// The same of a protocol in which a call has one answer.
+    pub(crate) fn read_one(fields: &mut Fields, defaults: &Params) -> Result<Parameters, ApiError> {
+        let parameters = Parameters::read(fields, defaults)?;
+        match parameters.params.n {
+            1 => Ok(parameters),
+            n => Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out"))),
+        }
+    }
+}
+
+/// Reads whether to report progress of the prefill.
+pub(crate) fn progress(fields: &mut Fields) -> Result<bool, ApiError> {
+    Ok(fields.take("return_progress")?.unwrap_or(false))
+}
+
+/// A call, as a protocol reads it.
+pub(crate) struct Call {
+    /// Each has [`Params::n`] answers.
+    pub(crate) inputs: Vec<Input>,
+    /// The field of the inputs, for errors.
+    pub(crate) input_field: &'static str,
+    pub(crate) parameters: Parameters,
+    /// The language of the answers, and the field that asks for it.
+    pub(crate) format: Option<(&'static str, Source)>,
+    /// Report log-probabilities of the prompts' tokens, and of this many most likely tokens.
+    pub(crate) prompt_logprobs: Option<usize>,
+}
+
+/// A call that the engine has accepted.
+pub(crate) struct Started {
+    pub(crate) answers: Answers,
+    /// The number of answers.
+    pub(crate) n: usize,
+    /// The tokens of each prompt.
+    pub(crate) prompts: Vec<Vec<u32>>,
+    /// To be kept until the end.
+    pub(crate) place: Place,
+}
+
+impl Call {
+    /// A call to answer a conversation.
+    pub(crate) fn chat(
+        conversation: rustorch::Conversation,
+        parameters: Parameters,
+        format: Option<(&'static str, Source)>,
+    ) -> Call {
+        let inputs = vec![conversation.into()];
+        Call { inputs, input_field: "messages", parameters, format, prompt_logprobs: None }
+    }
+
+    /// Submits the call. Fails if the server is at capacity, or the request is invalid.
+    pub(crate) async fn start(
+        self,
+        app: &Arc<App>,
+        served: &Arc<Served>,
+        client: &Client,
+    ) -> Result<Started, ApiError> {
+        let Call { inputs, input_field, parameters, format, prompt_logprobs } = self;
+        let n = inputs.len() * parameters.params.n;
+        let place = app.place(client, n)?;
+        let (format_field, format) = format.unzip();
+        let failed = |error| ApiError::of_model(error, input_field, format_field.unwrap_or("response_format"));
+        let tenant = Tenant {
+            client: client.number(),
+            priority: parameters.priority,
+            cache_salt: client.salt(parameters.cache_salt.as_deref()),
+        };
+        let request = |input| Request {
+            params: parameters.params.clone(),
+            format: format.clone(),
+            tenant: tenant.clone(),
+            prompt_logprobs,
+            progress: parameters.progress,
+            time: parameters.time,
+            is_eager: true,
+            ..Request::new(input)
+        };
+        let requests: Vec<Request> = inputs.into_iter().map(request).collect();
+        let model = served.model.clone();
+        let prepare = move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
+        let prepared = app.blocking(prepare).await?.map_err(failed)?;
+        let prompts: Vec<Vec<u32>> = prepared.iter().map(|request| request.prompt().to_vec()).collect();
+        let model = served.model.clone();
+        let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
+        stream.accepted().await.map_err(failed)?;
+        place.charge(prompts.iter().map(Vec::len).sum());
+        Ok(Started { answers: Answers::new(stream, place.meter()), n, prompts, place })
+    }
+}
+
+/// Number of tokens of a conversation's prompt, even if they do not fit the context. `field` is the client's for its messages.
+pub(crate) async fn count_tokens(
+    app: &App,
+    served: &Served,
+    conversation: impl Into<Input>,
+    field: &str,
+) -> Result<usize, ApiError> {
+    let Input::Messages(conversation) = conversation.into() else { return Ok(0) };
+    let model = served.model.clone();
+    let counted = app.blocking(move || model.count_tokens(*conversation)).await?;
+    counted.map_err(|error| ApiError::of_model(error, field, "response_format"))
+}
