@@ -2,6 +2,7 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
+use std::sync::Arc;
 use runner::placement::{InsufficientMemory, PlacementError, TensorSplitError};
 
 use crate::context::refusal::ContextTooLarge;
@@ -50,12 +51,19 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if error.chain().any(lacks_pre_tokenizer) {
         return Some("--pre-tokenizer NAME uses one that is supported".to_owned());
     }
-    let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
-        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N enlarges the context",
-        Error::ConversationFull { .. } => {
-            "-c N enlarges the context; in a chat, /drop removes the oldest message, /clear all, and --context-shift \
-             does so automatically"
+    match error.downcast_ref() {
+        Some(rustorch::Error::TextTooLong { .. }) => return Some("-c N enlarges the context".to_owned()),
+        Some(rustorch::Error::ConversationFull { .. }) => {
+            return Some(
+                "-c N enlarges the context; in a chat, /drop removes the oldest message, /clear all, and --context-shift \
+                 does so automatically"
+                    .to_owned(),
+            );
         }
+        _ => {}
+    }
+    let advice = match error.chain().find_map(engine_error)? {
+        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N enlarges the context",
         Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
         Error::Template(_) => "--raw uses the text without the template; in a chat, /toggle turns it off",
         _ => return None,
@@ -63,10 +71,15 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
+/// The engine's error, also as the front door shares it.
+fn engine_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    cause.downcast_ref().or_else(|| cause.downcast_ref::<Arc<Error>>().map(|error| &**error))
+}
+
 /// The error of a backend in the chain.
 pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
     error.chain().find_map(|cause| {
-        if let Some(Error::Backend(fault)) = cause.downcast_ref() {
+        if let Some(Error::Backend(fault)) = engine_error(cause) {
             Some(fault)
         } else if let Some(RequestError::Backend(fault)) = cause.downcast_ref() {
             Some(fault)

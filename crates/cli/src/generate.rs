@@ -3,57 +3,52 @@
 use std::io;
 use std::time::Duration;
 
-use ::grammar::Grammar;
 use anyhow::bail;
-use engine::template::Answer;
-use engine::{Chat, DraftCounts, Engine, Event, Model, Processor, RequestId, StopReason, Usage};
+use engine::{DraftCounts, StopReason, Usage};
 use indicatif::ProgressBar;
+use rustorch::{Delta, DeltaKind, End, Model, Part, Stopper};
+use serde_json::{Map, Value};
 
-use crate::args::{AnswerArgs, Reasoning, TemplateArgs, TemplateChoice};
-use crate::interrupt::Answering;
+use crate::args::{Reasoning, TemplateArgs, TemplateChoice};
+use crate::interrupt::Working;
 use crate::output::{self, TextOut, counted, note};
-use crate::params::ParamArgs;
 
 pub(crate) struct Outcome {
     pub(crate) ids: Vec<u32>,
+    /// As generated.
     pub(crate) text: String,
-    pub(crate) reason: StopReason,
-    pub(crate) usage: Usage,
+    pub(crate) end: End,
 }
 
-/// Steps until request `id` ends, and passes every event to `each`. Ctrl-C ends it early.
+/// Reads an answer to its end, and passes its parts to `each`. Ctrl-C ends it early.
 pub(crate) fn follow(
-    engine: &mut Engine,
-    id: RequestId,
+    deltas: impl Iterator<Item = rustorch::Result<Delta>>,
+    stopper: Stopper,
     prompt_tokens: usize,
-    mut each: impl FnMut(&Event) -> io::Result<()>,
+    model: &Model,
+    mut each: impl FnMut(Part) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let answering = Answering::begin(engine.interrupt());
-    let mut progress = Some(prefill_bar(prompt_tokens, engine.limits().n_batch));
-    let (mut ids, mut answer) = (Vec::new(), String::new());
-    loop {
-        if answering.is_to_stop() {
-            engine.cancel(id);
-        }
-        let events = engine.step()?;
-        if let Some(bar) = &progress {
-            bar.set_position(engine.cached(id) as u64);
-        }
-        for event in events {
-            if let Some(bar) = progress.take() {
-                bar.finish_and_clear();
+    let _working = Working::begin(Some(stopper));
+    let n_batch = model.limits().map_or(0, |limits| limits.n_batch);
+    let progress = prefill_bar(prompt_tokens, n_batch);
+    let (mut ids, mut text) = (Vec::new(), String::new());
+    for delta in deltas {
+        match delta?.kind {
+            DeltaKind::Progress(prefill) => progress.set_position(prefill.processed as u64),
+            DeltaKind::Token { id, text: more, .. } => {
+                progress.finish_and_clear();
+                ids.push(id);
+                text.push_str(&more);
             }
-            each(&event)?;
-            match event {
-                Event::Token { token, text, .. } => {
-                    ids.push(token);
-                    answer.push_str(&text);
-                }
-                Event::Done { reason, usage, .. } => return Ok(Outcome { ids, text: answer, reason, usage }),
-                Event::Failed { error, .. } => bail!(error),
+            DeltaKind::Part(part) => each(part)?,
+            DeltaKind::End(end) => {
+                progress.finish_and_clear();
+                return Ok(Outcome { ids, text, end });
             }
+            _ => {}
         }
     }
+    bail!("the answer has no end")
 }
 
 /// Hidden if the prompt takes a single step.
@@ -65,22 +60,10 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
     output::show(bar, "prefill {bar:30} {pos}/{len} tokens")
 }
 
-/// Applies the options of answers and of the template's variables.
-///
-/// A grammar applies to the content of answers: a model that reasons may do so before.
-pub(crate) fn configure(
-    chat: &mut Chat,
-    model: &Model,
-    args: &AnswerArgs,
-    template: &TemplateChoice,
-    grammar: Option<&Grammar>,
-) {
-    let AnswerArgs { params: ParamArgs(params), reasoning } = args;
-    chat.params = params.clone();
-    chat.processors =
-        grammar.map(|grammar| Box::new(grammar.constraint()) as Box<dyn Processor>).into_iter().collect();
-    let mut variables = serde_json::Map::new();
-    if let (Reasoning::Off, Ok(template)) = (reasoning, model.template()) {
+/// Variables of the chat template, those that turn reasoning off included. Notes what a template cannot do.
+pub(crate) fn variables(model: &Model, reasoning: Reasoning, choice: &TemplateChoice) -> Map<String, Value> {
+    let mut variables = Map::new();
+    if let (Reasoning::Off, Ok(template)) = (reasoning, model.file().template()) {
         match template.without_reasoning() {
             Some(off) => variables = off,
             None if template.has_reasoning() => {
@@ -89,8 +72,8 @@ pub(crate) fn configure(
             None => note(format_args!("the chat template knows no reasoning")),
         }
     }
-    variables.extend(template.variables());
-    chat.template_options.variables = variables;
+    variables.extend(choice.variables());
+    variables
 }
 
 /// Writes answers to stdout, their reasoning as requested.
@@ -107,20 +90,22 @@ impl AnswerOut {
         AnswerOut { out: TextOut::new(), reasoning, has_reasoned: false, is_empty: true }
     }
 
-    pub(crate) fn push(&mut self, text: &Answer) -> io::Result<()> {
-        if self.reasoning == Reasoning::Show && !text.reasoning.is_empty() {
-            self.out.push_dimmed(&text.reasoning)?;
-            (self.has_reasoned, self.is_empty) = (true, false);
+    pub(crate) fn push(&mut self, part: &Part) -> io::Result<()> {
+        match part {
+            Part::Reasoning(text) if self.reasoning == Reasoning::Show => {
+                (self.has_reasoned, self.is_empty) = (true, false);
+                self.out.push_dimmed(text)
+            }
+            Part::Content(text) => {
+                if std::mem::take(&mut self.has_reasoned) {
+                    self.out.end_line()?;
+                    self.out.push("\n")?;
+                }
+                self.is_empty = false;
+                self.out.push(text)
+            }
+            _ => Ok(()),
         }
-        if text.content.is_empty() {
-            return Ok(());
-        }
-        if std::mem::take(&mut self.has_reasoned) {
-            self.out.end_line()?;
-            self.out.push("\n")?;
-        }
-        self.is_empty = false;
-        self.out.push(&text.content)
     }
 
     /// Ends the line. Returns whether nothing was written.

@@ -3,11 +3,9 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
-use engine::Model;
-use grammar::{Compiler, Grammar, Source, Vocabulary};
+use grammar::Source;
 
 /// More than any grammar may have.
 const MOST_BYTES: u64 = 1 << 20;
@@ -28,7 +26,8 @@ pub(crate) struct GrammarArgs {
 }
 
 impl GrammarArgs {
-    fn source(&self) -> anyhow::Result<Option<Source>> {
+    /// The language of answers, if one is asked for.
+    pub(crate) fn source(&self) -> anyhow::Result<Option<Source>> {
         Ok(Some(match (&self.json_schema, &self.grammar, &self.grammar_file) {
             (Some(text), ..) if is_json(text) => schema(text.clone()),
             (Some(file), ..) => schema(read(Path::new(file)).with_context(|| {
@@ -42,17 +41,9 @@ impl GrammarArgs {
             (None, None, None) => return Ok(None),
         }))
     }
-
-    /// The grammar for the tokens of `model`.
-    pub(crate) fn grammar(&self, model: &Model) -> anyhow::Result<Option<Grammar>> {
-        let Some(source) = self.source()? else { return Ok(None) };
-        let vocabulary =
-            Vocabulary::new(model.tokenizer()).with_context(|| model.file().file().to_owned())?;
-        Ok(Some(Compiler::new(Arc::new(vocabulary)).compile(&source)?))
-    }
 }
 
-/// What is no JSON is refused when it is compiled.
+/// Text that is not JSON is refused when it is compiled.
 fn schema(text: String) -> Source {
     serde_json::from_str(&text).map(Source::of_schema).unwrap_or(Source::JsonSchema(text))
 }

@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use backend::Interrupt;
+use rustorch::Stopper;
 
 use crate::output::{INTERRUPTED, note};
 use crate::terminal;
@@ -12,9 +12,9 @@ use crate::terminal;
 enum State {
     /// Ctrl-C ends the program.
     Idle,
-    /// Ctrl-C interrupts the step of an answer.
-    Answering(Interrupt),
-    /// The answer is ending; Ctrl-C ends the program.
+    /// Ctrl-C ends the work, an answer by its handle.
+    Working(Option<Stopper>),
+    /// The work is ending; Ctrl-C ends the program.
     Stopping,
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
     }
     listen(|code| {
         let mut state = lock(&STATE);
-        if let (INTERRUPTED, State::Answering(step)) = (code, &*state) {
-            step.raise();
+        if let (INTERRUPTED, State::Working(answer)) = (code, &*state) {
+            answer.iter().for_each(Stopper::stop);
             *state = State::Stopping;
             return;
         }
@@ -101,14 +101,14 @@ fn say_farewell(code: u8) {
     }
 }
 
-/// While it exists, the first Ctrl-C only sets [`Answering::is_to_stop`].
-pub(crate) struct Answering(());
+/// While it exists, the first Ctrl-C ends the work, not the program.
+pub(crate) struct Working(());
 
-impl Answering {
-    /// Ctrl-C also interrupts `step`.
-    pub(crate) fn begin(step: Interrupt) -> Answering {
-        *lock(&STATE) = State::Answering(step);
-        Answering(())
+impl Working {
+    /// Ctrl-C ends `answer`; without one, whoever works asks [`is_to_stop`](Working::is_to_stop).
+    pub(crate) fn begin(answer: Option<Stopper>) -> Working {
+        *lock(&STATE) = State::Working(answer);
+        Working(())
     }
 
     pub(crate) fn is_to_stop(&self) -> bool {
@@ -116,7 +116,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for Working {
     fn drop(&mut self) {
         *lock(&STATE) = State::Idle;
     }

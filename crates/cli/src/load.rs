@@ -119,10 +119,10 @@ pub(crate) struct Writing<'a> {
     pub(crate) open: &'a OpenArgs,
 }
 
-/// An engine that writes one text at a time.
-pub(crate) fn writing(model: Model, args: Writing<'_>) -> anyhow::Result<Engine> {
+/// A model that writes one text at a time.
+pub(crate) fn writing(model: Model, args: Writing<'_>) -> anyhow::Result<rustorch::Model> {
     let options = engine_options(args.engine, &model);
-    speculating(model, args, options)
+    Ok(rustorch::Model::from_engine(speculating(model, args, options)?, None)?)
 }
 
 /// An engine with options that `adjust` has changed.

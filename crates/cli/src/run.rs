@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::grammar::Grammar;
 use anyhow::{Context, bail};
 use backend::host_memory;
 use engine::template::Answer;
-use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
+use engine::{Message, StopReason};
+use rustorch::{Conversation, End, Input, Model, Request};
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs};
@@ -18,6 +18,7 @@ use crate::grammar::GrammarArgs;
 use crate::interrupt;
 use crate::load::{self, Writing};
 use crate::output::{self, INTERRUPTED, size};
+use crate::params::ParamArgs;
 use crate::speculation::SpeculationArgs;
 use crate::values::TokenIds;
 
@@ -75,79 +76,72 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let typed = typed.map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
     let model = args.template.apply(load::model(&args.model)?)?;
-    let grammar = args.grammar.grammar(&model)?;
+    let format = args.grammar.source()?;
     let Args { engine, speculation, .. } = &args;
-    let mut engine = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
+    let model = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
     let text = match (typed, file) {
-        (None, Some(file)) => Some(file.prompt(&engine)?),
+        (None, Some(file)) => Some(file.prompt(&model)?),
         (typed, _) => typed,
     };
-    let (id, prompt, mut chat) = submit(&mut engine, &args, text, grammar.as_ref())?;
+    // Text that a grammar accepts is for programs.
+    let is_for_programs = format.is_some() && !io::stdout().is_terminal();
+    let AnswerArgs { params: ParamArgs(params), reasoning } = &args.answers;
+    let input = input(&model, &args, text);
+    let request = Request { params: params.clone(), format, progress: true, ..Request::new(input) };
+    let prepared = model.prepare(request)?;
+    if prepared.merged_system() {
+        generate::note_merged_system();
+    }
+    let prompt = prepared.prompt().to_vec();
+    let stream = prepared.submit()?;
 
     interrupt::install()?;
-    // What a grammar accepts is for programs.
-    let is_for_programs = grammar.is_some() && !io::stdout().is_terminal();
-    let mut out = AnswerOut::new(if is_for_programs { Reasoning::Hide } else { args.answers.reasoning });
+    let mut out = AnswerOut::new(if is_for_programs { Reasoning::Hide } else { *reasoning });
     let mut answer = Answer::default();
-    let outcome = generate::follow(&mut engine, id, prompt.len(), |event| {
-        let text = match (&mut chat, event) {
-            (Some(chat), event) => chat.on_event(event).text,
-            (None, Event::Token { text, .. }) => Answer { content: text.clone(), ..Answer::default() },
-            _ => return Ok(()),
-        };
-        answer.append(&text);
-        if args.json { Ok(()) } else { out.push(&text) }
+    let stopper = stream.stopper();
+    let outcome = generate::follow(stream, stopper, prompt.len(), &model, |part| {
+        if !args.json {
+            out.push(&part)?;
+        }
+        answer.push(part);
+        Ok(())
     })?;
-    let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
     out.end()?;
+    let End { reason, usage, .. } = &outcome.end;
     if args.json {
-        output::json(&in_json(engine.model().file().file(), &prompt, &outcome, &answer))?;
-    }
-    if let Some(n_ctx) = full {
+        output::json(&in_json(model.file().file().file(), &prompt, &outcome, &answer))?;
+    } else if let (StopReason::ContextFull, Some(n_ctx)) = (reason, model.n_ctx()) {
         output::note(format_args!("the context of {n_ctx} tokens is full; -c N makes it larger"));
     }
     if verbose {
-        output::note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
+        output::note(format_args!("{}", generate::summary(usage, reason)));
     }
-    let interrupted = outcome.reason == StopReason::Cancelled;
+    let interrupted = *reason == StopReason::Cancelled;
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Submits the prompt; returns its ids, too. With a chat template, `text` is a user's message of the chat.
-fn submit(
-    engine: &mut Engine,
-    args: &Args,
-    text: Option<String>,
-    grammar: Option<&Grammar>,
-) -> anyhow::Result<(RequestId, Vec<u32>, Option<Chat>)> {
-    let mut chat = Chat::new(engine);
-    generate::configure(&mut chat, engine.model(), &args.answers, &args.template.choice, grammar);
-    let prompt = match (text, engine.model().template()) {
+/// The prompt: with a chat template, `text` is a user's message.
+fn input(model: &Model, args: &Args, text: Option<String>) -> Input {
+    let template = model.file().template();
+    match (text, template) {
         (Some(text), Ok(_)) if !args.template.raw => {
-            chat.set_system(args.template.system.clone());
-            let id = chat.say(engine, text)?;
-            if chat.merged_system() {
-                generate::note_merged_system();
-            }
-            let prompt = chat.prompt(engine.model())?;
-            return Ok((id, prompt, Some(chat)));
+            let system = args.template.system.clone().map(|system| Message::new("system", system));
+            let messages = system.into_iter().chain([Message::new("user", text)]).collect();
+            let variables = generate::variables(model, args.answers.reasoning, &args.template.choice);
+            Conversation { variables, ..Conversation::new(messages) }.into()
         }
         (Some(text), template) => {
             if let (Err(why), false) = (template, args.template.raw) {
                 output::note(format_args!("{why}: the prompt is used as it is"));
             }
             generate::say_system_is_unused(&args.template);
-            engine.admits_text(text.len())?;
-            engine.model().encode_prompt(&text, args.parse_special)
+            Input::Text { text, parse_special: args.parse_special }
         }
         (None, _) => {
             generate::say_system_is_unused(&args.template);
-            args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)
+            Input::Tokens(args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids))
         }
-    };
-    let Chat { params, processors, .. } = chat;
-    let request = Request { params, processors, ..Request::new(prompt.clone()) };
-    Ok((engine.submit(request)?, prompt, None))
+    }
 }
 
 /// Memory that a tokenizer takes at most for a byte of text.
@@ -169,11 +163,12 @@ impl TextFile<'_> {
         Ok(TextFile { name, content })
     }
 
-    /// The text without a newline at its end. Reads no more than the context of `engine` can hold.
-    pub(crate) fn prompt(self, engine: &Engine) -> anyhow::Result<String> {
+    /// The text without a newline at its end. Reads no more than the context of `model` can hold.
+    pub(crate) fn prompt(self, model: &Model) -> anyhow::Result<String> {
+        let most = model.max_text_bytes().unwrap_or_default();
         // A newline at the end does not count.
-        let text = without_newline(self.read(engine.max_text_bytes().saturating_add("\r\n".len()))?);
-        engine.admits_text(text.len())?;
+        let text = without_newline(self.read(most.saturating_add("\r\n".len()))?);
+        model.check_text(text.len())?;
         Ok(text)
     }
 
@@ -223,7 +218,7 @@ pub(crate) fn without_newline(mut text: String) -> String {
 }
 
 fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, answer: &Answer) -> Value {
-    let Outcome { ids, text, reason, usage } = outcome;
+    let Outcome { ids, text, end: End { reason, usage, .. } } = outcome;
     let (stop_reason, stop) = match reason {
         StopReason::Eog(id) => ("end_of_generation", Some(("stop_id", json!(id)))),
         StopReason::StopId(id) => ("stop_id", Some(("stop_id", json!(id)))),

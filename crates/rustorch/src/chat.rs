@@ -16,6 +16,7 @@ use crate::model::Model;
 use crate::prepare::Prepared;
 use crate::request::{Conversation, Input, Request, TemplateUse};
 use crate::settings::settings_methods;
+use crate::driver::Stopper;
 use crate::stream::{Delta, DeltaKind, End, Stream};
 use crate::{Error, Result};
 
@@ -343,9 +344,20 @@ impl Answer<'_> {
         self.tokens
     }
 
-    /// The stream below, whose deltas [`next_delta`](Answer::next_delta) returns.
-    pub fn stream(&self) -> Option<&Stream> {
-        self.stream.as_ref().ok()
+    /// Whether the prompt has system messages within others, because the template does not write them where they were.
+    pub fn merged_system(&self) -> bool {
+        self.chat.merged_system
+    }
+
+    /// A handle that ends the answer from another thread.
+    ///
+    /// # Errors
+    /// If there is no answer, as the request was refused.
+    pub fn stopper(&mut self) -> Result<Stopper> {
+        match &mut self.stream {
+            Ok(stream) => Ok(stream.stopper()),
+            Err(error) => Err(error.take().unwrap_or(Error::Panicked)),
+        }
     }
 
     /// The next piece with tokens, tool calls and progress; the conversation keeps it as one that was read.

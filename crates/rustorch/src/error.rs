@@ -19,6 +19,7 @@ pub enum Error {
     #[error("{error}{}", advice(error))]
     Engine {
         /// The error.
+        #[source]
         error: Arc<engine::Error>,
     },
     /// The model cannot be put on the devices.

@@ -103,9 +103,16 @@ impl Loaded {
 
     /// Fails if a text of so many bytes cannot fit the context, before it is rendered or encoded.
     pub(crate) fn check_bytes(&self, bytes: usize) -> Result<()> {
-        let Some(Limits { n_ctx, .. }) = self.limits() else { return self.driver().map(drop) };
-        let most = n_ctx.saturating_mul(self.model().tokenizer().longest_token().max(1));
+        let Some((Limits { n_ctx, .. }, most)) = self.limits().zip(self.max_text_bytes()) else {
+            return self.driver().map(drop);
+        };
         if bytes > most { Err(Error::TextTooLong { bytes, most, n_ctx }) } else { Ok(()) }
+    }
+
+    /// Each token is the longest of the vocabulary at most.
+    pub(crate) fn max_text_bytes(&self) -> Option<usize> {
+        let longest = self.model().tokenizer().longest_token().max(1);
+        self.limits().map(|limits| limits.n_ctx.saturating_mul(longest))
     }
 
     /// The text of a single token.

@@ -167,6 +167,11 @@ impl Model {
         self.0.driver()?.call(work)
     }
 
+    /// Bytes of the longest text that the context can hold; `None` for a model that only computes embeddings.
+    pub fn max_text_bytes(&self) -> Option<usize> {
+        self.0.max_text_bytes()
+    }
+
     /// Checks whether a text of so many bytes can fit the context, before it is read or encoded.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use engine::{Engine, Event, Request, StopReason};
 use indicatif::ProgressBar;
 
 use super::plan::{Kind, Test};
-use crate::interrupt::Answering;
+use crate::interrupt::Working;
 
 pub(super) struct Stopwatch<'a> {
     engine: Engine,
@@ -17,7 +17,7 @@ pub(super) struct Stopwatch<'a> {
     turn: usize,
     /// Minimum duration of untimed runs.
     warm_up: Duration,
-    answering: &'a Answering,
+    working: &'a Working,
     bar: &'a ProgressBar,
 }
 
@@ -25,10 +25,10 @@ impl<'a> Stopwatch<'a> {
     pub(super) fn new(
         engine: Engine,
         warm_up: Duration,
-        answering: &'a Answering,
+        working: &'a Working,
         bar: &'a ProgressBar,
     ) -> Stopwatch<'a> {
-        Stopwatch { engine, turn: 0, warm_up, answering, bar }
+        Stopwatch { engine, turn: 0, warm_up, working, bar }
     }
 
     /// Tokens per second of `test`, `repetitions` times, after an untimed run. The tokens of the depth are computed once.
@@ -108,7 +108,7 @@ impl<'a> Stopwatch<'a> {
         }
         let (mut left, mut reused) = (ids.len(), Some(usize::MAX));
         while left > 0 {
-            if self.answering.is_to_stop() {
+            if self.working.is_to_stop() {
                 ids.drain(..).for_each(|id| self.engine.cancel(id));
             }
             for event in self.engine.step()? {

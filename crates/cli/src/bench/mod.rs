@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use backend::{Backend, Interrupt};
+use backend::Backend;
 use backend_cpu::{Ceilings, Cpu, Isa};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -33,7 +33,7 @@ use quantize::Mix;
 use synth::Synth;
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
-use crate::interrupt::Answering;
+use crate::interrupt::Working;
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::registry::BackendName;
@@ -144,20 +144,20 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     drop(file);
     let threads = args.threads.clone().unwrap_or_else(|| vec![load::threads(None)]);
 
-    let answering = Answering::begin(Interrupt::default());
+    let working = Working::begin(None);
     let runs = threads.len() * tests.len() * (1 + args.repetitions.get());
     let bar = output::show(ProgressBar::new(runs as u64), "{bar:20} {pos}/{len} {msg}");
-    let run = Run { args: &args, tests: &tests, subject: &subject, isa, answering: &answering, bar: &bar };
+    let run = Run { args: &args, tests: &tests, subject: &subject, isa, working: &working, bar: &bar };
     let mut rows = Vec::new();
     for threads in threads {
         rows.extend(run.on_threads(threads)?);
-        if answering.is_to_stop() {
+        if working.is_to_stop() {
             break;
         }
     }
     bar.finish_and_clear();
     report::print(&rows, args.output)?;
-    Ok(if answering.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if working.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// Writes a model file of random weights, which is removed when the folder is dropped.
@@ -175,7 +175,7 @@ struct Run<'a> {
     tests: &'a [Test],
     subject: &'a Subject,
     isa: Isa,
-    answering: &'a Answering,
+    working: &'a Working,
     bar: &'a ProgressBar,
 }
 
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         let mut rows = Vec::new();
         // The clock of a GPU rises under load.
         let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
-        let mut stopwatch = Stopwatch::new(engine, warm_up, self.answering, bar);
+        let mut stopwatch = Stopwatch::new(engine, warm_up, self.working, bar);
         for &test in tests {
             bar.set_message(format!("{on}: {test}"));
             let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
             bar.suspend(|| note(format_args!("rustorch: no device here can time its kernels")));
         }
-        if !self.answering.is_to_stop() {
+        if !self.working.is_to_stop() {
             // Again: other processes may have slowed it down before.
             machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
         }

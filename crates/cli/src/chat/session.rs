@@ -1,10 +1,10 @@
-//! A conversation, its engine, and the commands.
+//! A conversation, its model, and the commands.
 
 use std::path::Path;
 
-use ::grammar::Grammar;
 use clap::ValueEnum;
-use engine::{Chat, Engine, Model, StopReason, Usage};
+use engine::{StopReason, Usage};
+use rustorch::{Chat, Model};
 
 use super::args::Args;
 use super::command::{self, Command};
@@ -17,10 +17,8 @@ use crate::speculation::SpeculationArgs;
 use crate::{folders, generate};
 
 pub(super) struct Session {
-    engine: Engine,
+    model: Model,
     pub(super) chat: Chat,
-    /// For the tokens of the engine's model.
-    grammar: Option<Grammar>,
     args: Args,
     verbose: bool,
     is_interactive: bool,
@@ -32,24 +30,26 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(args: Args, verbose: bool, is_interactive: bool) -> anyhow::Result<Session> {
         let model = args.template.apply(load::model(&args.model)?)?;
-        let grammar = args.grammar.grammar(&model)?;
         let Args { engine, speculation, .. } = &args;
-        let mut engine = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
-        let chat = new_chat(&mut engine, &args, grammar.as_ref())?;
-        Ok(Session { engine, chat, grammar, args, verbose, is_interactive, last: None, generated: 0 })
+        let model = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
+        let chat = new_chat(&model, &args)?;
+        let mut session = Session { model, chat, args, verbose, is_interactive, last: None, generated: 0 };
+        session.configure()?;
+        Ok(session)
     }
 
     pub(super) fn greet(&self) {
-        let file = printable(self.engine.model().file().file(), "");
-        note(format_args!(
-            "{file}, context of {} tokens. /help lists the commands.",
-            self.engine.limits().n_ctx
-        ));
+        let file = printable(self.model.file().file().file(), "");
+        note(format_args!("{file}, context of {} tokens. /help lists the commands.", self.n_ctx()));
     }
 
     /// Maximum bytes of a line: those of a message, a command and the newline.
     pub(super) fn longest_line(&self) -> usize {
-        self.engine.max_text_bytes().saturating_add(4096)
+        self.model.max_text_bytes().unwrap_or_default().saturating_add(4096)
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.model.n_ctx().unwrap_or_default()
     }
 
     fn read(&self, text: &str) -> anyhow::Result<String> {
@@ -61,35 +61,31 @@ impl Session {
         let text = self.read(text)?;
         if self.args.context_shift {
             // Leave space for an answer.
-            let free =
-                (self.engine.limits().n_ctx / 4).min(self.chat.params.max_tokens.unwrap_or(usize::MAX));
-            let forgotten = self.chat.make_room(&self.engine, &text, free)?;
-            say_forgotten(forgotten);
+            let most = self.args.settings.answers.params.0.max_tokens.unwrap_or(usize::MAX);
+            let free = (self.n_ctx() / 4).min(most);
+            say_forgotten(self.chat.make_room(&text, free)?);
         }
         let known = self.chat.merged_system();
-        let id = self.chat.say(&mut self.engine, text)?;
-        if self.chat.merged_system() && !known {
+        let mut out = AnswerOut::new(self.args.settings.answers.reasoning);
+        let mut answer = self.chat.say(text);
+        if answer.merged_system() && !known {
             generate::note_merged_system();
         }
-        let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
-        let mut out = AnswerOut::new(self.args.settings.answers.reasoning);
-        let chat = &mut self.chat;
-        let outcome = generate::follow(&mut self.engine, id, prompt_tokens, |event| {
-            out.push(&chat.on_event(event).text)
-        });
-        if outcome.is_err() {
-            chat.step_failed();
-        }
-        let outcome = outcome?;
+        let (prompt_tokens, stopper) = (answer.prompt_tokens(), answer.stopper()?);
+        let deltas = std::iter::from_fn(|| answer.next_delta());
+        let outcome =
+            generate::follow(deltas, stopper, prompt_tokens, &self.model, |part| out.push(&part))?;
+        drop(answer);
+        let (reason, usage) = (outcome.end.reason, outcome.end.usage);
         if out.end()? {
             output::write_all(b"\n")?;
         }
-        self.generated += outcome.usage.generated_tokens;
-        self.last = Some(outcome.usage);
+        self.generated += usage.generated_tokens;
+        self.last = Some(usage);
         if self.verbose {
-            note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
+            note(format_args!("{}", generate::summary(&usage, &reason)));
         }
-        match outcome.reason {
+        match reason {
             StopReason::ContextFull if self.args.context_shift => note(format_args!(
                 "the answer fills the context; the oldest messages are dropped before the next, -c N enlarges the \
                  context"
@@ -105,7 +101,7 @@ impl Session {
             }
             _ => {}
         }
-        Ok(outcome.reason)
+        Ok(reason)
     }
 
     pub(super) fn obey(&mut self, command: Command, rest: &str) -> anyhow::Result<()> {
@@ -113,7 +109,7 @@ impl Session {
             Command::Help => note(format_args!("{}", command::help().trim_end())),
             Command::Exit => {}
             Command::Clear => {
-                self.chat.clear(&mut self.engine);
+                self.chat.clear();
                 note(format_args!("the conversation is cleared"));
             }
             Command::Drop => {
@@ -133,11 +129,11 @@ impl Session {
             }
             Command::Toggle => {
                 let templated = !self.chat.is_templated();
-                self.chat.set_templated(self.engine.model(), templated)?;
+                self.chat.set_templated(templated)?;
                 self.args.template.raw = !templated;
                 note(format_args!("chat template: {}", if templated { "on" } else { "off" }));
             }
-            Command::Stats => note(format_args!("{}", self.stats().trim_end())),
+            Command::Stats => note(format_args!("{}", self.stats()?.trim_end())),
             Command::Save => self.chat.save(folders::expand(Path::new(rest)))?,
             Command::Load => {
                 self.chat.load(folders::expand(Path::new(rest)))?;
@@ -161,13 +157,13 @@ impl Session {
             }
             Command::Set => {
                 let shown = self.args.settings.set(rest).map_err(anyhow::Error::msg)?;
-                self.configure();
+                self.configure()?;
                 note(format_args!("{shown}"));
             }
             Command::Reasoning => {
                 if !rest.is_empty() {
                     self.args.settings.set(&format!("reasoning {rest}")).map_err(anyhow::Error::msg)?;
-                    self.configure();
+                    self.configure()?;
                 }
                 let mode = self.args.settings.answers.reasoning.to_possible_value();
                 let mode = mode.as_ref().map_or("", |mode| mode.get_name());
@@ -177,37 +173,43 @@ impl Session {
         Ok(())
     }
 
-    fn configure(&mut self) {
-        let (answers, template) = (&self.args.settings.answers, &self.args.template.choice);
-        generate::configure(&mut self.chat, self.engine.model(), answers, template, self.grammar.as_ref());
+    /// Applies the options of answers. A grammar applies to their content: a model that reasons may do so before.
+    fn configure(&mut self) -> anyhow::Result<()> {
+        let format = self.args.grammar.source()?;
+        let answers = &self.args.settings.answers;
+        let request = self.chat.request_mut();
+        (request.params, request.format, request.progress) = (answers.params.0.clone(), format, true);
+        *self.chat.variables_mut() =
+            generate::variables(&self.model, answers.reasoning, &self.args.template.choice);
+        Ok(())
     }
 
-    /// Continues the conversation on `engine`, or clears it if its model cannot.
-    pub(super) fn go_on(&mut self, mut engine: Engine) -> anyhow::Result<()> {
-        let grammar = self.args.grammar.grammar(engine.model())?;
-        self.chat.move_to(&engine)?;
-        say_if_raw(&engine, &self.args.template);
-        let prompt = self.chat.prompt(engine.model());
-        let fits = prompt.is_ok_and(|ids| ids.len() < engine.limits().n_ctx);
+    /// Continues the conversation with `model`, or clears it if the model cannot.
+    pub(super) fn go_on(&mut self, model: Model) -> anyhow::Result<()> {
+        self.chat.move_to(&model);
+        say_if_raw(&model, &self.args.template);
+        let fits = self.chat.prompt().is_ok_and(|ids| ids.len() < model.n_ctx().unwrap_or_default());
         if !fits && self.chat.messages().iter().any(|message| message.role != "system") {
-            self.chat.clear(&mut engine);
+            self.chat.clear();
             note(format_args!(
                 "the conversation does not suit the model's template or context: it is cleared"
             ));
         }
-        (self.engine, self.grammar, self.last) = (engine, grammar, None);
-        self.configure();
-        Ok(())
+        (self.model, self.last) = (model, None);
+        self.configure()
     }
 
-    fn stats(&self) -> String {
-        let runner = self.engine.runner();
-        let device = runner.loaded().describe();
+    fn stats(&self) -> anyhow::Result<String> {
+        let described = self.model.with_engine(|engine| {
+            let runner = engine.runner();
+            (runner.loaded().describe(), runner.memory())
+        });
+        let (device, memory) = described?;
         let held = [
             ("backend", format!("{} on {}", device.name, printable(&device.device, ""))),
-            ("memory", load::in_words(&runner.memory())),
+            ("memory", load::in_words(&memory)),
         ];
-        let Some(usage) = &self.last else { return "no answer yet\n".to_owned() + &output::pairs(held) };
+        let Some(usage) = &self.last else { return Ok("no answer yet\n".to_owned() + &output::pairs(held)) };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
         let tokens = |number: usize| counted(number, "token");
         let used = usage.prompt_tokens + usage.generated_tokens;
@@ -216,10 +218,10 @@ impl Session {
             ("reused", tokens(usage.reused_tokens) + " from the KV cache"),
             ("generated", tokens(usage.generated_tokens) + &rate(usage.decode_rate())),
             ("generated in all", tokens(self.generated)),
-            ("context used", format!("{used} of {}", tokens(self.engine.limits().n_ctx))),
+            ("context used", format!("{used} of {}", tokens(self.n_ctx()))),
             ("seed", usage.seed.to_string()),
         ];
-        output::pairs(said.into_iter().chain(held))
+        Ok(output::pairs(said.into_iter().chain(held)))
     }
 }
 
@@ -233,32 +235,30 @@ fn say_forgotten(messages: usize) {
 fn reopen(
     args: &ModelArgs,
     template: &TemplateArgs,
-    engine: &EngineArgs,
+    backend: &EngineArgs,
     speculation: &SpeculationArgs,
-) -> anyhow::Result<Engine> {
-    let model = template.apply(Model::new(load::file(args)?)?)?;
-    let mut engine = engine.clone();
+) -> anyhow::Result<Model> {
+    let model = template.apply(engine::Model::new(load::file(args)?)?)?;
+    let mut engine = backend.clone();
     engine.backend.gpu = engine.backend.gpu.of(engine.backend.backend);
     load::writing(model, Writing { engine: &engine, speculation, open: &args.open })
 }
 
-/// An empty conversation with the options of the command line. Notes a missing template.
-fn new_chat(engine: &mut Engine, args: &Args, grammar: Option<&Grammar>) -> anyhow::Result<Chat> {
-    let mut chat = Chat::new(engine);
-    let (answers, template) = (&args.settings.answers, &args.template.choice);
-    generate::configure(&mut chat, engine.model(), answers, template, grammar);
+/// An empty conversation with the system message of the command line. Notes a missing template.
+fn new_chat(model: &Model, args: &Args) -> anyhow::Result<Chat> {
+    let mut chat = model.chat();
     chat.set_system(args.template.system.clone());
     if args.template.raw {
-        chat.set_templated(engine.model(), false)?;
+        chat.set_templated(false)?;
         generate::say_system_is_unused(&args.template);
     }
-    say_if_raw(engine, &args.template);
+    say_if_raw(model, &args.template);
     Ok(chat)
 }
 
 /// Notes a missing template.
-fn say_if_raw(engine: &Engine, args: &TemplateArgs) {
-    if let (Err(why), false) = (engine.model().template(), args.raw) {
+fn say_if_raw(model: &Model, args: &TemplateArgs) {
+    if let (Err(why), false) = (model.file().template(), args.raw) {
         note(format_args!("{why}: messages are used as they are"));
         generate::say_system_is_unused(args);
     }

@@ -33,7 +33,7 @@ impl DefaultArgs {
     pub(super) fn read(&self, template: &TemplateChoice) -> Defaults {
         let mut variables = template.variables();
         if !matches!(self.reasoning, Reasoning::Auto) {
-            server::reason(&mut variables, matches!(self.reasoning, Reasoning::On));
+            variables.extend(engine::template::reasoning_switch(matches!(self.reasoning, Reasoning::On)));
         }
         Defaults { params: self.params.0.clone(), variables }
     }
