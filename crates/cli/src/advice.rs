@@ -2,8 +2,8 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
-use std::sync::Arc;
 use runner::placement::{InsufficientMemory, PlacementError, TensorSplitError};
+use std::sync::Arc;
 
 use crate::context::refusal::ContextTooLarge;
 

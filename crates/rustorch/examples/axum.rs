@@ -9,7 +9,8 @@ use rustorch::{Conversation, Delta, Message, Model, Request, Result};
 
 /// Answers a question. Leaving cancels the answer.
 async fn answer(State(model): State<Model>, question: String) -> Response {
-    let request = Request { is_eager: true, ..Request::new(Conversation::new(vec![Message::new("user", question)])) };
+    let request =
+        Request { is_eager: true, ..Request::new(Conversation::new(vec![Message::new("user", question)])) };
     // Rendering and encoding may take a while.
     let submitted = tokio::task::spawn_blocking(move || model.submit(request)).await;
     let Ok(Ok(mut stream)) = submitted else { return StatusCode::BAD_REQUEST.into_response() };

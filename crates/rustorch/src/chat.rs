@@ -11,12 +11,12 @@ use engine::{Refusal, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use crate::driver::Stopper;
 use crate::loaded::Loaded;
 use crate::model::Model;
 use crate::prepare::Prepared;
 use crate::request::{Conversation, Input, Request, TemplateUse};
 use crate::settings::settings_methods;
-use crate::driver::Stopper;
 use crate::stream::{Delta, DeltaKind, End, Stream};
 use crate::{Error, Result};
 
@@ -69,7 +69,8 @@ impl Chat {
 
     /// Sets the system message; `None` removes it.
     pub fn set_system(&mut self, text: Option<String>) {
-        self.messages = text.map(|text| Message::new(SYSTEM, text)).into_iter().chain(self.turns().to_vec()).collect();
+        self.messages =
+            text.map(|text| Message::new(SYSTEM, text)).into_iter().chain(self.turns().to_vec()).collect();
     }
 
     /// Continues these messages.
@@ -251,7 +252,8 @@ impl Chat {
     /// If the file cannot be written, or exists and is not a saved conversation.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let is_saved = |path: &Path| read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok());
+        let is_saved =
+            |path: &Path| read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok());
         let mut file = outfile::Target::new(path, "saved conversation", is_saved)?.create()?;
         let json = serde_json::to_string_pretty(&Saved { messages: self.messages.clone() })
             .map_err(|error| Error::conversation(path, error.into()))?;

@@ -275,7 +275,9 @@ impl Iterator for Tokens {
         };
         loop {
             match stream.next()?.map(|delta| delta.kind) {
-                Ok(DeltaKind::Token { id, text, logprobs }) => return Some(Ok(self.token(id, text, logprobs))),
+                Ok(DeltaKind::Token { id, text, logprobs }) => {
+                    return Some(Ok(self.token(id, text, logprobs)));
+                }
                 Ok(DeltaKind::End(end)) => self.end = Some(end),
                 Ok(_) => {}
                 Err(error) => return Some(Err(error)),

@@ -10,8 +10,8 @@ use grammar::{Compiler, Vocabulary};
 use parking_lot::Mutex;
 
 use crate::driver::{Driver, Monitor};
-use crate::{Error, Result};
 use crate::options::{Options, Source};
+use crate::{Error, Result};
 
 /// What the clones of a model share.
 pub(crate) struct Loaded {

@@ -45,8 +45,17 @@ enum Constraint {
 impl Loaded {
     /// Renders and encodes the prompt of a request. May take a second.
     pub(crate) fn prepare(self: &Arc<Loaded>, request: Request) -> Result<Prepared> {
-        let Request { input, params, format, mut processors, tenant, prompt_logprobs, progress, time, is_eager } =
-            request;
+        let Request {
+            input,
+            params,
+            format,
+            mut processors,
+            tenant,
+            prompt_logprobs,
+            progress,
+            time,
+            is_eager,
+        } = request;
         self.model().prepare(&params);
         let mut calls = Calls::Whole;
         let (tokens, rendered, constraint) = match input {
@@ -352,8 +361,8 @@ fn compile_calls(
 ) -> Result<grammar::Constraint> {
     let compile = |tools: &chat::Tools| {
         let grammar = prompt.grammar(tools, &Choice::Auto, is_parallel, None);
-        let grammar = grammar
-            .map_err(|error| Failure::TooMuch(Error::invalid(Field::Tools, error.to_string())))?;
+        let grammar =
+            grammar.map_err(|error| Failure::TooMuch(Error::invalid(Field::Tools, error.to_string())))?;
         check_strict(&grammar, strict).map_err(Failure::Strict)?;
         grammar.unenforced.iter().for_each(|open| tracing::debug!("a tool's schema is not enforced: {open}"));
         let chat::Grammar { triggers, lark, .. } = grammar;

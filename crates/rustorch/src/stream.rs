@@ -182,7 +182,9 @@ impl Stream {
         let delta = |kind| Delta { choice: index, kind };
         match update {
             Update::Accepted => self.is_accepted = true,
-            Update::Prompt(id, logprobs) => self.ready.push_back(delta(DeltaKind::PromptToken { id, logprobs })),
+            Update::Prompt(id, logprobs) => {
+                self.ready.push_back(delta(DeltaKind::PromptToken { id, logprobs }))
+            }
             Update::Progress(progress) => self.ready.push_back(delta(DeltaKind::Progress(progress))),
             Update::Failed(error) => return Err(self.fail(error)),
             Update::Event(Event::Failed { error, .. }) => return Err(self.fail(error.into())),

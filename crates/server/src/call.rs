@@ -46,7 +46,9 @@ impl Parameters {
         let parameters = Parameters::read(fields, defaults)?;
         match parameters.params.n {
             1 => Ok(parameters),
-            n => Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out"))),
+            n => {
+                Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out")))
+            }
         }
     }
 }
@@ -102,7 +104,8 @@ impl Call {
         let n = inputs.len() * parameters.params.n;
         let place = app.place(client, n)?;
         let (format_field, format) = format.unzip();
-        let failed = |error| ApiError::of_model(error, input_field, format_field.unwrap_or("response_format"));
+        let failed =
+            |error| ApiError::of_model(error, input_field, format_field.unwrap_or("response_format"));
         let tenant = Tenant {
             client: client.number(),
             priority: parameters.priority,
@@ -120,7 +123,8 @@ impl Call {
         };
         let requests: Vec<Request> = inputs.into_iter().map(request).collect();
         let model = served.model.clone();
-        let prepare = move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
+        let prepare =
+            move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
         let prepared = app.blocking(prepare).await?.map_err(failed)?;
         let prompts: Vec<Vec<u32>> = prepared.iter().map(|request| request.prompt().to_vec()).collect();
         let model = served.model.clone();

@@ -38,7 +38,10 @@ impl ToolUse {
 }
 
 /// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
-pub(crate) fn conversation(mut messages: Vec<Message>, defaults: &Defaults) -> Result<Conversation, ApiError> {
+pub(crate) fn conversation(
+    mut messages: Vec<Message>,
+    defaults: &Defaults,
+) -> Result<Conversation, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
     }

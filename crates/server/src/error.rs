@@ -129,8 +129,7 @@ impl From<ParamError> for ApiError {
 }
 
 /// A model that has failed is an internal error.
-pub(crate) const FAILED: &str =
-    "the model has failed, and the server's log says why; try again, and restart the server if it fails again";
+pub(crate) const FAILED: &str = "the model has failed, and the server's log says why; try again, and restart the server if it fails again";
 
 impl ApiError {
     /// The error of a request to a model, whose messages or prompt are in the field `input`, and whose format is in `format`.
@@ -178,10 +177,9 @@ impl ApiError {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
                 ApiError { param: Some(input.into()), ..ApiError::too_long(*tokens, *n_ctx) }
             }
-            Error::NoTemplate { why } => ApiError::unsupported(
-                input,
-                format!("this model cannot chat: {why}; use /v1/completions"),
-            ),
+            Error::NoTemplate { why } => {
+                ApiError::unsupported(input, format!("this model cannot chat: {why}; use /v1/completions"))
+            }
             Error::Template(why) => {
                 ApiError::invalid(input, format!("the model's chat template rejects the messages: {why}"))
             }

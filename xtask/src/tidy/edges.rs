@@ -27,17 +27,17 @@ const MAY_USE: [(&str, &str); 27] = [
     ("backend-cuda", "backend graph passes quant"),
     ("backend-wgpu", "backend graph passes quant"),
     ("runner", "backend gguf graph"),
-    ("engine", "outfile models backend runner tokenizer chat gguf graph"),
+    ("engine", "models backend runner tokenizer chat gguf graph"),
     ("grammar", "tokenizer chat engine"),
-    ("server", "tokenizer chat quantize backend engine grammar"),
     ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),
     ("testkit", "backend runner demo-model gguf graph models quant synth"),
     (
         "rustorch",
-        "hub gguf backend backend-reference backend-cpu backend-cuda backend-wgpu runner engine grammar demo-model",
+        "outfile hub gguf chat backend backend-reference backend-cpu backend-cuda backend-wgpu runner engine grammar demo-model",
     ),
+    ("server", "tokenizer chat quantize backend engine grammar rustorch"),
     (
         "cli",
         "outfile hub quant gguf tokenizer chat convert graph models quantize synth backend backend-reference backend-cpu \

@@ -73,8 +73,7 @@ impl Session {
         }
         let (prompt_tokens, stopper) = (answer.prompt_tokens(), answer.stopper()?);
         let deltas = std::iter::from_fn(|| answer.next_delta());
-        let outcome =
-            generate::follow(deltas, stopper, prompt_tokens, &self.model, |part| out.push(&part))?;
+        let outcome = generate::follow(deltas, stopper, prompt_tokens, &self.model, |part| out.push(&part))?;
         drop(answer);
         let (reason, usage) = (outcome.end.reason, outcome.end.usage);
         if out.end()? {

@@ -44,7 +44,9 @@ fn a_conversation_goes_on_without_a_device_that_was_lost() {
     let model = Arc::new(Model::new(load::file(&ModelArgs::default()).expect("a file")).expect("a model"));
     let lost = wrapped(Box::new(Cpu::new(None)), |program| Box::new(LostProgram(program)));
     let lost = Engine::new(model, lost, Options::default()).expect("room");
-    session.go_on(rustorch::Model::from_engine(lost, None).expect("a thread")).expect("it takes the conversation");
+    session
+        .go_on(rustorch::Model::from_engine(lost, None).expect("a thread"))
+        .expect("it takes the conversation");
     for _ in 0..2 {
         let error = session.answer("Ho").expect_err("a step fails");
         assert!(output::message(&error).contains("a card: it was lost"), "{error:#}");

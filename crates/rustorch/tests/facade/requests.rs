@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 
 use rustorch::{
-    Choice, Completion, Conversation, DeltaKind, Error, Field, GrammarSource, Input, Message, Params, Part, Request,
-    Result, StopReason, TemplateUse,
+    Choice, Completion, Conversation, DeltaKind, Error, Field, GrammarSource, Input, Message, Params, Part,
+    Request, Result, StopReason, TemplateUse,
 };
 use serde_json::json;
 
@@ -29,7 +29,8 @@ fn a_stream_has_tokens_then_parts_then_an_end() {
     let text: String = deltas.iter().map(ToString::to_string).collect();
     assert_eq!(text, "The capital of Italy is Rome.");
     assert!(matches!(deltas[0].kind, DeltaKind::Token { .. }));
-    let (DeltaKind::End(end), others) = (&deltas.last().expect("an end").kind, &deltas[..deltas.len() - 1]) else {
+    let (DeltaKind::End(end), others) = (&deltas.last().expect("an end").kind, &deltas[..deltas.len() - 1])
+    else {
         panic!("{deltas:?}")
     };
     assert!(matches!(end.reason, StopReason::Eog(_)));
@@ -41,7 +42,8 @@ fn a_stream_has_tokens_then_parts_then_an_end() {
 /// Polled by an async runtime, a stream has the pieces of the iterator.
 #[test]
 fn a_stream_is_async_too() {
-    let blocking: Vec<_> = demo().submit(greedy("1 + 2 =")).expect("a request").collect::<Result<_>>().expect("a text");
+    let blocking: Vec<_> =
+        demo().submit(greedy("1 + 2 =")).expect("a request").collect::<Result<_>>().expect("a text");
     let mut stream = demo().submit(greedy("1 + 2 =")).expect("a request");
     let polled: Vec<_> = pollster::block_on(async {
         stream.accepted().await.expect("it is valid");
@@ -69,7 +71,8 @@ fn an_invalid_request_is_refused_before_it_is_accepted() {
 fn choices_are_numbered_and_have_seeds_that_follow_each_other() {
     let params = Params { n: 3, seed: Some(7), max_tokens: Some(12), temperature: 1.5, ..Params::default() };
     let mut texts = vec![String::new(); 3];
-    for delta in demo().submit(Request { params: params.clone(), ..Request::new("Once") }).expect("a request") {
+    for delta in demo().submit(Request { params: params.clone(), ..Request::new("Once") }).expect("a request")
+    {
         let delta = delta.expect("a piece");
         texts[delta.choice] += delta.text().unwrap_or_default();
     }

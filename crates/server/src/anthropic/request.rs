@@ -11,8 +11,8 @@ use crate::app::App;
 use crate::call::{Call as Asks, Parameters};
 use crate::config::Config;
 use crate::error::ApiError;
-use crate::openai::conversation::Format;
 use crate::fields::{Fields, HARMLESS};
+use crate::openai::conversation::Format;
 
 /// A call of `/v1/messages`.
 pub(super) struct Call {

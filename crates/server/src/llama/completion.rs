@@ -88,7 +88,8 @@ pub(super) async fn answer(
     let format = constraint(&mut fields)?;
     let ignored = fields.unknown();
     let parameters = output.parameters.clone();
-    let call = Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs: None };
+    let call =
+        Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs: None };
     let Started { answers, n, place, prompts } = call.start(app, &served, client).await?;
     let writer = Writer { served, output, prompts };
     let response = match writer.output.is_stream {

@@ -75,7 +75,10 @@ impl Encoder {
     /// threads of the runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.admit(query.len() + document.len(), param)?;
-        let tokens = self.model.rerank_tokens(query, document).map_err(|error| ApiError::of_engine(&error, "query"))?;
+        let tokens = self
+            .model
+            .rerank_tokens(query, document)
+            .map_err(|error| ApiError::of_engine(&error, "query"))?;
         match tokens.len() <= self.n_ctx {
             true => Ok(tokens),
             false => Err(self.too_long(tokens.len(), param)),

@@ -22,7 +22,11 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    pub(super) fn start(name: String, engine: Engine, stats: Arc<Stats>) -> Result<Generator, rustorch::Error> {
+    pub(super) fn start(
+        name: String,
+        engine: Engine,
+        stats: Arc<Stats>,
+    ) -> Result<Generator, rustorch::Error> {
         let limits = engine.limits();
         let model = Model::from_engine(engine, Some(Box::new(metrics::Monitor(stats))))?;
         Ok(Generator { name, created: id::now(), model, limits, digest: Digest::default() })

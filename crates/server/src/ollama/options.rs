@@ -10,8 +10,8 @@ use crate::app::App;
 use crate::call::Parameters;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::openai::conversation::Format;
 use crate::models::Served;
+use crate::openai::conversation::Format;
 
 /// What both endpoints read from a call.
 pub(super) struct Common {

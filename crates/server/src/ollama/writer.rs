@@ -49,7 +49,9 @@ impl Pending {
     /// Adds a piece. Returns the end, if that is the piece.
     fn push(&mut self, served: &Served, kind: DeltaKind) -> Option<End> {
         match kind {
-            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => self.push_logprobs(served, id, &logprobs),
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
+                self.push_logprobs(served, id, &logprobs)
+            }
             DeltaKind::Part(part) => {
                 self.is_calling = matches!(part, Part::ToolCallBegin { .. } | Part::ToolCallArguments { .. });
                 // Arguments are an object here: a call that is cut is left out.

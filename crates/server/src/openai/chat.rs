@@ -152,8 +152,9 @@ impl Writer {
 
     fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
         let finish_reason = choice.finish_reason(reason);
-        let Choice { reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, logprobs, .. } =
-            choice;
+        let Choice {
+            reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, logprobs, ..
+        } = choice;
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });

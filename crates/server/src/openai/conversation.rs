@@ -164,10 +164,7 @@ pub(crate) fn constraint(fields: &mut Fields) -> Result<Format, ApiError> {
 }
 
 /// The constraint `own` of a protocol, or one that all have. Fails if there are two.
-pub(super) fn one_constraint(
-    fields: &mut Fields,
-    own: Format,
-) -> Result<Format, ApiError> {
+pub(super) fn one_constraint(fields: &mut Fields, own: Format) -> Result<Format, ApiError> {
     let schema = fields.take::<Json>("json_schema")?.map(Source::of_schema);
     let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
     let regex = fields.take("guided_regex")?.map(Source::Regex);
