@@ -8,12 +8,12 @@ WORKDIR /src
 COPY . .
 # The context has no .git: `docker build --build-arg COMMIT=$(git rev-parse --short HEAD) .` names the commit.
 ARG COMMIT=
-RUN BUILD_COMMIT="$COMMIT" CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --locked -p rustorch-cli
+RUN BUILD_COMMIT="$COMMIT" cargo build --profile dist --locked -p rustorch-cli
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends libvulkan1 && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --create-home rustorch
-COPY --from=build /src/target/release/rustorch /usr/local/bin/rustorch
+COPY --from=build /src/target/dist/rustorch /usr/local/bin/rustorch
 COPY --from=build /src/LICENSE-APACHE /src/LICENSE-MIT /usr/local/share/doc/rustorch/
 USER 10001
 WORKDIR /home/rustorch
