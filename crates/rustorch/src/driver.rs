@@ -74,7 +74,7 @@ impl Demand {
 
 enum Command {
     Submit(Vec<Job>, Sink, Arc<Demand>),
-    /// A stream waits for an update.
+    /// A stream waits for an update, or was dropped.
     Wake,
     /// Ends the requests of a stream as cancelled.
     Cancel(Arc<Demand>),
@@ -120,9 +120,14 @@ impl Driver {
     /// Says that a stream waits for an update.
     pub(crate) fn raise(&self, demand: &Demand) {
         if !demand.is_waiting.swap(true, Ordering::AcqRel) && !demand.is_eager {
-            // A thread that has ended has told its streams why.
-            let _ = self.commands.send(Command::Wake);
+            self.wake();
         }
+    }
+
+    /// Lets a thread that waits look at its streams again.
+    pub(crate) fn wake(&self) {
+        // A thread that has ended has told its streams why.
+        let _ = self.commands.send(Command::Wake);
     }
 
     /// A handle that ends the requests of a stream.

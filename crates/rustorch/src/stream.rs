@@ -216,6 +216,13 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.updates.close();
+        self.driver.wake();
+    }
+}
+
 impl Iterator for Stream {
     type Item = Result<Delta>;
 

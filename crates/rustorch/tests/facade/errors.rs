@@ -2,15 +2,9 @@
 
 use rustorch::devices::NoGpu;
 use rustorch::engine::{self, Refusal};
-use rustorch::gguf::Gguf;
 use rustorch::{BackendName, Error, Model, Split, SplitMode};
 
 use crate::{demo, options};
-
-pub(crate) fn demo_file() -> engine::Model {
-    let file = Gguf::from_bytes(demo_model::EMBEDDED.into()).expect("a file");
-    engine::Model::new(file).expect("a model")
-}
 
 /// The text of an error, which names no flag of the program.
 #[track_caller]

@@ -49,7 +49,7 @@ fn templates_have_the_servers_variables() {
     let source = "{{ messages[0].content }}{% if enable_thinking %} thinks{% endif %} {{ name }}";
     let server = Running::with_template_and(source, |config| {
         config.defaults.variables.insert("name".into(), "A".into());
-        server::reason(&mut config.defaults.variables, true);
+        config.defaults.variables.extend(chat::reasoning_switch(true));
     });
     let prompt = |more: Json| {
         let mut body = json!({ "messages": [{ "role": "user", "content": "x" }] });
