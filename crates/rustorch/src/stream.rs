@@ -199,7 +199,14 @@ impl Stream {
             Update::Event(Event::Done { reason, usage, .. }) => {
                 self.open -= 1;
                 let answer = &mut self.answers[index];
-                let parts = if reason.is_cut() { answer.parser.cut() } else { answer.parser.finish() };
+                let parts = if reason.is_cut() {
+                    answer.parser.cut()
+                } else {
+                    let mut parts = answer.parser.finish();
+                    // A call within which the model ends stays what was passed on of it.
+                    parts.retain(|part| !matches!(part, chat::Delta::ToolCallBroken { .. }));
+                    parts
+                };
                 self.ready.extend(parts.into_iter().map(|part| delta(DeltaKind::Part(part))));
                 let reasoning_tokens = answer.reasoning_tokens;
                 self.ready.push_back(delta(DeltaKind::End(End { reason, usage, reasoning_tokens })));

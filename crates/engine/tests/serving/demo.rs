@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Chat, Engine, Model, Options, Params, Request, StopReason};
+use engine::{Engine, Model, Options, Params, Request, StopReason};
 use serde::Deserialize;
 
 use crate::common::{cpu, eight, reference, run, serve};
@@ -16,8 +16,6 @@ struct Goldens {
 
 #[derive(Deserialize)]
 struct Golden {
-    /// As a saved conversation has them.
-    messages: serde_json::Value,
     prompt_ids: Vec<u32>,
     /// With the token that ends the answer.
     ids: Vec<u32>,
@@ -34,20 +32,6 @@ fn goldens() -> Vec<Golden> {
 fn demo(file: &'static [u8]) -> Arc<Model> {
     let file = gguf::Gguf::from_bytes(bytes::Bytes::from_static(file)).expect("a good file");
     Arc::new(Model::new(file).expect("a good model"))
-}
-
-#[test]
-fn chats_become_the_tokens_of_llama_cpp() {
-    let model = demo(demo_model::EMBEDDED);
-    let engine = serve(&model, 1, Options::default());
-    let mut chat = Chat::new(&engine);
-    let folder = tempfile::tempdir().unwrap();
-    let saved = folder.path().join("chat.json");
-    for golden in goldens() {
-        std::fs::write(&saved, serde_json::json!({ "messages": golden.messages }).to_string()).unwrap();
-        chat.load(&saved).unwrap();
-        assert_eq!(chat.prompt(&model).unwrap(), golden.prompt_ids);
-    }
 }
 
 /// Embedded model and master, alone and eight in a batch, fast and exact.

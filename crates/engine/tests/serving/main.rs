@@ -1,7 +1,6 @@
 //! Engines serving requests: random models, real backends.
 
 mod ahead;
-mod chats;
 mod common;
 mod demo;
 mod failures;

@@ -227,6 +227,30 @@ fn a_processor_masks_what_a_grammar_forbids() {
     }
 }
 
+/// So that marks stand where they are in the answer.
+#[test]
+fn text_before_a_special_token_is_not_held_back() {
+    let model = model(Format::F32);
+    let raw = tokenizer::Encode { add_special: false, parse_special: false };
+    let exclamation = *model.tokenizer().encode("!", raw).last().unwrap();
+    // The second is BOS.
+    let sentence = Sentence { tokens: vec![exclamation, 1, exclamation, exclamation], at: 0 };
+    let mut engine = serve(&model, 1, Options::default());
+    let request = Request::new(model.encode_prompt("Hello", false)).params(Params::greedy());
+    engine.submit(request.stop("!!").processor(sentence)).unwrap();
+    let mut texts = Vec::new();
+    while !engine.is_idle() {
+        for event in engine.step().unwrap() {
+            match event {
+                Event::Token { text, .. } => texts.push(text),
+                Event::Done { reason, .. } => assert_eq!(reason, StopReason::StopString("!!".into())),
+                Event::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(texts, ["", "!", "", ""]);
+}
+
 /// Notes its calls: lengths of texts, and tokens. Rules out everything once a text has `most` tokens.
 #[derive(Clone, Debug)]
 struct Listener {
