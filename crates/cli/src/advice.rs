@@ -63,7 +63,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         _ => {}
     }
     let advice = match error.chain().find_map(engine_error)? {
-        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N enlarges the context",
+        Error::Prompt(Refusal::TooLong { .. }) => "-c N enlarges the context",
         Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
         Error::Template(_) => "--raw uses the text without the template; in a chat, /toggle turns it off",
         _ => return None,

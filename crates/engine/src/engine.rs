@@ -163,18 +163,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Upper bound of text that fits the context, in bytes: every token is the longest of the vocabulary. Check it before
-    /// reading or encoding untrusted text.
-    pub fn max_text_bytes(&self) -> usize {
-        self.limits().n_ctx.saturating_mul(self.model.tokenizer().longest_token())
-    }
-
-    /// Checks whether `bytes` of text can fit the context. Fails if `bytes` exceeds [`Engine::max_text_bytes`].
-    pub fn admits_text(&self, bytes: usize) -> Result<(), Error> {
-        let (most, n_ctx) = (self.max_text_bytes(), self.limits().n_ctx);
-        if bytes > most { Err(Error::TextTooLong { most, n_ctx }) } else { Ok(()) }
-    }
-
     /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it: detects a
     /// lack of memory early. Fails if allocation fails.
     pub fn prepare_logits(&mut self) -> Result<(), Error> {

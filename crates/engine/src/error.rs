@@ -27,11 +27,6 @@ pub enum Error {
     #[error(transparent)]
     Prompt(#[from] Refusal),
     #[error(
-        "the text is longer than {most} bytes, the most that a context of {n_ctx} tokens can hold; shorten it \
-         or increase the context (`n_ctx`)"
-    )]
-    TextTooLong { most: usize, n_ctx: usize },
-    #[error(
         "the model computes embeddings ({pooling}), not the probabilities of tokens, so that it cannot write text"
     )]
     ComputesEmbeddings { pooling: models::Pooling },

@@ -135,17 +135,29 @@ impl Chat {
 
     /// Begins an answer to the messages, of which the last `new` are undone with the turn.
     fn begin(&mut self, new: usize) -> Answer<'_> {
-        let prepared = self.prepared();
-        let submitted = prepared.and_then(|prepared| {
-            self.merged_system = prepared.merged_system();
-            let prompt_tokens = prepared.prompt().len();
-            Ok((prepared.submit()?, prompt_tokens))
+        let submitted = self.prepared().map_err(|error| self.full(error)).and_then(|prepared| {
+            let (merged_system, prompt_tokens) = (prepared.merged_system(), prepared.prompt().len());
+            let stream = prepared.submit()?;
+            self.merged_system = merged_system;
+            Ok((stream, prompt_tokens))
         });
         let (stream, prompt_tokens) = match submitted {
             Ok((stream, prompt_tokens)) => (Ok(stream), prompt_tokens),
             Err(error) => (Err(Some(error)), 0),
         };
         Answer { new, chat: self, stream, prompt_tokens, answer: ChatAnswer::default(), tokens: 0, end: None }
+    }
+
+    /// An error of a conversation that no longer fits, in its terms: the last message is not to blame.
+    fn full(&self, error: Error) -> Error {
+        match error {
+            Error::TextTooLong { bytes, most, n_ctx }
+                if self.messages.last().is_some_and(|last| last.text().len() <= most) =>
+            {
+                Error::ConversationFull { tokens: bytes.div_ceil((most / n_ctx.max(1)).max(1)), n_ctx }
+            }
+            error => error,
+        }
     }
 
     fn prepared(&self) -> Result<Prepared> {

@@ -90,11 +90,11 @@ pub enum Error {
     },
     /// A conversation leaves no room for an answer.
     #[error(
-        "the conversation has {tokens} tokens, which leaves no room for an answer in a context of {n_ctx}; start a new one or \
+        "the conversation has at least {tokens} tokens, which leaves no room for an answer in a context of {n_ctx}; start a new one or \
          increase the context (`n_ctx`)"
     )]
     ConversationFull {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt, or a lower bound if that is enough to refuse it.
         tokens: usize,
         /// Tokens of the context.
         n_ctx: usize,
