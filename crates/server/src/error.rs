@@ -185,7 +185,6 @@ impl ApiError {
             }
             Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
             Error::Prompt(Refusal::Empty)
-            | Error::TextTooLong { .. }
             | Error::Token { .. }
             | Error::EmptyStopString
             | Error::Sampling(_) => ApiError::new(Kind::Invalid, message),
