@@ -99,7 +99,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let mut out = AnswerOut::new(if is_for_programs { Reasoning::Hide } else { *reasoning });
     let mut answer = Answer::default();
     let stopper = stream.stopper();
-    let outcome = generate::follow(stream, stopper, prompt.len(), &model, |part| {
+    let outcome = generate::follow(stream.into_iter(), stopper, prompt.len(), &model, |part| {
         if !args.json {
             out.push(&part)?;
         }

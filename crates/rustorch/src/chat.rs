@@ -377,7 +377,7 @@ impl Answer<'_> {
     /// The next piece with tokens, tool calls and progress; the conversation keeps it as one that was read.
     pub fn next_delta(&mut self) -> Option<Result<Delta>> {
         let delta = match &mut self.stream {
-            Ok(stream) => stream.next(),
+            Ok(stream) => stream.wait(),
             Err(error) => error.take().map(Err),
         };
         let delta = delta.map(|delta| delta.map_err(conversation_full));

@@ -92,7 +92,7 @@ impl Generate {
         read_json(self.text()?)
     }
 
-    /// The answer's pieces: an iterator that blocks, and a `futures::Stream`.
+    /// The answer's pieces, for a loop or for async code.
     ///
     /// # Errors
     /// If the chat template, the grammar or the tools reject the request.
@@ -274,7 +274,7 @@ impl Iterator for Tokens {
             Err(error) => return error.take().map(Err),
         };
         loop {
-            match stream.next()?.map(|delta| delta.kind) {
+            match stream.wait()?.map(|delta| delta.kind) {
                 Ok(DeltaKind::Token { id, text, logprobs }) => {
                     return Some(Ok(self.token(id, text, logprobs)));
                 }

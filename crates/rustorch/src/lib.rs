@@ -58,8 +58,7 @@
 //! their steps. What others have not read yet is kept for them. So nothing is computed while nobody waits, a dropped iterator costs
 //! nothing more, and an error reaches the one whom it concerns.
 //!
-//! A [`Request`] is what all of this is made of: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, an iterator that blocks and a
-//! `futures::Stream`. `examples/axum.rs` serves one to several clients.
+//! A [`Request`] is what all of this is made of: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, for a loop or for async code. `examples/axum.rs` serves one to several clients.
 //!
 //! At most [`Options::sequences`] texts are in progress; others wait for their turn. On the CPU a text depends on its prompt, its
 //! parameters and its seed only, whatever else is computed.
@@ -119,4 +118,4 @@ pub use options::Options;
 pub use prepare::Prepared;
 pub use request::{Conversation, Ending, Input, Request, TemplateUse, Tenant};
 pub use runner::placement::{Layers, Split, SplitMode};
-pub use stream::{Delta, DeltaKind, End, Progress, Stream};
+pub use stream::{Delta, DeltaKind, Deltas, End, Progress, Stream};

@@ -97,7 +97,8 @@ struct Answer {
     reasoning_tokens: usize,
 }
 
-/// The answers to a request: an iterator that blocks, and a `futures::Stream`. Dropping it cancels what has not been generated.
+/// The answers to a request: a `futures::Stream`, and for a loop an iterator that blocks. Dropping it cancels what has not been
+/// generated.
 ///
 /// An error is the last item.
 #[must_use = "dropping it cancels the request"]
@@ -178,6 +179,11 @@ impl Stream {
         std::future::poll_fn(|context| self.poll_delta(context)).await
     }
 
+    /// Blocks until the next piece, or returns `None` after the end.
+    pub fn wait(&mut self) -> Option<Result<Delta>> {
+        pollster::block_on(self.next_delta())
+    }
+
     fn take(&mut self, index: usize, update: Update) -> Result<()> {
         let delta = |kind| Delta { choice: index, kind };
         match update {
@@ -230,15 +236,29 @@ impl Drop for Stream {
     }
 }
 
-impl Iterator for Stream {
+impl IntoIterator for Stream {
     type Item = Result<Delta>;
+    type IntoIter = Deltas;
 
-    fn next(&mut self) -> Option<Result<Delta>> {
-        pollster::block_on(self.next_delta())
+    fn into_iter(self) -> Deltas {
+        Deltas(self)
     }
 }
 
-impl std::iter::FusedIterator for Stream {}
+/// The pieces of a [`Stream`]. An error is the last item.
+#[must_use = "dropping it cancels the request"]
+#[derive(Debug)]
+pub struct Deltas(Stream);
+
+impl Iterator for Deltas {
+    type Item = Result<Delta>;
+
+    fn next(&mut self) -> Option<Result<Delta>> {
+        self.0.wait()
+    }
+}
+
+impl std::iter::FusedIterator for Deltas {}
 
 impl futures_core::Stream for Stream {
     type Item = Result<Delta>;

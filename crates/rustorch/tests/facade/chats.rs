@@ -8,8 +8,10 @@ use rustorch::engine::backend::PAGE;
 use rustorch::engine::tokenizer::Encode;
 use rustorch::engine::{self, NoTemplate};
 use rustorch::gguf::{self, Array, Gguf, Metadata};
-use rustorch::{Chat, End, Engine, Error, Message, Model, Params, Piece, Result, Stopper, Stream, StopReason};
-use testkit::llama::Spec;
+use rustorch::{
+    Chat, End, Engine, Error, Message, Model, Params, Piece, Result, StopReason, Stopper, Stream,
+};
+use testkit::fixtures::Spec;
 
 use crate::{demo, options};
 
@@ -46,8 +48,10 @@ fn with_template(template: Option<&str>) -> Model {
 /// That model with another chat template, and with `name` as the special token 500.
 fn with_special_token(name: &str, template: &str) -> Model {
     let mut metadata = spec(Format::F32).metadata();
-    let mut tokens = metadata.strings("tokenizer.ggml.tokens").expect("an array").expect("it is there").to_vec();
-    let mut types = metadata.i32s("tokenizer.ggml.token_type").expect("an array").expect("it is there").to_vec();
+    let mut tokens =
+        metadata.strings("tokenizer.ggml.tokens").expect("an array").expect("it is there").to_vec();
+    let mut types =
+        metadata.i32s("tokenizer.ggml.token_type").expect("an array").expect("it is there").to_vec();
     (tokens[500], types[500]) = (name.into(), 3);
     metadata.insert("tokenizer.ggml.tokens", Array::String(tokens));
     metadata.insert("tokenizer.ggml.token_type", Array::I32(types));
@@ -373,7 +377,10 @@ fn a_full_context_says_what_to_do() {
     chat.push(Message::new("user", "word ".repeat(10_000)));
     chat.push(Message::new("assistant", "Yes"));
     let error = refusal(&mut chat, "More");
-    assert!(matches!(error, Error::ConversationFull { n_ctx: 60, .. }), "of a text too long to be encoded: {error}");
+    assert!(
+        matches!(error, Error::ConversationFull { n_ctx: 60, .. }),
+        "of a text too long to be encoded: {error}"
+    );
     let error = refusal(&mut chat, &"word ".repeat(10_000));
     assert!(matches!(error, Error::TextTooLong { .. }), "the message is to blame: {error}");
 }

@@ -24,6 +24,7 @@ fn a_stream_has_tokens_then_parts_then_an_end() {
     let deltas: Vec<_> = demo()
         .submit(greedy(Conversation::new(question())))
         .expect("a request")
+        .into_iter()
         .collect::<Result<_>>()
         .expect("an answer");
     let text: String = deltas.iter().map(ToString::to_string).collect();
@@ -42,8 +43,12 @@ fn a_stream_has_tokens_then_parts_then_an_end() {
 /// Polled by an async runtime, a stream has the pieces of the iterator.
 #[test]
 fn a_stream_is_async_too() {
-    let blocking: Vec<_> =
-        demo().submit(greedy("1 + 2 =")).expect("a request").collect::<Result<_>>().expect("a text");
+    let blocking: Vec<_> = demo()
+        .submit(greedy("1 + 2 ="))
+        .expect("a request")
+        .into_iter()
+        .collect::<Result<_>>()
+        .expect("a text");
     let mut stream = demo().submit(greedy("1 + 2 =")).expect("a request");
     let polled: Vec<_> = pollster::block_on(async {
         stream.accepted().await.expect("it is valid");
@@ -64,7 +69,7 @@ fn an_invalid_request_is_refused_before_it_is_accepted() {
     let mut stream = model.submit(greedy("word ".repeat(40))).expect("a request");
     let error = pollster::block_on(stream.accepted()).expect_err("too long");
     assert!(error.to_string().contains("n_ctx"), "{error}");
-    assert!(stream.next().is_none());
+    assert!(stream.wait().is_none());
 }
 
 #[test]
@@ -103,10 +108,11 @@ fn a_bad_request_refuses_those_with_it() {
 #[test]
 fn a_stopper_ends_an_answer_from_another_thread() {
     let mut stream = demo().submit(Request::new("Once upon a time")).expect("a request");
-    stream.next().expect("a token").expect("a token");
+    stream.wait().expect("a token").expect("a token");
     let stopper = stream.stopper();
     std::thread::spawn(move || stopper.stop()).join().expect("no panic");
-    let Some(Ok(DeltaKind::End(end))) = stream.map(|delta| delta.map(|delta| delta.kind)).last() else {
+    let Some(Ok(DeltaKind::End(end))) = stream.into_iter().map(|delta| delta.map(|delta| delta.kind)).last()
+    else {
         panic!("it has no end")
     };
     assert_eq!(end.reason, StopReason::Cancelled);
@@ -202,7 +208,8 @@ fn prompts_are_observed() {
     let model = demo();
     let request = Request { progress: true, prompt_logprobs: Some(1), ..greedy("The capital of France is") };
     let prompt = model.prepare(request.clone()).expect("a request").prompt().to_vec();
-    let deltas: Vec<_> = model.submit(request).expect("a request").collect::<Result<_>>().expect("a text");
+    let deltas: Vec<_> =
+        model.submit(request).expect("a request").into_iter().collect::<Result<_>>().expect("a text");
     let ids = deltas.iter().filter_map(|delta| match &delta.kind {
         DeltaKind::PromptToken { id, logprobs } => {
             assert!(logprobs.token <= 0.0 && logprobs.top.len() == 1);
