@@ -171,7 +171,7 @@ impl ApiError {
     }
 
     pub(crate) fn of_engine(error: &engine::Error, input: &str) -> ApiError {
-        use engine::{Error, Refusal};
+        use engine::{Error, Refusal, SamplingError};
         let message = error.to_string();
         match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
@@ -184,6 +184,10 @@ impl ApiError {
                 ApiError::invalid(input, format!("the model's chat template rejects the messages: {why}"))
             }
             Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
+            Error::Sampling(SamplingError::Parameter(error)) => error.clone().into(),
+            Error::Sampling(SamplingError::Bias { .. }) => ApiError::invalid("logit_bias", message),
+            // The log has the path of the file.
+            Error::File(_) => ApiError::internal(FAILED),
             Error::Prompt(Refusal::Empty)
             | Error::Token { .. }
             | Error::EmptyStopString
