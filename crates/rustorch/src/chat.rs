@@ -13,7 +13,6 @@ use serde_json::{Map, Value as Json};
 
 use crate::driver::Stopper;
 use crate::loaded::Loaded;
-use crate::model::Model;
 use crate::prepare::Prepared;
 use crate::request::{Conversation, Input, Request, TemplateUse};
 use crate::settings::settings_methods;
@@ -253,9 +252,8 @@ impl Chat {
         self.merged_system
     }
 
-    /// Continues with another model. Messages and parameters stay; the next turn computes the whole conversation.
-    pub fn move_to(&mut self, model: &Model) {
-        self.model = model.0.clone();
+    pub(crate) fn set_model(&mut self, model: Arc<Loaded>) {
+        self.model = model;
     }
 
     /// Saves the messages as JSON: `{"messages": [{"role": …, "content": …}, …]}`.

@@ -17,7 +17,6 @@ use engine::{Engine, Event, Load, LogitRows, Logprobs, RequestId, StopReason, Us
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::stream::Progress;
 use crate::{Error, Result};
 
 /// Watches a driver from its own thread, for metrics.
@@ -26,6 +25,19 @@ pub trait Monitor: Send {
     fn stepped(&mut self, load: &Load);
     /// A request has ended, with this usage.
     fn ended(&mut self, usage: &Usage, reason: &StopReason);
+}
+
+/// Progress of the prefill of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Tokens of the prompt.
+    pub total: usize,
+    /// Tokens that were in the KV cache.
+    pub cached: usize,
+    /// Tokens that have been computed, or were in the cache.
+    pub processed: usize,
+    /// Time since the prefill began.
+    pub time: Duration,
 }
 
 /// A request for the engine, and what its stream is told besides tokens.

@@ -279,3 +279,10 @@ impl Model {
         self.0.model()
     }
 }
+
+impl Chat {
+    /// Continues with another model. Messages and parameters stay; the next turn computes the whole conversation.
+    pub fn move_to(&mut self, model: &Model) {
+        self.set_model(model.0.clone());
+    }
+}

@@ -5,26 +5,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use chat::AnswerParser;
 use engine::{Event, Logprobs, StopReason, Usage};
 
-use crate::driver::{Demand, Driver, Stopper, Update, Updates};
+use crate::driver::{Demand, Driver, Progress, Stopper, Update, Updates};
 use crate::{Error, Result};
-
-/// Progress of the prefill of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Tokens of the prompt.
-    pub total: usize,
-    /// Tokens that were in the KV cache.
-    pub cached: usize,
-    /// Tokens that have been computed, or were in the cache.
-    pub processed: usize,
-    /// Time since the prefill began.
-    pub time: Duration,
-}
 
 /// Why an answer ended, and its usage.
 #[derive(Clone, Debug, PartialEq)]

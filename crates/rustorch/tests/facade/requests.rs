@@ -218,11 +218,11 @@ fn prompts_are_observed() {
         _ => None,
     });
     assert_eq!(ids.collect::<Vec<_>>(), prompt[1..]);
-    let progress = deltas.iter().filter_map(|delta| match delta.kind {
+    let mut progress = deltas.iter().filter_map(|delta| match delta.kind {
         DeltaKind::Progress(progress) => Some(progress),
         _ => None,
     });
-    let last = progress.last().expect("progress");
+    let last = progress.next_back().expect("progress");
     assert_eq!((last.processed, last.total), (prompt.len(), prompt.len()));
     assert!(deltas.iter().any(|delta| matches!(&delta.kind, DeltaKind::Part(Part::Content(_)))));
 }
