@@ -358,7 +358,7 @@ impl CpuProgram {
         let Op::Attention { q, kv, store, heads, score } = value.op else { unreachable!("one attention") };
         let (cols, out) = (value.cols, out[0].1.values_mut());
         let graph = self.bound.graph();
-        let (kv_heads, index) = (graph.store(store).heads, graph.group_of(store));
+        let (kv_heads, index) = (graph.store(store).heads, graph.store_group(store));
         let store = &mut state.stores[store.index()];
         if let Some([k, v]) = kv {
             (self.kernels.write_kv)(store, index, self.result(k), self.result(v), step);
@@ -392,7 +392,7 @@ impl CpuProgram {
         let mut slots = Slots {
             pool: &mut state.pool,
             states: &mut state.slots[id.index()],
-            values: self.bound.graph().state_of(id),
+            values: self.bound.graph().state_len(id),
             step,
         };
         let op = self.bound.value(id).op;

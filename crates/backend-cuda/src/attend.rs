@@ -140,7 +140,7 @@ impl Compiler<'_> {
     }
 
     fn group(&self, attend: &Attend) -> usize {
-        self.bound.graph().group_of(attend.store)
+        self.bound.graph().store_group(attend.store)
     }
 
     /// Offsets of positions, block tables and pages in the step inputs.

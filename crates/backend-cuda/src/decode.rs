@@ -56,7 +56,7 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits
     let mut kinds = Vec::new();
     for (_, value) in bound.graph().values() {
         let Op::Attention { store, heads, .. } = value.op else { continue };
-        let kind = (bound.graph().group_of(store), heads, stores[store.index()]);
+        let kind = (bound.graph().store_group(store), heads, stores[store.index()]);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

@@ -73,7 +73,7 @@ impl ModelPlan {
         let stores = bound.stores().iter().map(store).collect();
         let state = |(id, value): (_, &Value)| {
             value.op.is_recurrent().then(|| {
-                let values = bound.slots().saturating_mul(bound.graph().state_of(id));
+                let values = bound.slots().saturating_mul(bound.graph().state_len(id));
                 (values as u64).saturating_mul(size_of::<f32>() as u64)
             })
         };

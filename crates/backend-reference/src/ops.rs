@@ -64,7 +64,7 @@ pub(crate) fn compute(
             }
         }
         Op::Attention { q, kv, store, heads, score } => {
-            let group = bound.graph().group_of(store);
+            let group = bound.graph().store_group(store);
             let store = &mut stores[store.index()];
             if let Some([k, v]) = kv {
                 store.write(result(k), result(v), step, group);
@@ -89,7 +89,7 @@ pub(crate) fn compute(
             let of_column = value.cols / bound.value(gate).cols;
             let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, of_column));
             for ((y, gate), &up) in out.iter_mut().zip(gates).zip(result(up)) {
-                *y = glu.of(f64::from(gate), f64::from(up)) as f32;
+                *y = glu.apply(f64::from(gate), f64::from(up)) as f32;
             }
         }
         Op::Route { logits, bias, router } => {
@@ -117,7 +117,7 @@ pub(crate) fn compute(
                 *y = match map {
                     Map::Scale(factor) => factor * x,
                     Map::Softcap(cap) => softcap(f64::from(x), cap) as f32,
-                    Map::Act(act) => act.of(f64::from(x)) as f32,
+                    Map::Act(act) => act.apply(f64::from(x)) as f32,
                 };
             }
         }
@@ -213,7 +213,7 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     let weights = match router.gating {
         Gating::ChosenSoftmax => x.clone(),
         Gating::Softmax => softmax_over(&all),
-        Gating::Sigmoid => x.iter().map(|&x| Activation::Sigmoid.of(x)).collect(),
+        Gating::Sigmoid => x.iter().map(|&x| Activation::Sigmoid.apply(x)).collect(),
     };
     // NaN of either sign ranks highest. The sorts are stable, so the lower index of equal weights ranks first.
     let ranked = |rank: f64| if rank.is_nan() { f64::NAN } else { rank };
@@ -290,7 +290,7 @@ impl Experts<'_> {
                     product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
                 })
                 .collect();
-            let hidden_at = |i: usize| self.hidden.of(|at| f64::from(products[at][i])) as f32;
+            let hidden_at = |i: usize| self.hidden.apply(|at| f64::from(products[at][i])) as f32;
             let hiddens: Vec<f32> = (0..products[0].len()).map(hidden_at).collect();
             let downs = product(&hiddens, down.part(expert), &self.scale, self.bias.as_ref());
             for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {

@@ -14,7 +14,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(model: &BoundModel, id: ValueId) -> Result<Slots, Error> {
-        Ok(Slots { states: model.zeroed_state(id)?, values: model.graph().state_of(id) })
+        Ok(Slots { states: model.zeroed_state(id)?, values: model.graph().state_len(id) })
     }
 
     /// The state before the first row of `sequence`.

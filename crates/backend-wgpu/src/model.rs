@@ -56,7 +56,7 @@ impl ModelPlan {
             if !value.op.is_recurrent() {
                 return Ok(None);
             }
-            let values = bound.slots().saturating_mul(bound.graph().state_of(id));
+            let values = bound.slots().saturating_mul(bound.graph().state_len(id));
             let bytes = allocated_size((values as u64).saturating_mul(size_of::<f32>() as u64));
             device.check_size(Purpose::Store, bytes, STORAGE).map(|()| Some(bytes))
         };

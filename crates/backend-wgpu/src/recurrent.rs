@@ -27,7 +27,7 @@ impl Compiler<'_> {
             self.linear_attention(op, y)?
         };
         // Each sequence reads and writes its state; there is at least one.
-        let values = self.bound.graph().state_of(y);
+        let values = self.bound.graph().state_len(y);
         let cols: usize = op.inputs().chain([y]).map(|x| self.cols(x)).sum();
         let cost = Cost {
             what: op.name().to_owned(),

@@ -100,13 +100,13 @@ impl BoundModel {
         self.slots
     }
 
-    /// Allocates the zeroed state of operation `id`, [`Graph::state_of`] values in each slot; the system commits memory on
+    /// Allocates the zeroed state of operation `id`, [`Graph::state_len`] values in each slot; the system commits memory on
     /// first write.
     ///
     /// # Errors
     /// If the allocation fails.
     pub fn zeroed_state(&self, id: ValueId) -> Result<Vec<f32>, Error> {
-        let values = self.slots.saturating_mul(self.graph.state_of(id));
+        let values = self.slots.saturating_mul(self.graph.state_len(id));
         bytemuck::allocation::try_zeroed_vec(values).map_err(|()| Error::OutOfMemory {
             what: "the state of recurrent layers",
             bytes: (values as u64).saturating_mul(size_of::<f32>() as u64),

@@ -140,7 +140,7 @@ impl KvLayout {
     /// The layout of each store of `graph`.
     pub fn stores(&self, graph: &Graph) -> Vec<StoreLayout> {
         let layout = |(id, store): (_, &Store)| {
-            let pages = self.pages.get(graph.group_of(id)).copied().unwrap_or(0);
+            let pages = self.pages.get(graph.store_group(id)).copied().unwrap_or(0);
             StoreLayout { store: *store, pages, format: self.format }
         };
         graph.stores().map(layout).collect()

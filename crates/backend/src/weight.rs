@@ -112,13 +112,14 @@ pub struct Shares<'a>(pub &'a dyn Weights);
 impl Weights for Shares<'_> {
     fn weight(&self, weight: &graph::Weight) -> Option<Weight> {
         let Some(share) = &weight.share else { return self.0.weight(weight) };
-        let whole = self.0.weight(&share.of)?;
+        let whole = self.0.weight(&share.whole)?;
         // A whole weight of another shape is reported by its name, as is one without the columns.
-        let fits = [whole.count, whole.rows, whole.cols] == [share.of.count, share.of.rows, share.of.cols];
-        if !fits || whole.check(&share.of.name).is_err() {
+        let fits =
+            [whole.count, whole.rows, whole.cols] == [share.whole.count, share.whole.rows, share.whole.cols];
+        if !fits || whole.check(&share.whole.name).is_err() {
             return Some(whole);
         }
-        whole.share(&share.of.name, share.rows.clone(), share.cols.clone()).ok()
+        whole.share(&share.whole.name, share.rows.clone(), share.cols.clone()).ok()
     }
 }
 

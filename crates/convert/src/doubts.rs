@@ -21,7 +21,7 @@ pub(crate) fn find(config: &Config, metadata: &Metadata, outputs: &[Output]) -> 
     warnings.extend(window(config, metadata)?);
     warnings.extend(activation(config, metadata)?);
     warnings.extend(dense(config)?);
-    match models::Model::of(metadata, &|name| shapes.contains_key(name)) {
+    match models::Model::from_metadata(metadata, &|name| shapes.contains_key(name)) {
         Ok(model) => {
             normalisation(config, &model)?;
             warnings.extend(graph(&model, &shapes)?);

@@ -72,7 +72,7 @@ impl fmt::Display for Item {
     }
 }
 
-/// What is wrong with a file's content.
+/// A problem of a file's content.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message says what it means")]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What the user can do about it.
+    /// Advice for the user.
     pub fn advice(&self) -> &'static str {
         match self {
             Problem::NotGguf { .. } => "give a GGUF file, or convert the model to GGUF",

@@ -39,7 +39,7 @@ impl Activation {
     }
 
     /// The function of `x`.
-    pub fn of(self, x: f64) -> f64 {
+    pub fn apply(self, x: f64) -> f64 {
         match self {
             Activation::Silu => x / (1.0 + (-x).exp()),
             Activation::GeluTanh => {
@@ -64,7 +64,7 @@ impl Activation {
                     x
                 }
             }
-            Activation::ReluSquared => Activation::Relu.of(x).powi(2),
+            Activation::ReluSquared => Activation::Relu.apply(x).powi(2),
             Activation::Identity => x,
         }
     }
@@ -93,13 +93,13 @@ pub struct Glu {
 
 impl Glu {
     /// The value for one gate and one up.
-    pub fn of(self, gate: f64, up: f64) -> f64 {
+    pub fn apply(self, gate: f64, up: f64) -> f64 {
         match self.limit.map(f64::from) {
-            None => self.act.of(gate) * up,
+            None => self.act.apply(gate) * up,
             // NaN stays NaN.
             Some(limit) => {
                 let gate = if gate > limit { limit } else { gate };
-                self.act.of(gate) * (up.clamp(-limit, limit) + 1.0)
+                self.act.apply(gate) * (up.clamp(-limit, limit) + 1.0)
             }
         }
     }

@@ -113,18 +113,18 @@ impl Builder {
     }
 
     /// Whether a value has one row per output row.
-    pub fn is_of_outputs(&self, id: ValueId) -> bool {
-        self.shape_of(id).0 == Rows::Output
+    pub fn has_output_rows(&self, id: ValueId) -> bool {
+        self.shape_at(id).0 == Rows::Output
     }
 
     /// Columns of a weight.
     pub fn weight_cols(&self, id: WeightId) -> usize {
-        self.weight_of(id).cols
+        self.weight_at(id).cols
     }
 
     /// The tensor of a weight.
     pub fn weight_tensor(&self, id: WeightId) -> &str {
-        &self.weight_of(id).tensor
+        &self.weight_at(id).tensor
     }
 
     /// Declares a KV store: one attention operation writes it, others may read it.
@@ -140,31 +140,7 @@ impl Builder {
         StoreId(self.stores.len() as u32 - 1)
     }
 
-    /// The rows that a step passes as input: `[rows, cols]`.
-    #[track_caller]
-    pub fn input(&mut self, name: impl Into<ValueName>, cols: usize) -> ValueId {
-        self.op(name, Op::Input { cols })
-    }
-
-    /// The embeddings of the step's tokens: `[rows, table.cols]`.
-    #[track_caller]
-    pub fn embed(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
-        self.op(name, Op::Embed { table, index: Index::Token })
-    }
-
-    /// The rows of `table` at the positions of the step's rows: `[rows, table.cols]`.
-    #[track_caller]
-    pub fn embed_positions(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
-        self.op(name, Op::Embed { table, index: Index::Position })
-    }
-
-    /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
-    #[track_caller]
-    pub fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.op(name, Op::Linear { x, weight })
-    }
-
-    /// The same, times the only number of `scale`. The product alone is `name`, followed by `_unscaled`.
+    /// [`Builder::linear`], times the only number of `scale`. The product alone is `name`, followed by `_unscaled`.
     #[track_caller]
     pub fn scaled_linear(
         &mut self,
@@ -195,70 +171,6 @@ impl Builder {
         self.norm(name, x, NormKind::Rms, width, Some(weight), eps)
     }
 
-    /// Norm over groups of `width` columns, times a weight if there is one: `[rows, cols]`.
-    #[track_caller]
-    pub fn norm(
-        &mut self,
-        name: impl Into<ValueName>,
-        x: ValueId,
-        kind: NormKind,
-        width: usize,
-        weight: Option<WeightId>,
-        eps: f32,
-    ) -> ValueId {
-        self.op(name, Op::Norm { x, kind, width, weight, eps })
-    }
-
-    /// Rotary position embedding of each head of `x`: `[rows, cols]`.
-    #[track_caller]
-    pub fn rope(&mut self, name: impl Into<ValueName>, x: ValueId, rope: &Rope) -> ValueId {
-        self.op(name, Op::Rope { x, rope: *rope })
-    }
-
-    /// Attention over `store`; first writes `kv`, if any, to it: `[rows, heads * v_dim]`.
-    #[track_caller]
-    pub fn attention(
-        &mut self,
-        name: impl Into<ValueName>,
-        q: ValueId,
-        kv: Option<[ValueId; 2]>,
-        store: StoreId,
-        heads: usize,
-        score: impl Into<Score>,
-    ) -> ValueId {
-        self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
-    }
-
-    /// Causal convolution of each column: `[rows, cols]`.
-    #[track_caller]
-    pub fn conv(
-        &mut self,
-        name: impl Into<ValueName>,
-        x: ValueId,
-        weight: WeightId,
-        bias: Option<WeightId>,
-    ) -> ValueId {
-        self.op(name, Op::Conv { x, weight, bias })
-    }
-
-    /// `glu(gate, up)`: `[rows, up.cols]`.
-    #[track_caller]
-    pub fn gate(
-        &mut self,
-        name: impl Into<ValueName>,
-        gate: ValueId,
-        up: ValueId,
-        glu: impl Into<Glu>,
-    ) -> ValueId {
-        self.op(name, Op::Gate { gate, up, glu: glu.into() })
-    }
-
-    /// Expert routing weights: `[rows, experts]`.
-    #[track_caller]
-    pub fn route(&mut self, name: impl Into<ValueName>, logits: ValueId, used: usize) -> ValueId {
-        self.op(name, Op::Route { logits, bias: None, router: Router::new(used) })
-    }
-
     /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
     /// `[rows, down.rows]`.
     #[track_caller]
@@ -278,90 +190,6 @@ impl Builder {
             is_fused: false,
         };
         self.op(name, Op::Experts { x, routes, hidden, down, scale: None, bias: None, weighs_inputs: false })
-    }
-
-    /// `factor * x`: `[rows, cols]`.
-    #[track_caller]
-    pub fn scale(&mut self, name: impl Into<ValueName>, x: ValueId, factor: f32) -> ValueId {
-        self.op(name, Op::Map { x, map: Map::Scale(factor) })
-    }
-
-    /// `cap * tanh(x / cap)`: `[rows, cols]`.
-    #[track_caller]
-    pub fn softcap(&mut self, name: impl Into<ValueName>, x: ValueId, cap: f32) -> ValueId {
-        self.op(name, Op::Map { x, map: Map::Softcap(cap) })
-    }
-
-    /// `act(x)`: `[rows, cols]`.
-    #[track_caller]
-    pub fn act(&mut self, name: impl Into<ValueName>, x: ValueId, act: Activation) -> ValueId {
-        self.op(name, Op::Map { x, map: Map::Act(act) })
-    }
-
-    /// `a + b`: `[rows, cols]`.
-    #[track_caller]
-    pub fn add(&mut self, name: impl Into<ValueName>, a: ValueId, b: ValueId) -> ValueId {
-        self.op(name, Op::Add { a, b })
-    }
-
-    /// `x` plus the vector `weight`: `[rows, cols]`.
-    #[track_caller]
-    pub fn add_bias(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.op(name, Op::AddBias { x, weight })
-    }
-
-    /// `x` times the vector `weight`, repeated: `[rows, cols]`.
-    #[track_caller]
-    pub fn mul_weight(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.op(name, Op::MulWeight { x, weight })
-    }
-
-    /// Each head times the transpose of its own matrix: `[rows, weight.count * weight.rows]`.
-    #[track_caller]
-    pub fn head_linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.op(name, Op::HeadLinear { x, weight })
-    }
-
-    /// Columns `range` of each head: `[rows, heads * range.len()]`.
-    #[track_caller]
-    pub fn slice(
-        &mut self,
-        name: impl Into<ValueName>,
-        x: ValueId,
-        heads: usize,
-        range: Range<usize>,
-    ) -> ValueId {
-        self.op(name, Op::Slice { x, heads, start: range.start, len: range.len() })
-    }
-
-    /// Each head of `a` followed by the same head of `b`, or by the only head of `b`: `[rows, heads * (a's + b's)]`.
-    #[track_caller]
-    pub fn join(
-        &mut self,
-        name: impl Into<ValueName>,
-        [a, b]: [ValueId; 2],
-        heads: usize,
-        b_heads: usize,
-    ) -> ValueId {
-        self.op(name, Op::Join { a, b, heads, b_heads })
-    }
-
-    /// The output rows of `x`: `[outputs, cols]`.
-    #[track_caller]
-    pub fn output_rows(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
-        self.op(name, Op::OutputRows { x })
-    }
-
-    /// What represents the sequence of each output row: `[outputs, cols]`.
-    #[track_caller]
-    pub fn pool(&mut self, name: impl Into<ValueName>, x: ValueId, pool: Pool) -> ValueId {
-        self.op(name, Op::Pool { x, pool })
-    }
-
-    /// The sum of `x` over the ranks, which nothing else reads: `[rows, cols]`.
-    #[track_caller]
-    pub fn all_reduce(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
-        self.op(name, Op::AllReduce { x })
     }
 
     /// Adds any operation whose operands belong to this builder, such as one copied from another graph.
@@ -388,7 +216,7 @@ impl Builder {
     /// Finishes the graph with result `output`.
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
-        assert_eq!(self.shape_of(output).0, Rows::Output, "the result of a graph has one row per output row");
+        assert_eq!(self.shape_at(output).0, Rows::Output, "the result of a graph has one row per output row");
         self.check_reduced();
         let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends } = self;
         Graph { values, by_name, weights, stores, groups, layer_ends, output }
@@ -406,16 +234,16 @@ impl Builder {
         }
     }
 
-    pub(crate) fn shape_of(&self, x: ValueId) -> (Rows, usize) {
+    pub(crate) fn shape_at(&self, x: ValueId) -> (Rows, usize) {
         let value = &self.values[x.index()];
         (value.rows, value.cols)
     }
 
-    pub(crate) fn weight_of(&self, id: WeightId) -> &Weight {
+    pub(crate) fn weight_at(&self, id: WeightId) -> &Weight {
         &self.weights[id.index()]
     }
 
-    pub(crate) fn store_of(&self, id: StoreId) -> &Store {
+    pub(crate) fn store_at(&self, id: StoreId) -> &Store {
         &self.stores[id.index()].0
     }
 
@@ -423,6 +251,69 @@ impl Builder {
     pub(crate) fn is_written(&self, id: StoreId) -> bool {
         self.values.iter().any(|value| value.op.store() == Some((id, true)))
     }
+}
+
+/// Defines a method for each operation: its arguments after the name of the value, and the operation.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $method:ident($($argument:ident: $type:ty),*) => $op:expr;)+) => {
+        impl Builder {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $method(&mut self, name: impl Into<ValueName>, $($argument: $type),*) -> ValueId {
+                self.op(name, $op)
+            }
+        )+}
+    };
+}
+
+operations! {
+    /// The rows that a step passes as input: `[rows, cols]`.
+    input(cols: usize) => Op::Input { cols };
+    /// The embeddings of the step's tokens: `[rows, table.cols]`.
+    embed(table: WeightId) => Op::Embed { table, index: Index::Token };
+    /// The rows of `table` at the positions of the step's rows: `[rows, table.cols]`.
+    embed_positions(table: WeightId) => Op::Embed { table, index: Index::Position };
+    /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
+    linear(x: ValueId, weight: WeightId) => Op::Linear { x, weight };
+    /// Norm over groups of `width` columns, times a weight if there is one: `[rows, cols]`.
+    norm(x: ValueId, kind: NormKind, width: usize, weight: Option<WeightId>, eps: f32) =>
+        Op::Norm { x, kind, width, weight, eps };
+    /// Rotary position embedding of each head of `x`: `[rows, cols]`.
+    rope(x: ValueId, rope: &Rope) => Op::Rope { x, rope: *rope };
+    /// Attention over `store`; first writes `kv`, if any, to it: `[rows, heads * v_dim]`.
+    attention(q: ValueId, kv: Option<[ValueId; 2]>, store: StoreId, heads: usize, score: impl Into<Score>) =>
+        Op::Attention { q, kv, store, heads, score: score.into() };
+    /// Causal convolution of each column: `[rows, cols]`.
+    conv(x: ValueId, weight: WeightId, bias: Option<WeightId>) => Op::Conv { x, weight, bias };
+    /// `glu(gate, up)`: `[rows, up.cols]`.
+    gate(gate: ValueId, up: ValueId, glu: impl Into<Glu>) => Op::Gate { gate, up, glu: glu.into() };
+    /// Expert routing weights: `[rows, experts]`.
+    route(logits: ValueId, used: usize) => Op::Route { logits, bias: None, router: Router::new(used) };
+    /// `factor * x`: `[rows, cols]`.
+    scale(x: ValueId, factor: f32) => Op::Map { x, map: Map::Scale(factor) };
+    /// `cap * tanh(x / cap)`: `[rows, cols]`.
+    softcap(x: ValueId, cap: f32) => Op::Map { x, map: Map::Softcap(cap) };
+    /// `act(x)`: `[rows, cols]`.
+    act(x: ValueId, act: Activation) => Op::Map { x, map: Map::Act(act) };
+    /// `a + b`: `[rows, cols]`.
+    add(a: ValueId, b: ValueId) => Op::Add { a, b };
+    /// `x` plus the vector `weight`: `[rows, cols]`.
+    add_bias(x: ValueId, weight: WeightId) => Op::AddBias { x, weight };
+    /// `x` times the vector `weight`, repeated: `[rows, cols]`.
+    mul_weight(x: ValueId, weight: WeightId) => Op::MulWeight { x, weight };
+    /// Each head times the transpose of its own matrix: `[rows, weight.count * weight.rows]`.
+    head_linear(x: ValueId, weight: WeightId) => Op::HeadLinear { x, weight };
+    /// Columns `range` of each head: `[rows, heads * range.len()]`.
+    slice(x: ValueId, heads: usize, range: Range<usize>) =>
+        Op::Slice { x, heads, start: range.start, len: range.len() };
+    /// Each head of `a` followed by the same head of `b`, or by the only head of `b`: `[rows, heads * (a's + b's)]`.
+    join(ab: [ValueId; 2], heads: usize, b_heads: usize) => Op::Join { a: ab[0], b: ab[1], heads, b_heads };
+    /// The output rows of `x`: `[outputs, cols]`.
+    output_rows(x: ValueId) => Op::OutputRows { x };
+    /// One row for the sequence of each output row: `[outputs, cols]`.
+    pool(x: ValueId, pool: Pool) => Op::Pool { x, pool };
+    /// The sum of `x` over the ranks, which nothing else reads: `[rows, cols]`.
+    all_reduce(x: ValueId) => Op::AllReduce { x };
 }
 
 /// Maps the ids of a graph to those of a part of it.
@@ -443,7 +334,7 @@ impl Builder {
             }
             Operand::Store(id, _) => {
                 *id = *ids.stores.entry(*id).or_insert_with(|| {
-                    self.stores.push((*whole.store(*id), whole.group_of(*id)));
+                    self.stores.push((*whole.store(*id), whole.store_group(*id)));
                     StoreId(self.stores.len() as u32 - 1)
                 });
             }

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(first.find("out-0"), Some(first.output()));
         // Both parts use the block tables of one step.
         assert_eq!((first.groups(), second.groups()), (whole.groups(), whole.groups()));
-        let group = |graph: &Graph| graph.stores().map(|(id, _)| graph.group_of(id)).collect::<Vec<_>>();
+        let group = |graph: &Graph| graph.stores().map(|(id, _)| graph.store_group(id)).collect::<Vec<_>>();
         assert_eq!((group(&first), group(&second)), (vec![0], vec![1]));
     }
 

@@ -39,7 +39,7 @@ impl Hidden {
         }
     }
 
-    /// What is added to the products of the weights: one per weight, or none.
+    /// Biases of the products: one per weight, or none.
     pub fn biases(&self) -> &[WeightId] {
         match self {
             Hidden::Gated { biases, .. } => biases.as_ref().map_or(&[], |biases| biases),
@@ -89,10 +89,10 @@ impl Hidden {
     }
 
     /// The hidden value of one product per weight, biases included.
-    pub fn of(&self, product: impl Fn(usize) -> f64) -> f64 {
+    pub fn apply(&self, product: impl Fn(usize) -> f64) -> f64 {
         match self {
-            Hidden::Gated { glu, .. } => glu.of(product(0), product(1)),
-            Hidden::Plain { act, .. } => act.of(product(0)),
+            Hidden::Gated { glu, .. } => glu.apply(product(0), product(1)),
+            Hidden::Plain { act, .. } => act.apply(product(0)),
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Every value is an `f32` matrix with one row per token of a step ([`Rows::Step`]) or per output row
 //! ([`Rows::Output`]), and a number of columns fixed by the model. The graph also declares the state of sequences:
-//! KV [`Store`]s, in [`Group`]s that share a block table, and the state of recurrent operations ([`Graph::state_of`]).
+//! KV [`Store`]s, in [`Group`]s that share a block table, and the state of recurrent operations ([`Graph::state_len`]).
 
 mod activation;
 mod builder;
@@ -101,13 +101,13 @@ impl Graph {
     }
 
     /// The index in [`Graph::groups`] of a store's group.
-    pub fn group_of(&self, id: StoreId) -> usize {
+    pub fn store_group(&self, id: StoreId) -> usize {
         self.stores[id.index()].1
     }
 
     /// The f32 values of a sequence's state that operation `id` reads and writes in each step; 0 for an operation without
     /// one.
-    pub fn state_of(&self, id: ValueId) -> usize {
+    pub fn state_len(&self, id: ValueId) -> usize {
         let value = self.value(id);
         if let Op::Conv { weight, .. } = value.op {
             value.cols.saturating_mul(self.weight(weight).cols.saturating_sub(1))
@@ -121,7 +121,7 @@ impl Graph {
 
     /// The f32 values of the state of one sequence, besides its KV stores.
     pub fn state_values(&self) -> usize {
-        self.values().fold(0, |all, (id, _)| all.saturating_add(self.state_of(id)))
+        self.values().fold(0, |all, (id, _)| all.saturating_add(self.state_len(id)))
     }
 
     /// The store groups. Parts of a cut graph have all groups of the whole.

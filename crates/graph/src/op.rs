@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::{Activation, Glu, Hidden, Rope, StoreId, ValueId, WeightId};
 
-/// What a router makes of its logits before it chooses experts.
+/// The weights that a router computes from its logits before it chooses experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gating {
     /// The softmax over the logits of the chosen experts (Jiang et al. 2024).
@@ -134,7 +134,7 @@ pub enum Index {
     Position,
 }
 
-/// What represents a sequence.
+/// The vector that represents a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pool {
     /// The mean of its rows.
@@ -153,7 +153,7 @@ impl Pool {
     }
 }
 
-/// What a norm divides by.
+/// The divisor of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// `x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich 2019).
@@ -189,7 +189,7 @@ pub struct LinearHeads {
     pub is_tiled: bool,
     /// Factor of the results.
     pub scale: f32,
-    /// What the state already has for the key is subtracted from the value: the delta rule (Yang et al. 2024).
+    /// The delta rule (Yang et al. 2024): the value that the state has for the key is subtracted from the new one.
     pub is_delta: bool,
 }
 
@@ -309,7 +309,7 @@ pub enum Op {
     AllReduce { x: ValueId },
 }
 
-/// What a row of a result depends on.
+/// The rows that a row of a result depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// The same row of the operands.
@@ -496,7 +496,7 @@ impl Op {
         matches!(self.reads(), Reads::Earlier | Reads::State)
     }
 
-    /// Whether it carries a state from row to row ([`Graph::state_of`](crate::Graph::state_of)).
+    /// Whether it carries a state from row to row ([`Graph::state_len`](crate::Graph::state_len)).
     pub fn is_recurrent(&self) -> bool {
         self.reads() == Reads::State
     }

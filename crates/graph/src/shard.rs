@@ -6,7 +6,7 @@
 //! so that its product is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Bias and residual, if nothing
 //! comes between, are added by rank 0 alone, before the sum.
 //!
-//! What is split follows from the operations: a matrix is split by columns if its input is made of attention, or of products of
+//! The split follows from the operations: a matrix is split by columns if its input is made of attention, or of products of
 //! other matrices, column by column. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers, the
 //! output matrix, and what has fewer blocks of columns than there are ranks.
 //!
@@ -44,7 +44,7 @@ impl Graph {
             Maker { graph: self, rank, made: HashMap::new(), part: Builder::new(), stores: HashMap::new() };
         for ((id, value), forms) in self.values().zip(&forms) {
             for &form in forms {
-                let name = name_of(value, form, forms);
+                let name = form_name(value, form, forms);
                 match split.make(id, form, &mut maker)? {
                     Made::Same(made) => drop(maker.made.insert((id, form), made)),
                     Made::By(op) => maker.put((id, form), name, op, value),
@@ -130,13 +130,13 @@ impl Operands for Maker<'_> {
         *self.stores.entry(id).or_insert_with(|| {
             let store = *self.graph.store(id);
             let store = Store { heads: store.heads / self.rank.ranks, ..store };
-            self.part.stores.push((store, self.graph.group_of(id)));
+            self.part.stores.push((store, self.graph.store_group(id)));
             StoreId(self.part.stores.len() as u32 - 1)
         })
     }
 }
 
-fn name_of(value: &Value, form: Form, forms: &BTreeSet<Form>) -> String {
+fn form_name(value: &Value, form: Form, forms: &BTreeSet<Form>) -> String {
     let is_alone = forms.iter().all(|other| *other == form || *other == Form::Partial);
     match form {
         Form::Partial => format!("{}.partial", value.name),

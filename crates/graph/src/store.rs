@@ -76,7 +76,7 @@ impl Mask {
 }
 
 impl fmt::Display for Mask {
-    /// What rows see, such as `a window of 7`.
+    /// The visible positions, such as `a window of 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mask::Causal => f.write_str("all positions up to their own"),

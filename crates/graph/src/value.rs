@@ -26,7 +26,7 @@ pub struct Weight {
     pub cols: usize,
     /// Matrices: 1, or one for each expert or head, or two for each expert.
     pub count: usize,
-    /// What a rank has of the weight, in a sharded graph; `None` for all of it.
+    /// The rank's share, in a sharded graph; `None` for the whole weight.
     pub share: Option<Box<Share>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Weight {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The weight of the whole graph.
-    pub of: Weight,
+    pub whole: Weight,
     /// Rows of each of its matrices.
     pub rows: Range<usize>,
     /// Columns of each of its matrices.
@@ -49,13 +49,13 @@ impl Weight {
         }
         let name = format!("{}[{}..{}, {}..{}]", self.name, rows.start, rows.end, cols.start, cols.end);
         let part = Weight { name, rows: rows.len(), cols: cols.len(), ..self.clone() };
-        Weight { share: Some(Box::new(Share { of: self.clone(), rows, cols })), ..part }
+        Weight { share: Some(Box::new(Share { whole: self.clone(), rows, cols })), ..part }
     }
 
     /// The tensor's shape as the file lists it, fastest dimension first, without trailing ones.
     pub fn tensor_shape(&self) -> Vec<usize> {
         if let Some(share) = &self.share {
-            return share.of.tensor_shape();
+            return share.whole.tensor_shape();
         }
         let count = if self.range.len() == self.rows { self.count } else { self.count / 2 };
         let mut shape = vec![self.cols, self.tensor_rows, count];

@@ -60,7 +60,7 @@ fn stores_are_grouped_by_mask() {
     }
     let y = g.output_rows("outputs", y);
     let graph = g.finish(y);
-    let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.group_of(id)].mask).collect();
+    let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.store_group(id)].mask).collect();
     assert_eq!(groups, [Window(4), Window(4), Causal, Window(4), Window(5)]);
     assert_eq!(graph.groups().len(), 3);
     // With a window of 4: position 3 sees positions 0 to 3, position 4 sees 1 to 4.

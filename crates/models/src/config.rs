@@ -19,7 +19,7 @@ pub struct Config {
     pub prediction_blocks: usize,
     /// Vocabulary size: the length of `tokenizer.ggml.tokens`, or `vocab_size` in a file without a tokenizer.
     pub vocab_size: usize,
-    /// What represents a sequence; `None` for a model of logits.
+    /// The pooling of embeddings; `None` for a model of logits.
     pub pooling: Option<Pooling>,
     /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order;
     /// such as `attention.head_count` and a u32.

@@ -70,22 +70,22 @@ impl Model {
             used.insert(name.as_str());
         }
         let Config { block_count, prediction_blocks, .. } = model.config;
-        let is_of_prediction = |name: &str| {
+        let is_prediction = |name: &str| {
             let block = name.strip_prefix("blk.").and_then(|name| name.split('.').next()?.parse().ok());
             block.is_some_and(|block: usize| (block_count..block_count + prediction_blocks).contains(&block))
         };
         // Scales of 4-bit activations, which no backend has.
-        let is_of_input = |name: &str| {
+        let is_input_scale = |name: &str| {
             name.strip_suffix(".input_scale").is_some_and(|name| used.contains(&*format!("{name}.weight")))
         };
         // The head that another task needs.
-        let is_of_head = |name: &str| {
+        let is_other_head = |name: &str| {
             model.config.pooling.is_some() && ["cls.", "output."].iter().any(|head| name.starts_with(head))
                 || family.name == "nomic-bert" && UNUSED.iter().any(|bias| name.ends_with(bias))
                 || name == "cls.output.weight" && family.is_decoder()
         };
         let is_known = |name: &str| {
-            used.contains(name) || is_of_prediction(name) || is_of_input(name) || is_of_head(name)
+            used.contains(name) || is_prediction(name) || is_input_scale(name) || is_other_head(name)
         };
         let is_unused = |name: &str| !is_known(name);
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
@@ -97,7 +97,7 @@ impl Model {
     /// The model that `metadata` describes. `has` reports which tensors exist: the optional ones of the family, and
     /// `blk.N.attn_norm.weight` or `blk.N.attn_output.weight` of every layer. The weights of the graph are the tensors that its file must have.
     /// Fails if the architecture is not supported, or if a key is missing, invalid or unknown.
-    pub fn of(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
+    pub fn from_metadata(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
         build(family(metadata)?, metadata, has, Task::Default)
     }
 }
@@ -113,10 +113,10 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
 /// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.
 const UNUSED: [&str; 2] = ["ffn_up.bias", "ffn_down.bias"];
 
-/// What a graph computes.
+/// The result of a graph.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// Logits, or, of an encoder, embeddings with the file's pooling.
+    /// Logits, or an encoder's embeddings with the file's pooling.
     Default,
     /// Embeddings, with this pooling or the file's.
     Embed(Option<Pooling>),

@@ -1,4 +1,4 @@
-//! Pooling: what represents a sequence.
+//! Pooling: the vector that represents a sequence.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use graph::Pool;
 
 use crate::{Error, Keys};
 
-/// What an embedding model computes for a sequence; the numbers are those of the key `pooling_type`.
+/// The result of an embedding model for a sequence; the numbers are those of the key `pooling_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pooling {
     /// One embedding per token (0).

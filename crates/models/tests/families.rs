@@ -218,7 +218,7 @@ fn split_expert_tensors_are_refused_by_name() {
 }
 
 /// Per layer of Gemma 3: mask, RoPE base, RoPE scale and score scale.
-fn layers_of(model: &Model) -> Vec<(Mask, f32, f32, f32)> {
+fn attention_layers(model: &Model) -> Vec<(Mask, f32, f32, f32)> {
     let graph = &model.graph;
     let mut layers = Vec::new();
     for (_, value) in graph.values() {
@@ -236,7 +236,7 @@ fn local_layers_of_gemma3_have_their_own_window_and_rope() {
     let spec = fixtures::gemma3(Format::F32);
     let scale = 1.0 / 48f32.sqrt();
     let (local, global) = ((Mask::Window(40), 1e4, 1.0, scale), (Mask::Causal, 1e6, 0.125, scale));
-    let layers = |change: &[(&str, Value)]| layers_of(&with(&spec, change).expect("a good model"));
+    let layers = |change: &[(&str, Value)]| attention_layers(&with(&spec, change).expect("a good model"));
     let pattern = "attention.sliding_window_pattern";
     assert_eq!(layers(&[]), [local, local, local, local, local, global, local]);
     assert_eq!(layers(&[(pattern, Value::U32(2))]), [local, global, local, global, local, global, local]);
@@ -254,7 +254,7 @@ fn local_layers_of_gemma3_have_their_own_window_and_rope() {
     let mut metadata = spec.metadata();
     metadata.remove("gemma3.rope.freq_base");
     metadata.insert("gemma3.rope.global.freq_base", Value::F32(1e6));
-    assert_eq!(layers_of(&opened(&metadata, &spec.tensors()).expect("ollama's"))[5], global);
+    assert_eq!(attention_layers(&opened(&metadata, &spec.tensors()).expect("ollama's"))[5], global);
 
     let short = Value::Array(Array::Bool(vec![true; 6]));
     let text = refused(&spec, pattern, short);
@@ -288,7 +288,7 @@ fn gemma3_27b_has_another_score_scale() {
         Spec { layers: 62, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..fixtures::gemma3(Format::F32) };
     for (layers, expected) in [(61, 1.0 / 48f32.sqrt()), (62, 0.25)] {
         let model = with(&Spec { layers, ..spec.clone() }, &[]).expect("a good model");
-        assert!(layers_of(&model).iter().all(|layer| layer.3 == expected), "{layers} layers");
+        assert!(attention_layers(&model).iter().all(|layer| layer.3 == expected), "{layers} layers");
     }
 }
 
@@ -327,11 +327,11 @@ fn extreme_values_never_panic() {
             for value in numbers.into_iter().chain(floats).chain(arrays) {
                 let mut metadata = metadata.clone();
                 metadata.insert(key.as_str(), value);
-                let _ = Model::of(&metadata, &|name| names.contains(name));
+                let _ = Model::from_metadata(&metadata, &|name| names.contains(name));
             }
             let mut metadata = metadata.clone();
             metadata.remove(key);
-            let _ = Model::of(&metadata, &|name| names.contains(name));
+            let _ = Model::from_metadata(&metadata, &|name| names.contains(name));
         }
     }
 }

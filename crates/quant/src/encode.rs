@@ -186,8 +186,8 @@ pub(crate) fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Opti
         let row = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / x.len() as f64;
         let blocks = x.as_chunks::<N>().0.iter().zip(out.chunks_mut(size_of::<B>()));
         for (i, (x, out)) in blocks.enumerate() {
-            let (unit, x) = Unit::of(x);
-            let row = unit.square_of(row);
+            let (unit, x) = Unit::normalise(x);
+            let row = unit.normalise_square(row);
             let weights = error_weights.weights(&x, importance.and_then(|all| all.get(i)), row);
             out.copy_from_slice(B::encode(&x, &weights, unit).as_bytes());
         }

@@ -77,7 +77,7 @@ pub(crate) struct F16Scale {
 
 impl Unit {
     /// Normalises `x`, so that the largest magnitude is in [1, 2). Blocks below the F16 range become zero.
-    pub(crate) fn of<const N: usize>(x: &[f32; N]) -> (Unit, [f32; N]) {
+    pub(crate) fn normalise<const N: usize>(x: &[f32; N]) -> (Unit, [f32; N]) {
         const TINY: f32 = f32::from_bits((127 - 60) << 23);
         let largest = x.iter().fold(0.0f32, |largest, x| if x.abs() > largest { x.abs() } else { largest });
         if largest < TINY {
@@ -100,7 +100,7 @@ impl Unit {
     }
 
     /// Converts a mean square to multiples of the squared unit.
-    pub(crate) fn square_of(self, mean: f64) -> f32 {
+    pub(crate) fn normalise_square(self, mean: f64) -> f32 {
         let unit = f64::from(self.0);
         (mean / unit / unit).min(1e30) as f32
     }

@@ -40,7 +40,7 @@ impl<B: GridBlock> Groups<8> for B {
 }
 
 /// Codes of 32 vectors of 8 values, or 64 of 4, given as little-endian words of `N` bytes.
-pub(crate) fn codes_of<const N: usize>(vectors: impl Iterator<Item = [u8; N]>) -> [[u8; 32]; 8] {
+pub(crate) fn vector_codes<const N: usize>(vectors: impl Iterator<Item = [u8; N]>) -> [[u8; 32]; 8] {
     let mut codes = [[0; 32]; 8];
     for (to, vector) in codes.as_flattened_mut().as_chunks_mut().0.iter_mut().zip(vectors) {
         *to = vector;

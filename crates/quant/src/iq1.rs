@@ -24,7 +24,7 @@ use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
-use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
+use crate::grid_block::{GridBlock, join_nibbles, nibbles, twice, vector_codes};
 use crate::grids::IQ1_GRID;
 
 blocks! {
@@ -55,7 +55,7 @@ impl GridBlock for BlockIQ1_S {
     }
 
     fn codes(&self) -> [[u8; 32]; 8] {
-        codes_of((0..32).map(|v| {
+        vector_codes((0..32).map(|v| {
             let word = u16::from_le_bytes(self.qh[v / 4]);
             let high = usize::from(word >> (v % 4 * 3) & 7);
             shifted(usize::from(self.qs[v]) | high << 8, word >> 15 == 1)
@@ -80,7 +80,7 @@ impl GridBlock for BlockIQ1_M {
 
     fn codes(&self) -> [[u8; 32]; 8] {
         let high: [u8; 32] = nibbles(&self.qh);
-        codes_of(
+        vector_codes(
             (0..32)
                 .map(|v| shifted(usize::from(self.qs[v]) | usize::from(high[v] & 7) << 8, high[v] & 8 != 0)),
         )

@@ -34,7 +34,7 @@ use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
-use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
+use crate::grid_block::{GridBlock, join_nibbles, nibbles, twice, vector_codes};
 use crate::grids::{IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, even_signs, spread};
 
 blocks! {
@@ -65,7 +65,7 @@ impl GridBlock for BlockIQ2_XXS {
     }
 
     fn codes(&self) -> [[u8; 32]; 8] {
-        codes_of((0..32).map(|v| {
+        vector_codes((0..32).map(|v| {
             let [indices, word] = self.qs[v / 4];
             let signs = even_signs(u32::from_le_bytes(word) >> (v % 4 * 7));
             signed(IQ2_XXS_GRID[usize::from(indices[v % 4])], signs)
@@ -87,7 +87,7 @@ impl GridBlock for BlockIQ2_XS {
     }
 
     fn codes(&self) -> [[u8; 32]; 8] {
-        codes_of(self.qs.iter().map(|&word| {
+        vector_codes(self.qs.iter().map(|&word| {
             let word = u16::from_le_bytes(word);
             signed(IQ2_XS_GRID[usize::from(word & 511)], even_signs(u32::from(word >> 9)))
         }))
@@ -108,7 +108,7 @@ impl GridBlock for BlockIQ2_S {
     }
 
     fn codes(&self) -> [[u8; 32]; 8] {
-        codes_of((0..32).map(|v| {
+        vector_codes((0..32).map(|v| {
             let high = self.qh[v / 4] >> (v % 4 * 2) & 3;
             signed(IQ2_S_GRID[usize::from(self.qs[v]) | usize::from(high) << 8], self.signs[v])
         }))

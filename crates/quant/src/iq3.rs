@@ -26,7 +26,7 @@ use crate::block::blocks;
 use crate::encode::Encode;
 use crate::fit::Unit;
 use crate::fit::grid::{self, Codebook, Signs};
-use crate::grid_block::{GridBlock, codes_of, join_nibbles, nibbles, twice};
+use crate::grid_block::{GridBlock, join_nibbles, nibbles, twice, vector_codes};
 use crate::grids::{IQ3_S_GRID, IQ3_XXS_GRID, even_signs, spread};
 
 blocks! {
@@ -54,7 +54,7 @@ impl GridBlock for BlockIQ3_XXS {
 
     fn codes(&self) -> [[u8; 32]; 8] {
         let entry = |v: usize| IQ3_XXS_GRID[usize::from(self.qs[v])];
-        codes_of((0..32).map(|i| {
+        vector_codes((0..32).map(|i| {
             let signs = even_signs(u32::from_le_bytes(self.words[i / 4]) >> (i % 4 * 7));
             signed(entry(2 * i), entry(2 * i + 1), signs)
         }))
@@ -77,7 +77,7 @@ impl GridBlock for BlockIQ3_S {
     fn codes(&self) -> [[u8; 32]; 8] {
         let high = |v: usize| usize::from(self.qh[v / 8] >> (v % 8) & 1);
         let entry = |v: usize| IQ3_S_GRID[usize::from(self.qs[v]) | high(v) << 8];
-        codes_of((0..32).map(|i| signed(entry(2 * i), entry(2 * i + 1), self.signs[i])))
+        vector_codes((0..32).map(|i| signed(entry(2 * i), entry(2 * i + 1), self.signs[i])))
     }
 }
 

@@ -76,7 +76,7 @@ impl Encode<64> for BlockNVFP4 {
             let largest = group.x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
             let middle = BlockNVFP4::nearest_scale(largest * unit / 12.0);
             let mut best = (f32::INFINITY, 0, [0; 16]);
-            // Of equal errors, that of the largest scale counts: values beyond it saturate.
+            // The largest scale is the first of those with equal errors: values beyond it saturate.
             let tried = if largest == 0.0 {
                 1..1
             } else {

@@ -10,7 +10,7 @@ use models::Family;
 use quant::Format;
 use quantize::{Facts, Mix};
 
-use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
+use crate::spec::{PlannedTensor, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
 
 const RANDOM: &str = ", random weights";
@@ -183,7 +183,7 @@ impl Synth {
     }
 
     /// The tensors in the order of the file.
-    fn tensors(&self) -> Vec<Planned> {
+    fn tensors(&self) -> Vec<PlannedTensor> {
         let spec = self.spec();
         let facts = Facts {
             architecture: Family::from_name(spec.architecture).expect("a supported family"),
@@ -276,7 +276,8 @@ mod tests {
     #[test]
     fn a_mix_has_the_formats_of_the_real_file() {
         let tensors = synth("tinyllama-1.1b", Mix::Q4_K_M).tensors();
-        let bytes = |tensor: &Planned| tensor.format.bytes_for(tensor.values() as u64).expect("whole blocks");
+        let bytes =
+            |tensor: &PlannedTensor| tensor.format.bytes_for(tensor.values() as u64).expect("whole blocks");
         assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 667_078_656);
         assert_eq!(tensors.last().map(|tensor| tensor.format), Some(Format::Q6_K));
 

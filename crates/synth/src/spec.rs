@@ -261,12 +261,12 @@ impl Spec {
                 }
             },
         };
-        let model = Model::of(&self.metadata(), &has);
+        let model = Model::from_metadata(&self.metadata(), &has);
         model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
     }
 
     /// The tensors in the order of the file.
-    pub(crate) fn plan(&self) -> Vec<Planned> {
+    pub(crate) fn plan(&self) -> Vec<PlannedTensor> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
         let logits = (last_norm(&graph), LOGIT_DEVIATION / logit_scale(&graph));
@@ -285,7 +285,7 @@ impl Spec {
         roles: &[Role],
         embedding: f32,
         (last_norm, logits): (&str, f32),
-    ) -> Planned {
+    ) -> PlannedTensor {
         let name = &weight.tensor;
         let base = name.strip_suffix(".weight").unwrap_or(name);
         let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
@@ -316,11 +316,11 @@ impl Spec {
             _ => (self.format, Content::Normal(inner)),
         };
         let random = Random::new(self.seed, base);
-        Planned { name: name.clone(), shape: weight.tensor_shape(), format, content, random }
+        PlannedTensor { name: name.clone(), shape: weight.tensor_shape(), format, content, random }
     }
 
     pub(crate) fn rope_factors(&self, name: &str) -> Vec<f32> {
-        let of_pair = |pair: u32| match (name, self.rope_freqs) {
+        let factor = |pair: u32| match (name, self.rope_freqs) {
             ("rope_factors_short.weight", _) => 1.0 + pair as f32 * 0.125,
             ("rope_factors_long.weight", _) => 2.0 + pair as f32,
             (_, RopeFreqs::Llama3(factor)) => {
@@ -331,12 +331,12 @@ impl Spec {
             }
             (_, RopeFreqs::None | RopeFreqs::Rising) => 1.0 + pair as f32 / 2.0,
         };
-        (0..self.head() / 2).map(of_pair).collect()
+        (0..self.head() / 2).map(factor).collect()
     }
 
     /// The tensors with their data. Panics if the model is invalid, or a row is not whole blocks.
     pub fn tensors(&self) -> Vec<Tensor> {
-        let tensor = |planned: Planned| {
+        let tensor = |planned: PlannedTensor| {
             let mut data = Vec::new();
             planned.write(&mut data).expect("a vector takes all");
             Tensor { name: planned.name, format: planned.format, shape: planned.shape, data: data.into() }
@@ -355,7 +355,11 @@ impl Spec {
     }
 }
 
-pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) -> Result<W, WriteError> {
+pub(crate) fn write<W: Write>(
+    metadata: &Metadata,
+    tensors: &[PlannedTensor],
+    out: W,
+) -> Result<W, WriteError> {
     let mut layout = Layout::new(metadata)?;
     for tensor in tensors {
         layout.tensor(tensor.name.as_str(), &tensor.shape, tensor.format)?;
@@ -370,7 +374,7 @@ pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) 
 pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedTensor {
     pub(crate) name: String,
     /// Fastest dimension first.
     pub(crate) shape: Vec<usize>,
@@ -388,13 +392,13 @@ enum Content {
     Values(Vec<f32>),
 }
 
-impl Planned {
+impl PlannedTensor {
     pub(crate) fn values(&self) -> usize {
         self.shape.iter().product()
     }
 
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Planned { format, random, .. } = *self;
+        let PlannedTensor { format, random, .. } = *self;
         match &self.content {
             Content::Normal(deviation) => write_matrix(format, self.values(), *deviation, random, out),
             Content::Even(mean) => (0..self.values() as u64)

@@ -11,7 +11,7 @@ use crate::random::Random;
 
 /// Where a block has its scale.
 #[derive(Clone, Copy)]
-enum Place {
+enum ScaleField {
     /// An F16 at this offset.
     F16(usize),
     /// An F16 in the high nibbles of four words, the first at this offset.
@@ -25,7 +25,7 @@ enum Place {
 /// The scales in a block of random bytes.
 struct Scales {
     /// The scale `d` of a block.
-    d: Place,
+    d: ScaleField,
     /// Root mean square of the values when `d` is 1 and all other bits are random.
     rms: f32,
     /// Offset of a second F16 scale, and its ratio to `d` for which the values have mean 0.
@@ -37,29 +37,29 @@ struct Scales {
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
-        Format::Q4_0 => (Place::F16(0), 4.637, None),
-        Format::Q4_1 => (Place::F16(0), 4.610, Some((2, -7.5))),
-        Format::Q5_0 => (Place::F16(0), 9.247, None),
-        Format::Q5_1 => (Place::F16(0), 9.233, Some((2, -15.5))),
-        Format::Q8_0 => (Place::F16(0), 73.9, None),
-        Format::Q2_K => (Place::F16(80), 13.87, Some((82, 1.5))),
-        Format::Q3_K => (Place::F16(108), 43.34, None),
-        Format::Q4_K => (Place::F16(0), 258.3, Some((2, 7.5))),
-        Format::Q5_K => (Place::F16(0), 526.9, Some((2, 15.5))),
-        Format::Q6_K => (Place::F16(208), 1366.0, None),
-        Format::IQ4_NL => (Place::F16(0), 67.44, None),
-        Format::IQ4_XS => (Place::F16(0), 1246.0, None),
-        Format::MXFP4 => (Place::Exponent(0), 5.853, None),
-        Format::NVFP4 => (Place::E4M3(0), 5.853, None),
-        Format::IQ3_XXS => (Place::F16(0), 143.5, None),
-        Format::IQ3_S => (Place::F16(0), 140.0, None),
-        Format::IQ2_XXS => (Place::F16(0), 53.49, None),
-        Format::IQ2_XS => (Place::F16(0), 55.72, None),
-        Format::IQ2_S => (Place::F16(0), 56.44, None),
-        Format::IQ1_S => (Place::F16(0), 7.18, None),
-        Format::IQ1_M => (Place::Nibbles(48), 7.214, None),
-        Format::TQ1_0 => (Place::F16(52), 0.8171, None),
-        Format::TQ2_0 => (Place::F16(64), 0.7071, None),
+        Format::Q4_0 => (ScaleField::F16(0), 4.637, None),
+        Format::Q4_1 => (ScaleField::F16(0), 4.610, Some((2, -7.5))),
+        Format::Q5_0 => (ScaleField::F16(0), 9.247, None),
+        Format::Q5_1 => (ScaleField::F16(0), 9.233, Some((2, -15.5))),
+        Format::Q8_0 => (ScaleField::F16(0), 73.9, None),
+        Format::Q2_K => (ScaleField::F16(80), 13.87, Some((82, 1.5))),
+        Format::Q3_K => (ScaleField::F16(108), 43.34, None),
+        Format::Q4_K => (ScaleField::F16(0), 258.3, Some((2, 7.5))),
+        Format::Q5_K => (ScaleField::F16(0), 526.9, Some((2, 15.5))),
+        Format::Q6_K => (ScaleField::F16(208), 1366.0, None),
+        Format::IQ4_NL => (ScaleField::F16(0), 67.44, None),
+        Format::IQ4_XS => (ScaleField::F16(0), 1246.0, None),
+        Format::MXFP4 => (ScaleField::Exponent(0), 5.853, None),
+        Format::NVFP4 => (ScaleField::E4M3(0), 5.853, None),
+        Format::IQ3_XXS => (ScaleField::F16(0), 143.5, None),
+        Format::IQ3_S => (ScaleField::F16(0), 140.0, None),
+        Format::IQ2_XXS => (ScaleField::F16(0), 53.49, None),
+        Format::IQ2_XS => (ScaleField::F16(0), 55.72, None),
+        Format::IQ2_S => (ScaleField::F16(0), 56.44, None),
+        Format::IQ1_S => (ScaleField::F16(0), 7.18, None),
+        Format::IQ1_M => (ScaleField::Nibbles(48), 7.214, None),
+        Format::TQ1_0 => (ScaleField::F16(52), 0.8171, None),
+        Format::TQ2_0 => (ScaleField::F16(64), 0.7071, None),
     };
     Some(Scales { d, rms, min })
 }
@@ -86,7 +86,7 @@ pub(crate) fn write_matrix(
             Some(scales) => {
                 random.fill((first * block_bytes / 8) as u64, bytes);
                 if format == Format::TQ2_0 {
-                    // Of two bits, no file has 3, which would make most values of a block positive: it becomes 1.
+                    // No file has two bits of 3, which would make most values of a block positive: they become 1.
                     let quants = bytes.chunks_exact_mut(block_bytes).flat_map(|block| &mut block[..64]);
                     quants.for_each(|byte| *byte &= !((*byte << 1) & *byte & 0xAA));
                 }
@@ -115,24 +115,25 @@ pub fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> 
     bytes
 }
 
-impl Place {
+impl ScaleField {
     /// Two random bytes in the scale's place.
     fn random(self, block: &[u8]) -> [u8; 2] {
-        let (Place::F16(at) | Place::Nibbles(at) | Place::Exponent(at) | Place::E4M3(at)) = self;
+        let (ScaleField::F16(at) | ScaleField::Nibbles(at) | ScaleField::Exponent(at) | ScaleField::E4M3(at)) =
+            self;
         [block[at], block[at + 1]]
     }
 
     /// Stores an F16.
     fn store(self, block: &mut [u8], scale: half::f16) {
         match self {
-            Place::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),
-            Place::Nibbles(at) => {
+            ScaleField::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),
+            ScaleField::Nibbles(at) => {
                 for (i, word) in block[at..at + 8].as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     word[1] = word[1] & 15 | ((scale.to_bits() >> (4 * i)) as u8) << 4;
                 }
             }
-            Place::E4M3(at) => block[at] = BlockNVFP4::nearest_scale(scale.to_f32().abs()),
-            Place::Exponent(at) => block[at] = (scale.to_f32().abs().log2() as i32 + 128) as u8,
+            ScaleField::E4M3(at) => block[at] = BlockNVFP4::nearest_scale(scale.to_f32().abs()),
+            ScaleField::Exponent(at) => block[at] = (scale.to_f32().abs().log2() as i32 + 128) as u8,
         }
     }
 }
@@ -144,15 +145,15 @@ impl Scales {
         // The random bytes in the scale's place vary it from block to block. Its random sign makes the mean 0 if the values
         // of a block have a bias.
         let random = d.random(block);
-        if let Place::Exponent(at) = d {
-            // One of the two nearest powers of two, so that the mean square is as wanted.
+        if let ScaleField::Exponent(at) = d {
+            // One of the two nearest powers of two, so that the mean square is right.
             let scale = deviation / rms;
             let exponent = scale.log2().floor();
             let share = ((scale / exponent.exp2()).powi(2) - 1.0) / 3.0;
             block[at] = (exponent as i32 + 128) as u8 + u8::from(f32::from(random[0]) < share * 256.0);
             return;
         }
-        if let Place::E4M3(at) = d {
+        if let ScaleField::E4M3(at) = d {
             for d in &mut block[at..at + 4] {
                 *d = BlockNVFP4::nearest_scale(deviation / rms * (0.75 + f32::from(*d) / 512.0));
             }

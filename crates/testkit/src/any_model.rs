@@ -38,13 +38,13 @@ const SIZES: [u32; 16] =
 /// The same for other numbers.
 const FLOATS: [f32; 9] = [0.0, -0.0, -1.0, 1e-45, 1e-30, 1e30, f32::MAX, f32::INFINITY, f32::NAN];
 
-/// Model file number `number`, of any family in odd sizes, usually with mistakes.
+/// Model file number `number`, of any family in odd sizes, usually with errors.
 pub fn odd_model(number: u64) -> Vec<u8> {
     let mut dice = Dice { random: Random::new(number, "any model"), thrown: 0 };
     let spec = odd_spec(&mut dice);
     let (mut metadata, mut tensors) = (spec.metadata(), spec.tensors());
-    let mistakes = dice.below(3);
-    for _ in 0..mistakes {
+    let errors = dice.below(3);
+    for _ in 0..errors {
         match dice.below(6) {
             0..3 => exchange_value(&mut metadata, &mut dice),
             3 => swap_values(&mut metadata, &mut dice),
@@ -52,7 +52,7 @@ pub fn odd_model(number: u64) -> Vec<u8> {
             _ => drop(metadata.remove(&key(&metadata, &mut dice))),
         }
     }
-    // The writer refuses some mistakes; these do not test readers.
+    // The writer refuses some errors; these do not test readers.
     let mut bytes = gguf::write(Vec::new(), &metadata, &tensors).unwrap_or_else(|_| spec.file());
     if dice.below(4) == 0 {
         for _ in 0..=dice.below(4) {

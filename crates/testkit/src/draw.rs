@@ -31,7 +31,7 @@ pub fn is_drawn(token: Option<u32>, logits: &[f32], draw: &Draw, own: u32) -> bo
 }
 
 /// The same with errors of `u` and of `p`.
-fn drawn_near(logits: &[f32], draw: &Draw, own: u32, [of_u, of_p]: [f64; 2]) -> Option<u32> {
+fn drawn_near(logits: &[f32], draw: &Draw, own: u32, [u_error, p_error]: [f64; 2]) -> Option<u32> {
     if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
         return None;
     }
@@ -49,7 +49,7 @@ fn drawn_near(logits: &[f32], draw: &Draw, own: u32, [of_u, of_p]: [f64; 2]) -> 
         // The lower id first among equals, whatever the filter before has made equal.
         kept.sort_by(|a, b| b.1.partial_cmp(&a.1).expect("numbers").then(a.0.cmp(&b.0)));
         match *filter {
-            Filter::TopP(p) => top_p(&mut kept, f64::from(p) + of_p),
+            Filter::TopP(p) => top_p(&mut kept, f64::from(p) + p_error),
             // In logarithms, as llama.cpp does.
             Filter::MinP(p) => {
                 let least = kept.first()?.1 + p.ln();
@@ -67,16 +67,16 @@ fn drawn_near(logits: &[f32], draw: &Draw, own: u32, [of_u, of_p]: [f64; 2]) -> 
         }
     }
     let weights = weights(&kept);
-    let mut of_ids: Vec<(u32, f64)> = kept.iter().map(|(id, _)| *id).zip(weights).collect();
-    of_ids.sort_by_key(|(id, _)| *id);
-    let target = (draw.u + of_u) * of_ids.iter().map(|(_, weight)| weight).sum::<f64>();
-    of_ids.retain(|(_, weight)| *weight > 0.0);
+    let mut by_id: Vec<(u32, f64)> = kept.iter().map(|(id, _)| *id).zip(weights).collect();
+    by_id.sort_by_key(|(id, _)| *id);
+    let target = (draw.u + u_error) * by_id.iter().map(|(_, weight)| weight).sum::<f64>();
+    by_id.retain(|(_, weight)| *weight > 0.0);
     let mut sum = 0.0;
-    let reached = of_ids.iter().find(|(_, weight)| {
+    let reached = by_id.iter().find(|(_, weight)| {
         sum += weight;
         sum > target
     });
-    reached.or(of_ids.last()).map(|(id, _)| *id)
+    reached.or(by_id.last()).map(|(id, _)| *id)
 }
 
 /// CTRL's repeat penalty (Keskar et al. 2019), which lowers negative logits, too; frequency and presence penalties as OpenAI's API

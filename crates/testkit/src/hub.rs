@@ -236,9 +236,9 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, by_file_server: bool) -> io::
             let mut state = lock(state);
             state.seen.push(request.seen.clone());
             let answer = if by_file_server {
-                of_file_server(&mut state, &request)
+                answer_file(&mut state, &request)
             } else {
-                of_hub(&mut state, &request)
+                answer_hub(&mut state, &request)
             };
             (answer, state.behaviour.clone())
         };
@@ -280,7 +280,7 @@ fn send(
     Ok(())
 }
 
-fn of_hub(state: &mut State, request: &Request) -> Answer {
+fn answer_hub(state: &mut State, request: &Request) -> Answer {
     let planned = state.behaviour.failures.iter().position(|(text, ..)| request.path.contains(text));
     if let Some((_, status, headers)) = planned.and_then(|at| state.behaviour.failures.remove(at)) {
         return Answer::new(status, headers, "");
@@ -354,7 +354,7 @@ fn of_hub(state: &mut State, request: &Request) -> Answer {
     Answer::new(307, format!("{common}ETag: \"{}\"\r\nLocation: {location}\r\n", &sha256[..40]), "")
 }
 
-fn of_file_server(state: &mut State, request: &Request) -> Answer {
+fn answer_file(state: &mut State, request: &Request) -> Answer {
     // Storage that gets a signature and a token refuses both.
     if request.seen.authorization.is_some() {
         return Answer::new(400, "", "Only one auth mechanism allowed");

@@ -17,11 +17,11 @@ struct Distance {
 
 /// The logits of all positions of the golden sequences, with prefill in steps of `rows`.
 pub fn logits(case: &Case, backend: Box<dyn Backend>, rows: usize) -> Vec<f32> {
-    logits_of(case, backend, rows, goldens::SEQUENCES)
+    first_logits(case, backend, rows, goldens::SEQUENCES)
 }
 
 /// The logits of all positions of the first `sequences` sequences.
-pub fn logits_of(case: &Case, backend: Box<dyn Backend>, rows: usize, sequences: usize) -> Vec<f32> {
+pub fn first_logits(case: &Case, backend: Box<dyn Backend>, rows: usize, sequences: usize) -> Vec<f32> {
     let mut model = Whole::new(case.file(), backend, KvFormat::F16, goldens::POSITIONS, rows);
     case.tokens()[..sequences].iter().flat_map(|tokens| model.logits(tokens, rows)).collect()
 }

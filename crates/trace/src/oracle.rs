@@ -130,7 +130,7 @@ impl<'a> Oracle<'a> {
             return Err(error);
         }
         let y = g.op("y", op);
-        let y = if g.is_of_outputs(y) { y } else { g.output_rows("outputs", y) };
+        let y = if g.has_output_rows(y) { y } else { g.output_rows("outputs", y) };
         let graph = g.finish(y);
 
         let tokens = match inputs.first() {

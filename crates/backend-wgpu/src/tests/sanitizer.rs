@@ -160,7 +160,7 @@ impl Sanitizer {
         let states = after.split_off(n_stores);
         let recurrent = bound.graph().values().filter(|(id, _)| self.states[id.index()].is_some());
         for (((id, value), before), after) in recurrent.zip(&before[n_stores..]).zip(&states) {
-            let values = bound.graph().state_of(id);
+            let values = bound.graph().state_len(id);
             if values > 0 {
                 check_state(&value.name, values, &step, before, after);
             }
@@ -171,7 +171,7 @@ impl Sanitizer {
             let mut expected = before[i].clone();
             if written.contains(&store) {
                 let (id, _) = bound.graph().stores().nth(store).expect("a store of the graph");
-                let group = bound.graph().group_of(id);
+                let group = bound.graph().store_group(id);
                 for word in written_words(&self.layouts[store], &step, group, which) {
                     assert_ne!(after[word], unwritten(STORE), "{what}: word {word} was not written");
                     expected[word] = after[word];
@@ -197,7 +197,7 @@ impl Sanitizer {
             })
         };
         let parts_words = |attend: &Attend| {
-            let splits = shape.splits[bound.graph().group_of(attend.store)];
+            let splits = shape.splits[bound.graph().store_group(attend.store)];
             let v_dim = bound.graph().store(attend.store).v_dim;
             if splits > 1 { shape.rows * attend.heads * splits * (v_dim + 2) } else { 0 }
         };

@@ -216,7 +216,7 @@ impl<'a> Report<'a> {
 
 /// `None` if the model is not supported.
 fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, serde_json::Value>> {
-    let model = models::Model::of(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
+    let model = models::Model::from_metadata(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
     let read = model.config.hyper_parameters.into_iter();
     Some(read.map(|(key, value)| (key, value::json(&value, usize::MAX))).collect())
 }
@@ -284,7 +284,7 @@ fn kv_groups(graph: &Graph, kv_layout: &KvLayout) -> Vec<KvGroup> {
     let layouts = kv_layout.stores(graph);
     let groups = graph.groups().iter().zip(&kv_layout.pages).enumerate();
     let group = |(number, (group, pages)): (usize, (&Group, &usize))| {
-        let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.group_of(*id) == number);
+        let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.store_group(*id) == number);
         let bytes: Vec<u64> = stores.map(|(_, layout)| layout.bytes()).collect();
         KvGroup {
             window: group.mask.span(),

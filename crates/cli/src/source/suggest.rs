@@ -45,7 +45,7 @@ pub(crate) fn suggestion() -> Suggestion {
 /// Whether it is of a known family and has a chat template.
 fn chats(held: &Held) -> bool {
     let Ok(file) = Gguf::open(held.path()) else { return false };
-    let model = models::Model::of(file.metadata(), &|name| file.tensor(name).is_some());
+    let model = models::Model::from_metadata(file.metadata(), &|name| file.tensor(name).is_some());
     file.metadata().contains("tokenizer.chat_template")
         && model.is_ok_and(|model| model.config.pooling.is_none())
 }

@@ -99,7 +99,7 @@ impl Mixture {
                     let scale = self.scales[number].as_ref().map_or(1.0, |scale| scale[expert]);
                     f64::from(scale * dot(row, &columns[number]) + bias)
                 };
-                hidden[column] = self.hidden.of(product) as f32;
+                hidden[column] = self.hidden.apply(product) as f32;
             }
         }
         hiddens.chunks_exact(inner).for_each(|hidden| squares[1].add(hidden));

@@ -1,4 +1,4 @@
-//! Ranks, and what of a value one of them has.
+//! Ranks, and the forms in which one has a value.
 
 use std::fmt;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl fmt::Display for ShardError {
 
 impl std::error::Error for ShardError {}
 
-/// What of a value a rank has. In this order, a form may be made of an earlier one of the same value.
+/// The form in which a rank has a value. In this order, a form may be made of an earlier one of the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Form {
     /// A summand: the sum over all ranks is the value.

@@ -1,4 +1,4 @@
-//! What is split, and how each form of a value is made.
+//! Which values are split, and how each form of a value is made.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(super) enum Made {
     By(Op),
 }
 
-/// What the columns of a value are made of, each on its own.
+/// The origin of the columns of a value, each on its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// Heads of attention, which the ranks share.
@@ -23,7 +23,7 @@ enum Source {
 }
 
 impl Source {
-    /// What columns are made of that are computed from two values.
+    /// The origin of columns that are computed from two values.
     fn and(self, other: Source) -> Source {
         match (self, other) {
             (Source::Attention, _) | (_, Source::Attention) => Source::Attention,
@@ -33,7 +33,7 @@ impl Source {
     }
 }
 
-/// What of a graph is split.
+/// The split of a graph.
 pub(super) struct Split<'a> {
     graph: &'a Graph,
     rank: Rank,
@@ -61,7 +61,7 @@ impl<'a> Split<'a> {
         let mut split = Split { graph, rank, columns: Vec::new(), is_summand: Vec::new(), readers };
         let mut sources: Vec<Source> = Vec::with_capacity(values);
         for id in (0..values).map(ValueId::from_index) {
-            let columns = split.columns_of(id, &sources, block)?;
+            let columns = split.split_columns(id, &sources, block)?;
             sources.push(match columns {
                 Some(_) => Source::Other,
                 None => split.source(id, &sources)?,
@@ -77,8 +77,8 @@ impl<'a> Split<'a> {
         Err(ShardError { value: self.graph.value(id).name.clone(), why: why.into() })
     }
 
-    /// Of a product or a mixture of experts: the rank's columns of its input or of its hidden values.
-    fn columns_of(
+    /// The rank's columns of the input of a product, or of the hidden values of experts.
+    fn split_columns(
         &self,
         id: ValueId,
         sources: &[Source],
@@ -195,10 +195,10 @@ impl<'a> Split<'a> {
 
     /// The form with these columns.
     fn form(&self, id: ValueId, columns: Range<usize>) -> Form {
-        match columns.len() == self.cols(id) {
-            true => Form::Whole,
-            false => Form::Columns { start: columns.start, len: columns.len() },
+        if columns.len() == self.cols(id) {
+            return Form::Whole;
         }
+        Form::Columns { start: columns.start, len: columns.len() }
     }
 
     /// How `form` of value `id` is made of `operands`.
@@ -219,7 +219,7 @@ impl<'a> Split<'a> {
             Form::Whole => {
                 Ok(Made::By(self.with(id, operands, |x| (x, Form::Whole), |weight| self.all(weight))))
             }
-            Form::Columns { start, len } => self.of_columns(id, start..start + len, operands),
+            Form::Columns { start, len } => self.some_columns(id, start..start + len, operands),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a> Split<'a> {
     }
 
     /// The rows and columns of a vector, or of its repetitions, that belong to `columns` of `all`; `None` if they are not a range.
-    fn of_vector(&self, weight: WeightId, columns: &Range<usize>, all: usize) -> Option<[Range<usize>; 2]> {
+    fn vector_part(&self, weight: WeightId, columns: &Range<usize>, all: usize) -> Option<[Range<usize>; 2]> {
         let Weight { rows, cols, .. } = *self.graph.weight(weight);
         let (len, Range { start, end }) = (rows * cols, columns.clone());
         match (len == all, rows == 1) {
@@ -263,7 +263,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    fn of_columns(
+    fn some_columns(
         &self,
         id: ValueId,
         columns: Range<usize>,
@@ -274,7 +274,7 @@ impl<'a> Split<'a> {
             return Ok(Made::By(self.slice(id, &columns, operands)));
         }
         let vector = |weight: Option<WeightId>| match weight {
-            Some(weight) => self.of_vector(weight, &columns, cols),
+            Some(weight) => self.vector_part(weight, &columns, cols),
             None => Some([0..0, 0..0]),
         };
         // Element by element, with this part of the vectors; `None` if every rank makes all columns first.
@@ -324,9 +324,8 @@ impl<'a> Split<'a> {
             return Ok(Made::By(self.slice(id, &columns, operands)));
         };
         // A gate of one column applies to all.
-        let form = |x: ValueId| match self.cols(x) == cols {
-            true => (x, self.form(x, columns.clone())),
-            false => (x, Form::Whole),
+        let form = |x: ValueId| {
+            if self.cols(x) == cols { (x, self.form(x, columns.clone())) } else { (x, Form::Whole) }
         };
         Ok(Made::By(self.with(id, operands, form, |_| part.clone())))
     }
@@ -369,7 +368,7 @@ impl<'a> Split<'a> {
             let part = |weight| [self.all(weight)[0].clone(), columns.clone()];
             return Made::By(self.with(id, operands, |x| (x, self.form(x, columns.clone())), part));
         }
-        // What is added as a whole is in the summand of one rank.
+        // One rank's summand has the terms that every rank has as a whole.
         let adds_whole = matches!(op, Op::AddBias { .. })
             || matches!(op, Op::Add { a, b } if !(self.is_carried(a) && self.is_carried(b)));
         if adds_whole && self.rank.rank != 0 {
@@ -378,9 +377,9 @@ impl<'a> Split<'a> {
             return Made::Same(operands.value(carried.expect("a summand is made of one"), Form::Partial));
         }
         let addends = self.addends(id);
-        let form = |x: ValueId| match addends.contains(&x) && self.is_carried(x) {
-            true => (x, Form::Partial),
-            false => (x, Form::Whole),
+        let form = |x: ValueId| {
+            let is_summand = addends.contains(&x) && self.is_carried(x);
+            (x, if is_summand { Form::Partial } else { Form::Whole })
         };
         Made::By(self.with(id, operands, form, |weight| self.all(weight)))
     }

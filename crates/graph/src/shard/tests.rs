@@ -1,4 +1,4 @@
-//! What ranks have of small graphs, written out by hand.
+//! The shards of small graphs, written out by hand.
 
 use crate::*;
 
@@ -90,7 +90,7 @@ fn shares_make_up_the_weights() {
                     Some(share) => {
                         assert_eq!(share.cols.start % block, 0, "{}", weight.name);
                         assert_eq!([share.rows.len(), share.cols.len()], [weight.rows, weight.cols]);
-                        (share.of.name.clone(), weight.rows * weight.cols)
+                        (share.whole.name.clone(), weight.rows * weight.cols)
                     }
                     None => (weight.name.clone(), 0),
                 };

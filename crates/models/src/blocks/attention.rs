@@ -47,11 +47,11 @@ pub(crate) struct Attention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QkNorm {
     None,
-    /// Of each head before RoPE; all heads share one weight.
+    /// Each head is normed before RoPE; all heads share one weight.
     Head,
-    /// Of a whole row before RoPE.
+    /// A whole row is normed before RoPE.
     Row,
-    /// Of each head after RoPE; all heads share one weight.
+    /// Each head is normed after RoPE; all heads share one weight.
     HeadAfterRope,
     /// The same without a weight.
     HeadAfterRopeUnweighted,
@@ -85,7 +85,7 @@ impl Attention {
     ) -> Result<Attention, Error> {
         let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
-        Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
+        Attention::with_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 
     /// The same for a family in which layers with 0 KV heads have no attention.
@@ -97,7 +97,7 @@ impl Attention {
     ) -> Result<Attention, Error> {
         let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.counts_per_layer("attention.head_count_kv", heads[0])?;
-        Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
+        Attention::with_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 
     /// The same without RoPE, whose parameters a file may have nevertheless.
@@ -105,7 +105,7 @@ impl Attention {
         Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
     }
 
-    fn of_heads(
+    fn with_heads(
         c: &Config,
         keys: &mut Keys<'_>,
         [heads, kv_heads]: [Vec<usize>; 2],
@@ -195,11 +195,11 @@ impl Attention {
         if ctx.in_layers("attn_qkv.bias") {
             return (None, fused_with_bias(ctx, il, x, rows));
         }
-        let weights = match ctx.in_layers("attn_qkv.weight") {
-            true => fused(ctx, il, rows),
-            false => [0, 1, 2].map(|i| {
-                ctx.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], ctx.hidden())
-            }),
+        let weights = if ctx.in_layers("attn_qkv.weight") {
+            fused(ctx, il, rows)
+        } else {
+            let tensor = |i: usize| format!("blk.{il}.{}.weight", linears[i].tensor);
+            [0, 1, 2].map(|i| ctx.g.weight(tensor(i), rows[i], ctx.hidden()))
         };
         (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i])))
     }

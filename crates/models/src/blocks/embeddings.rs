@@ -13,10 +13,10 @@ pub(crate) fn labels(keys: &mut Keys<'_>) -> Result<usize, Error> {
 
 /// The mask of an encoder, whose rows see the whole sequence.
 pub(crate) fn full_mask(keys: &mut Keys<'_>) -> Result<Mask, Error> {
-    match keys.flag_or("attention.causal", false)? {
-        false => Ok(Mask::Full),
-        true => Err(keys.bad("attention.causal", true, "false")),
+    if keys.flag_or("attention.causal", false)? {
+        return Err(keys.bad("attention.causal", true, "false"));
     }
+    Ok(Mask::Full)
 }
 
 impl GraphContext<'_> {
@@ -37,7 +37,7 @@ impl GraphContext<'_> {
     /// classifier, `tanh` if it is the identity.
     #[track_caller]
     pub(crate) fn embeddings(mut self, x: ValueId, act: Activation) -> Graph {
-        let x = match (self.g.is_of_outputs(x), self.represented()) {
+        let x = match (self.g.has_output_rows(x), self.represented()) {
             (true, _) => x,
             (false, Represented::Outputs) => self.g.output_rows("result_embd_outputs", x),
             (false, Represented::By(pool)) => self.g.pool("embd_pooled", x, pool),

@@ -17,7 +17,7 @@ pub(crate) struct GraphContext<'a> {
     token_embd: Option<WeightId>,
     /// Tensor of the norm before the logits.
     pub(crate) output_norm: &'static str,
-    /// What a classifier reads.
+    /// The row that a classifier reads.
     pub(crate) rank_pool: Pool,
     /// Scores of a classifier.
     pub(crate) labels: usize,
@@ -92,19 +92,19 @@ impl<'a> GraphContext<'a> {
     /// Norm of rows with weight `blk.N.{tensor}.weight`, and a bias if the file has one: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn norm(&mut self, (name, il): (&'static str, usize), x: ValueId, tensor: &str) -> ValueId {
-        match self.in_layers(&format!("{tensor}.bias")) {
-            true => self.biased_norm(ValueName(name, Some(il)), x, &format!("blk.{il}.{tensor}")),
-            false => self.head_norm((name, il), x, tensor, self.c.embedding_length),
+        if self.in_layers(&format!("{tensor}.bias")) {
+            return self.biased_norm(ValueName(name, Some(il)), x, &format!("blk.{il}.{tensor}"));
         }
+        self.head_norm((name, il), x, tensor, self.c.embedding_length)
     }
 
     /// Norm of rows with weight `{tensor}.weight`, and a bias if the file has one: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn global_norm(&mut self, name: &'static str, x: ValueId, tensor: &str) -> ValueId {
-        match self.has(&format!("{tensor}.bias")) {
-            true => self.biased_norm(name.into(), x, tensor),
-            false => self.named_norm(name, x, &format!("{tensor}.weight"), self.c.embedding_length),
+        if self.has(&format!("{tensor}.bias")) {
+            return self.biased_norm(name.into(), x, tensor);
         }
+        self.named_norm(name, x, &format!("{tensor}.weight"), self.c.embedding_length)
     }
 
     #[track_caller]

@@ -29,14 +29,11 @@ impl Latent {
         let [key, value] = ["attention.key_length", "attention.value_length"]
             .map(|name| keys.size(name, "the columns of a head"));
         let is_absorbed = keys.has("attention.key_length_mla");
-        let (key, value) = match is_absorbed {
-            true => {
-                let names = ["attention.key_length_mla", "attention.value_length_mla"];
-                let [key, value] = names.map(|name| keys.size(name, "the columns of a head"));
-                (key?, value?)
-            }
-            false => (key?, value?),
-        };
+        let (mut key, mut value) = (key?, value?);
+        if is_absorbed {
+            key = keys.size("attention.key_length_mla", "the columns of a head")?;
+            value = keys.size("attention.value_length_mla", "the columns of a head")?;
+        }
         let pe = keys.size("rope.dimension_count", "the columns of a head with RoPE")?;
         let name = "rope.dimension_count";
         let nope = key.checked_sub(pe).filter(|&nope| nope > 0);

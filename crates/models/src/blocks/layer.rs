@@ -45,7 +45,7 @@ pub(crate) fn mixer_layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mix
     x
 }
 
-/// What mixes the rows of a sequence: attention, or a recurrence.
+/// Mixes the rows of a sequence: attention, or a recurrence.
 pub(crate) trait Mixer {
     /// The result in layer `il`, before the output projection: `[rows, cols]`.
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId;

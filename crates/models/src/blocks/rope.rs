@@ -60,13 +60,11 @@ pub(crate) fn check_sections(keys: &mut Keys<'_>, attention: &Attention) -> Resu
     let name = "rope.dimension_sections";
     let sections = keys.counts(name)?;
     let pairs = attention.rope.map_or(0, |rope| rope.dims / 2);
-    let of = |pair: usize| sections.get(pair % 3).copied().unwrap_or(0) as usize;
-    match sections.is_empty() || (0..pairs).all(|pair| pair < 3 * of(pair)) {
-        true => Ok(()),
-        false => {
-            Err(keys.bad(name, format!("{sections:?}"), format!("sections that include all {pairs} pairs")))
-        }
+    let section = |pair: usize| sections.get(pair % 3).copied().unwrap_or(0) as usize;
+    if sections.is_empty() || (0..pairs).all(|pair| pair < 3 * section(pair)) {
+        return Ok(());
     }
+    Err(keys.bad(name, format!("{sections:?}"), format!("sections that include all {pairs} pairs")))
 }
 
 impl Attention {
@@ -91,7 +89,7 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
     let kind = keys.string(name)?.unwrap_or("linear").to_owned();
     let [new, old] = ["rope.scaling.factor", "rope.scale_linear"];
     let older = keys.float(old)?;
-    let (name_of_factor, factor) = match keys.float(new)? {
+    let (factor_key, factor) = match keys.float(new)? {
         Some(factor) => (new, factor),
         None => (old, older.unwrap_or(0.0)),
     };
@@ -105,7 +103,7 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
     let factor = if factor == 0.0 { 1.0 } else { factor };
     if !(factor.is_finite() && factor > 0.0 && (1.0 / factor).is_finite()) {
         let expected = "0, or a finite, positive number with a finite inverse";
-        return Err(keys.bad(name_of_factor, factor, expected));
+        return Err(keys.bad(factor_key, factor, expected));
     }
     let is_none = scaling == Scaling::Linear && factor == 1.0;
     keys.mark(name, if is_none { "none" } else { scaling.name() });

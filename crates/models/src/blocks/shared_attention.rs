@@ -127,10 +127,8 @@ impl Mixer for SharedAttention {
         let kv = (il < self.first_shared).then(|| {
             let projected = project(ctx, ["attn_k", "Kcur_pre"], kv_heads);
             // Without a matrix of their own, values are made of the same product as keys.
-            let v = match ctx.has(&format!("blk.{il}.attn_v.weight")) {
-                true => project(ctx, ["attn_v", "Vcur_pre"], kv_heads),
-                false => projected,
-            };
+            let has_values = ctx.has(&format!("blk.{il}.attn_v.weight"));
+            let v = if has_values { project(ctx, ["attn_v", "Vcur_pre"], kv_heads) } else { projected };
             let k = ctx.head_norm(("Kcur_normed", il), projected, "attn_k_norm", *width);
             let k = ctx.g.rope(("Kcur", il), k, rope);
             [k, ctx.g.norm(("Vcur", il), v, NormKind::Rms, *width, None, self.eps)]

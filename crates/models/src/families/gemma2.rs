@@ -12,13 +12,13 @@ pub(super) const FAMILY: Family = Family { name: "gemma2", harmless: &[], graph 
 const LAYER: Layer = Layer { norms_outputs: true, sum: "sa_out", ..PRE_NORM };
 
 /// Number of layers of the 27B model, which has a different score scale.
-const LAYERS_OF_27B: usize = 46;
+const LAYERS_27B: usize = 46;
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
     let widths = keys.ffn_widths()?;
     let mut global = Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])?;
-    if c.block_count == LAYERS_OF_27B {
+    if c.block_count == LAYERS_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
     global.cap = Some(keys.positive_or("attn_logit_softcapping", 50.0)?);

@@ -28,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
 const LAYER: Layer = Layer { norms_outputs: true, sum: "sa_out", ..PRE_NORM };
 
 /// Number of layers of the 27B model, which has a different score scale.
-const LAYERS_OF_27B: usize = 62;
+const LAYERS_27B: usize = 62;
 
 /// Architecture `gemma-embedding`: EmbeddingGemma (Google 2025). Rows see later ones too; matrices follow the pooling.
 pub(super) const EMBEDDING: Family =
@@ -77,7 +77,7 @@ fn layers<'a>(
     let mut global =
         Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
     global.mask = global_mask;
-    if c.block_count == LAYERS_OF_27B {
+    if c.block_count == LAYERS_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
     let window = keys.count("attention.sliding_window")?;

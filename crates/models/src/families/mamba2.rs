@@ -8,7 +8,7 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "mamba2",
-    // Of attention and of feed-forward networks.
+    // Sizes of attention and feed-forward networks, which no layer has.
     harmless: &[
         "attention.head_count",
         "attention.head_count_kv",

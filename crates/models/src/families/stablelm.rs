@@ -7,7 +7,7 @@ use super::Family;
 use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, swiglu};
 use crate::{Config, Error, Keys, Tensors};
 
-// What the key says follows from the tensors.
+// The tensors say the same as the key.
 pub(super) const FAMILY: Family = Family { name: "stablelm", harmless: &["use_parallel_residual"], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

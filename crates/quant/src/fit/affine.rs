@@ -34,7 +34,7 @@ struct Moments {
 }
 
 impl Moments {
-    fn of<const K: usize>(group: &Group<K>) -> Moments {
+    fn new<const K: usize>(group: &Group<K>) -> Moments {
         let (mut one, mut x) = ([0.0; LANES], [0.0; LANES]);
         for (w, wx) in group.w.as_chunks::<LANES>().0.iter().zip(group.wx.as_chunks::<LANES>().0) {
             for i in 0..LANES {
@@ -49,7 +49,7 @@ impl Moments {
 impl Sums {
     /// Sums for the levels nearest to `(x - offset) * by`, clamped to 0..=`N`.
     #[inline]
-    fn of<const N: u8, const K: usize>(group: &Group<K>, by: f32, offset: f32) -> Sums {
+    fn new<const N: u8, const K: usize>(group: &Group<K>, by: f32, offset: f32) -> Sums {
         let (mut sq, mut qq, mut xq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (x, w, wx) = (group.x.as_chunks().0, group.w.as_chunks().0, group.wx.as_chunks().0);
         for ((x, w), wx) in x.iter().zip(w).zip(wx) {
@@ -113,18 +113,18 @@ pub(crate) fn fit<const N: u8, const K: usize>(group: &Group<K>, offsets: Offset
     if high <= low {
         return Line { scale: 0.0, offset: low };
     }
-    let all = Moments::of(group);
+    let all = Moments::new(group);
     let mut best = (f32::NEG_INFINITY, Line { scale: (high - low) / f32::from(N), offset: low });
     for guess in guesses(N) {
         let by = (f32::from(N) + guess) / (high - low);
-        let found = Sums::of::<N, K>(group, by, low).best(all, offsets);
+        let found = Sums::new::<N, K>(group, by, low).best(all, offsets);
         if found.0 > best.0 {
             best = found;
         }
     }
     for _ in 0..4 {
         let Line { scale, offset } = best.1;
-        let found = Sums::of::<N, K>(group, inverse(scale), offset).best(all, offsets);
+        let found = Sums::new::<N, K>(group, inverse(scale), offset).best(all, offsets);
         if found.0 <= best.0 {
             break;
         }
@@ -172,9 +172,9 @@ pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
     unit: Unit,
 ) -> Scaled<G, K> {
     let fits = groups.each_ref().map(|group| fit::<N, K>(group, Offsets::Negative));
-    let all = groups.each_ref().map(Moments::of);
+    let all = groups.each_ref().map(Moments::new);
     let weights =
-        std::array::from_fn(|g| Sums::of::<N, K>(&groups[g], inverse(fits[g].scale), fits[g].offset).qq);
+        std::array::from_fn(|g| Sums::new::<N, K>(&groups[g], inverse(fits[g].scale), fits[g].offset).qq);
     let mut d = unit.f16_scale(fit_factors::<S, G>(fits.map(|line| line.scale), weights));
     let mut dmin = unit.f16_scale(fit_factors::<S, G>(fits.map(|line| -line.offset), all.map(|all| all.one)));
     let mut chosen = fits.map(|line| Integers {
@@ -223,9 +223,9 @@ fn choose<const N: u8, const S: u8, const K: usize>(
         let scale = nearest::<S>(middle + step);
         let (a, by) = (d * scale, inverse(d * scale));
         // The optimal minimum for the previous levels, then the levels for that minimum.
-        let before = Sums::of::<N, K>(group, by, -dmin * around.min);
+        let before = Sums::new::<N, K>(group, by, -dmin * around.min);
         let min = nearest::<S>((a * before.q - all.x) / all.one * per_min);
-        let sums = Sums::of::<N, K>(group, by, -dmin * min);
+        let sums = Sums::new::<N, K>(group, by, -dmin * min);
         let error = sums.error(all, Line { scale: a, offset: -dmin * min });
         if error < least.0 {
             least = (error, Integers { scale, min }, sums);

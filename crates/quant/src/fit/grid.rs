@@ -250,13 +250,13 @@ pub(crate) fn search<B: GridBlock, const K: usize>(
     let (d, scales) = fit_scales(&groups, B::UNIT, max_scale, unit);
     let mut found =
         Found { d: d.stored, scales: [0; 16], books: [0; 16], entries: [0; 64], signs: found_signs };
-    let of_group = B::GROUP / K;
+    let vectors_per_group = B::GROUP / K;
     for (g, (variants, scale)) in groups.iter().zip(scales).enumerate() {
-        let scale_of_group = d.value * B::UNIT * f32::from(2 * scale + 1);
-        let book = error(variants, scale_of_group).1;
+        let group_scale = d.value * B::UNIT * f32::from(2 * scale + 1);
+        let book = error(variants, group_scale).1;
         (found.scales[g], found.books[g]) = (scale, book);
-        for (entry, envelope) in found.entries[g * of_group..].iter_mut().zip(&variants[book]) {
-            *entry = envelope.at(scale_of_group / 2.0).entry;
+        for (entry, envelope) in found.entries[g * vectors_per_group..].iter_mut().zip(&variants[book]) {
+            *entry = envelope.at(group_scale / 2.0).entry;
         }
     }
     found

@@ -61,7 +61,7 @@ struct Sums {
 impl Sums {
     /// Sums for the levels nearest to `x * by`.
     #[inline]
-    fn of<L: Levels, const K: usize>(group: &Group<K>, by: f32) -> Sums {
+    fn new<L: Levels, const K: usize>(group: &Group<K>, by: f32) -> Sums {
         let (mut xq, mut qq) = ([0.0; LANES], [0.0; LANES]);
         let (x, w, wx) = (group.x.as_chunks().0, group.w.as_chunks().0, group.wx.as_chunks().0);
         for ((x, w), wx) in x.iter().zip(w).zip(wx) {
@@ -99,13 +99,13 @@ pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
     let mut best = Sums { xq: 0.0, qq: 0.0 };
     let per_level = 1.0 / extreme;
     for guess in L::GUESSES {
-        let sums = Sums::of::<L, K>(group, guess * per_level);
+        let sums = Sums::new::<L, K>(group, guess * per_level);
         if sums.gain() > best.gain() {
             best = sums;
         }
     }
     for _ in 0..4 {
-        let sums = Sums::of::<L, K>(group, inverse(best.best()));
+        let sums = Sums::new::<L, K>(group, inverse(best.best()));
         if sums.gain() <= best.gain() {
             break;
         }
@@ -140,7 +140,7 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
 ) -> Scaled<G, K> {
     let fits = groups.each_ref().map(fit::<L, K>);
     // A scale error δ adds `δ² Σ w q²` to the error of a group.
-    let weights = std::array::from_fn(|g| Sums::of::<L, K>(&groups[g], inverse(fits[g])).qq);
+    let weights = std::array::from_fn(|g| Sums::new::<L, K>(&groups[g], inverse(fits[g])).qq);
     let mut d = unit.f16_scale(fit::<Integers<S>, G>(&Group::new(fits, weights)));
     let mut scales = fits.map(|scale| scale * inverse(d.value));
     let mut best: Option<(f32, F16Scale, [f32; G])> = None;
@@ -152,7 +152,7 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
             for step in -L::REACH..=L::REACH {
                 let integer = Integers::<S>::nearest(around + step as f32);
                 let a = d.value * integer;
-                let sums = Sums::of::<L, K>(group, inverse(a));
+                let sums = Sums::new::<L, K>(group, inverse(a));
                 let error = sums.error(a);
                 if error < least.0 {
                     least = (error, integer, sums);

@@ -4,7 +4,7 @@ use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 use quant::Format;
 
 use super::Make;
-use super::net::{Net, close, normal, rows, same};
+use super::net::{Net, close, compare, normal, rows};
 use super::random::{FLOAT, limit};
 
 const SEED: u64 = 11;
@@ -301,18 +301,19 @@ pub fn routers_of_all_kinds(make: Make<'_>, oracle: Make<'_>) {
         for gating in [Gating::ChosenSoftmax, Gating::Softmax, Gating::Sigmoid] {
             for (has_bias, renormalises, scale) in [(false, false, 1.0), (true, true, 2.5)] {
                 let router = Router { used, gating, renormalises, scale, groups };
-                let mut programs = [oracle, make].map(|make| {
-                    let mut net = Net::default();
-                    let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * experts));
-                    let values: Vec<f32> = normal(SEED, "bias", experts).iter().map(|x| 0.1 * x).collect();
-                    let bias = has_bias.then(|| net.matrix("bias", 1, &values));
-                    let y = net.graph.op("y", Op::Route { logits, bias, router });
-                    net.compile(y, make()).expect("a good graph")
-                });
-                for n in [1, 64] {
-                    let what = format_args!("{experts} experts, {router:?}, bias: {has_bias}, seed {SEED}");
-                    same(&mut programs, &rows(n), FLOAT, what);
-                }
+                compare(
+                    [oracle, make],
+                    &[1, 64],
+                    FLOAT,
+                    format_args!("{experts} experts, {router:?}, bias: {has_bias}, seed {SEED}"),
+                    |net| {
+                        let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * experts));
+                        let values: Vec<f32> =
+                            normal(SEED, "bias", experts).iter().map(|x| 0.1 * x).collect();
+                        let bias = has_bias.then(|| net.matrix("bias", 1, &values));
+                        net.graph.op("y", Op::Route { logits, bias, router })
+                    },
+                );
             }
         }
     }
@@ -391,48 +392,49 @@ fn mix(
 ) {
     // Three matmuls, two of which are multiplied element-wise.
     let limit = limit(format) * if format.block_len() > 1 { 4.0 } else { 10.0 };
-    let mut programs = [oracle, make].map(|make| {
-        let mut net = Net::default();
-        let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
-        let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * count));
-        let mut routes = net.graph.route("routes", logits, used);
-        if scales_routes {
-            let scales = net.matrix("scales", 1, &normal(SEED, "scales", count));
-            routes = net.graph.mul_weight("scaled routes", routes, scales);
-        }
-        // With a norm before and a residual after it, which backends may fuse.
-        let scale = net.matrix("norm.weight", 1, &normal(SEED, "norm.weight", cols));
-        let (x, residual) =
-            if scales_routes { (net.graph.rms_norm("norm", x, scale, 1e-5), x) } else { (x, x) };
-        let mut y = mixture.op(&mut net, x, routes, &|net, name| {
-            let (count, rows, cols) = match name {
-                "gate" | "up" => (count, inner, cols),
-                "gate_up" => (2 * count, inner, cols),
-                "down" => (count, cols, inner),
-                "gate.scale" | "up.scale" | "down.scale" => {
-                    return net.matrix(name, 1, &normal(SEED, name, count));
-                }
-                "down.bias" => return net.matrix(name, count, &normal(SEED, name, count * cols)),
-                _ => return net.matrix(name, count, &normal(SEED, name, count * inner)),
-            };
-            let deviation = 1.0 / (cols as f32).sqrt();
-            let bytes = crate::random_matrix(
-                format,
-                count * rows * cols,
-                deviation,
-                SEED + (rows + name.len()) as u64,
-            );
-            net.weights(name, format, [count, rows, cols], bytes)
-        });
-        if scales_routes {
-            y = net.graph.add("sum", y, residual);
-        }
-        net.compile(y, make()).expect("a good graph")
-    });
-    for n in [1, 2, 7, 9, 64] {
-        let what = format_args!(
+    compare(
+        [oracle, make],
+        &[1, 2, 7, 9, 64],
+        limit,
+        format_args!(
             "{format}, seed {SEED}, {cols} columns, {used} of {count} experts of {inner}, {mixture:?}"
-        );
-        same(&mut programs, &rows(n), limit, what);
-    }
+        ),
+        |net| {
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+            let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * count));
+            let mut routes = net.graph.route("routes", logits, used);
+            if scales_routes {
+                let scales = net.matrix("scales", 1, &normal(SEED, "scales", count));
+                routes = net.graph.mul_weight("scaled routes", routes, scales);
+            }
+            // With a norm before and a residual after it, which backends may fuse.
+            let scale = net.matrix("norm.weight", 1, &normal(SEED, "norm.weight", cols));
+            let (x, residual) =
+                if scales_routes { (net.graph.rms_norm("norm", x, scale, 1e-5), x) } else { (x, x) };
+            let mut y = mixture.op(net, x, routes, &|net, name| {
+                let (count, rows, cols) = match name {
+                    "gate" | "up" => (count, inner, cols),
+                    "gate_up" => (2 * count, inner, cols),
+                    "down" => (count, cols, inner),
+                    "gate.scale" | "up.scale" | "down.scale" => {
+                        return net.matrix(name, 1, &normal(SEED, name, count));
+                    }
+                    "down.bias" => return net.matrix(name, count, &normal(SEED, name, count * cols)),
+                    _ => return net.matrix(name, count, &normal(SEED, name, count * inner)),
+                };
+                let deviation = 1.0 / (cols as f32).sqrt();
+                let bytes = crate::random_matrix(
+                    format,
+                    count * rows * cols,
+                    deviation,
+                    SEED + (rows + name.len()) as u64,
+                );
+                net.weights(name, format, [count, rows, cols], bytes)
+            });
+            if scales_routes {
+                y = net.graph.add("sum", y, residual);
+            }
+            y
+        },
+    );
 }

@@ -186,15 +186,12 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
         let found = net.run(y, make(), &steps);
         for (i, found) in found.iter().enumerate() {
             let (row, head, col) = (i / (heads * dim), i / dim % heads, i % dim);
-            let is_of_first = head < heads / kv_heads;
-            let is_nan = is_of_first && row < ROWS && NANS.iter().any(|&(nan, of)| row >= nan && col == of);
+            let reads_first = head < heads / kv_heads;
+            let is_nan = reads_first && row < ROWS && NANS.iter().any(|&(nan, of)| row >= nan && col == of);
             let what = format_args!(
                 "{heads} heads of {dim}, {kv_heads} of K/V: row {row}, head {head}, column {col}"
             );
-            match is_nan {
-                true => assert!(found.is_nan(), "{what}: {found}"),
-                false => assert!((found - 1.0).abs() < 1e-3, "{what}: {found}"),
-            }
+            assert!(if is_nan { found.is_nan() } else { (found - 1.0).abs() < 1e-3 }, "{what}: {found}");
         }
     }
 }
@@ -291,7 +288,7 @@ pub fn attention_caps_scores(make: Make<'_>) {
         let y = net.attention("y", [q, k, v], store(1, dim, dim), 1, score);
         let found = net.run(y, make(), &[sequence(0, 2), sequence(2, 1)]);
         let e = std::f32::consts::E;
-        // Of three positions, the second has a score of -1.
+        // The second of three positions has a score of -1.
         let expected = [4.0, (4.0 + 8.0 * e) / (1.0 + e), (8.0 + 8.0 / e) / (2.0 + 1.0 / e)];
         for (found, expected) in found.chunks(dim).zip(expected) {
             close(found, &x(expected), 1e-5);
@@ -412,7 +409,7 @@ fn means(mask: Mask, format: KvFormat, make: Make<'_>, steps: &[Step]) -> Vec<f3
 
 /// The last three positions, or chunks of three, in one step and position by position, across page boundaries.
 pub fn attention_respects_its_mask(make: Make<'_>) {
-    // Of the values 3 p of the last three positions, and of those from the last multiple of three on.
+    // The means of the values 3 p of the last three positions, and of those from the last multiple of three on.
     let window = |p: i32| if p < 2 { 1.5 * p as f32 } else { (3 * p - 3) as f32 };
     let chunk = |p: i32| (p / 3 * 9) as f32 + 1.5 * (p % 3) as f32;
     let expected: [(Mask, Vec<f32>); 2] =

@@ -19,7 +19,7 @@ const SEED: u64 = 5;
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     format: Format,
-    /// Of the weights of values.
+    /// The format of the weights of values.
     value_format: Format,
     hidden: usize,
     heads: usize,

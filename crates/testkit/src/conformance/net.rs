@@ -11,6 +11,8 @@ use graph::{Builder, Graph, Mask, Score, Store, ValueId, WeightId};
 use quant::Format;
 use synth::Random;
 
+use super::Make;
+
 /// A graph under construction, its weights, and the size of its KV cache.
 pub(super) struct Net {
     pub(super) graph: Builder,
@@ -155,6 +157,25 @@ pub(super) fn same(programs: &mut [Box<dyn Program>; 2], step: &Step, limit: f64
     let [exact, found] = programs.each_mut().map(|program| program.run(step).expect("a good step"));
     let error = nmse(exact.values(), found.values());
     assert!(error <= limit, "{what}, {} rows: NMSE {error:e}", step.tokens().len());
+}
+
+/// Asserts that both backends, the first of them the reference, have the same results in steps of so many rows, up to an NMSE of
+/// `limit`. `declare` makes the graph and returns its result.
+pub(super) fn compare(
+    makes: [Make<'_>; 2],
+    counts: &[usize],
+    limit: f64,
+    what: impl Display,
+    declare: impl Fn(&mut Net) -> ValueId,
+) {
+    let mut programs = makes.map(|make| {
+        let mut net = Net::default();
+        let output = declare(&mut net);
+        net.compile(output, make()).expect("a good graph")
+    });
+    for &n in counts {
+        same(&mut programs, &rows(n), limit, &what);
+    }
 }
 
 /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference.

@@ -7,7 +7,7 @@ use synth::Random;
 
 use super::Make;
 pub use super::net::nmse;
-use super::net::{Net, normal, rows, same, store};
+use super::net::{Net, compare, normal, store};
 
 /// NMSE limit of one operation with 8-bit activations.
 const QUANTIZED: f64 = 5e-4;
@@ -51,21 +51,23 @@ pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols) in
         [(Format::Q8_0, 1056), (Format::Q4_0, 1056), (Format::F16, 1056), (Format::Q4_K, 2048)]
     {
-        let mut programs = [oracle, make].map(|make| {
-            let mut net = Net::default();
-            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
-            let outputs = [("a", 301), ("b", 75), ("c", 33)].map(|(name, outputs)| {
-                let bytes = crate::random_matrix(format, outputs * cols, 0.1, outputs as u64);
-                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
-                net.graph.linear(name, x, w)
-            });
-            let ab = net.graph.join("ab", [outputs[0], outputs[1]], 1, 1);
-            let abc = net.graph.join("abc", [ab, outputs[2]], 1, 1);
-            net.compile(abc, make()).expect("a good graph")
-        });
-        for n in [1, 2, 4, 33] {
-            same(&mut programs, &rows(n), limit(format), format_args!("{format}, seed {SEED}"));
-        }
+        compare(
+            [oracle, make],
+            &[1, 2, 4, 33],
+            limit(format),
+            format_args!("{format}, seed {SEED}"),
+            |net| {
+                let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+                let outputs = [("a", 301), ("b", 75), ("c", 33)].map(|(name, outputs)| {
+                    let bytes = crate::random_matrix(format, outputs * cols, 0.1, outputs as u64);
+                    let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
+                    net.graph.linear(name, x, w)
+                });
+                let ab = net.graph.join("ab", [outputs[0], outputs[1]], 1, 1);
+                let abc = net.graph.join("abc", [ab, outputs[2]], 1, 1);
+                abc
+            },
+        );
     }
 }
 
@@ -78,22 +80,24 @@ pub fn gated_linear_unit_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
         (Format::Q8_0, 1024, 301),
         (Format::F16, 43, 3),
     ] {
-        let mut programs = [oracle, make].map(|make| {
-            let mut net = Net::default();
-            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
-            let [gate, up] = ["gate", "up"].map(|name| {
-                let seed = SEED + name.len() as u64;
-                let bytes = crate::random_matrix(format, outputs * cols, 1.0 / (cols as f32).sqrt(), seed);
-                let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
-                net.graph.linear(name, x, w)
-            });
-            let y = net.graph.gate("y", gate, up, Activation::Silu);
-            net.compile(y, make()).expect("a good graph")
-        });
-        for n in [1, 2, 4, 7, 33] {
-            let what = format_args!("{format}, {cols} to {outputs}, seed {SEED}");
-            same(&mut programs, &rows(n), limit(format), what);
-        }
+        compare(
+            [oracle, make],
+            &[1, 2, 4, 7, 33],
+            limit(format),
+            format_args!("{format}, {cols} to {outputs}, seed {SEED}"),
+            |net| {
+                let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+                let [gate, up] = ["gate", "up"].map(|name| {
+                    let seed = SEED + name.len() as u64;
+                    let bytes =
+                        crate::random_matrix(format, outputs * cols, 1.0 / (cols as f32).sqrt(), seed);
+                    let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
+                    net.graph.linear(name, x, w)
+                });
+                let y = net.graph.gate("y", gate, up, Activation::Silu);
+                y
+            },
+        );
     }
 }
 
@@ -102,16 +106,18 @@ pub fn embed_looks_up_quantised_rows(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols) in
         [(Format::Q8_0, 1024), (Format::Q4_K, 2048), (Format::Q6_K, 3072), (Format::Q4_K, 1280)]
     {
-        let mut programs = [oracle, make].map(|make| {
-            let mut net = Net::default();
-            let bytes = crate::random_matrix(format, 67 * cols, 1.0, SEED);
-            let table = net.weights("table", format, [1, 67, cols], bytes);
-            let y = net.graph.embed("y", table);
-            net.compile(y, make()).expect("a good graph")
-        });
-        for n in [1, 33] {
-            same(&mut programs, &rows(n), FLOAT, format_args!("{format}, {cols} columns, seed {SEED}"));
-        }
+        compare(
+            [oracle, make],
+            &[1, 33],
+            FLOAT,
+            format_args!("{format}, {cols} columns, seed {SEED}"),
+            |net| {
+                let bytes = crate::random_matrix(format, 67 * cols, 1.0, SEED);
+                let table = net.weights("table", format, [1, 67, cols], bytes);
+                let y = net.graph.embed("y", table);
+                y
+            },
+        );
     }
 }
 
@@ -126,7 +132,7 @@ pub fn linear_with_many_outputs(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols, outputs) in [(Format::Q4_K, 256, 20_500), (Format::Q5_1, 32, 15_100)] {
         let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
         let x = normal(SEED, "x", 64 * cols);
-        linear_of(make, oracle, format, &x, bytes, limit(format), &[1, 2]);
+        check_linear(make, oracle, format, &x, bytes, limit(format), &[1, 2]);
     }
 }
 
@@ -154,7 +160,7 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
 pub fn linear_with_weights_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
         let bytes = crate::random_matrix_beyond_f16(format, 70, 512, 0);
-        linear_of(make, oracle, format, &normal(SEED, "x", 64 * 512), bytes, limit(format), &ROWS);
+        check_linear(make, oracle, format, &normal(SEED, "x", 64 * 512), bytes, limit(format), &ROWS);
     }
 }
 
@@ -163,7 +169,7 @@ pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
     let values: Vec<f32> = normal(SEED, "x", 64 * 1024).iter().map(|x| x.abs()).collect();
     for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K] {
         let weights = crate::random_matrix(format, 70 * 1024, 0.02, 3);
-        linear_of(make, oracle, format, &values, weights, FLOAT, &ROWS);
+        check_linear(make, oracle, format, &values, weights, FLOAT, &ROWS);
     }
 }
 
@@ -173,14 +179,14 @@ pub(super) fn limit(format: Format) -> f64 {
 
 fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
     let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
-    linear_of(make, oracle, format, &normal(SEED, "x", 64 * cols), bytes, limit(format), &ROWS);
+    check_linear(make, oracle, format, &normal(SEED, "x", 64 * cols), bytes, limit(format), &ROWS);
 }
 
 /// Numbers of rows, for which backends have different kernels.
 const ROWS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64];
 
 /// Steps of the first rows of 64 rows of activations `x`.
-fn linear_of(
+fn check_linear(
     make: Make<'_>,
     oracle: Make<'_>,
     format: Format,
@@ -191,17 +197,18 @@ fn linear_of(
 ) {
     let cols = x.len() / 64;
     let outputs = bytes.len() / (cols / format.block_len() * format.block_bytes());
-    let mut programs = [oracle, make].map(|make| {
-        let mut net = Net::default();
-        let x = net.input("x", 64, x);
-        let w = net.weights("w", format, [1, outputs, cols], bytes.clone());
-        let y = net.graph.linear("y", x, w);
-        net.compile(y, make()).expect("a good graph")
-    });
-    for &n in counts {
-        let what = format_args!("{format}, seed {SEED}, {cols} columns, {outputs} outputs");
-        same(&mut programs, &rows(n), limit, what);
-    }
+    compare(
+        [oracle, make],
+        counts,
+        limit,
+        format_args!("{format}, seed {SEED}, {cols} columns, {outputs} outputs"),
+        |net| {
+            let x = net.input("x", 64, x);
+            let w = net.weights("w", format, [1, outputs, cols], bytes.clone());
+            let y = net.graph.linear("y", x, w);
+            y
+        },
+    );
 }
 
 /// Three sequences in one step, with 1,100, 40 and 0 cached positions, on scattered pages.
@@ -286,7 +293,7 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
         (HEADS / 2, 128, 128, KvFormat::F16),
         (1, 256, 256, KvFormat::F16),
     ] {
-        attention_of(make, oracle, store(heads, k_dim, v_dim), format, &steps);
+        check_attention(make, oracle, store(heads, k_dim, v_dim), format, &steps);
     }
 }
 
@@ -344,7 +351,7 @@ pub fn attention_with_masks(make: Make<'_>, oracle: Make<'_>) {
         (Mask::Chunk(515), 10, KvFormat::F32),
     ] {
         let masked = Store { mask, ..store(2, dims, dims) };
-        attention_of(make, oracle, masked, format, &masked_steps(mask));
+        check_attention(make, oracle, masked, format, &masked_steps(mask));
     }
 }
 
@@ -372,7 +379,7 @@ pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Mak
         (1, 256, Mask::Window(1003), KvFormat::F16),
         (2, 48, Mask::Window(705), KvFormat::F32),
     ] {
-        attention_of(make, oracle, Store { mask, ..store(heads, dims, dims) }, format, &steps);
+        check_attention(make, oracle, Store { mask, ..store(heads, dims, dims) }, format, &steps);
     }
 }
 
@@ -426,7 +433,7 @@ pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
         (Mask::Around(129), 32, KvFormat::F32),
         (Mask::Around(2000), 10, KvFormat::F16),
     ] {
-        attention_of(make, oracle, Store { mask, ..store(2, dims, dims) }, format, &steps);
+        check_attention(make, oracle, Store { mask, ..store(2, dims, dims) }, format, &steps);
     }
 }
 
@@ -479,13 +486,13 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
     steps.push(silent(tokens(7, 40), part(0, 40, &middle)));
     let parts = vec![part(1100, 10, &long), part(0, 20, &short), part(40, 1, &middle)];
     steps.push(Step::new(tokens(3, 31), parts, OutputRow::all(0..31)).expect("a good step"));
-    attention_of(make, oracle, store(2, k_dim, v_dim), format, &steps);
+    check_attention(make, oracle, store(2, k_dim, v_dim), format, &steps);
 }
 
 /// Query heads.
 const HEADS: usize = 6;
 
-fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
+fn check_attention(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
     attention_by(make, oracle, store, format, |_| 0.5.into(), steps);
 }
 

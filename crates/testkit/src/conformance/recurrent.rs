@@ -59,7 +59,7 @@ pub fn linear_attention_shares_key_heads(make: Make<'_>) {
 
 /// A step of one sequence.
 fn step(tokens: std::ops::Range<u32>, positions: std::ops::Range<usize>, slots: Slots) -> Step {
-    steps_of(tokens.start, vec![part(positions.start, positions.len(), slots)])
+    make_step(tokens.start, vec![part(positions.start, positions.len(), slots)])
 }
 
 fn part(n_past: usize, len: usize, slots: Slots) -> Sequence {
@@ -68,7 +68,7 @@ fn part(n_past: usize, len: usize, slots: Slots) -> Sequence {
 }
 
 /// A step with all rows as outputs, whose tokens are `first`, `first + 1`, ….
-fn steps_of(first: u32, sequences: Vec<Sequence>) -> Step {
+fn make_step(first: u32, sequences: Vec<Sequence>) -> Step {
     let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
     let tokens = (first..first + rows).map(|token| token % TOKENS as u32).collect();
     Step::new(tokens, sequences, OutputRow::all(0..rows)).expect("a good step")
@@ -78,17 +78,17 @@ fn steps_of(first: u32, sequences: Vec<Sequence>) -> Step {
 fn steps() -> Vec<Step> {
     let at = |read, write, checkpoint| Slots { read, write, checkpoint };
     vec![
-        steps_of(0, vec![part(0, 37, at(0, 0, None)), part(0, 70, at(9, 1, Some((64, 2))))]),
-        steps_of(
+        make_step(0, vec![part(0, 37, at(0, 0, None)), part(0, 70, at(9, 1, Some((64, 2))))]),
+        make_step(
             3,
             vec![part(37, 1, at(0, 0, None)), part(70, 2, at(1, 3, None)), part(0, 1, at(0, 4, None))],
         ),
-        steps_of(5, vec![part(64, 9, at(2, 5, Some((1, 1)))), part(64, 5, at(2, 6, None))]),
-        steps_of(
+        make_step(5, vec![part(64, 9, at(2, 5, Some((1, 1)))), part(64, 5, at(2, 6, None))]),
+        make_step(
             7,
             vec![part(38, 3, at(0, 7, None)), part(1, 66, at(4, 8, None)), part(65, 3, at(1, 9, None))],
         ),
-        steps_of(9, vec![part(41, 1, at(7, 7, None))]),
+        make_step(9, vec![part(41, 1, at(7, 7, None))]),
     ]
 }
 

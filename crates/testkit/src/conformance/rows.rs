@@ -4,7 +4,7 @@ use graph::{Activation, Glu, NormKind, Op, ValueId};
 use quant::Format;
 
 use super::Make;
-use super::net::{Net, close, normal, rows, same, step};
+use super::net::{Net, close, compare, normal, rows, step};
 
 /// Norms of (3, 4), (0, 5) and (1, 3), (4, 4): mean squares of 12.5 plus 3.5 are 16; variances of 1 and 0 plus 3 are 4 and 3.
 fn norm(make: Make<'_>, kind: NormKind, weight: Option<&[f32]>, expected: &[f32]) {
@@ -232,26 +232,26 @@ fn head_linear(
     limit: f64,
 ) {
     const SEED: u64 = 11;
-    let mut programs = [oracle, make].map(|make| {
-        let mut net = Net::default();
-        let x = net.input("x", 64, &normal(SEED, "x", 64 * heads * cols));
-        let bytes = crate::random_matrix(format, heads * outputs * cols, 0.1, 3);
-        let w = net.weights("w", format, [heads, outputs, cols], bytes);
-        let y = net.graph.head_linear("y", x, w);
-        net.compile(y, make()).expect("a good graph")
-    });
-    for n in [1, 2, 7, 9, 64] {
-        let what = format_args!("{format}, seed {SEED}, {heads} heads of {cols} to {outputs}");
-        same(&mut programs, &rows(n), limit, what);
-    }
+    compare(
+        [oracle, make],
+        &[1, 2, 7, 9, 64],
+        limit,
+        format_args!("{format}, seed {SEED}, {heads} heads of {cols} to {outputs}"),
+        |net| {
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * heads * cols));
+            let bytes = crate::random_matrix(format, heads * outputs * cols, 0.1, 3);
+            let w = net.weights("w", format, [heads, outputs, cols], bytes);
+            let y = net.graph.head_linear("y", x, w);
+            y
+        },
+    );
 }
 
 /// All of them after another, with columns that fill no vector and rows that fill no workgroup: each reads what the one
 /// before has written.
 pub fn row_wise_operations_in_a_chain(make: Make<'_>, oracle: Make<'_>) {
     const SEED: u64 = 12;
-    let mut programs = [oracle, make].map(|make| {
-        let mut net = Net::default();
+    compare([oracle, make], &[1, 5, 64], 1e-6, format_args!("seed {SEED}"), |net| {
         let x = net.input("x", 64, &normal(SEED, "x", 64 * 1806));
         let column = net.input("column", 64, &normal(SEED, "column", 64));
         let w = net.matrix("w", 1, &normal(SEED, "w", 301));
@@ -267,11 +267,8 @@ pub fn row_wise_operations_in_a_chain(make: Make<'_>, oracle: Make<'_>) {
         let limited = Glu { act: Activation::Sigmoid, limit: Some(0.5) };
         y = g.gate("limited", y, x, limited);
         y = g.softcap("capped", y, 0.7);
-        net.compile(y, make()).expect("a good graph")
+        y
     });
-    for n in [1, 5, 64] {
-        same(&mut programs, &rows(n), 1e-6, format_args!("seed {SEED}"));
-    }
 }
 
 /// Groups of more columns than a warp has registers for, with one column for some threads of a block and with many.
@@ -284,15 +281,10 @@ pub fn norms_of_many_columns(make: Make<'_>, oracle: Make<'_>) {
         (4096, NormKind::Rms),
         (4096, NormKind::Layer),
     ] {
-        let mut programs = [oracle, make].map(|make| {
-            let mut net = Net::default();
+        compare([oracle, make], &[1, 5], 1e-10, format_args!("{kind:?} of {cols} columns"), |net| {
             let x = net.input("x", 5, &normal(SEED, "x", 5 * 2 * cols));
             let w = net.matrix("w", 1, &normal(SEED, "w", 2 * cols));
-            let y = net.graph.norm("y", x, kind, cols, Some(w), 1e-3);
-            net.compile(y, make()).expect("a good graph")
+            net.graph.norm("y", x, kind, cols, Some(w), 1e-3)
         });
-        for n in [1, 5] {
-            same(&mut programs, &rows(n), 1e-10, format_args!("{kind:?} of {cols} columns"));
-        }
     }
 }
