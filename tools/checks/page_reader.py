@@ -141,7 +141,7 @@ def reading(browser, base=None, **options):
 
 
 def violations(reader):
-    """What axe finds wrong with the page as it is now."""
+    """Faults that axe finds in the page as it is now."""
     with open(os.environ["AXE"]) as file:
         reader.page.evaluate(file.read() + "; null")
     found = reader.page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")

@@ -56,7 +56,7 @@ def entry(data, dice):
 
 
 class State:
-    """What the check looks at and sets."""
+    """State that the check reads and sets."""
 
     def __init__(self):
         self.key = None

@@ -19,7 +19,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 EOS = 256
 WITHIN = "</tool_call> ü"
-# What templates write otherwise than the grammars: Python's objects, JSON within Python, ASCII only, an empty line.
+# Templates write these unlike the grammars: Python's objects, JSON within Python, ASCII only, an empty line.
 OTHERWISE = {
     "{'a': [1, True], 'b': {'c': 'd'}}": '{"a": [1, true], "b": {"c": "d"}}',
     'options={"a": [1, true], "b": {"c": "d"}}': 'options={"a": [1, True], "b": {"c": "d"}}',

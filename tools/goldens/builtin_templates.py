@@ -1,4 +1,4 @@
-"""What llama.cpp's built-in chat templates give, for the tests of the chat crate.
+"""Results of llama.cpp's built-in chat templates, for the tests of the chat crate.
 
     python builtin_templates.py
 

@@ -63,7 +63,7 @@ def environment():
 
 
 def jinja(template, messages, add_generation_prompt, tools=None, variables=None):
-    """What Jinja2 gives for `messages` in the template's form."""
+    """Jinja2's result for `messages` in the template's form."""
     variables = dict(
         messages=messages, add_generation_prompt=add_generation_prompt, bos_token=BOS, eos_token=EOS, **(variables or {})
     )
@@ -182,7 +182,7 @@ def merged(messages):
 
 
 def render(template, conversation, add_generation_prompt):
-    """What Jinja2 gives for a conversation, with system messages merged if the template does not write them."""
+    """Jinja2's result for a conversation, with system messages merged if the template does not write them."""
     formed, parts_only = form(template)
     more = [add_generation_prompt, conversation.get("tools"), conversation.get("variables")]
 

@@ -18,10 +18,10 @@ TYPES = """
     xlm-roberta distilbert modernbert
 """
 
-# Of classes whose models say nothing of positions.
+# Classes whose models say nothing of positions.
 ROPE = {"rope_theta": "theta"}
 
-# What a model of any type has, or what says nothing of the computation.
+# Fields that a model of any type has, or that do not affect the computation.
 LEFT_OUT = set("""
     architectures _name_or_path model_type transformers_version dtype torch_dtype output_hidden_states output_attentions
     return_dict use_cache id2label label2id problem_type chunk_size_feed_forward is_encoder_decoder initializer_range

@@ -1,4 +1,4 @@
-"""What E4M3 codes mean and what f32 values round to, by ml_dtypes.
+"""Values of E4M3 codes, and codes of f32 values, by ml_dtypes.
 
     python tools/goldens/e4m3.py        # with tools/requirements.txt installed
 

@@ -37,7 +37,7 @@ SCALARS = {
     Type.STRING: ["▁the", "a\nb\0c", "𝄞 naïve", " "],
 }
 
-# What the writer can nest: lists of lists, whose numbers become i32 or f32. The reader flattens
+# The writer can nest these: lists of lists, whose numbers become i32 or f32. The reader flattens
 # them, so the expected values are these.
 NESTED = {
     "nested.two": [[1, 2, 3], [4]],
@@ -129,7 +129,7 @@ def tensors(reader: GGUFReader) -> list[dict]:
 
 
 def expect(name: str, parts: list[Path]) -> None:
-    """What the reader finds in a file, or in the parts of a split model together."""
+    """The content of a file, or in the parts of a split model together."""
     readers = [GGUFReader(part) for part in parts]
     first = readers[0]
     found = {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What llama.cpp's other samplers do, for crates/engine/goldens/samplers.json: top-n-sigma, XTC, dynamic temperature,
+"""Results of llama.cpp's other samplers, for crates/engine/goldens/samplers.json: top-n-sigma, XTC, dynamic temperature,
 orders of samplers, DRY and Mirostat.
 
 Needs llama-cpp-python 0.3.36 and a test model for its vocabulary. Run from the repository root:
     cargo run -p rustorch-testkit --example models -- /tmp/models
     python3 tools/goldens/samplers.py /tmp/models/F32.gguf
 
-Logits are multiples of 2^-20 drawn with SplitMix64, as those of sampling.py.
+Logits are those of `splitmix.py`.
 """
 
 import ctypes
@@ -19,20 +19,9 @@ import sys
 
 import llama_cpp as llama
 
-MASK = (1 << 64) - 1
+from splitmix import logits
+
 N_VOCAB = 512
-
-
-def splitmix64(state):
-    while True:
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        yield z ^ (z >> 31)
-
-
-def logits(seed, n):
-    return [(z >> 40) / 2**20 - 8.0 for z in itertools.islice(splitmix64(seed), n)]
 
 
 class Candidates:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What llama.cpp's samplers keep, for crates/engine/goldens/sampling.json.
+"""The tokens that llama.cpp's samplers keep, for crates/engine/goldens/sampling.json.
 
 Needs llama-cpp-python 0.3.36. Run from the repository root:
     python3 tools/goldens/sampling.py
 
-Logits are multiples of 2^-20 drawn with SplitMix64, so that the test makes the same ones: no rounding.
+Logits are those of `splitmix.py`.
 """
 
 import bisect
@@ -16,19 +16,7 @@ import pathlib
 
 import llama_cpp as llama
 
-MASK = (1 << 64) - 1
-
-
-def splitmix64(state):
-    while True:
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        yield z ^ (z >> 31)
-
-
-def logits(seed, n):
-    return [(z >> 40) / 2**20 - 8.0 for z in itertools.islice(splitmix64(seed), n)]
+from splitmix import logits, splitmix64
 
 
 def bias_sampler(n, biases):

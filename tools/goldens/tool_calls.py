@@ -1,4 +1,4 @@
-"""What chat templates write for tool calls, for the tests of the chat crate.
+"""Tool calls as chat templates write them, for the tests of the chat crate.
 
     python tool_calls.py TEMPLATES
 
@@ -37,7 +37,7 @@ TOOLS = [
     ),
     tool("get_time"),
 ]
-# What formats without escapes confuse: quotes, a line break, marks, a string that looks like a number.
+# Formats without escapes confuse these: quotes, a line break, marks, a string that looks like a number.
 WEATHER = {"city": 'Sa"o\n<b> </tool_call> ü', "days": 3, "options": {"a": [1, True], "b": {"c": "d"}}, "zip": "0123"}
 CALLS = [[("get_weather", WEATHER)], [("get_weather", WEATHER), ("get_time", {})]]
 
@@ -54,7 +54,7 @@ def messages(calls, as_text):
 
 
 def rendered(source, calls):
-    """What the template writes for an answer with calls, and the error if it fails."""
+    """The template's text of an answer with calls, and the error if it fails."""
     why = None
     for as_text in (False, True):
         for sandboxed in (True, False):

@@ -220,7 +220,7 @@ def angle(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def results(run: list, shape: tuple[int, ...], path: Path, runs: list) -> list[np.ndarray]:
-    """What each run computes; nothing if the model is refused."""
+    """The results of each run; none if the model is refused."""
     out, found = path.with_suffix(".npy"), []
     for _, options, _ in runs:
         ran = subprocess.run([*run, *options, "-o", out], capture_output=True, text=True)

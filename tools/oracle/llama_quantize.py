@@ -103,7 +103,7 @@ def formats(
 
 
 def rows(type_: gguf.GGMLQuantizationType, x: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
-    """What becomes of the rows `x`, dequantised again."""
+    """The rows `x`, quantised and dequantised again."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
     x = np.ascontiguousarray(x, np.float32)
     raw = np.zeros((len(x), x.shape[1] // block * size), np.uint8)

@@ -52,7 +52,7 @@ def windows(tokens, n_ctx: int) -> np.ndarray:
 
 
 def with_bos(text: np.ndarray, bos: int | None) -> np.ndarray:
-    """What the model is given."""
+    """The input of the model."""
     text = text.copy()
     if bos is not None:
         text[:, 0] = bos

@@ -23,7 +23,7 @@ NAMES = (
 ).split()
 # llama.cpp refuses to quantise to them without an imatrix.
 NEEDS_IMPORTANCE = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"}
-# What llama.cpp's choice depends on: layers, heads that share values, tied embeddings, rows that are no
+# llama.cpp's choice depends on these: layers, heads that share values, tied embeddings, rows that are no
 # whole blocks.
 MODELS = {
     "shared by 4": Shape(layers=16, width=256, heads=8, kv_heads=2, feed_forward=256),

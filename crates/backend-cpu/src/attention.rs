@@ -353,12 +353,12 @@ impl<S: Pages> Queries<'_, S> {
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
-            let (first, last) = (self.seen_of(page, c), self.seen_of(page, c + width - 1));
+            let (first, last) = (self.seen_in(page, c), self.seen_in(page, c + width - 1));
             // Positions that all queries see; those before and after are handled per query.
             let all = last.start.min(first.end)..first.end;
             if first.start < all.start {
                 for c in c..c + width {
-                    let own = self.seen_of(page, c);
+                    let own = self.seen_in(page, c);
                     let before = own.start..all.start.min(own.end);
                     self.pv_tile::<L, N, 1>(lanes, page, before, c, scores, pv_sums);
                 }
@@ -371,7 +371,7 @@ impl<S: Pages> Queries<'_, S> {
             }
             if all.end < last.end {
                 for c in c..c + width {
-                    let own = self.seen_of(page, c);
+                    let own = self.seen_in(page, c);
                     let after = all.end.max(own.start)..own.end;
                     self.pv_tile::<L, N, 1>(lanes, page, after, c, scores, pv_sums);
                 }
@@ -382,9 +382,9 @@ impl<S: Pages> Queries<'_, S> {
 
     /// The positions of a page that query `c` sees, counted from the chunk's start.
     #[inline(always)]
-    fn seen_of<N>(&self, page: &Page<'_, N>, c: usize) -> Range<usize> {
-        let (Range { start, end }, of_page) = (self.seen(c, page.chunk), page.start..page.start + PAGE);
-        start.clamp(of_page.start, of_page.end)..end.clamp(of_page.start, of_page.end)
+    fn seen_in<N>(&self, page: &Page<'_, N>, c: usize) -> Range<usize> {
+        let (Range { start, end }, page_range) = (self.seen(c, page.chunk), page.start..page.start + PAGE);
+        start.clamp(page_range.start, page_range.end)..end.clamp(page_range.start, page_range.end)
     }
 
     /// PV of positions `part` for `C` queries from `first` on.

@@ -143,7 +143,7 @@ impl Routing {
                     of.hidden(kernels, y, [product(0), product(1)]);
                     continue;
                 }
-                let expert = self.expert_of(entry);
+                let expert = self.entry_expert(entry);
                 let weight = if of.weighs_inputs { self.rows[entry].1 } else { 1.0 };
                 for (number, to) in [&mut *first, &mut *second].into_iter().enumerate() {
                     let weight =
@@ -160,7 +160,7 @@ impl Routing {
     }
 
     /// The expert of an entry.
-    fn expert_of(&self, entry: usize) -> usize {
+    fn entry_expert(&self, entry: usize) -> usize {
         let next = self.chosen.partition_point(|(_, entries)| entries.start <= entry);
         self.chosen[next - 1].0
     }

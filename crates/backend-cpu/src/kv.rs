@@ -286,12 +286,12 @@ impl<T: Stored> Store<T> {
 
     #[inline(always)]
     fn write<L: Lanes>(&mut self, lanes: L, group: usize, k: &[f32], v: &[f32], step: &Step) {
-        let (of_k, of_v) = (self.heads * self.k_dim, self.heads * self.v_dim);
+        let (k_cols, v_cols) = (self.heads * self.k_dim, self.heads * self.v_dim);
         for (row, (sequence, position)) in step.rows().enumerate() {
             let (page, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
-                let k = &k[row * of_k + head * self.k_dim..][..self.k_dim];
-                let v = &v[row * of_v + head * self.v_dim..][..self.v_dim];
+                let k = &k[row * k_cols + head * self.k_dim..][..self.k_dim];
+                let v = &v[row * v_cols + head * self.v_dim..][..self.v_dim];
                 let first = (page * self.heads + head) * PAGE;
                 let keys = &mut self.keys[first * self.k_dim..][..PAGE * self.k_dim];
                 for (keys, k) in keys.chunks_mut(LANES * PAGE).zip(k.chunks(LANES)) {

@@ -91,7 +91,7 @@ struct State {
 pub const IS_SLOW: bool = cfg!(slow_kernels);
 
 /// Warns once if the kernels were compiled without optimisation.
-fn warn_of_slow_kernels() {
+fn warn_if_slow() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     let warn = || {
         tracing::warn!(
@@ -113,7 +113,7 @@ impl Cpu {
     /// An instance that uses the kernels of `isa`; `None` if this CPU lacks it.
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let kernels = Kernels::new(isa)?;
-        warn_of_slow_kernels();
+        warn_if_slow();
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let options = Options { is_repacking: true, f32_activations: false };
         Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None, member: None })
@@ -217,9 +217,10 @@ impl LoadedModel for CpuModel {
 fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
     let isa = kernels.isa().name();
     let features: Vec<&str> = kernels::features().collect();
-    let quantised = match options.f32_activations {
-        true => ", dequantised for f32 activations",
-        false => " integer dot products with 8-bit activations",
+    let quantised = if options.f32_activations {
+        ", dequantised for f32 activations"
+    } else {
+        " integer dot products with 8-bit activations"
     };
     let copies = if options.is_repacking { "packed for the kernels" } else { "none" };
     Description {

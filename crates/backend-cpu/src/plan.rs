@@ -174,7 +174,7 @@ impl Plan {
         let (mut items, mut lives) = (Vec::new(), Vec::new());
         for (made, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
-                let id = value_of(item);
+                let id = item_value(item);
                 let is_readable = matches!(item, Item::Value(_)) && bound.is_readable(id);
                 let last = last_read.get(&item).copied().unwrap_or(made);
                 if matches!(phase.kind, Kind::Rows(_)) && last == made && !is_readable {
@@ -192,7 +192,7 @@ impl Plan {
         let (buffers, slots) = assign_buffers(&lives);
         self.buffers = buffers;
         for (item, slot) in items.into_iter().zip(slots) {
-            self.slots[value_of(item).index()].push((item, slot));
+            self.slots[item_value(item).index()].push((item, slot));
         }
         let slots = |phase: &Phase| phase.items.iter().map(|&item| self.buffer_of(item)).collect();
         let slots: Vec<Vec<Option<usize>>> = self.phases.iter().map(slots).collect();
@@ -203,7 +203,7 @@ impl Plan {
 
     /// The buffer of an item that has one.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
-        let slots = &self.slots[value_of(item).index()];
+        let slots = &self.slots[item_value(item).index()];
         slots.iter().find(|(placed, _)| *placed == item).map(|&(_, slot)| slot)
     }
 
@@ -234,14 +234,14 @@ impl Plan {
             }
             // A strip packed on the fly, and rows of experts or heads before packing, with two rows beside them.
             Kind::Linear | Kind::Experts | Kind::Heads => {
-                let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
+                let weights = phase.items.iter().flat_map(|&item| bound.value(item_value(item)).op.weights());
                 let widest = weights.map(|(id, _)| bound.weight(id).cols);
                 widest.max().unwrap_or(0).saturating_mul(LANES.max(tile + 2))
             }
             // The weights of a convolution and the rows before, or the state of two vectors of columns.
             Kind::Recurrent => {
                 let words = phase.items.iter().map(|&item| {
-                    let op = bound.value(value_of(item)).op;
+                    let op = bound.value(item_value(item)).op;
                     if let Op::Conv { weight, .. } = op {
                         return bound.weight(weight).cols.saturating_mul(2 * CONV_COLUMNS);
                     }
@@ -253,7 +253,7 @@ impl Plan {
             Kind::Ranks => 0,
             // PV of a query tile, and a page converted to f32.
             Kind::Attention => {
-                let stores = phase.items.iter().filter_map(|&item| bound.value(value_of(item)).op.store());
+                let stores = phase.items.iter().filter_map(|&item| bound.value(item_value(item)).op.store());
                 let stores = stores.map(|(id, _)| bound.graph().store(id));
                 let widest = stores.map(|store| store.k_dim.max(store.v_dim)).max();
                 widest.unwrap_or(0).saturating_mul(QUERY_TILE + PAGE)
@@ -265,7 +265,7 @@ impl Plan {
 }
 
 /// The value that an item belongs to.
-fn value_of(item: Item) -> ValueId {
+fn item_value(item: Item) -> ValueId {
     let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
     id
 }
@@ -408,7 +408,7 @@ mod tests {
     }
 
     /// The items of each phase by name; packed ones in brackets.
-    fn phases_of(bound: &BoundProgram, plan: &Plan) -> Vec<String> {
+    fn phase_names(bound: &BoundProgram, plan: &Plan) -> Vec<String> {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
@@ -436,7 +436,7 @@ mod tests {
             "outputs [outputs]",
             "y",
         ];
-        assert_eq!(phases_of(&bound, &plan), expected);
+        assert_eq!(phase_names(&bound, &plan), expected);
     }
 
     #[test]
@@ -454,13 +454,13 @@ mod tests {
             "e sum",
             "outputs",
         ];
-        assert_eq!(phases_of(&bound, &Plan::new(&bound, |_| FORM)), expected);
+        assert_eq!(phase_names(&bound, &Plan::new(&bound, |_| FORM)), expected);
         // `up` weights with another activation layout get their own rows.
         let bytes = Form::Q8(Q8Layout { block: 32, group: 32, zero: None });
         let up = graph.weights().find(|(_, weight)| weight.name == "ups").expect("it is there").0;
         let other = Plan::new(&bound, |weight| if weight == up { bytes } else { FORM });
-        assert_eq!(phases_of(&bound, &other)[3], "h [h] [h]");
-        assert_eq!(phases_of(&bound, &other)[6], "[e] [e] e Product(0) e Product(1) [e] e Downs");
+        assert_eq!(phase_names(&bound, &other)[3], "h [h] [h]");
+        assert_eq!(phase_names(&bound, &other)[6], "[e] [e] e Product(0) e Product(1) [e] e Downs");
         // Two experts per row.
         let id = graph.find("e").expect("it is there");
         let words = |stage| words_of(&bound, Item::Stage(id, stage));

@@ -138,8 +138,8 @@ impl Pool {
             let (first, ref data, down, (rows, cols), tile) = matrices[number];
             let task = task - first;
             let (top, left) = (task % down * tile.0, task / down * tile.1);
-            let (rows, cols_of_tile) = (top..rows.min(top + tile.0), left..cols.min(left + tile.1));
-            work(number, Tile { data: data.0, stride: cols, rows, cols: cols_of_tile, matrix: PhantomData });
+            let (rows, tile_cols) = (top..rows.min(top + tile.0), left..cols.min(left + tile.1));
+            work(number, Tile { data: data.0, stride: cols, rows, cols: tile_cols, matrix: PhantomData });
         });
     }
 

@@ -62,37 +62,37 @@ pub(crate) struct Slots<'a> {
 }
 
 impl Slots<'_> {
-    /// Calls `work` for all tiles of `of_tile` columns of `out`, `[rows, cols]`: with the rows of a sequence, its tile and
+    /// Calls `work` for all tiles of `tile_len` columns of `out`, `[rows, cols]`: with the rows of a sequence, its tile and
     /// the state of these columns.
     pub(crate) fn by_columns(
         &mut self,
         mut out: &mut [f32],
         cols: usize,
-        of_tile: usize,
+        tile_len: usize,
         work: impl Fn(Range<usize>, Tile<'_, f32>, &mut State<'_>) + Sync,
     ) {
         let (step, mut first) = (self.step, 0);
         let states =
-            by_task(self.states, self.values, (cols.div_ceil(of_tile), self.values / cols * of_tile), step);
+            by_task(self.states, self.values, (cols.div_ceil(tile_len), self.values / cols * tile_len), step);
         let cut = |sequence: &Sequence| {
             let matrix = out.split_off_mut(..sequence.len * cols).unwrap_or_default();
             let rows = first..first + sequence.len;
             first = rows.end;
-            (rows, Cut { matrix, cols, tile: (sequence.len, of_tile) })
+            (rows, Cut { matrix, cols, tile: (sequence.len, tile_len) })
         };
         let (rows, cuts): (Vec<_>, Vec<_>) = step.sequences().iter().map(cut).unzip();
         self.pool.tiles_of(cuts, |number, tile| {
-            let task = tile.cols().start / of_tile;
+            let task = tile.cols().start / tile_len;
             work(rows[number].clone(), tile, &mut lock(&states[number][task]));
         });
     }
 }
 
-/// Splits the slots of `states`, each of `values` values, by sequence and by task, of up to `of_task` values.
+/// Splits the slots of `states`, each of `values` values, by sequence and by task, of up to `task_index` values.
 fn by_task<'a>(
     states: &'a mut [f32],
     values: usize,
-    (tasks, of_task): (usize, usize),
+    (tasks, task_index): (usize, usize),
     step: &Step,
 ) -> Vec<Vec<Mutex<State<'a>>>> {
     let mut slots: Vec<Option<&mut [f32]>> = states.chunks_exact_mut(values.max(1)).map(Some).collect();
@@ -107,8 +107,8 @@ fn by_task<'a>(
     let mut states = Vec::with_capacity(written.len());
     for (sequence, (mut after, mut checkpoint)) in step.sequences().iter().zip(written) {
         let before = others.get(sequence.slots.read as usize).copied().flatten();
-        let of_sequence = (0..tasks).map(|task| {
-            let range = task * of_task..values.min((task + 1) * of_task);
+        let sequence_tasks = (0..tasks).map(|task| {
+            let range = task * task_index..values.min((task + 1) * task_index);
             let first = |state: &mut &'a mut [f32]| state.split_off_mut(..range.len()).unwrap_or_default();
             let before = match before {
                 _ if sequence.n_past == 0 => Before::Zero,
@@ -118,7 +118,7 @@ fn by_task<'a>(
             let checkpoint = checkpoint.as_mut().map(|(rows, state)| (*rows, first(state)));
             Mutex::new(State { before, after: first(&mut after), checkpoint })
         });
-        states.push(of_sequence.collect());
+        states.push(sequence_tasks.collect());
     }
     states
 }
@@ -144,9 +144,10 @@ impl WithSimd for Convolve<'_, '_, '_> {
         let mut scratch = Scratch::take();
         let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch.lines((2 * taps * width).div_ceil(LANES)));
         let (weights, history) = scratch.split_at_mut(taps * width);
-        for (c, of_column) in weight[columns.start * taps..columns.end * taps].chunks_exact(taps).enumerate()
+        for (c, column_taps) in
+            weight[columns.start * taps..columns.end * taps].chunks_exact(taps).enumerate()
         {
-            for (j, &w) in of_column.iter().enumerate() {
+            for (j, &w) in column_taps.iter().enumerate() {
                 weights[j * width + c] = w;
             }
         }
@@ -228,16 +229,17 @@ impl LinearHead<'_, '_, '_> {
             }
         }
         for row in 0..rows.len() {
-            let of_head = row * heads.heads + head;
-            let of_key = (row * heads.k_heads + heads.k_head(head)) * k_dim;
-            let (q, k) = (&q[of_key..][..k_dim], &k[of_key..][..k_dim]);
+            let head_index = row * heads.heads + head;
+            let k_start = (row * heads.k_heads + heads.k_head(head)) * k_dim;
+            let (q, k) = (&q[k_start..][..k_dim], &k[k_start..][..k_dim]);
             let mut y = [[0.0; LANES]; R];
-            y.as_flattened_mut()[..columns.len()].copy_from_slice(&v[of_head * v_dim..][columns.clone()]);
+            y.as_flattened_mut()[..columns.len()].copy_from_slice(&v[head_index * v_dim..][columns.clone()]);
             let factors =
-                Factors { decay: decay[of_head].exp(), beta: beta[of_head], skip, scale: heads.scale };
-            match heads.is_delta {
-                true => next_row::<L, R, true>(lanes, lines, (q, k), factors, &mut y),
-                false => next_row::<L, R, false>(lanes, lines, (q, k), factors, &mut y),
+                Factors { decay: decay[head_index].exp(), beta: beta[head_index], skip, scale: heads.scale };
+            if heads.is_delta {
+                next_row::<L, R, true>(lanes, lines, (q, k), factors, &mut y);
+            } else {
+                next_row::<L, R, false>(lanes, lines, (q, k), factors, &mut y);
             }
             let y = &y.as_flattened()[..columns.len()];
             tile.row(rows.start + row)[columns.clone()].copy_from_slice(y);

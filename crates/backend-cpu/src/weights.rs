@@ -71,7 +71,7 @@ impl Matrix {
     }
 }
 
-fn bytes_of(lines: usize) -> u64 {
+fn line_bytes(lines: usize) -> u64 {
     (lines as u64).saturating_mul(BYTES as u64)
 }
 
@@ -124,7 +124,7 @@ impl ModelWeights {
         let len = left.iter().map(|matrix| matrix.lines()).fold(0, usize::saturating_add);
         let mut lines = Lines::large(len).map_err(|_| Error::OutOfMemory {
             what: PACKED_WEIGHTS,
-            bytes: bytes_of(len),
+            bytes: line_bytes(len),
             memory: MemoryKind::Host,
             remedy: Remedy::LeaveWeightsInFile,
         })?;
@@ -155,7 +155,7 @@ impl ModelWeights {
         let replaced: u64 = replaced.map(|matrix| matrix.weight.bytes.len() as u64).sum();
         Memory {
             weights_mapped: self.bytes - replaced,
-            weights_owned: copies().map(|matrix| bytes_of(matrix.lines())).fold(0, u64::saturating_add),
+            weights_owned: copies().map(|matrix| line_bytes(matrix.lines())).fold(0, u64::saturating_add),
             ..Memory::default()
         }
     }

@@ -53,7 +53,7 @@ def make(folder: Path, case: str) -> None:
 
 
 def load_hparams(load):
-    """What the converter reads with its pinned version of transformers, 4.57, which knows neither Nemotron-H nor Nomic's BERT."""
+    """The input of the converter with its pinned version of transformers, 4.57, which knows neither Nemotron-H nor Nomic's BERT."""
     def wrapped(folder: Path, is_mistral_format: bool) -> dict:
         keys = json.loads((Path(folder) / "config.json").read_text())
         return keys if keys["model_type"] in ("nemotron_h", "nomic_bert") else load(folder, is_mistral_format)
@@ -107,7 +107,7 @@ def error(tensor: tuple, exact: np.ndarray) -> float:
 
 
 def differences(ours: Path, theirs: Path, ignored: set[str], meant: set[str], exact: dict | None) -> list[str]:
-    """What differs, but not by intention; in Q8_0, only where our error is larger: we round by the scale that is stored."""
+    """Unintended differences; in Q8_0, only where our error is larger: we round by the scale that is stored."""
     (our_keys, our_tensors), (their_keys, their_tensors) = read(ours), read(theirs)
     found = []
     for key in sorted(our_keys.keys() | their_keys.keys()):
@@ -163,7 +163,7 @@ def outputs_of_rustorch(program: str, model: Path, class_name: str, tokens: list
 
 
 def command(convert: list[str], checkpoint: Path, out: Path, file_type: str) -> list[str]:
-    """Of the program, or of the example `convert`."""
+    """The command of the program, or of the example `convert`."""
     if convert[-1] == "convert":
         return [*convert, str(checkpoint), str(out), "--type", file_type, "--pre-tokenizer", "gpt-2"]
     return [*convert, str(checkpoint), str(out), file_type, "gpt-2"]

@@ -103,7 +103,7 @@ class Llama:
         return self.linear(self.rows(tokens), output)
 
     def rows(self, tokens: np.ndarray) -> np.ndarray:
-        """What the logits are computed from, [b, n, hidden]."""
+        """The rows that logits are computed from, [b, n, hidden]."""
         x = self.embedding(tokens)
         for i in range(self.layers):
             x = self.layer(x, i)
@@ -210,7 +210,7 @@ class Llama:
         return key <= query
 
     def bias(self, query: np.ndarray, key: np.ndarray, head: int) -> np.ndarray:
-        """What is added to the score of a query at one position and a key at the other."""
+        """The bias of the score of a query at one position and a key at the other."""
         return np.zeros(())
 
     def take_apart(self, name: str, rows: dict[str, int]) -> None:

@@ -92,14 +92,14 @@ class Qwen35(Hybrid, Qwen3):
     after_convolution = staticmethod(silu)
 
     def inputs(self, x: np.ndarray, blk: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the convolution takes, the output's gate, and by value head how much is written and forgotten."""
+        """The input of the convolution, the output's gate, and by value head how much is written and forgotten."""
         return tuple(self.linear(x, f"{blk}.{name}") for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha"))
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         return x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + self.eps)
 
     def delta_rule(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, decay: np.ndarray, beta: np.ndarray) -> np.ndarray:
-        """What the state returned for a key is replaced by its value, in part. q, k, v [b, n, h, d]; decay, beta [b, n, h]."""
+        """The result of the state for a key is replaced by its value, in part. q, k, v [b, n, h, d]; decay, beta [b, n, h]."""
         state = np.zeros((*v[:, 0].shape, self.state))  # [b, h, value, key]
         out = np.empty_like(v)
         for t in range(v.shape[1]):
@@ -111,7 +111,7 @@ class Qwen35(Hybrid, Qwen3):
 
     @staticmethod
     def kept(state: np.ndarray, k: np.ndarray, decay: np.ndarray) -> np.ndarray:
-        """What the state, that has decayed already, returns for a key."""
+        """The result of the decayed state for a key."""
         return np.einsum("bhvk,bhk->bhv", state, k)
 
 

@@ -6,7 +6,7 @@ use crate::lanes::{self, LANES, Lanes, exp};
 
 /// The mean of `f(x)`, summed in f64, in 16 partial sums.
 #[inline(always)]
-fn mean_of(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+fn mean_by(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0f64; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for x in chunks {
@@ -27,20 +27,20 @@ fn mean_of(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
 /// The mean of `x`.
 #[inline(always)]
 pub(super) fn mean(x: &[f32]) -> f64 {
-    mean_of(x, |x| x)
+    mean_by(x, |x| x)
 }
 
 /// `y = d / sqrt(mean(d^2) + eps) * w` with `d = x - mean`, which is 0 for an RMS norm; without `w`, not multiplied.
 #[inline(always)]
 pub(super) fn norm(y: &mut [f32], x: &[f32], mean: f64, w: Option<&[f32]>, eps: f32) {
-    let square = mean_of(x, |x| (x - mean) * (x - mean));
+    let square = mean_by(x, |x| (x - mean) * (x - mean));
     scaled(y, x, mean as f32, 1.0 / (square + f64::from(eps)).sqrt(), w);
 }
 
 /// `y = x / sqrt(sum(x^2) + eps) * w`; without `w`, not multiplied.
 #[inline(always)]
 pub(super) fn l2_norm(y: &mut [f32], x: &[f32], w: Option<&[f32]>, eps: f32) {
-    let sum = mean_of(x, |x| x * x) * x.len() as f64;
+    let sum = mean_by(x, |x| x * x) * x.len() as f64;
     scaled(y, x, 0.0, 1.0 / (sum + f64::from(eps)).sqrt(), w);
 }
 

@@ -252,7 +252,7 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
 fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
         form: Form::F32,
-        strip: floats::lines_of::<F>,
+        strip: floats::row_lines::<F>,
         pack: |pool, bytes, shape, to| floats::pack::<L, F>(lanes(), pool, bytes, shape, to),
         multiply: |weight, x, tile| {
             lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });

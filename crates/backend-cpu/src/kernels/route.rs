@@ -45,7 +45,7 @@ pub(crate) fn route(
     if let Some([count, used]) = groups {
         let size = logits.len() / count;
         ranked.clear();
-        ranked.extend(ranks.chunks_exact(size).zip(0..).map(|(ranks, group)| (of_group(ranks), group)));
+        ranked.extend(ranks.chunks_exact(size).zip(0..).map(|(ranks, group)| (group_rank(ranks), group)));
         ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let ranked = &ranked[..used];
         order.retain(|&expert| ranked.iter().any(|&(_, group)| group == expert / size as u32));
@@ -65,10 +65,8 @@ pub(crate) fn route(
         Gating::ChosenSoftmax => (logit(expert) - max).exp() / total,
         Gating::Softmax | Gating::Sigmoid => weight(expert),
     };
-    let sum = match renormalises {
-        true => order.iter().map(|&expert| weight(expert)).sum::<f64>().max(0.5f64.powi(14)),
-        false => 1.0,
-    };
+    let sum = || order.iter().map(|&expert| weight(expert)).sum::<f64>();
+    let sum = if renormalises { sum().max(0.5f64.powi(14)) } else { 1.0 };
     y.fill(0.0);
     let is_valid = largest(experts.map(logit)).is_finite();
     for &expert in &*order {
@@ -90,7 +88,7 @@ fn largest(logits: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The sum of the two largest ranks.
-fn of_group(ranks: &[f64]) -> f64 {
+fn group_rank(ranks: &[f64]) -> f64 {
     let (mut first, mut second) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for &rank in ranks {
         if rank.total_cmp(&first).is_gt() {

@@ -27,10 +27,8 @@ pub(crate) struct Side {
 
 impl Side {
     pub(super) fn new(layout: &StoreLayout, is_keys: bool) -> Result<Side, Error> {
-        let (kind, dim) = match is_keys {
-            true => (layout.format.k, layout.store.k_dim),
-            false => (layout.format.v, layout.store.v_dim),
-        };
+        let (format, store) = (layout.format, layout.store);
+        let (kind, dim) = if is_keys { (format.k, store.k_dim) } else { (format.v, store.v_dim) };
         let data: Vec<u8> = layout.zeroed(kind.row_bytes(dim))?;
         #[cfg(all(test, unix))]
         let data = Buffer::beside(&data);

@@ -294,13 +294,13 @@ mod tests {
         }
     }
 
-    fn bytes_of<L: Lanes>(lanes: L, bytes: L::Bytes) -> [u8; BYTES] {
+    fn to_bytes<L: Lanes>(lanes: L, bytes: L::Bytes) -> [u8; BYTES] {
         let mut found = [0; BYTES];
         lanes.store_u8(bytes, &mut found);
         found
     }
 
-    fn floats_of<L: Lanes>(lanes: L, floats: L::Floats) -> [u32; LANES] {
+    fn to_bits<L: Lanes>(lanes: L, floats: L::Floats) -> [u32; LANES] {
         let mut found = [0.0; LANES];
         lanes.store_f32(floats, &mut found);
         found.map(f32::to_bits)
@@ -318,31 +318,31 @@ mod tests {
                 for (shift, mask) in
                     [(0, 255), (0, 15), (4, 15), (6, 3), (2, 3), (7, 1), (-4, 16), (-2, 48), (1, 16)]
                 {
-                    let expected = bytes_of(Scalar, Scalar.bits(a, shift, mask));
-                    assert_eq!(bytes_of(lanes, lanes.bits(lanes.load_u8(&a), shift, mask)), expected);
+                    let expected = to_bytes(Scalar, Scalar.bits(a, shift, mask));
+                    assert_eq!(to_bytes(lanes, lanes.bits(lanes.load_u8(&a), shift, mask)), expected);
                 }
                 for mask in [128, 255, 1] {
                     let found = lanes.flip(lanes.load_u8(&a), mask);
-                    assert_eq!(bytes_of(lanes, found), a.map(|a| a ^ mask));
+                    assert_eq!(to_bytes(lanes, found), a.map(|a| a ^ mask));
                 }
                 // Byte `i` of lane `r` is byte `4r + i`.
-                let found = bytes_of(lanes, lanes.deinterleave_u8(lanes.load_u8(&a)));
+                let found = to_bytes(lanes, lanes.deinterleave_u8(lanes.load_u8(&a)));
                 assert_eq!(found, std::array::from_fn(|at| a[at % 16 * 4 + at / 16]));
-                let found = bytes_of(lanes, lanes.deinterleave_u16(lanes.load_u8(&a)));
+                let found = to_bytes(lanes, lanes.deinterleave_u16(lanes.load_u8(&a)));
                 assert_eq!(found, std::array::from_fn(|at| a[at % 32 / 2 * 4 + at / 32 * 2 + at % 2]));
                 let rows: [[u8; 16]; LANES] = std::array::from_fn(|_| std::array::from_fn(|_| random()));
                 for (k, found) in lanes.transpose_4x16(rows.each_ref()).into_iter().enumerate() {
                     assert_eq!(
-                        bytes_of(lanes, found),
+                        to_bytes(lanes, found),
                         std::array::from_fn(|at| rows[at / 4][4 * k + at % 4])
                     );
                 }
                 let (low, high) = (a.map(|a| a & 15), b.map(|b| b & 3));
                 let both = lanes.or(lanes.load_u8(&low), lanes.load_u8(&high));
-                assert_eq!(bytes_of(lanes, both), bytes_of(Scalar, Scalar.or(low, high)));
+                assert_eq!(to_bytes(lanes, both), to_bytes(Scalar, Scalar.or(low, high)));
                 let table = std::array::from_fn(|i| b[i]);
                 let found = lanes.lookup(&table, lanes.load_u8(&low));
-                assert_eq!(bytes_of(lanes, found), bytes_of(Scalar, Scalar.lookup(&table, low)));
+                assert_eq!(to_bytes(lanes, found), to_bytes(Scalar, Scalar.lookup(&table, low)));
             }
         }
     }
@@ -415,8 +415,8 @@ mod tests {
                     products.sum::<i32>() as f32
                 });
                 let expected = expected.map(f32::to_bits);
-                assert_eq!(floats_of(lanes, lanes.to_f32(sum)), expected);
-                assert_eq!(floats_of(lanes, lanes.to_f32(together)), expected);
+                assert_eq!(to_bits(lanes, lanes.to_f32(sum)), expected);
+                assert_eq!(to_bits(lanes, lanes.to_f32(together)), expected);
             }
         }
     }
@@ -435,7 +435,7 @@ mod tests {
                     });
                     (products.sum::<i32>() - 3) as f32
                 });
-                assert_eq!(floats_of(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
+                assert_eq!(to_bits(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
             }
         }
     }
@@ -455,7 +455,7 @@ mod tests {
                 });
                 products.sum::<i32>() as f32
             });
-            assert_eq!(floats_of(lanes, lanes.to_f32(sums[0])), expected.map(f32::to_bits));
+            assert_eq!(to_bits(lanes, lanes.to_f32(sums[0])), expected.map(f32::to_bits));
         }
     }
 
@@ -473,7 +473,7 @@ mod tests {
                     });
                     (products.sum::<i32>() - 3) as f32
                 });
-                assert_eq!(floats_of(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
+                assert_eq!(to_bits(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
             }
         }
     }
@@ -504,23 +504,17 @@ mod tests {
                         "{found:x?} {expected:x?}"
                     );
                 };
-                same(floats_of(lanes, lanes.load_f16(&halves)), floats_of(Scalar, Scalar.load_f16(&halves)));
+                same(to_bits(lanes, lanes.load_f16(&halves)), to_bits(Scalar, Scalar.load_f16(&halves)));
+                same(to_bits(lanes, lanes.load_bf16(&brains)), to_bits(Scalar, Scalar.load_bf16(&brains)));
                 same(
-                    floats_of(lanes, lanes.load_bf16(&brains)),
-                    floats_of(Scalar, Scalar.load_bf16(&brains)),
-                );
-                same(
-                    floats_of(lanes, lanes.u8_to_f32(&unsigned)),
-                    floats_of(Scalar, Scalar.u8_to_f32(&unsigned)),
+                    to_bits(lanes, lanes.u8_to_f32(&unsigned)),
+                    to_bits(Scalar, Scalar.u8_to_f32(&unsigned)),
                 );
                 for exponents in [unsigned, unsigned.map(|e| e & 3)] {
-                    let expected = floats_of(Scalar, Scalar.exponents_to_f32(&exponents));
-                    assert_eq!(floats_of(lanes, lanes.exponents_to_f32(&exponents)), expected);
+                    let expected = to_bits(Scalar, Scalar.exponents_to_f32(&exponents));
+                    assert_eq!(to_bits(lanes, lanes.exponents_to_f32(&exponents)), expected);
                 }
-                same(
-                    floats_of(lanes, lanes.i8_to_f32(&signed)),
-                    floats_of(Scalar, Scalar.i8_to_f32(&signed)),
-                );
+                same(to_bits(lanes, lanes.i8_to_f32(&signed)), to_bits(Scalar, Scalar.i8_to_f32(&signed)));
                 let (a, b) = (Scalar.load_f16(&halves), Scalar.load_bf16(&brains));
                 for floats in [a, b] {
                     let (found, expected) = (lanes.to_f16(lanes.load_f32(&floats)), Scalar.to_f16(floats));
@@ -530,11 +524,11 @@ mod tests {
                     assert!((0..LANES).all(same), "{floats:?}: {found:x?} {expected:x?}");
                 }
                 let (x, y) = (lanes.load_f32(&a), lanes.load_f32(&b));
-                same(floats_of(lanes, lanes.max(x, y)), floats_of(Scalar, Scalar.max(a, b)));
-                same(floats_of(lanes, lanes.min(x, y)), floats_of(Scalar, Scalar.min(a, b)));
-                same(floats_of(lanes, lanes.add(x, y)), floats_of(Scalar, Scalar.add(a, b)));
-                same(floats_of(lanes, lanes.mul(x, y)), floats_of(Scalar, Scalar.mul(a, b)));
-                same(floats_of(lanes, lanes.div(x, y)), floats_of(Scalar, Scalar.div(a, b)));
+                same(to_bits(lanes, lanes.max(x, y)), to_bits(Scalar, Scalar.max(a, b)));
+                same(to_bits(lanes, lanes.min(x, y)), to_bits(Scalar, Scalar.min(a, b)));
+                same(to_bits(lanes, lanes.add(x, y)), to_bits(Scalar, Scalar.add(a, b)));
+                same(to_bits(lanes, lanes.mul(x, y)), to_bits(Scalar, Scalar.mul(a, b)));
+                same(to_bits(lanes, lanes.div(x, y)), to_bits(Scalar, Scalar.div(a, b)));
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use quant::*;
 
-use super::formats::{load_f16, of_each, sixteen, store_f16, store_grouped};
+use super::formats::{load_f16, each_row, sixteen, store_f16, store_grouped};
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
 
@@ -33,13 +33,13 @@ macro_rules! grids {
 
             #[inline(always)]
             fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-                pack_codes::<L, Self, 8>(lanes, &of_each!(rows, row => row.codes()), out);
+                pack_codes::<L, Self, 8>(lanes, &each_row!(rows, row => row.codes()), out);
             }
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
                 const STRIDE: usize = 16 / <$kind>::GROUPS;
-                store_f16(&mut out[..32], of_each!(rows, row => row.d()));
+                store_f16(&mut out[..32], each_row!(rows, row => row.d()));
                 let mut scales = [[0; 16]; LANES];
                 for r in 0..LANES {
                     let of_row = rows[r].scales();
@@ -52,7 +52,7 @@ macro_rules! grids {
             }
 
             #[inline(always)]
-            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+            fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
                 // `d * UNIT * (2 s + 1)`, which is exact.
                 let d = lanes.mul(load_f16(lanes, from, 0), lanes.splat(<$block>::UNIT));
                 let twice = lanes.add(d, d);
@@ -97,11 +97,11 @@ macro_rules! ternary {
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
-                store_f16(out, of_each!(rows, row => row.d));
+                store_f16(out, each_row!(rows, row => row.d));
             }
 
             #[inline(always)]
-            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+            fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
                 lanes.store_f32(load_f16(lanes, from, 0), &mut out.scales[0]);
             }
         }
@@ -112,7 +112,7 @@ ternary! {
     BlockTQ1_0,
     #[inline(always)]
     fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-        pack_codes::<L, Self, 8>(lanes, &of_each!(rows, row => row.codes()), out);
+        pack_codes::<L, Self, 8>(lanes, &each_row!(rows, row => row.codes()), out);
     }
 }
 
@@ -143,11 +143,11 @@ impl Layout<1> for BlockMXFP4 {
 
     #[inline(always)]
     fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
-        out.copy_from_slice(&of_each!(rows, row => row.e));
+        out.copy_from_slice(&each_row!(rows, row => row.e));
     }
 
     #[inline(always)]
-    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+    fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
         lanes.store_f32(lanes.exponents_to_f32(sixteen(from, 0)), &mut out.scales[0]);
     }
 }
@@ -163,7 +163,7 @@ impl Layout<2> for BlockNVFP4 {
 
     #[inline(always)]
     fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-        pack_codes::<L, Self, 2>(lanes, &of_each!(rows, row => row.codes()), out);
+        pack_codes::<L, Self, 2>(lanes, &each_row!(rows, row => row.codes()), out);
     }
 
     #[inline(always)]
@@ -177,7 +177,7 @@ impl Layout<2> for BlockNVFP4 {
 
     /// The bits of E4M3, seven places up, are an F16 of `2^-8` times its value.
     #[inline(always)]
-    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+    fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
         for g in 0..4 {
             let codes = sixteen(from, g);
             let mut halves = [F16Le([0; 2]); LANES];

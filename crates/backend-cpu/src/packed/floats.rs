@@ -59,7 +59,7 @@ impl Float for Bf16Le {
 }
 
 /// Cache lines per strip of `cols` columns.
-pub(crate) const fn lines_of<F: Float>(cols: usize) -> usize {
+pub(crate) const fn row_lines<F: Float>(cols: usize) -> usize {
     (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
 }
 
@@ -91,7 +91,7 @@ impl Packed {
         let (lines, cols) = match &self.strips {
             Strips::Packed(strips) => (strips.strip(s), cols),
             Strips::Mapped(bytes) => {
-                let to = scratch.lines(lines_of::<F>(cols.len()));
+                let to = scratch.lines(row_lines::<F>(cols.len()));
                 let (matrix, len) = (F::slice(bytes), self.cols);
                 lanes.run(PackFloats { matrix, len, s, cols: cols.clone(), to: &mut *to });
                 (&*to, 0..cols.len())
@@ -120,7 +120,7 @@ impl Packed {
         for (first, to) in cols.step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
             let mut matrix = [F32Le::new_zeroed(); LANES * CHUNK];
             let len = to.len();
-            for (row, to) in self.outputs_of(s).zip(matrix.chunks_exact_mut(len)) {
+            for (row, to) in self.strip_outputs(s).zip(matrix.chunks_exact_mut(len)) {
                 dequantise(format, bytes, row * self.cols + first, to);
             }
             let matrix = F::slice(matrix[..LANES * len].as_bytes());
@@ -216,7 +216,7 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     if x.rows <= gemv_max_rows::<L>() {
         for s in strips(tile) {
             let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
-            sums(lanes, source, x, 0..weight.cols, tile, &[weight.outputs_of(s)]);
+            sums(lanes, source, x, 0..weight.cols, tile, &[weight.strip_outputs(s)]);
         }
         return;
     }
@@ -231,7 +231,7 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
                     lanes.store_f32(F::widen(lanes, values), &mut to.0[at]);
                 }
             }
-            let [first, second] = weight.outputs_of_two(&strips);
+            let [first, second] = weight.pair_outputs(&strips);
             if L::TILE == 6 {
                 sums(lanes, F32Slab(&slab), x, cols, tile, &[first, second]);
             } else {

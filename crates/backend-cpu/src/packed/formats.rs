@@ -7,7 +7,7 @@ use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
 
 /// Evaluates an expression for each of 16 rows. A loop, because a closure would not inherit the target features.
-macro_rules! of_each {
+macro_rules! each_row {
     ($rows:ident, $row:ident => $what:expr) => {{
         let $row = $rows[0];
         let mut all = [$what; LANES];
@@ -18,7 +18,7 @@ macro_rules! of_each {
         all
     }};
 }
-pub(super) use of_each;
+pub(super) use each_row;
 
 #[inline(always)]
 pub(super) fn store_f16(out: &mut [u8], halves: [F16Le; LANES]) {
@@ -104,17 +104,17 @@ macro_rules! simple {
 
             $(#[inline(always)]
             fn pack_high<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-                pack_bits(&mut out[Self::LOW as usize], of_each!(rows, row => row.$qh));
+                pack_bits(&mut out[Self::LOW as usize], each_row!(rows, row => row.$qh));
             })?
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
-                store_f16(&mut out[..32], of_each!(rows, row => row.d));
-                $(store_f16(&mut out[32..64], of_each!(rows, row => row.$m));)?
+                store_f16(&mut out[..32], each_row!(rows, row => row.d));
+                $(store_f16(&mut out[32..64], each_row!(rows, row => row.$m));)?
             }
 
             #[inline(always)]
-            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+            fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
                 lanes.store_f32(load_f16(lanes, from, 0), &mut out.scales[0]);
                 if Self::OFFSETS {
                     lanes.store_f32(load_f16(lanes, from, 32), &mut out.mins[0]);
@@ -156,13 +156,13 @@ macro_rules! scales_mins {
             /// The first 16 bytes are `d`, `dmin` and the scales.
             #[inline(always)]
             fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-                let vectors = lanes.transpose_4x16(of_each!(rows, row => &row.as_bytes().as_chunks().0[0]));
+                let vectors = lanes.transpose_4x16(each_row!(rows, row => &row.as_bytes().as_chunks().0[0]));
                 store_f16_pairs(lanes, out, vectors[0]);
                 store_grouped(lanes, &mut out[BYTES..], &vectors[1..]);
             }
 
             #[inline(always)]
-            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+            fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
                 let d = load_f16(lanes, from, 0);
                 let dmin = lanes.mul(load_f16(lanes, from, 32), lanes.splat(-1.0));
                 let packed = from[64..].as_chunks::<BYTES>().0;
@@ -212,7 +212,7 @@ macro_rules! signed_scales {
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-                store_f16(&mut out[..32], of_each!(rows, row => row.d));
+                store_f16(&mut out[..32], each_row!(rows, row => row.d));
                 let mut scales = [[0; 16]; LANES];
                 for r in 0..LANES {
                     let $row = rows[r];
@@ -222,7 +222,7 @@ macro_rules! signed_scales {
             }
 
             #[inline(always)]
-            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+            fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
                 let d = load_f16(lanes, from, 0);
                 for g in 0..256 / $group {
                     let scales = bytemuck::cast_ref(sixteen(&from[32..], g));
@@ -254,13 +254,13 @@ impl Layout<8> for BlockQ2_K {
     /// The last four bytes are `d` and `dmin`.
     #[inline(always)]
     fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-        let [.., last] = lanes.transpose_4x16(of_each!(rows, row => &row.as_bytes().as_rchunks().1[4]));
+        let [.., last] = lanes.transpose_4x16(each_row!(rows, row => &row.as_bytes().as_rchunks().1[4]));
         store_f16_pairs(lanes, out, last);
-        store_grouped(lanes, &mut out[BYTES..], &lanes.transpose_4x16(of_each!(rows, row => &row.scales)));
+        store_grouped(lanes, &mut out[BYTES..], &lanes.transpose_4x16(each_row!(rows, row => &row.scales)));
     }
 
     #[inline(always)]
-    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+    fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
         let d = load_f16(lanes, from, 0);
         let dmin = lanes.mul(load_f16(lanes, from, 32), lanes.splat(-1.0));
         for (part, packed) in from[64..].as_chunks::<BYTES>().0.iter().take(4).enumerate() {

@@ -62,7 +62,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
             };
             let mut ahead = [[&[][..]; 2]; SLABS];
             for ((slab, ahead), strips) in slabs.iter_mut().zip(&mut ahead).zip(strips) {
-                slab.make_room::<B, G>(x.rows, width, weight.outputs_of_two(strips));
+                slab.make_room::<B, G>(x.rows, width, weight.pair_outputs(strips));
                 for (at, s) in strips.clone().enumerate() {
                     slab.unpack::<L, B, G>(lanes, weight, s, at, blocks(&cols));
                     ahead[at] = weight.packed_blocks::<B, G>(s + far, blocks(&next));
@@ -118,7 +118,7 @@ impl Slab {
         for run in runs::<B, G>(weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch)) {
             let (header, planes) = parts::<B, G>(run);
             for (at, planes) in planes.chunks_exact(B::PLANES).enumerate() {
-                B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], &mut factors);
+                B::load_factors(lanes, &header[at * B::FACTORS..][..B::FACTORS], &mut factors);
                 let to = self.steps[place * steps..][..steps].as_chunks_mut::<8>().0;
                 for (to, planes) in to.iter_mut().zip(planes.chunks_exact(B::VECTORS)) {
                     // Unrolled, so that the shifts are constants.
@@ -241,11 +241,11 @@ impl<L: Lanes> Source<L, 1> for SlabBlock<'_> {
         let steps = x.len() / C;
         let mut sums = starts;
         lanes.dot_steps::<SIGNED, C>(&mut sums, &self.steps[group * steps..][..steps], x, self.max_weight);
-        let mut of_strip = [[lanes.acc_zero(); 1]; C];
+        let mut strip_sums = [[lanes.acc_zero(); 1]; C];
         for c in 0..C {
-            of_strip[c] = [sums[c]];
+            strip_sums[c] = [sums[c]];
         }
-        of_strip
+        strip_sums
     }
 
     #[inline(always)]

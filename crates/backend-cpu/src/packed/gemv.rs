@@ -58,7 +58,7 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
     for s in strips(tile) {
         let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
-        let out = weight.outputs_of(s);
+        let out = weight.strip_outputs(s);
         for rows in panels(0..x.rows, x.tile) {
             match rows.len() {
                 1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, &rows, tile),
@@ -167,7 +167,7 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
             prefetch_lines(lanes, &run[..B::HEADER]);
         }
         for (at, planes) in planes.chunks_exact(B::PLANES).enumerate() {
-            B::factors_of(lanes, &header[at * B::FACTORS..][..B::FACTORS], factors);
+            B::load_factors(lanes, &header[at * B::FACTORS..][..B::FACTORS], factors);
             for part in 0..B::BLOCKS {
                 let first = part * B::Kind::GROUPS;
                 let source = PackedBlock::<B, G> { planes, factors, first, prefetch, format: PhantomData };

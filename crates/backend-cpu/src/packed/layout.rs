@@ -98,7 +98,7 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]);
 
     /// Unpacks scales and minimums to f32.
-    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
+    fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
 
     /// Largest value of a step.
     const MAX_WEIGHT: u8 = match Self::TABLE {

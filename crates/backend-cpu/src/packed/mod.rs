@@ -145,15 +145,16 @@ impl Packed {
 
     /// The rows of strip `s`, which are columns of the result.
     #[inline(always)]
-    fn outputs_of(&self, s: usize) -> Range<usize> {
+    fn strip_outputs(&self, s: usize) -> Range<usize> {
         s * LANES..self.rows.min((s + 1) * LANES)
     }
 
     /// The result columns of the first two of `strips`; empty for a missing one.
     #[inline(always)]
-    fn outputs_of_two(&self, strips: &Range<usize>) -> [Range<usize>; 2] {
-        let first = self.outputs_of(strips.start);
-        let second = if strips.len() > 1 { self.outputs_of(strips.start + 1) } else { first.end..first.end };
+    fn pair_outputs(&self, strips: &Range<usize>) -> [Range<usize>; 2] {
+        let first = self.strip_outputs(strips.start);
+        let second =
+            if strips.len() > 1 { self.strip_outputs(strips.start + 1) } else { first.end..first.end };
         [first, second]
     }
 

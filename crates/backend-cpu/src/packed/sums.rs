@@ -51,19 +51,19 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
     x: Panel<'_>,
     b: usize,
 ) {
-    let x_scales: &[f32; C] = row_of(x.scales, b);
-    let mut of_block = [[lanes.splat(0.0); R]; C];
+    let x_scales: &[f32; C] = row_chunk(x.scales, b);
+    let mut block_sums = [[lanes.splat(0.0); R]; C];
     // Two groups of 16 values at a time: the shifts of a step are constants only per 32 values.
     for g in (0..K::GROUPS).step_by(K::UNROLL) {
-        group::<L, K, R, C>(lanes, [&mut *sums, &mut of_block], source, x, (b, g));
+        group::<L, K, R, C>(lanes, [&mut *sums, &mut block_sums], source, x, (b, g));
         if K::UNROLL == 2 {
-            group::<L, K, R, C>(lanes, [&mut *sums, &mut of_block], source, x, (b, g + 1));
+            group::<L, K, R, C>(lanes, [&mut *sums, &mut block_sums], source, x, (b, g + 1));
         }
     }
     if K::GROUPS > 1 {
         for c in 0..C {
             for r in 0..R {
-                sums[c][r] = lanes.mul_add(of_block[c][r], lanes.splat(x_scales[c]), sums[c][r]);
+                sums[c][r] = lanes.mul_add(block_sums[c][r], lanes.splat(x_scales[c]), sums[c][r]);
             }
         }
     }
@@ -73,16 +73,16 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
 #[inline(always)]
 fn group<L: Lanes, K: Kind, const R: usize, const C: usize>(
     lanes: L,
-    [sums, of_block]: [&mut [[L::Floats; R]; C]; 2],
+    [sums, block_sums]: [&mut [[L::Floats; R]; C]; 2],
     source: impl Source<L, R>,
     x: Panel<'_>,
     (b, g): (usize, usize),
 ) {
     let (steps, at) = (K::GROUP / 4, b * K::GROUPS + g);
-    let x_scales: &[f32; C] = row_of(x.scales, b);
+    let x_scales: &[f32; C] = row_chunk(x.scales, b);
     let mut starts = [lanes.acc_zero(); C];
     if !K::MINS {
-        let values: &[i32; C] = row_of(x.starts, at);
+        let values: &[i32; C] = row_chunk(x.starts, at);
         for c in 0..C {
             starts[c] = if K::SIGNED {
                 lanes.acc_init::<true>(values[c])
@@ -98,11 +98,11 @@ fn group<L: Lanes, K: Kind, const R: usize, const C: usize>(
         source.sums::<false, C>(lanes, starts, g, steps)
     };
     let factors = source.factors(lanes, g);
-    let x_sums: &[f32; C] = if K::MINS { row_of(x.sums, at) } else { &[0.0; C] };
+    let x_sums: &[f32; C] = if K::MINS { row_chunk(x.sums, at) } else { &[0.0; C] };
     for r in 0..R {
         let (scale, min) = factors[r];
         for c in 0..C {
-            let to = if K::GROUPS == 1 { &mut sums[c][r] } else { &mut of_block[c][r] };
+            let to = if K::GROUPS == 1 { &mut sums[c][r] } else { &mut block_sums[c][r] };
             let scale = if K::GROUPS == 1 { lanes.mul(scale, lanes.splat(x_scales[c])) } else { scale };
             *to = lanes.mul_add(lanes.to_f32(ints[c][r]), scale, *to);
             if K::MINS {
@@ -113,7 +113,7 @@ fn group<L: Lanes, K: Kind, const R: usize, const C: usize>(
 }
 
 #[inline(always)]
-pub(crate) fn row_of<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
+pub(crate) fn row_chunk<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
     rows[row * C..][..C].try_into().expect("rows of C values")
 }
 

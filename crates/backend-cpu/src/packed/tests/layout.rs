@@ -112,9 +112,12 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                     assert_eq!(mapped.len(), in_memory.len(), "{format}, {part:?}");
                     for (place, b) in part.enumerate() {
                         let label = format!("{format} [{rows}, {cols}], strip {s}, block {b}");
-                        let [(factors_of, planes), in_memory] =
+                        let [(load_factors, planes), in_memory] =
                             [mapped, in_memory].map(|blocks| parts_of::<B, G>(blocks, place));
-                        assert!((factors_of, planes) == in_memory, "{label}: differs from the packed strip");
+                        assert!(
+                            (load_factors, planes) == in_memory,
+                            "{label}: differs from the packed strip"
+                        );
                         let of_row = |r| match s * LANES + r {
                             row if row < rows => &matrix[row * blocks + b],
                             _ => &nothing,
@@ -128,7 +131,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                             }
                         }
                         let mut factors = Factors::ZERO;
-                        B::factors_of(lanes, factors_of, &mut factors);
+                        B::load_factors(lanes, load_factors, &mut factors);
                         for (r, block) in of_rows.iter().enumerate() {
                             let (scales, mins) = block.factors(F16Le::to_f32);
                             let groups = B::Kind::GROUPS * B::BLOCKS;
@@ -167,7 +170,7 @@ impl<F: Float> WithSimd for Floats<F> {
                 let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
                 let matrix = F::slice(&bytes);
                 let shape = [1, rows, cols];
-                let in_memory = in_memory(floats::lines_of::<F>(cols), shape, |to| {
+                let in_memory = in_memory(floats::row_lines::<F>(cols), shape, |to| {
                     floats::pack::<L, F>(lanes, &mut Pool::new(1), &bytes, shape, to);
                 });
                 let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
