@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine::Param;
 use grammar::Source;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -86,8 +87,9 @@ pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
     conversation.variables.extend(openai::variables(fields, reasoning.effort.as_deref())?);
     let format = openai::one_constraint(fields, format(&text.format)?)?;
     let mut parameters = Parameters::read_one(fields, &app.config.defaults.params)?;
-    let params = &mut parameters.params;
-    params.logprobs = logprobs;
+    parameters.params.logprobs = logprobs;
+    let params = &parameters.params;
+    let told = |name: &str| Param::find(name).map(|param| param.get(params));
 
     let metadata: BTreeMap<String, String> = fields.take("metadata")?.unwrap_or_default();
     let repeated = json!({
@@ -103,12 +105,12 @@ pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
         "safety_identifier": fields.take::<String>("safety_identifier")?,
         "service_tier": "default",
         "store": false,
-        "temperature": decimal(params.temperature),
+        "temperature": told("temperature"),
         "text": text,
         "tool_choice": choice,
         "tools": tools,
         "top_logprobs": top_logprobs,
-        "top_p": decimal(params.top_p),
+        "top_p": told("top_p"),
         "truncation": "disabled",
         "user": fields.take::<String>("user")?,
     });
@@ -169,9 +171,4 @@ fn format(json: &Json) -> Result<Option<(&'static str, Source)>, ApiError> {
         Format::JsonObject => Some((param, Source::JsonObject)),
         Format::JsonSchema { schema } => Some((param, Source::of_schema(schema))),
     })
-}
-
-/// The number as a client writes it: 0.8, not its nearest 32-bit number.
-fn decimal(number: f32) -> f64 {
-    number.to_string().parse().unwrap_or(f64::from(number))
 }
