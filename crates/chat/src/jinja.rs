@@ -3,21 +3,20 @@
 //! Reference: `_compile_jinja_template` in `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
 //! `lstrip_blocks`, `break` and `continue`, and a few functions.
 
-use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
+use minijinja::machinery::get_compiled_template;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value};
 use minijinja_contrib::globals;
 
 use crate::error::Stop;
-use crate::fence::fence;
 use crate::format::formatted;
-use crate::limits::{RUN, Run, failed};
+use crate::limits::{Budget, RUN, Run, failed};
 use crate::methods::Methods;
 use crate::text::text_of;
-use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, operators};
+use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, meter, operators};
 
 const NAME: &str = "chat_template";
 
@@ -30,8 +29,8 @@ pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_debug(false);
-    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
-    environment.set_syntax(syntax);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    environment.set_syntax(syntax.clone());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
     let methods = Methods::new();
@@ -46,8 +45,11 @@ pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", |value: &Value| value.is_undefined() || value.len().is_some());
     environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    let source = fence(source)?;
-    unpanicked(|| environment.add_template_owned(NAME, source).map_err(Error::from))?;
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    unpanicked(|| {
+        let source = meter::prepared(&source, &syntax)?;
+        environment.add_template_owned(NAME, source).map_err(Error::from)
+    })?;
     Ok(environment)
 }
 
@@ -59,39 +61,18 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 
 /// Renders the template of `environment` with `context`.
 pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> Result<String, Error> {
-    let mut output = Bounded(Vec::new());
-    let rendered = unpanicked(|| {
+    let text = unpanicked(|| {
         let template = environment.get_template(NAME)?;
-        template.render_captured_to(Value::from_pairs(context), &mut output).map(drop).map_err(Error::from)
-    });
-    if output.0.len() > MAX_OUTPUT_BYTES {
-        return Err(Error::TooMuchOutput);
-    }
-    rendered?;
-    String::from_utf8(output.0).map_err(|_| Error::Render { line: 0, message: "not UTF-8".to_owned() })
-}
-
-/// Output limited to [`MAX_OUTPUT_BYTES`] plus one byte.
-struct Bounded(Vec<u8>);
-
-impl io::Write for &mut Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
-            self.0.resize(MAX_OUTPUT_BYTES + 1, b' ');
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+        Ok(meter::render(environment, get_compiled_template(&template), Value::from_pairs(context))?)
+    })?;
+    if text.len() > MAX_OUTPUT_BYTES { Err(Error::TooMuchOutput) } else { Ok(text) }
 }
 
 /// Prints a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    Ok(out.write_str(&text_of(state, value)?)?)
+    let text = text_of(state, value)?;
+    Budget::of(state).print(text.len())?;
+    Ok(out.write_str(&text)?)
 }
 
 fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use minijinja::value::{Object, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
+use crate::MAX_WORK_BYTES;
 use crate::error::Stop;
 
 /// Parameters of a rendering: [`Options::now`](crate::Options::now), its budget in bytes, and when it must have ended.
@@ -38,6 +39,8 @@ pub(crate) struct Budget {
     end: Instant,
     /// Budget at which the clock is checked next.
     next_look: u64,
+    /// Bytes printed, captures included.
+    printed: usize,
 }
 
 /// The clock is checked each time this many bytes are charged.
@@ -65,7 +68,7 @@ impl Budget {
             None => state.lookup(RUN).and_then(limits),
         };
         let (left, end) = limits.unwrap_or_else(|| (0, Instant::now()));
-        state.get_or_insert_extension_with(|| Budget { left, end, next_look: u64::MAX })
+        state.get_or_insert_extension_with(|| Budget { left, end, next_look: u64::MAX, printed: 0 })
     }
 
     /// Charges `bytes`.
@@ -81,6 +84,15 @@ impl Budget {
             }
         }
         if self.left == 0 {
+            return Err(failed("too much work").with_source(Stop::TooMuchWork));
+        }
+        Ok(())
+    }
+
+    /// Notes that `bytes` are printed, which are charged already.
+    pub(crate) fn print(&mut self, bytes: usize) -> Result<(), Error> {
+        self.printed += bytes;
+        if self.printed > MAX_WORK_BYTES {
             return Err(failed("too much work").with_source(Stop::TooMuchWork));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Functions that replace operators; see [`fence`](crate::fence).
+//! Filters that replace operators; see [`meter`](crate::meter).
 
 use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
@@ -12,12 +12,12 @@ use crate::text::text_of;
 pub(crate) fn add_to(environment: &mut Environment) {
     environment.add_filter("_read", |state: &mut State, value| charged(state, value, Use::Read));
     environment.add_filter("_made", |state: &mut State, value| charged(state, value, Use::Make));
-    environment.add_function("_each", each);
-    environment.add_function("_add", add);
-    environment.add_function("_concat", concat);
-    environment.add_function("_multiply", multiply);
-    environment.add_function("_modulo", modulo);
-    environment.add_function("_slice", slice);
+    environment.add_filter("_each", each);
+    environment.add_filter("_add", add);
+    environment.add_filter("_concat", concat);
+    environment.add_filter("_multiply", multiply);
+    environment.add_filter("_modulo", modulo);
+    environment.add_filter("_slice", slice);
 }
 
 /// The iterable of a loop.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::families::FORMATS;
 use super::format::Format;
+use super::formats::FORMATS;
 use super::schema::Tools;
 use crate::Error;
 use crate::answer::{AnswerParser, Callable};

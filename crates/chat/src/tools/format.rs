@@ -144,7 +144,7 @@ impl Format {
         call: &[],
         separator: None,
         close: "",
-        apart: Some(""),
+        apart: None,
         headers: &[],
         prefill: "",
     };

@@ -4,8 +4,10 @@
 //! [`Grammar`] is made of it.
 
 mod detect;
-mod families;
 pub(crate) mod format;
+// A table: in more lines, it is no longer one.
+#[rustfmt::skip]
+mod formats;
 mod grammar;
 pub(crate) mod input;
 mod lark;
@@ -54,13 +56,13 @@ impl ToolFormat {
 
     /// The format called `name`, for answers without reasoning, of a model with these special tokens.
     pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
-        let format = families::FORMATS.iter().find(|format| format.name == name)?;
+        let format = formats::FORMATS.iter().find(|format| format.name == name)?;
         Some(ToolFormat::new(format, None, special.into()))
     }
 
     /// The names of all formats.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        families::FORMATS.iter().map(|format| format.name)
+        formats::FORMATS.iter().map(|format| format.name)
     }
 
     /// Its name, such as `hermes`.
