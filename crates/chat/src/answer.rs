@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::delta::{Calls, Delta};
+use crate::parts::{AnswerPart, Leads, Marks, Next, Preamble};
 use crate::reasoning;
-use crate::tools::format::{Format, Open};
-use crate::tools::input::{Input, MAX_SPACE, Step, trimmed, undecided};
+use crate::tools::format::Format;
+use crate::tools::input::{Input, MAX_SPACE, Step};
 use crate::tools::schema::Tools;
 use crate::tools::section::Section;
 
@@ -21,23 +22,11 @@ pub(crate) struct Callable {
     pub(crate) calls: Calls,
 }
 
-/// Where in an answer the text belongs.
+/// What is read.
 #[derive(Clone, Debug)]
-enum Place {
-    /// Before reasoning or content.
-    Start,
-    Reasoning,
-    Content,
+enum State {
+    Part(AnswerPart),
     Calls(Box<Section>),
-}
-
-/// What a mark begins.
-#[derive(Clone, Copy)]
-enum Mark {
-    Reasoning,
-    Call,
-    /// Nothing: it is part of neither.
-    Skipped,
 }
 
 /// Reads an answer while it is generated. The result does not depend on where pieces of the answer begin and end.
@@ -50,11 +39,11 @@ enum Mark {
 /// missing. Line breaks in JSON strings, which models do not always escape, are escaped.
 #[derive(Clone, Debug)]
 pub struct AnswerParser {
-    reasoning: Option<&'static reasoning::Format>,
+    marks: Marks,
     callable: Option<Callable>,
     /// Special tokens that are part of marks. Their text is not printed with the answer.
     tokens: HashMap<u32, String>,
-    place: Place,
+    state: State,
     /// Whether white space at the start is skipped.
     skips_space: bool,
     /// Text that may be part of a mark, or white space before one.
@@ -80,26 +69,27 @@ impl AnswerParser {
         special: &[(u32, String)],
         prompt: &str,
     ) -> AnswerParser {
-        let marks = reasoning.into_iter().flat_map(reasoning::Format::marks);
-        let call_marks = callable.iter().flat_map(|callable| callable.format.marks());
-        let marks: Vec<&str> = marks.chain(call_marks).collect();
-        let is_part = |text: &str| marks.iter().any(|mark| mark.contains(text));
+        let format = callable.as_ref().map(|callable| callable.format);
+        let texts = reasoning.into_iter().flat_map(reasoning::Format::marks);
+        let texts: Vec<&str> = texts.chain(format.into_iter().flat_map(Format::marks)).collect();
+        let is_part = |text: &str| texts.iter().any(|mark| mark.contains(text));
         let tokens = special.iter().filter(|(_, text)| is_part(text)).cloned().collect();
+        let opens = format.into_iter().flat_map(|format| format.opens);
+        let opens = opens.map(|open| (open.mark, open.at_start));
         let prompt = prompt.trim_end();
-        let (place, skips_space) = match reasoning {
-            Some(format) if prompt.ends_with(format.open) => (Place::Reasoning, true),
-            Some(format) => (Place::Start, prompt.ends_with(format.close)),
-            None if callable.is_some() => (Place::Start, false),
-            None => (Place::Content, false),
-        };
-        let prefill = callable.as_ref().map_or("", |callable| callable.format.prefill);
+        let prefill = format.map_or("", |format| format.prefill);
         let prefill = if prompt.ends_with(prefill) { prefill } else { "" };
         AnswerParser {
-            reasoning,
-            callable,
+            marks: Marks::with_calls(&Preamble::new(reasoning, format), opens),
             tokens,
-            place,
-            skips_space,
+            state: State::Part(match reasoning {
+                Some(format) if prompt.ends_with(format.open) => AnswerPart::Reasoning,
+                None if callable.is_none() => AnswerPart::Content,
+                _ => AnswerPart::Start { may_reason: true, is_first: true },
+            }),
+            skips_space: reasoning
+                .is_some_and(|format| [format.open, format.close].iter().any(|mark| prompt.ends_with(mark))),
+            callable,
             held: prefill.to_owned(),
             prefill,
             has_content: false,
@@ -139,12 +129,11 @@ impl AnswerParser {
         let mut input = Input::new(&held, false);
         let mut out = Vec::new();
         while self.step(&mut input, &mut out) {}
-        let rest = input.rest();
-        match self.place {
-            Place::Reasoning if self.skips_space => reason(trimmed(rest.trim_start()), &mut out),
-            Place::Reasoning => reason(trimmed(rest), &mut out),
-            Place::Start if self.skips_space => self.content(rest.trim_start(), &mut out),
-            Place::Start | Place::Content | Place::Calls(_) => self.content(rest, &mut out),
+        // White space.
+        match self.state {
+            State::Part(AnswerPart::Reasoning) => {}
+            State::Part(AnswerPart::Start { .. }) if self.skips_space => {}
+            State::Part(_) | State::Calls(_) => self.content(input.rest(), &mut out),
         }
         out
     }
@@ -158,11 +147,11 @@ impl AnswerParser {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
         // What is held is white space and the beginning of a mark.
-        let content = match &mut self.place {
-            Place::Calls(section) => section.cut(&mut out).map(|text| text + &held),
-            Place::Start if self.skips_space => None,
-            Place::Start | Place::Content => Some(held).filter(|held| held.trim_start().is_empty()),
-            Place::Reasoning => None,
+        let content = match &mut self.state {
+            State::Calls(section) => section.cut(&mut out).map(|text| text + &held),
+            State::Part(AnswerPart::Reasoning) => None,
+            State::Part(AnswerPart::Start { .. }) if self.skips_space => None,
+            State::Part(_) => Some(held).filter(|held| held.trim_start().is_empty()),
         };
         self.content(&content.unwrap_or_default(), &mut out);
         out
@@ -170,133 +159,102 @@ impl AnswerParser {
 
     /// Whether the answer is within reasoning.
     pub fn is_reasoning(&self) -> bool {
-        matches!(self.place, Place::Reasoning)
+        matches!(self.state, State::Part(AnswerPart::Reasoning))
     }
 
     /// Moves text from `input` to `out`. Returns whether the place has changed, so that there may be more to do.
     fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
-        match self.place {
-            Place::Start => self.start(input),
-            Place::Reasoning => self.reason(input, out),
-            Place::Content => self.answer(input, out),
-            Place::Calls(_) => self.call(input, out),
+        match self.state {
+            State::Part(part) => self.part(part, input, out),
+            State::Calls(_) => self.call(input, out),
         }
     }
 
-    fn start(&mut self, input: &mut Input<'_>) -> bool {
-        if self.skips_space {
-            input.skip_space();
-        }
-        let text = input.rest().trim_start();
-        let space = input.rest().len() - text.len();
-        if space > MAX_SPACE {
-            self.place = Place::Content;
-            return true;
-        }
-        // The longest mark counts. After an answer, its end may be repeated, as by `<|end|><|return|>`.
-        let skipped = self.headers().chain(self.ends()).map(|mark| (mark, Mark::Skipped));
-        let opens = self.opens().filter(|open| !open.at_start).map(|open| (open.mark, Mark::Call));
-        let marks = self
-            .reasoning
-            .map(|format| (format.open, Mark::Reasoning))
-            .into_iter()
-            .chain(skipped)
-            .chain(opens);
-        let found =
-            marks.clone().filter(|(mark, _)| text.starts_with(mark)).max_by_key(|(mark, _)| mark.len());
-        let length = found.map_or(0, |(mark, _)| mark.len());
-        let may_be_longer = marks.into_iter().any(|(mark, _)| mark.len() > length && mark.starts_with(text));
-        if input.more && (may_be_longer || text.is_empty() && self.skips_space) {
-            return false;
-        }
-        match found {
-            Some((mark, Mark::Reasoning)) => {
-                input.take(space + mark.len());
-                (self.place, self.skips_space) = (Place::Reasoning, true);
-            }
-            Some((mark, Mark::Skipped)) => {
-                input.take(space + mark.len());
-                (self.skips_space, self.prefill) = (true, "");
-            }
-            Some((_, Mark::Call)) | None => self.place = Place::Content,
-        }
-        true
-    }
-
-    fn reason(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
-        let Some(format) = self.reasoning else { return false };
-        if self.skips_space {
-            input.skip_space();
-            self.skips_space = input.rest().is_empty();
-        }
+    fn part(&mut self, mut part: AnswerPart, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
         let text = input.rest();
-        if let Some(at) = text.find(format.close) {
-            reason(trimmed(&text[..at]), out);
-            input.take(at + format.close.len());
-            (self.place, self.skips_space) = (Place::Start, true);
-            return true;
-        }
-        let decided = trimmed(&text[..undecided(text, &[format.close])]).len();
-        reason(input.take(decided), out);
-        false
-    }
-
-    fn answer(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
-        if !self.has_content && self.prefill.is_empty() {
-            let text = input.rest().trim_start();
-            let mut first = self.opens().filter(|open| open.at_start);
-            let space = input.rest().len() - text.len();
-            let opened = first.clone().find(|open| text.starts_with(open.mark));
-            if let Some(open) = opened.filter(|_| space <= MAX_SPACE) {
-                let from = input.at();
-                input.skip_space();
-                self.begin(open, from, input);
-                return true;
-            }
-            if input.more && space <= MAX_SPACE && first.any(|open| open.mark.starts_with(text)) {
-                return false;
-            }
-        }
-        let text = input.rest();
-        let end = self.ends().filter_map(|end| Some((text.find(end)?, end.len()))).min();
-        let opens = self.opens().filter(|open| !open.at_start);
-        let call = opens.filter_map(|open| Some((text.find(open.mark)?, open)));
-        let call = call.min_by_key(|(at, open)| (*at, std::cmp::Reverse(open.mark.len())));
-        if let Some((at, open)) = call.filter(|(at, _)| end.is_none_or(|(end, _)| *at < end)) {
-            let content = trimmed(&text[..at]);
-            let from = input.at() + content.len();
-            self.content(content, out);
+        // What belongs to the part is before `end`; white space follows, up to `at`.
+        let (mut begin, mut end, mut at) = (0, 0, 0);
+        while let Some(c) = text[at..].chars().next() {
+            let (length, leads) = match self.marks.next(part, text[at..].as_bytes(), input.more) {
+                Next::Undecided => break,
+                Next::Mark(length, leads) => (length, leads),
+                Next::Text => {
+                    at += c.len_utf8();
+                    match part {
+                        AnswerPart::Start { .. } | AnswerPart::Reasoning
+                            if c.is_whitespace() && self.skips_space =>
+                        {
+                            (begin, end) = (at, at);
+                        }
+                        AnswerPart::Start { .. } if c.is_whitespace() && at - begin <= MAX_SPACE => {}
+                        AnswerPart::Content if self.callable.is_none() => end = at,
+                        AnswerPart::Reasoning | AnswerPart::Content if c.is_whitespace() => {
+                            end = end.max(text.floor_char_boundary(at.saturating_sub(MAX_SPACE)));
+                        }
+                        AnswerPart::Reasoning => (end, self.skips_space) = (at, false),
+                        AnswerPart::Start { .. } | AnswerPart::Content => {
+                            (end, part) = (at, AnswerPart::Content)
+                        }
+                    }
+                    continue;
+                }
+            };
+            // Only before calls and reasoning, white space belongs to nothing.
+            let is_end = part == AnswerPart::Content && leads == Leads::Start;
+            self.pass_on(part, &text[begin..if is_end { at } else { end }], out);
+            let from = input.at() + end;
             input.take(at);
-            self.begin(open, from, input);
+            match leads {
+                Leads::Calls(number) => self.begin(number, from, input),
+                Leads::Reasoning => {
+                    (self.state, self.skips_space) = (State::Part(AnswerPart::Reasoning), true)
+                }
+                Leads::Start => {
+                    if matches!(part, AnswerPart::Start { .. }) {
+                        self.prefill = "";
+                    }
+                    self.start();
+                }
+            }
+            if !matches!(leads, Leads::Calls(_)) {
+                input.take(length);
+            }
             return true;
         }
-        if let Some((at, length)) = end {
-            let content = input.take(at);
-            self.content(content, out);
-            input.take(length);
-            (self.place, self.skips_space) = (Place::Start, true);
-            return true;
-        }
-        let marks = self.ends().chain(self.opens().map(|open| open.mark));
-        let decided = &text[..undecided(text, &marks.collect::<Vec<_>>())];
-        let decided = if self.callable.is_some() { trimmed(decided) } else { decided };
-        let content = input.take(decided.len());
-        self.content(content, out);
+        self.pass_on(part, &text[begin..end], out);
+        input.take(end);
+        self.state = State::Part(part);
         false
     }
 
-    /// Begins a section whose opening is next, after white space from `from` on.
-    fn begin(&mut self, open: &'static Open, from: usize, input: &mut Input<'_>) {
+    fn pass_on(&mut self, part: AnswerPart, text: &str, out: &mut Vec<Delta>) {
+        match (part, out.last_mut()) {
+            (AnswerPart::Content, _) => self.content(text, out),
+            (AnswerPart::Reasoning, Some(Delta::Reasoning(last))) => last.push_str(text),
+            (AnswerPart::Reasoning, _) if !text.is_empty() => out.push(Delta::Reasoning(text.to_owned())),
+            (AnswerPart::Reasoning | AnswerPart::Start { .. }, _) => {}
+        }
+    }
+
+    /// Goes to a start: after reasoning, content or calls.
+    fn start(&mut self) {
+        let part = AnswerPart::Start { may_reason: true, is_first: !self.has_content };
+        (self.state, self.skips_space) = (State::Part(part), true);
+    }
+
+    /// Begins a section whose opening, that with this number, is next, after white space from `from` on.
+    fn begin(&mut self, number: usize, from: usize, input: &mut Input<'_>) {
         let Some(callable) = &self.callable else { return };
+        let open = &callable.format.opens[number];
         input.take(if open.is_part { 0 } else { open.mark.len() });
         let raw = input.since(from);
         let whole = callable.calls == Calls::Whole;
         let section = Section::new(callable.format, open, raw, self.next_call, whole);
-        (self.place, self.has_content) = (Place::Calls(Box::new(section)), true);
+        (self.state, self.has_content) = (State::Calls(Box::new(section)), true);
     }
 
     fn call(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
-        let (Place::Calls(section), Some(callable)) = (&mut self.place, &self.callable) else { return false };
+        let (State::Calls(section), Some(callable)) = (&mut self.state, &self.callable) else { return false };
         let mut deltas = Vec::new();
         let step = section.step(input, &callable.tools, &mut deltas);
         self.next_call = section.next_index();
@@ -318,8 +276,8 @@ impl AnswerParser {
         }
         match step {
             Step::More => return false,
-            Step::Done => (self.place, self.skips_space) = (Place::Start, true),
-            Step::Broken => self.place = Place::Content,
+            Step::Done => self.start(),
+            Step::Broken => self.state = State::Part(AnswerPart::Content),
         }
         true
     }
@@ -337,29 +295,5 @@ impl AnswerParser {
             Some(Delta::Content(last)) => last.push_str(text),
             _ => out.push(Delta::Content(text.to_owned())),
         }
-    }
-
-    /// The openings of calls.
-    fn opens(&self) -> impl Iterator<Item = &'static Open> + Clone + use<> {
-        let format = self.callable.as_ref().map(|callable| callable.format);
-        format.into_iter().flat_map(|format| format.opens)
-    }
-
-    fn headers(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
-        let format = self.callable.as_ref().map(|callable| callable.format);
-        let ours = format.into_iter().flat_map(|format| format.headers);
-        self.reasoning.into_iter().flat_map(|format| format.headers).chain(ours).copied()
-    }
-
-    fn ends(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
-        self.reasoning.into_iter().flat_map(|format| format.ends).copied()
-    }
-}
-
-fn reason(text: &str, out: &mut Vec<Delta>) {
-    match out.last_mut() {
-        _ if text.is_empty() => {}
-        Some(Delta::Reasoning(last)) => last.push_str(text),
-        _ => out.push(Delta::Reasoning(text.to_owned())),
     }
 }

@@ -32,7 +32,7 @@ mod message;
 mod meter;
 mod methods;
 mod operators;
-mod preamble;
+mod parts;
 mod prompt;
 mod reasoning;
 mod shape;
@@ -45,13 +45,11 @@ pub use answer::AnswerParser;
 pub use builtin::{builtin, builtin_names};
 pub use delta::{Answer, Calls, Delta};
 pub use error::Error;
-pub use message::{Content, FunctionCall, Message, Part, ToolCall};
-pub use preamble::{Enclosed, Preamble};
+pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
+pub use parts::{AnswerPart, Enclosed, Leads, Marks, Next, Preamble};
 pub use prompt::{Prompt, Segment, TurnEnd};
 pub use template::{Options, Specials, Template, reasoning_switch};
-pub use tools::{
-    Choice, Grammar, SCHEMA_ANNOTATIONS, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced,
-};
+pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced, is_annotation};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.
 pub const MAX_SOURCE_BYTES: usize = 1 << 18;

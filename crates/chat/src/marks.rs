@@ -1,6 +1,6 @@
 //! Marks in messages, which show whether a template writes them.
 
-use crate::message::{Content, Message, Part};
+use crate::message::{Content, ContentPart, Message};
 use crate::prompt::{Segment, text};
 
 /// A word that occurs in no conversation.
@@ -16,7 +16,7 @@ pub(crate) fn marked(messages: &[Message], is_marked: fn(&Message) -> bool) -> V
     for (index, message) in messages.iter_mut().enumerate().filter(|(_, message)| is_marked(message)) {
         match &mut message.content {
             Content::Text(text) => *text = format!("{text} {}", mark(index)),
-            Content::Parts(parts) => parts.push(Part::from_text(&mark(index))),
+            Content::Parts(parts) => parts.push(ContentPart::from_text(&mark(index))),
         }
     }
     messages

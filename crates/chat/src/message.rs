@@ -76,7 +76,7 @@ impl Message {
         match &self.content {
             Content::Text(text) => text.into(),
             Content::Parts(parts) => {
-                parts.iter().filter_map(Part::text).collect::<Vec<_>>().join("\n").into()
+                parts.iter().filter_map(ContentPart::text).collect::<Vec<_>>().join("\n").into()
             }
         }
     }
@@ -92,7 +92,7 @@ pub enum Content {
     /// A text.
     Text(String),
     /// Several parts.
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 impl Default for Content {
@@ -103,7 +103,7 @@ impl Default for Content {
 
 /// A part of a message: `{"type": "text", "text": …}`, or of another type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct ContentPart {
     /// `text`, `image` or another type that the template supports.
     #[serde(rename = "type")]
     pub kind: String,
@@ -112,10 +112,10 @@ pub struct Part {
     pub fields: Map<String, Json>,
 }
 
-impl Part {
+impl ContentPart {
     /// A part with this text.
-    pub(crate) fn from_text(text: &str) -> Part {
-        Part { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
+    pub(crate) fn from_text(text: &str) -> ContentPart {
+        ContentPart { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
     }
 
     /// The text of a text part.

@@ -188,7 +188,7 @@ impl<'a> Writer<'a> {
             "elif" => self.blocks.last_mut().into_iter().for_each(|branches| *branches += 1),
             name if BLOCKS.contains(&name) => self.blocks.push(1),
             name if name.strip_prefix("end").is_some_and(|name| BLOCKS.contains(&name)) => {
-                drop(self.blocks.pop())
+                self.blocks.pop();
             }
             name => return Err(format!("unknown tag `{name}`")),
         }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::Error;
 use crate::answer::{AnswerParser, Callable};
 use crate::delta::Calls;
-use crate::preamble::Preamble;
+use crate::parts::Preamble;
 use crate::template::Template;
 use crate::tools::{Choice, Grammar, ToolFormat, Tools, ToolsError};
 
@@ -145,10 +145,7 @@ impl Prompt {
         reply: Option<&str>,
     ) -> Result<Grammar, ToolsError> {
         let format = self.template.tool_format().map_err(|_| ToolsError::None)?;
-        match reply {
-            Some(reply) => format.grammar_or(self, tools, parallel, reply),
-            None => format.grammar(self, tools, choice, parallel),
-        }
+        format.grammar(self, tools, choice, parallel, reply)
     }
 
     /// The format of calls, if the answer may have some.

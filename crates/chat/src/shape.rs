@@ -3,9 +3,12 @@
 //! Templates disagree on the arguments of a tool call (an object, or its JSON as a text), on its id, on the field of reasoning,
 //! and on whether a content is a text or a list of parts. Which one a template expects is found by rendering samples.
 
+use minijinja::Value;
+use minijinja::value::Serde;
 use serde_json::{Map, Value as Json, json};
 
-use crate::message::{Content, Message, Part, ToolCall};
+use crate::json::tojson;
+use crate::message::{Content, ContentPart, Message, ToolCall};
 
 /// What a sample says: a word that no template writes on its own.
 const MARK: &str = "SeventeenOtters";
@@ -100,7 +103,7 @@ impl Shape {
         let as_part = message.reasoning.as_deref().filter(|_| self.reasoning == Reasoning::Part);
         let mut content = match &message.content {
             Content::Text(text) if self.parts_only || as_part.is_some() => {
-                json!(if text.is_empty() { vec![] } else { vec![Part::from_text(text)] })
+                json!(if text.is_empty() { vec![] } else { vec![ContentPart::from_text(text)] })
             }
             Content::Parts(parts) if !flat || self.parts_only => json!(parts),
             _ => json!(message.text()),
@@ -133,7 +136,10 @@ impl Shape {
         let mut call = ToolCall { id: self.id(call.id.as_deref()), ..call.clone() };
         let arguments = &mut call.function.arguments;
         match arguments.as_str() {
-            None if self.arguments_are_text => *arguments = dumped(arguments).into(),
+            None if self.arguments_are_text => {
+                let text = tojson(Value::from(Serde(&*arguments)), false, None, None, false);
+                *arguments = text.unwrap_or_else(|_| arguments.to_string()).into();
+            }
             Some(text) if !self.arguments_are_text => {
                 // A text that is no object stays as it is.
                 if let Ok(object @ Json::Object(_)) = serde_json::from_str(text) {
@@ -160,18 +166,4 @@ fn short_id(id: &str) -> String {
 /// Whether `text` has a sample in quotes.
 fn is_within(text: &str, quote: char) -> bool {
     text.contains(&format!("{quote}{MARK}{quote}"))
-}
-
-/// Python's `json.dumps(value, ensure_ascii=False)`.
-fn dumped(value: &Json) -> String {
-    let items = |open: char, items: Vec<String>, close: char| format!("{open}{}{close}", items.join(", "));
-    match value {
-        Json::Array(list) => items('[', list.iter().map(dumped).collect(), ']'),
-        Json::Object(map) => {
-            let pair =
-                |(key, value): (&String, &Json)| format!("{}: {}", Json::from(key.as_str()), dumped(value));
-            items('{', map.iter().map(pair).collect(), '}')
-        }
-        other => other.to_string(),
-    }
 }

@@ -1,6 +1,6 @@
 //! System messages for templates that do not support them.
 
-use crate::message::{Content, Message, Part};
+use crate::message::{Content, ContentPart, Message};
 
 pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
@@ -80,9 +80,9 @@ fn joined(messages: &[&Message]) -> Content {
     Content::Text(texts.join("\n"))
 }
 
-fn parts(message: &Message) -> Vec<Part> {
+fn parts(message: &Message) -> Vec<ContentPart> {
     match &message.content {
-        Content::Text(text) => vec![Part::from_text(text)],
+        Content::Text(text) => vec![ContentPart::from_text(text)],
         Content::Parts(parts) => parts.clone(),
     }
 }

@@ -10,7 +10,7 @@ use engine::template::Preamble;
 use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
-use crate::gate::{Gate, Next, Place};
+use crate::gate::{Gate, Next, Position};
 use crate::grammar::{Grammar, plain};
 
 /// Rules out the tokens that a [`Grammar`] forbids.
@@ -30,9 +30,9 @@ enum Phase {
     /// Before the first token.
     New,
     /// Not about the grammar.
-    Free(Place),
+    Free(Position),
     /// Reasoning or a header may still begin, or what the grammar permits; no state where it does not permit what has begun.
-    Before(Place, Option<State>),
+    Before(Position, Option<State>),
     Active(State),
     /// Another thread is computing the mask.
     Computing(Receiver<State>),
@@ -96,7 +96,7 @@ impl Grammar {
 
 impl Constraint {
     /// The phase at a place that the grammar is not about.
-    fn at(&self, gate: &Gate, place: Place) -> Phase {
+    fn at(&self, gate: &Gate, place: Position) -> Phase {
         match gate.may_begin(&place) {
             true => Phase::Before(place, Some(State::begin(self.grammar.matcher(0)))),
             false => Phase::Free(place),
@@ -159,7 +159,7 @@ impl Constraint {
 
     /// The place after the grammar, if `token` is none of it: where a grammar that a trigger began may end, other text may
     /// follow.
-    fn leaves(&self, state: &mut State, token: u32) -> Option<Place> {
+    fn leaves(&self, state: &mut State, token: u32) -> Option<Position> {
         let gate = self.gate.as_ref().filter(|gate| gate.is_triggered())?;
         (self.may_end(state) && !state.permits(token)).then(|| gate.after_grammar())
     }
@@ -264,8 +264,9 @@ impl Processor for Constraint {
 impl Constraint {
     /// Rules out what must not follow. Fails with the reason if nothing may.
     fn restrict(&self, phase: &mut Phase, logits: &mut [f32]) -> Result<(), String> {
-        let exceptions =
-            |place: &Place| self.gate.as_ref().map(|gate| gate.exceptions(place, &self.grammar.vocabulary));
+        let exceptions = |place: &Position| {
+            self.gate.as_ref().map(|gate| gate.exceptions(place, &self.grammar.vocabulary))
+        };
         match phase {
             Phase::Active(state) => {
                 let rest = match &self.gate {

@@ -1,9 +1,9 @@
-//! Which part of an answer a grammar is about: what follows reasoning, or what follows a trigger.
+//! The part of an answer that a grammar constrains: after reasoning, or after a trigger.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::template::Preamble;
+use engine::template::{AnswerPart, Leads, Marks, Next as Found, Preamble};
 
 use crate::vocabulary::Vocabulary;
 
@@ -13,11 +13,13 @@ const MAX_SKIPPED: u8 = 8;
 /// Finds where a grammar begins in a text that arrives token by token.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    marks: Vec<Mark>,
+    marks: Marks,
+    /// The token after which the grammar begins.
+    token: Option<u32>,
     scope: Scope,
     preamble: Option<Preamble>,
     /// By place, the tokens that [`Gate::exceptions`] returns.
-    exceptions: Mutex<HashMap<Place, Arc<[u32]>>>,
+    exceptions: Mutex<HashMap<Position, Arc<[u32]>>>,
 }
 
 /// The gates of a vocabulary for the content of answers, by what may precede it.
@@ -46,40 +48,10 @@ enum Scope {
     Triggered { once: bool },
 }
 
-/// A text that leads from one part of an answer to another.
-#[derive(Debug)]
-struct Mark {
-    text: Vec<u8>,
-    /// The token that it must be, if it matters.
-    token: Option<u32>,
-    holds: Holds,
-    leads: Leads,
-}
-
-/// Where a mark is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
-    Reasoning,
-    /// Where reasoning may begin.
-    BeforeReasoning,
-    Start,
-    /// Where no content and no grammar precedes.
-    First,
-    Anywhere,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leads {
-    Reasoning,
-    Start,
-    /// To the beginning with this number.
-    Grammar(usize),
-}
-
 /// A place in the part of an answer that a grammar is not about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    part: Part,
+pub(crate) struct Position {
+    part: AnswerPart,
     /// The last bytes, as far as they may become a mark.
     held: Vec<u8>,
     skipped: u8,
@@ -87,21 +59,10 @@ pub(crate) struct Place {
     is_spent: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
-    /// Before reasoning or content.
-    Start {
-        may_reason: bool,
-        is_first: bool,
-    },
-    Reasoning,
-    Content,
-}
-
 /// What a token leads to.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Free(Place),
+    Free(Position),
     /// The grammar begins after the token: the beginning with this number.
     Begins(usize),
     /// The token runs past the place where a grammar begins.
@@ -118,13 +79,7 @@ enum Step {
 impl Gate {
     /// For a grammar of the content.
     pub(crate) fn of_content(preamble: &Preamble) -> Gate {
-        let mut marks = Vec::new();
-        if let Some(reasoning) = preamble.reasoning {
-            marks.push(Mark::new(reasoning.open, Holds::BeforeReasoning, Leads::Reasoning));
-            marks.push(Mark::new(reasoning.close, Holds::Reasoning, Leads::Start));
-        }
-        marks.extend(preamble.headers.iter().map(|text| Mark::new(text, Holds::Start, Leads::Start)));
-        Gate::new(marks, Scope::Content, Some(preamble.clone()))
+        Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
 
     /// For a grammar whose beginnings follow `triggers`, in this order: texts, and whether only white space and reasoning may
@@ -134,29 +89,24 @@ impl Gate {
         preamble: &Preamble,
         once: bool,
     ) -> Gate {
-        let mut marks = Gate::of_content(preamble).marks;
-        marks.extend(preamble.ends.iter().map(|text| Mark::new(text, Holds::Anywhere, Leads::Start)));
-        for (number, (text, at_start)) in triggers.enumerate() {
-            let holds = if at_start { Holds::First } else { Holds::Anywhere };
-            marks.push(Mark::new(text, holds, Leads::Grammar(number)));
-        }
+        let marks = Marks::with_calls(preamble, triggers);
         Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
     }
 
     /// For a grammar that follows `text`.
     pub(crate) fn of_text(text: &str) -> Gate {
-        let mark = Mark::new(text, Holds::Anywhere, Leads::Grammar(0));
-        Gate::new(vec![mark], Scope::Triggered { once: false }, None)
+        let marks = Marks::with_calls(&Preamble::default(), [(text, false)]);
+        Gate::new(marks, Scope::Triggered { once: false }, None)
     }
 
     /// For a grammar that follows this token.
     pub(crate) fn of_token(token: u32) -> Gate {
-        let mark = Mark { token: Some(token), ..Mark::new("", Holds::Anywhere, Leads::Grammar(0)) };
-        Gate::new(vec![mark], Scope::Triggered { once: false }, None)
+        let gate = Gate::new(Marks::default(), Scope::Triggered { once: false }, None);
+        Gate { token: Some(token), ..gate }
     }
 
-    fn new(marks: Vec<Mark>, scope: Scope, preamble: Option<Preamble>) -> Gate {
-        Gate { marks, scope, preamble, exceptions: Mutex::default() }
+    fn new(marks: Marks, scope: Scope, preamble: Option<Preamble>) -> Gate {
+        Gate { marks, token: None, scope, preamble, exceptions: Mutex::default() }
     }
 
     pub(crate) fn is_triggered(&self) -> bool {
@@ -164,12 +114,12 @@ impl Gate {
     }
 
     /// Where an answer to `prompt` begins.
-    pub(crate) fn begin(&self, prompt: &[u32], vocabulary: &Vocabulary) -> Place {
-        let Some(preamble) = &self.preamble else { return Place::new(Part::Content) };
-        let start = |may_reason| Place::new(Part::Start { may_reason, is_first: true });
+    pub(crate) fn begin(&self, prompt: &[u32], vocabulary: &Vocabulary) -> Position {
+        let Some(preamble) = &self.preamble else { return Position::new(AnswerPart::Content) };
+        let start = |may_reason| Position::new(AnswerPart::Start { may_reason, is_first: true });
         let Some(reasoning) = preamble.reasoning else { return start(false) };
         if ends_with(prompt, reasoning.open, vocabulary) {
-            return Place::new(Part::Reasoning);
+            return Position::new(AnswerPart::Reasoning);
         }
         // Reasoning that is over is not begun again before an answer of which every word counts.
         let is_over = ends_with(prompt, reasoning.close, vocabulary);
@@ -177,17 +127,17 @@ impl Gate {
     }
 
     /// Where an answer is when its grammar is complete.
-    pub(crate) fn after_grammar(&self) -> Place {
+    pub(crate) fn after_grammar(&self) -> Position {
         let part = match &self.preamble {
-            Some(_) => Part::Start { may_reason: true, is_first: false },
-            None => Part::Content,
+            Some(_) => AnswerPart::Start { may_reason: true, is_first: false },
+            None => AnswerPart::Content,
         };
-        Place { is_spent: self.scope == Scope::Triggered { once: true }, ..Place::new(part) }
+        Position { is_spent: self.scope == Scope::Triggered { once: true }, ..Position::new(part) }
     }
 
     /// What `token` leads to.
-    pub(crate) fn next(&self, place: &Place, token: u32, vocabulary: &Vocabulary) -> Next {
-        if self.marks.iter().any(|mark| mark.token == Some(token)) {
+    pub(crate) fn next(&self, place: &Position, token: u32, vocabulary: &Vocabulary) -> Next {
+        if self.token == Some(token) {
             return Next::Begins(0);
         }
         let mut place = place.clone();
@@ -206,36 +156,35 @@ impl Gate {
     }
 
     /// Decides what is held, as far as it can be.
-    fn settle(&self, place: &mut Place) -> Step {
+    fn settle(&self, place: &mut Position) -> Step {
         while !place.held.is_empty() {
-            let marks = self.marks.iter().filter(|mark| mark.token.is_none() && place.part.has(mark.holds));
-            let held = place.held.as_slice();
-            if marks.clone().any(|mark| mark.text.len() > held.len() && mark.text.starts_with(held)) {
-                return Step::On;
-            }
-            // The longest mark counts.
-            let mark = marks.filter(|mark| held.starts_with(&mark.text)).max_by_key(|mark| mark.text.len());
-            let space = held[0].is_ascii_whitespace();
-            match mark {
-                Some(mark) => {
-                    place.held.drain(..mark.text.len());
-                    match mark.leads {
-                        Leads::Reasoning => place.part = Part::Reasoning,
+            match self.marks.next(place.part, &place.held, true) {
+                Found::Undecided => return Step::On,
+                Found::Mark(length, leads) => {
+                    place.held.drain(..length);
+                    match leads {
+                        Leads::Reasoning => place.part = AnswerPart::Reasoning,
                         Leads::Start => {
-                            let is_first =
-                                !matches!(place.part, Part::Content | Part::Start { is_first: false, .. });
-                            place.part = Part::Start { may_reason: self.is_triggered(), is_first };
+                            let is_first = !matches!(
+                                place.part,
+                                AnswerPart::Content | AnswerPart::Start { is_first: false, .. }
+                            );
+                            place.part = AnswerPart::Start { may_reason: self.is_triggered(), is_first };
                         }
-                        Leads::Grammar(start) if place.held.is_empty() => return Step::Begins(start),
-                        Leads::Grammar(_) => return Step::Beyond,
+                        Leads::Calls(start) if place.held.is_empty() => return Step::Begins(start),
+                        Leads::Calls(_) => return Step::Beyond,
                     }
                 }
-                None => {
-                    place.held.remove(0);
+                Found::Text => {
+                    let space = place.held.remove(0).is_ascii_whitespace();
                     match place.part {
-                        Part::Start { .. } if self.is_triggered() && !space => place.part = Part::Content,
-                        // Content has begun, for which the grammar answers.
-                        Part::Start { may_reason, .. } if !self.is_triggered() && (may_reason || !space) => {
+                        AnswerPart::Start { .. } if self.is_triggered() && !space => {
+                            place.part = AnswerPart::Content
+                        }
+                        // Content has begun, which the grammar constrains.
+                        AnswerPart::Start { may_reason, .. }
+                            if !self.is_triggered() && (may_reason || !space) =>
+                        {
                             return Step::Beyond;
                         }
                         _ => {}
@@ -254,7 +203,7 @@ impl Gate {
 
     /// Tokens that are not as the others at this place. Where content may begin of which the grammar is about: those that may
     /// precede it. Elsewhere: those that must not follow.
-    pub(crate) fn exceptions(&self, place: &Place, vocabulary: &Vocabulary) -> Arc<[u32]> {
+    pub(crate) fn exceptions(&self, place: &Position, vocabulary: &Vocabulary) -> Arc<[u32]> {
         if let Some(found) = self.lock().get(place) {
             return found.clone();
         }
@@ -264,7 +213,7 @@ impl Gate {
         found
     }
 
-    fn is_exception(&self, place: &Place, id: u32, vocabulary: &Vocabulary) -> bool {
+    fn is_exception(&self, place: &Position, id: u32, vocabulary: &Vocabulary) -> bool {
         let bytes = vocabulary.bytes(id);
         let is_end = vocabulary.ends().contains(&id);
         if self.may_begin(place) {
@@ -279,64 +228,42 @@ impl Gate {
     }
 
     /// Whether content may begin here of which the grammar is about.
-    pub(crate) fn may_begin(&self, place: &Place) -> bool {
-        !self.is_triggered() && matches!(place.part, Part::Start { .. })
+    pub(crate) fn may_begin(&self, place: &Position) -> bool {
+        !self.is_triggered() && matches!(place.part, AnswerPart::Start { .. })
     }
 
     /// Whether a token that begins with this byte may belong to what precedes content.
-    fn may_precede(&self, place: &Place, first: u8) -> bool {
-        let goes_on = |mark: &Mark| {
-            mark.text.starts_with(&place.held) && mark.text.get(place.held.len()) == Some(&first)
-        };
-        first.is_ascii_whitespace() || self.marks.iter().any(goes_on)
+    fn may_precede(&self, place: &Position, first: u8) -> bool {
+        let held = &place.held;
+        let goes_on = |mark: &[u8]| mark.starts_with(held) && mark.get(held.len()) == Some(&first);
+        first.is_ascii_whitespace() || self.marks.iter().any(|(mark, _)| goes_on(mark))
     }
 
     /// Whether the bytes may complete a mark before a grammar. Decides quickly for most tokens.
-    fn may_complete(&self, place: &Place, bytes: &[u8]) -> bool {
-        let mut marks = self.marks.iter().filter(|mark| match mark.leads {
-            Leads::Grammar(_) => true,
+    fn may_complete(&self, place: &Position, bytes: &[u8]) -> bool {
+        let mut marks = self.marks.iter().filter(|(_, leads)| match leads {
+            Leads::Calls(_) => true,
             Leads::Start => !self.is_triggered(),
             Leads::Reasoning => false,
         });
-        marks.any(|mark| {
-            let end = mark.text.last();
-            end.is_some_and(|end| bytes.contains(end)) || place.held.starts_with(&mark.text)
+        marks.any(|(mark, _)| {
+            mark.last().is_some_and(|end| bytes.contains(end)) || place.held.starts_with(mark)
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Place, Arc<[u32]>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Position, Arc<[u32]>>> {
         self.exceptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Mark {
-    fn new(text: &str, holds: Holds, leads: Leads) -> Mark {
-        Mark { text: text.as_bytes().to_vec(), token: None, holds, leads }
-    }
-}
-
-impl Part {
-    /// Whether marks that hold there are such in this part.
-    fn has(self, holds: Holds) -> bool {
-        match (self, holds) {
-            (Part::Reasoning, holds) => holds == Holds::Reasoning,
-            (_, Holds::Anywhere) => true,
-            (Part::Start { may_reason, .. }, Holds::BeforeReasoning) => may_reason,
-            (Part::Start { .. }, Holds::Start) => true,
-            (Part::Start { is_first, .. }, Holds::First) => is_first,
-            _ => false,
-        }
-    }
-}
-
-impl Place {
+impl Position {
     /// Whether no mark has begun.
     pub(crate) fn is_decided(&self) -> bool {
         self.held.is_empty()
     }
 
-    fn new(part: Part) -> Place {
-        Place { part, held: Vec::new(), skipped: 0, is_spent: false }
+    fn new(part: AnswerPart) -> Position {
+        Position { part, held: Vec::new(), skipped: 0, is_spent: false }
     }
 }
 

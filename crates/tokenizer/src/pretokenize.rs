@@ -74,7 +74,7 @@ impl PreTokenizer {
 
 /// The pre-tokenizer with this name.
 pub fn pre_tokenizer(name: &str) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.names.contains(&name))
+    TABLE.iter().find(|row| row.names().any(|other| other == name))
 }
 
 /// All pre-tokenizers.
@@ -84,7 +84,7 @@ pub fn pre_tokenizer_rows() -> &'static [Row] {
 
 /// The names of all pre-tokenizers, which `tokenizer.ggml.pre` may hold, in alphabetical order.
 pub fn pre_tokenizers() -> Vec<&'static str> {
-    let mut names: Vec<_> = TABLE.iter().flat_map(|row| row.names).copied().collect();
+    let mut names: Vec<_> = TABLE.iter().flat_map(Row::names).collect();
     names.sort_unstable();
     names
 }

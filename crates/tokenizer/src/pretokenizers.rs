@@ -6,8 +6,8 @@
 /// What a pre-tokenizer does.
 #[derive(Debug)]
 pub struct Row {
-    /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
-    pub names: &'static [&'static str],
+    /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike, with a space between two.
+    names: &'static str,
     /// Applied in order: each splits the results of the previous one.
     pub patterns: &'static [&'static str],
     /// A word that is a token is not split (`ignore_merges`).
@@ -20,6 +20,13 @@ pub struct Row {
     pub bos: Bos,
     /// A SEP token follows each text of a pair, if the file does not say.
     pub adds_sep: bool,
+}
+
+impl Row {
+    /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split(' ')
+    }
 }
 
 /// Whether a prompt starts with BOS.
@@ -65,270 +72,111 @@ const CASED: &str = concat!(
     "]+"
 );
 
+#[rustfmt::skip]
 pub(crate) const TABLE: &[Row] = &[
-    Row {
-        names: &[
-            "gpt-2",
-            "phi-2",
-            "gigachat",
-            "a.x-4.0",
-            "mellum",
-            "exaone4",
-            "mpt",
-            "olmo",
-            "jais",
-            "trillion",
-            "granite-docling",
-            "modern-bert",
-            "jina-es",
-            "jina-de",
-            "jina-v2-es",
-            "jina-v2-de",
-        ],
-        patterns: &[GPT_2],
-        ..PLAIN
-    },
-    Row {
-        names: &[
-            "llama-bpe",
-            "llama3",
-            "llama-v3",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-        ],
-        patterns: &[LLAMA_3],
-        whole_words: true,
-        bos: Bos::Default,
-        ..PLAIN
-    },
-    Row { names: &["glm4"], patterns: &[LLAMA_3], whole_words: true, ..PLAIN },
-    Row { names: &["chatglm-bpe", "dbrx", "smaug-bpe"], patterns: &[LLAMA_3], ..PLAIN },
-    Row {
-        names: &[
-            "qwen2",
-            "deepseek-r1-qwen",
-            "kormo",
-            "megrez",
-            "f2llmv2",
-            "stablelm2",
-            "hunyuan",
-            "solar-open",
-            "grok-2",
-        ],
-        patterns: &[QWEN_2],
-        ..PLAIN
-    },
-    Row {
-        names: &["qwen35"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &[
-            "starcoder",
-            "refact",
-            "command-r",
-            "smollm",
-            "codeshell",
-            "exaone",
-            "minerva-7b",
-            "mellum2",
-        ],
-        patterns: &[r"\p{N}", GPT_2],
-        ..PLAIN
-    },
-    Row { names: &["falcon"], patterns: &[r"[\p{P}$+<=>^~|`]+", GPT_2, r"[0-9][0-9][0-9]"], ..PLAIN },
-    Row {
-        names: &["default"],
-        patterns: &[r"[\p{P}$+<=>^~|]+", GPT_2, r"\p{N}+", r"[0-9][0-9][0-9]"],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-coder"],
-        patterns: &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[[一-龥ࠀ-一가-퟿]--\s]+", r"\p{N}"],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-llm"],
-        patterns: &[
-            r"[\r\n]",
-            CASED,
-            r"\s?[!-/:-~！-／：-～‘-‟\x{3001}-。]+",
-            r"\s+$",
-            r"[[一-龥ࠀ-一가-퟿]--\s]+",
-            r"\p{N}+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            "[一-龥぀-ゟ゠-ヿ]+",
-            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["tekken"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        bos: Bos::Default,
-        ..PLAIN
-    },
-    Row {
-        names: &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["granite-embed-multi-97m"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]*[[\p{L}\p{M}]--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]+[[\p{L}\p{M}]--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["kimi-k2"],
-        patterns: &[
-            r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["youtu"],
-        patterns: &[
-            r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
-            r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["bloom", "poro-chat", "gpt3-finnish"],
-        patterns: &[r" ?[^(\s|.,!?…。，、।۔،)]+"],
-        ..PLAIN
-    },
-    Row { names: &["viking"], patterns: &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"], ..PLAIN },
-    Row {
-        names: &["bailingmoe", "bailingmoe2", "llada-moe"],
-        patterns: &[
-            r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["seed-coder"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["exaone-moe"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["minicpm5"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["chameleon"],
-        patterns: &[
-            r"<sentinel:[0-9]+>",
-            r"IMGIMG[A-I]{1,4}Z",
-            r"[\t\n]|    |  ",
-            r"\p{N}",
-            r"[\p{P}!-/:-@\[-`{-~]",
-            GPT_2,
-        ],
-        bos: Bos::Default,
-        ..PLAIN
-    },
-    Row {
-        names: &["jina-v1-en", "jina-v2-code", "roberta-bpe"],
-        patterns: &[GPT_2],
-        adds_sep: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["jais-2"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["ufakzeka"],
-        patterns: &[r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
-        ..PLAIN
-    },
-    Row { names: &["laguna"], patterns: &[LINES, QWEN_2], ..PLAIN },
-    Row {
-        names: &["spark2_5"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            "[一-龥぀-ゟ゠-ヿ]+",
-            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"##,
-            r"\p{N}",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["tiny_aya", "cohere2moe"],
-        patterns: &[
-            r"\d{1,3}(?=(?:\d{3})*\b)",
-            r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row { names: &["superbpe"], patterns: &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"], ..PLAIN },
-    Row {
-        names: &["afmoe"],
-        patterns: &[
-            r"\p{AFMoE_digits}",
-            r"[\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{8c48}-\x{faff}\x{3040}-\x{30ff}\x{ff65}-\x{ff9f}\x{2f00}-\x{2fdf}\x{e40}-\x{eff}\x{1780}-\x{17ff}\x{1000}-\x{109f}\x{aa60}-\x{aa7f}\x{a9e0}-\x{a9ff}\x{ac00}-\x{d7af}\x{1100}-\x{11ff}]+",
-            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &[GEMMA_4, "granite-embed-multi-311m"],
-        patterns: &[LINES],
-        whole_newlines: true,
-        characters: true,
-        bos: Bos::Always,
-        ..PLAIN
-    },
-    Row { names: &["sarvam-moe"], patterns: &[LINES], characters: true, ..PLAIN },
+    row("gpt-2 phi-2 gigachat a.x-4.0 mellum exaone4 mpt olmo jais trillion granite-docling modern-bert \
+        jina-es jina-de jina-v2-es jina-v2-de", &[GPT_2]),
+    Row { whole_words: true, bos: Bos::Default, ..row("llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 \
+        lfm2 jina-v5-nano", &[LLAMA_3]) },
+    Row { whole_words: true, ..row("glm4", &[LLAMA_3]) },
+    row("chatglm-bpe dbrx smaug-bpe", &[LLAMA_3]),
+    row("qwen2 deepseek-r1-qwen kormo megrez f2llmv2 stablelm2 hunyuan solar-open grok-2", &[QWEN_2]),
+    row("qwen35", &[
+        r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]),
+    row("starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", &[r"\p{N}", GPT_2]),
+    row("falcon", &[r"[\p{P}$+<=>^~|`]+", GPT_2, r"[0-9][0-9][0-9]"]),
+    row("default", &[r"[\p{P}$+<=>^~|]+", GPT_2, r"\p{N}+", r"[0-9][0-9][0-9]"]),
+    row("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[[一-龥ࠀ-一가-퟿]--\s]+", r"\p{N}"]),
+    row("deepseek-llm", &[
+        r"[\r\n]",
+        CASED,
+        r"\s?[!-/:-~！-／：-～‘-‟\x{3001}-。]+",
+        r"\s+$",
+        r"[[一-龥ࠀ-一가-퟿]--\s]+",
+        r"\p{N}+",
+    ]),
+    row("deepseek-v3 hunyuan-dense joyai-llm hy_v4", &[
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+    ]),
+    Row { whole_words: true, bos: Bos::Default, ..row("tekken", &[
+        r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]) },
+    row("gpt-4o llama4 kanana2 talkie minimax-m2", &[
+        r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]),
+    Row { whole_words: true, ..row("granite-embed-multi-97m", &[
+        r"[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]*[[\p{L}\p{M}]--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]+[[\p{L}\p{M}]--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]) },
+    row("kimi-k2", &[
+        r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]),
+    Row { whole_words: true, ..row("youtu", &[
+        r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+        r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]) },
+    row("bloom poro-chat gpt3-finnish", &[r" ?[^(\s|.,!?…。，、।۔،)]+"]),
+    row("viking", &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"]),
+    row("bailingmoe bailingmoe2 llada-moe", &[
+        r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    ]),
+    row("seed-coder", &[
+        r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]),
+    row("exaone-moe", &[
+        r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
+    ]),
+    Row { whole_words: true, ..row("minicpm5", &[
+        r"\p{N}{1,3}",
+        r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]) },
+    Row { bos: Bos::Default, ..row("chameleon", &[
+        r"<sentinel:[0-9]+>",
+        r"IMGIMG[A-I]{1,4}Z",
+        r"[\t\n]|    |  ",
+        r"\p{N}",
+        r"[\p{P}!-/:-@\[-`{-~]",
+        GPT_2,
+    ]) },
+    Row { adds_sep: true, ..row("jina-v1-en jina-v2-code roberta-bpe", &[GPT_2]) },
+    row("jais-2", &[
+        r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+    ]),
+    row("ufakzeka", &[r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]),
+    row("laguna", &[LINES, QWEN_2]),
+    row("spark2_5", &[
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"##,
+        r"\p{N}",
+    ]),
+    row("tiny_aya cohere2moe", &[
+        r"\d{1,3}(?=(?:\d{3})*\b)",
+        r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]),
+    row("superbpe", &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
+    row("afmoe", &[
+        r"\p{AFMoE_digits}",
+        r"[\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{8c48}-\x{faff}\x{3040}-\x{30ff}\x{ff65}-\x{ff9f}\x{2f00}-\x{2fdf}\x{e40}-\x{eff}\x{1780}-\x{17ff}\x{1000}-\x{109f}\x{aa60}-\x{aa7f}\x{a9e0}-\x{a9ff}\x{ac00}-\x{d7af}\x{1100}-\x{11ff}]+",
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+    ]),
+    Row { whole_newlines: true, characters: true, bos: Bos::Always, ..row("gemma4 granite-embed-multi-311m", &[
+        LINES,
+    ]) },
+    Row { characters: true, ..row("sarvam-moe", &[LINES]) },
 ];
 
-/// The usual settings.
-const PLAIN: Row = Row {
-    names: &[],
-    patterns: &[],
-    whole_words: false,
-    whole_newlines: false,
-    characters: false,
-    bos: Bos::Stated,
-    adds_sep: false,
-};
+/// A row with the usual settings.
+const fn row(names: &'static str, patterns: &'static [&'static str]) -> Row {
+    Row {
+        names,
+        patterns,
+        whole_words: false,
+        whole_newlines: false,
+        characters: false,
+        bos: Bos::Stated,
+        adds_sep: false,
+    }
+}

@@ -333,7 +333,7 @@ impl Writer<'_> {
         schema: &Json,
     ) -> String {
         let (types, are_all) = Types::read(tool, name);
-        let is_text = types.text || types == Types::default();
+        let is_text = types.has("string") || types == Types::default();
         let line = if parameter.in_lines { "\n" } else { "" };
         let head = format!("{}{}{name}{}", parameter.before, parameter.open, parameter.key_end);
         let attribute = match &parameter.attributes {
@@ -436,7 +436,7 @@ impl Writer<'_> {
             Err(further) => further,
         };
         // Python's literals may be JSON, and so are all numbers.
-        let is_number = are_all && types == Types { number: true, ..Types::default() };
+        let is_number = are_all && types.is_only("number");
         let further = match syntax {
             Syntax::Gemma { .. } if !is_number => further,
             Syntax::Python | Syntax::Gemma { .. } => match root.alone(name, schema) {

@@ -79,12 +79,6 @@ impl<'a> Input<'a> {
 /// Most white space before a mark that belongs to nothing, in bytes: until the mark comes, it is held back.
 pub(crate) const MAX_SPACE: usize = 1 << 10;
 
-/// `text` without the white space at its end.
-pub(crate) fn trimmed(text: &str) -> &str {
-    let least = text.floor_char_boundary(text.len().saturating_sub(MAX_SPACE));
-    &text[..text.trim_end().len().max(least)]
-}
-
 /// Where the part of `text` begins that may be the beginning of one of `marks`.
 pub(crate) fn undecided(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);

@@ -73,7 +73,7 @@ impl Syntax {
             let value = match reader.value(MAX_DEPTH).filter(|_| reader.ends()) {
                 // Not quoted, but a string by the schema.
                 Some(Json::String(text)) => text.into(),
-                Some(_) if types.is_only_text() => {
+                Some(_) if types.is_only("string") => {
                     before[..before.len() - reader.rest.len()].trim_end().into()
                 }
                 Some(value) => value,

@@ -24,12 +24,12 @@ use std::sync::Arc;
 pub(crate) use detect::{Missing, detect};
 pub use grammar::{Choice, Grammar, Trigger};
 pub use schema::{Tool, Tools, ToolsError};
-pub use values::{SCHEMA_ANNOTATIONS, Unenforced};
+pub use values::{Unenforced, is_annotation};
 
 use self::format::{Element, Format, IdPlace, Keys};
 use crate::answer::{AnswerParser, Callable};
 use crate::delta::Calls;
-use crate::preamble::Preamble;
+use crate::parts::Preamble;
 use crate::prompt::Prompt;
 use crate::reasoning;
 
@@ -81,27 +81,18 @@ impl ToolFormat {
         Preamble::new(self.reasoning, Some(self.format))
     }
 
-    /// The grammar of an answer to `prompt` that calls `tools`. Fails if `choice` demands a tool that there is not, or
-    /// the grammar is too long.
+    /// The grammar of an answer to `prompt` that calls `tools`, or with `reply` of one that calls them or is what this Lark rule
+    /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
     pub fn grammar(
         &self,
         prompt: &Prompt,
         tools: &Tools,
         choice: &Choice,
         parallel: bool,
+        reply: Option<&str>,
     ) -> Result<Grammar, ToolsError> {
-        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, None)
-    }
-
-    /// The grammar of an answer to `prompt` that calls `tools`, or else is what the Lark rule `reply` accepts.
-    pub fn grammar_or(
-        &self,
-        prompt: &Prompt,
-        tools: &Tools,
-        parallel: bool,
-        reply: &str,
-    ) -> Result<Grammar, ToolsError> {
-        grammar::grammar(self, &prompt.to_string(), tools, &Choice::Required, parallel, Some(reply))
+        let choice = if reply.is_some() { &Choice::Required } else { choice };
+        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, reply)
     }
 
     /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.

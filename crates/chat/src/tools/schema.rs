@@ -156,21 +156,13 @@ fn shown(value: &Json) -> String {
     if start.len() < text.len() { start + "…" } else { start }
 }
 
-/// What types the values of a parameter may have.
+const TYPES: [&str; 6] = ["string", "null", "boolean", "number", "array", "object"];
+
+/// The types that the values of a parameter may have: a bit for each of [`TYPES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Types {
-    pub(crate) text: bool,
-    pub(crate) null: bool,
-    pub(crate) bool: bool,
-    pub(crate) number: bool,
-    pub(crate) list: bool,
-    pub(crate) object: bool,
-}
+pub(crate) struct Types(u8);
 
 impl Types {
-    const TEXT: Types =
-        Types { text: true, null: false, bool: false, number: false, list: false, object: false };
-
     /// Those of a parameter; none if the schema does not say.
     pub(crate) fn of(tool: &Tool, parameter: &str) -> Types {
         Types::read(tool, parameter).0
@@ -212,50 +204,39 @@ impl Types {
     }
 
     fn add_name(&mut self, name: &str) {
-        match name {
-            "string" => self.text = true,
-            "null" => self.null = true,
-            "boolean" => self.bool = true,
-            "number" | "integer" => self.number = true,
-            "array" => self.list = true,
-            "object" => self.object = true,
-            _ => {}
-        }
+        self.0 |= Types::bit(name);
+    }
+
+    fn bit(name: &str) -> u8 {
+        let name = if name == "integer" { "number" } else { name };
+        TYPES.iter().position(|other| *other == name).map_or(0, |at| 1 << at)
+    }
+
+    pub(super) fn has(self, name: &str) -> bool {
+        self.0 & Types::bit(name) != 0
+    }
+
+    pub(super) fn is_only(self, name: &str) -> bool {
+        self.0 == Types::bit(name)
     }
 
     /// The names of all of them.
     pub(super) fn names(self) -> Vec<&'static str> {
-        let names = [
-            ("string", self.text),
-            ("null", self.null),
-            ("boolean", self.bool),
-            ("number", self.number),
-            ("array", self.list),
-            ("object", self.object),
-        ];
-        names.into_iter().filter(|(_, may)| *may).map(|(name, _)| name).collect()
+        TYPES.into_iter().filter(|name| self.has(name)).collect()
     }
 
     /// Whether every text is a string, so that it can be passed on before its end.
     pub(crate) fn is_text(self) -> bool {
-        self.text && !(self.null || self.list || self.object)
-    }
-
-    /// Whether only strings are allowed.
-    pub(crate) fn is_only_text(self) -> bool {
-        self == Types::TEXT
+        self.has("string") && !["null", "array", "object"].iter().any(|name| self.has(name))
     }
 
     /// The value that a model wrote as `text`, without quotes. A string stays one even if it looks like a number.
     pub(crate) fn value(self, text: &str, read: impl Fn(&str) -> Option<Json>) -> Json {
         let as_text = || Json::from(text);
-        let allows = |value: &Json| match value {
-            Json::Null => self.null,
-            Json::Bool(_) => self.bool && !self.text,
-            Json::Number(_) => self.number && !self.text,
-            Json::String(_) => false,
-            Json::Array(_) => self.list,
-            Json::Object(_) => self.object,
+        let is_scalar = |value: &Json| value.is_boolean() || value.is_number();
+        let allows = |value: &Json| {
+            let name = type_of(value);
+            name != "string" && self.has(name) && !(is_scalar(value) && self.has("string"))
         };
         if self.is_text() {
             return as_text();
@@ -309,7 +290,7 @@ fn property<'a>(tool: &'a Tool, parameter: &str) -> Option<&'a Json> {
     tool.parameters.get("properties")?.get(parameter)
 }
 
-fn type_of(value: &Json) -> &'static str {
+pub(super) fn type_of(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "boolean",

@@ -9,11 +9,8 @@ use super::scanner::{Scanner, State, escaped};
 use super::schema::Tools;
 use crate::delta::Delta;
 
-/// Longest name or id, in bytes.
+/// Longest name, id or other text before the arguments, in bytes.
 const MAX_NAME: usize = 256;
-
-/// Longest text before the arguments.
-const MAX_SKIP: usize = 256;
 
 /// Reads the calls of a section.
 #[derive(Clone, Debug)]
@@ -209,26 +206,23 @@ impl Section {
                     Step::Done
                 })
             }
-            Element::NumberedName(end) => match input.take_until(end, MAX_NAME) {
-                Ok(id) => {
-                    let name = id.trim();
-                    let name = name.strip_prefix("functions.").unwrap_or(name);
-                    let numbered = name.rsplit_once(':');
-                    let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-                    let name =
-                        numbered.filter(|(_, number)| is_number(number)).map_or(name, |(name, _)| name);
-                    call.id = Some(id.trim().to_owned());
-                    call.set_name(name, tools).map_or(Step::Broken, |()| Step::Done)
+            Element::NumberedName(end) | Element::Id(end) | Element::Skip { end, .. } => {
+                let text = match input.take_until(end, MAX_NAME) {
+                    Ok(text) => text.trim(),
+                    Err(step) => return step,
+                };
+                if !matches!(element, Element::Skip { .. }) {
+                    call.id = Some(text.to_owned());
                 }
-                Err(step) => step,
-            },
-            Element::Id(end) => match input.take_until(end, MAX_NAME) {
-                Ok(id) => {
-                    call.id = Some(id.trim().to_owned());
-                    Step::Done
+                if !matches!(element, Element::NumberedName(_)) {
+                    return Step::Done;
                 }
-                Err(step) => step,
-            },
+                let name = text.strip_prefix("functions.").unwrap_or(text);
+                let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+                let numbered = name.rsplit_once(':').filter(|(_, number)| is_number(number));
+                let name = numbered.map_or(name, |(name, _)| name);
+                call.set_name(name, tools).map_or(Step::Broken, |()| Step::Done)
+            }
             Element::OptionalId { mark, ends } => {
                 if input.may_become(mark) {
                     return Step::More;
@@ -243,9 +237,6 @@ impl Section {
                     None if rest.len() <= MAX_NAME => Step::More,
                     _ => Step::Broken,
                 }
-            }
-            Element::Skip { end, .. } => {
-                input.take_until(end, MAX_SKIP).map_or_else(|step| step, |_| Step::Done)
             }
             Element::Arguments => {
                 if matches!(self.part, Part::Start) {

@@ -4,37 +4,17 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
-use super::schema::{MAX_HOPS, MAX_VALUES, Tool};
+use super::schema::{MAX_HOPS, MAX_VALUES, Tool, type_of};
 
-/// Keywords of JSON schema, of all its drafts and of OpenAPI, that ask for nothing.
-pub const SCHEMA_ANNOTATIONS: &[&str] = &[
-    "$schema",
-    "$id",
-    "id",
-    "$anchor",
-    "$dynamicAnchor",
-    "$recursiveAnchor",
-    "$vocabulary",
-    "$comment",
-    "$defs",
-    "definitions",
-    "title",
-    "description",
-    "default",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "examples",
-    "example",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "externalDocs",
-    "discriminator",
-    "xml",
-    "enumNames",
-    "markdownDescription",
-];
+/// Keywords of JSON schema, in all its drafts and in OpenAPI, that assert nothing.
+const ANNOTATIONS: &str = "$schema $id id $anchor $dynamicAnchor $recursiveAnchor $vocabulary $comment $defs definitions \
+    title description default deprecated readOnly writeOnly examples example contentEncoding \
+    contentMediaType contentSchema externalDocs discriminator xml enumNames markdownDescription";
+
+/// Whether `keyword` of a JSON schema is known to assert nothing.
+pub fn is_annotation(keyword: &str) -> bool {
+    ANNOTATIONS.split(' ').any(|known| known == keyword)
+}
 
 /// Keywords of the arguments as a whole that all formats enforce: no parameters are written but those with names.
 const OF_ARGUMENTS: [&str; 5] =
@@ -204,7 +184,7 @@ impl<'a> Root<'a> {
 
 /// Whether a keyword asks for something, as far as is known.
 fn asks(keyword: &str) -> bool {
-    !SCHEMA_ANNOTATIONS.contains(&keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
+    !is_annotation(keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
 }
 
 fn below(pointer: &str, key: &str) -> String {
@@ -221,14 +201,7 @@ fn types(value: &Json) -> Option<Vec<&str>> {
 }
 
 fn is_a(value: &Json, name: &str) -> bool {
-    match value {
-        Json::Null => name == "null",
-        Json::Bool(_) => name == "boolean",
-        Json::Number(number) => name == "number" || name == "integer" && !number.is_f64(),
-        Json::String(_) => name == "string",
-        Json::Array(_) => name == "array",
-        Json::Object(_) => name == "object",
-    }
+    type_of(value) == name || name == "integer" && value.as_number().is_some_and(|number| !number.is_f64())
 }
 
 /// What is permitted by one of `parts`; `None` for a list and types, but null is both.

@@ -18,7 +18,7 @@ fn format(name: &str, tokens: &[(u32, &str)]) -> ToolFormat {
 fn a_grammar_begins_at_its_trigger() {
     let time = Tools::read(&[json!({"function": {"name": "get_time"}})]).expect("tools");
     let hermes = format("hermes", &[(7, "<tool_call>"), (8, "</tool_call>")]);
-    let auto = hermes.grammar(&prompt_of(""), &time, &Choice::Auto, false).expect("a grammar");
+    let auto = hermes.grammar(&prompt_of(""), &time, &Choice::Auto, false, None).expect("a grammar");
     let lark = "start: <[7]> call_0 \"\\n\" <[8]>\n\
         arguments_0: %json {\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}\n\
         call_0_0: \"\\n\" \"{\" \"\\\"name\\\": \\\"get_time\\\", \\\"arguments\\\": \" arguments_0 \"}\"\n\
@@ -28,9 +28,10 @@ fn a_grammar_begins_at_its_trigger() {
         at_start: false,
     }];
     assert_eq!(auto, Grammar { triggers, lark: lark.into(), unenforced: Vec::new() });
-    let required = hermes.grammar(&prompt_of(""), &time, &Choice::Required, false).expect("a grammar");
+    let required = hermes.grammar(&prompt_of(""), &time, &Choice::Required, false, None).expect("a grammar");
     assert_eq!(required, Grammar { lark: lark.into(), ..Grammar::default() });
-    let parallel = hermes.grammar(&prompt_of(""), &time, &Choice::Required, true).expect("a grammar").lark;
+    let parallel =
+        hermes.grammar(&prompt_of(""), &time, &Choice::Required, true, None).expect("a grammar").lark;
     let start = "start: <[7]> call_0 \"\\n\" <[8]> ((\"\\n\")? <[7]> call_0 \"\\n\" <[8]>)*\n";
     assert_eq!(parallel.lines().next(), Some(start.trim_end()));
 }
@@ -38,8 +39,9 @@ fn a_grammar_begins_at_its_trigger() {
 #[test]
 fn triggers_are_no_content() {
     let triggers = |name: &str, prompt: &str| -> Vec<(String, bool)> {
-        let grammar =
-            format(name, &[]).grammar(&prompt_of(prompt), &tools(), &Choice::Auto, true).expect("a grammar");
+        let grammar = format(name, &[])
+            .grammar(&prompt_of(prompt), &tools(), &Choice::Auto, true, None)
+            .expect("a grammar");
         grammar.triggers.into_iter().map(|trigger| (trigger.text(), trigger.at_start)).collect()
     };
     let owned =
@@ -62,12 +64,12 @@ fn triggers_are_no_content() {
 #[test]
 fn a_choice_needs_its_tool() {
     let hermes = format("hermes", &[]);
-    let choose = |choice| hermes.grammar(&prompt_of(""), &tools(), &choice, true);
+    let choose = |choice| hermes.grammar(&prompt_of(""), &tools(), &choice, true, None);
     let named = choose(Choice::Named("get_time".into())).expect("a grammar").lark;
     assert!(named.contains("get_time") && !named.contains("get_weather"));
     assert_eq!(choose(Choice::Named("f".into())), Err(ToolsError::Unknown { name: "f".into() }));
     assert_eq!(
-        hermes.grammar(&prompt_of(""), &Tools::default(), &Choice::Required, true),
+        hermes.grammar(&prompt_of(""), &Tools::default(), &Choice::Required, true, None),
         Err(ToolsError::None)
     );
 }
@@ -161,7 +163,7 @@ fn every_format_has_grammars() {
                     (Choice::Named("get_time".into()), true),
                 ] {
                     let grammar =
-                        format(name, &tokens).grammar(&prompt_of(prompt), &tools, &choice, parallel);
+                        format(name, &tokens).grammar(&prompt_of(prompt), &tools, &choice, parallel, None);
                     let grammar = grammar.expect("a grammar");
                     let triggers =
                         grammar.triggers.iter().map(|trigger| json!([trigger.text(), trigger.at_start]));
@@ -177,7 +179,8 @@ fn every_format_has_grammars() {
     all.extend(THOUGHT.iter().map(|(source, prompt, answer)| {
         let template = Template::new(source, Specials::default()).expect("a template");
         let format = template.tool_format().expect("a format");
-        let grammar = format.grammar(&prompt_of(prompt), &tools, &Choice::Required, true).expect("a grammar");
+        let grammar =
+            format.grammar(&prompt_of(prompt), &tools, &Choice::Required, true, None).expect("a grammar");
         json!({
             "file": "reasoning", "format": format.name(), "calls": 0, "answer": answer, "tokens": [],
             "choice": "Required", "parallel": true, "lark": grammar.lark, "triggers": [["", true]],

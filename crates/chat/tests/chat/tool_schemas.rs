@@ -19,7 +19,7 @@ fn tool(parameters: &Json) -> Result<Tools, ToolsError> {
 
 fn grammar(format: &str, tools: &Tools) -> Result<Grammar, ToolsError> {
     let format = ToolFormat::named(format, &[]).expect("a format");
-    format.grammar(&prompt_of(""), tools, &Choice::Auto, true)
+    format.grammar(&prompt_of(""), tools, &Choice::Auto, true, None)
 }
 
 /// The pointer and the keyword of what is left open for a parameter with this schema.

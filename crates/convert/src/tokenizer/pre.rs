@@ -119,7 +119,7 @@ impl Splits {
             .find(|(_, patterns)| patterns.split('\t').eq(&self.patterns));
         let written: Vec<String> = self.patterns.iter().map(|pattern| splits::normal_form(pattern)).collect();
         let is_same = |row: &tokenizer::PreTokenizerRow| match form {
-            Some((name, _)) => row.names.contains(&name),
+            Some((name, _)) => row.names().any(|other| other == name),
             None => {
                 let known = row.patterns.iter().map(|pattern| splits::normal_form(pattern));
                 let exported = row.patterns.iter().map(|pattern| splits::exported(pattern));
@@ -135,7 +135,7 @@ impl Splits {
         };
         // The first of the best.
         let best = rows.rev().max_by_key(fits)?;
-        best.names.first().map(|name| (*name).to_owned())
+        best.names().next().map(str::to_owned)
     }
 }
 

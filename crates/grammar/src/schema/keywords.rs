@@ -87,7 +87,7 @@ pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {
 
 /// The keyword with an effect that `name` differs from in one letter or in upper case.
 fn misspelt(name: &str) -> Option<&'static str> {
-    if name.len() < 4 || chat::SCHEMA_ANNOTATIONS.contains(&name) {
+    if name.len() < 4 || chat::is_annotation(name) {
         return None;
     }
     let known = SCHEMAS.iter().chain(MAPS).copied().chain(["items", "additionalProperties"]);

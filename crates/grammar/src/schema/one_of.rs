@@ -60,8 +60,7 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Map<String, Va
     let mut keywords = schema.as_object()?;
     for _ in 0..MAX_HOPS {
         let Some(reference) = keywords.get("$ref") else { return Some(keywords) };
-        let is_alone =
-            keywords.keys().all(|name| name == "$ref" || chat::SCHEMA_ANNOTATIONS.contains(&name.as_str()));
+        let is_alone = keywords.keys().all(|name| name == "$ref" || chat::is_annotation(name));
         let target = Pointer::parse(reference.as_str()?.strip_prefix('#')?).filter(|_| is_alone)?;
         keywords = target.find(root)?.as_object()?;
     }

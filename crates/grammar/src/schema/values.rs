@@ -69,7 +69,7 @@ pub(super) fn is_of_any_name(names: &Value) -> bool {
     }
     let asks = |(name, value): (&String, &Value)| match name.as_str() {
         "type" => value != "string",
-        name => !chat::SCHEMA_ANNOTATIONS.contains(&name),
+        name => !chat::is_annotation(name),
     };
     names.as_object().is_some_and(|keywords| !keywords.iter().any(asks))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use chat::{FunctionCall, Message, Part, ToolCall};
+use chat::{ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -188,7 +188,7 @@ impl Turns {
     fn say(&mut self, role: Role, text: &str) {
         if let chat::Content::Parts(parts) = &mut self.turn(role).content {
             let fields = Map::from_iter([("text".to_owned(), text.into())]);
-            parts.push(Part { kind: "text".into(), fields });
+            parts.push(ContentPart { kind: "text".into(), fields });
         }
     }
 

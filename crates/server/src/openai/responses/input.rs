@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use chat::{Content, FunctionCall, Message, Part, ToolCall};
+use chat::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -235,7 +235,7 @@ fn text(place: &str, text: Text) -> Result<Content, ApiError> {
             }
         };
         match part.get(field) {
-            Some(Json::String(text)) => Ok(Part {
+            Some(Json::String(text)) => Ok(ContentPart {
                 kind: "text".into(),
                 fields: Map::from_iter([("text".into(), text.clone().into())]),
             }),
