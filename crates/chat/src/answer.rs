@@ -22,7 +22,6 @@ pub(crate) struct Callable {
     pub(crate) calls: Calls,
 }
 
-/// What is read.
 #[derive(Clone, Debug)]
 enum State {
     Part(AnswerPart),
@@ -34,7 +33,7 @@ enum State {
 /// Reasoning is at the start of an answer, between the marks of the template's format; the same marks within the
 /// content are content. Tool calls are in the content. White space around reasoning and calls belongs to nothing.
 ///
-/// What looks like a call but is none is content as the model wrote it: a call of an unknown tool, arguments that are
+/// Text that only looks like a call is content, as the model wrote it: a call of an unknown tool, arguments that are
 /// not JSON or nest deeper than 127, a call that the end of the answer cuts. Marks that follow complete arguments may be
 /// missing. Line breaks in JSON strings, which models do not always escape, are escaped.
 #[derive(Clone, Debug)]
@@ -140,13 +139,13 @@ impl AnswerParser {
 
     /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`].
     ///
-    /// Of a call that is cut, what is known is passed on once its name is; before that, and of a mark, nothing is: so
-    /// what is cut is the beginning of what would have come without the cut. Text that is a call only if it goes on as
-    /// one, without a mark before it, is content.
+    /// A call that is cut is passed on as far as it is known, once its name is known. The beginning of a mark is dropped. So the
+    /// result is a beginning of the uncut answer. Text that would be a call only if more followed, without a mark before it,
+    /// is content.
     pub fn cut(&mut self) -> Vec<Delta> {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
-        // What is held is white space and the beginning of a mark.
+        // White space and the beginning of a mark are held.
         let content = match &mut self.state {
             State::Calls(section) => section.cut(&mut out).map(|text| text + &held),
             State::Part(AnswerPart::Reasoning) => None,
@@ -172,10 +171,10 @@ impl AnswerParser {
 
     fn part(&mut self, mut part: AnswerPart, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
         let text = input.rest();
-        // What belongs to the part is before `end`; white space follows, up to `at`.
+        // The part's text ends at `end`; white space follows, up to `at`.
         let (mut begin, mut end, mut at) = (0, 0, 0);
         while let Some(c) = text[at..].chars().next() {
-            let (length, leads) = match self.marks.next(part, text[at..].as_bytes(), input.more) {
+            let (length, leads) = match self.marks.next(part, &text.as_bytes()[at..], input.more) {
                 Next::Undecided => break,
                 Next::Mark(length, leads) => (length, leads),
                 Next::Text => {

@@ -1,4 +1,4 @@
-//! What a template can do, and how its model writes answers.
+//! The capabilities of a template, and the form of its model's answers.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::reasoning::Format;
 use crate::template::{Options, Template, reasoning_switch};
 use crate::tools::{self, Missing};
 
-/// How long a sample may take to render. What is found is kept: it must not depend on the time of one caller.
+/// The time limit of a sample. Results are kept: they must not depend on the time of one caller.
 const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// What samples show of a template.
+/// Properties of a template that samples show.
 #[derive(Debug)]
 pub(crate) struct Capabilities {
-    /// What encloses reasoning in answers.
+    /// The marks around reasoning in answers.
     pub(crate) reasoning: Option<&'static Format>,
     /// Whether variables turn reasoning on and off.
     pub(crate) switches_reasoning: bool,
-    /// What the template appends to an answer.
+    /// The end of an answer.
     pub(crate) turn_end: Option<TurnEnd>,
     /// How tool calls are written.
     pub(crate) tools: Result<&'static tools::format::Format, Missing>,
@@ -61,7 +61,7 @@ impl Capabilities {
 const FIRST: &str = "Nineteen-Hedgehogs";
 const LAST: &str = "Twenty-Porcupines";
 
-/// What follows the sample answers in `prompt`.
+/// The text or token that follows the sample answers in `prompt`.
 fn turn_end(prompt: &Prompt, reasoning: Option<&Format>) -> Option<TurnEnd> {
     let ends_reasoning = |text: &str| reasoning.is_some_and(|format| format.closes_with(text));
     let (text, token) = after(prompt, LAST)?;

@@ -8,7 +8,7 @@ use crate::message::{FunctionCall, ToolCall};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
 pub enum Delta {
-    /// What the model thinks before it answers.
+    /// Reasoning before the answer.
     Reasoning(String),
     /// The answer.
     Content(String),
@@ -39,7 +39,7 @@ pub enum Calls {
 /// An answer, made of its pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What the model thinks before it answers.
+    /// Reasoning before the answer.
     pub reasoning: String,
     /// The answer.
     pub content: String,

@@ -11,7 +11,7 @@ use crate::function::Cost::{Compare, Free, List, Text};
 use crate::function::Function;
 use crate::json::{from_json, tojson};
 use crate::limits::{Budget, ITEM, failed};
-use crate::text::{repr_of, text_of};
+use crate::text::{py_repr, py_str};
 
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
     // Filters that Jinja2 does not have; some lack limits.
@@ -65,15 +65,15 @@ fn filters() -> [(&'static str, Function); 41] {
         ("filesizeformat", Function::new("value, binary=false", Free, file_size)),
         ("float", Function::new("value, default=0.0", Free, float)),
         ("format", Function::new("", Free, format)),
-        // Of llama.cpp's templates for DeepSeek.
+        // A filter of llama.cpp, in its templates for DeepSeek.
         ("from_json", Function::new("value", List, from_json)),
         ("indent", Function::new("s, width=4, first=false, blank=false", Text(1), indent)),
         ("int", Function::new("value, default=0, base=10", Free, int)),
         ("join", Function::new("value, d=\"\", attribute=null", List, join)),
         ("length count", Function::new("obj", Free, length)),
-        ("pprint", Function::new("value", Free, repr_of)),
+        ("pprint", Function::new("value", Free, py_repr)),
         ("replace", Function::new("s, old, new, count=null", Text(1), replace)),
-        ("string", Function::new("s", Free, text_of)),
+        ("string", Function::new("s", Free, py_str)),
         ("sum", Function::new("iterable, attribute=null, start=0", List, sum)),
         ("tojson", Function::new(json, Free, tojson)),
         ("trim", Function::new("value, chars=null", Text(1), trim)),
@@ -113,13 +113,12 @@ pub(crate) fn join(
     separator: String,
     attribute: Value,
 ) -> Result<String, Error> {
-    let values = match attribute.is_none() {
-        true => values,
-        false => {
-            state.apply_filter("map", &[values, Kwargs::from_iter([("attribute", attribute)]).into()])?
-        }
+    let values = if attribute.is_none() {
+        values
+    } else {
+        state.apply_filter("map", &[values, Kwargs::from_iter([("attribute", attribute)]).into()])?
     };
-    let texts = values.try_iter()?.map(|value| text_of(state, &value)).collect::<Result<Vec<_>, _>>()?;
+    let texts = values.try_iter()?.map(|value| py_str(state, &value)).collect::<Result<Vec<_>, _>>()?;
     Budget::of(state).charge(separator.len().saturating_mul(texts.len()))?;
     Ok(texts.join(&separator))
 }
@@ -220,11 +219,11 @@ fn urlencode(state: &mut State, value: Value) -> Result<String, Error> {
     let pairs = match value.kind() {
         ValueKind::Map => filters::items(&value)?,
         ValueKind::Seq | ValueKind::Iterable => value,
-        _ => return Ok(quoted(&text_of(state, &value)?, '/')),
+        _ => return Ok(quoted(&py_str(state, &value)?, '/')),
     };
     let mut fields = Vec::new();
     for pair in pairs.try_iter()? {
-        let mut text = |index| text_of(state, &pair.get_item_by_index(index)?);
+        let mut text = |index| py_str(state, &pair.get_item_by_index(index)?);
         fields.push([text(0)?, text(1)?].map(|text| quoted(&text, ' ').replace(' ', "+")).join("="));
     }
     Ok(fields.join("&"))

@@ -4,7 +4,7 @@ use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Error, State, Value, filters};
 
 use crate::limits::{Budget, failed};
-use crate::text::text_of;
+use crate::text::py_str;
 
 /// Maximum width of a field.
 const MAX_WIDTH: usize = 999;
@@ -51,12 +51,12 @@ pub(crate) fn formatted(
     }
     let mut bytes = MAX_WIDTH;
     for value in values {
-        bytes += text_of(state, value)?.len();
+        bytes += py_str(state, value)?.len();
     }
     Budget::of(state).charge(bytes.saturating_mul(fields.count()))?;
     let text_or_number = |value: &Value| match value.kind() {
         ValueKind::Map | ValueKind::Number | ValueKind::Bool => Ok(value.clone()),
-        _ => text_of(state, value).map(Value::from),
+        _ => py_str(state, value).map(Value::from),
     };
     values.iter().map(text_or_number).collect()
 }

@@ -6,7 +6,7 @@ use minijinja::{Error, State, Value};
 
 use crate::limits::{Budget, ITEM, Use, failed};
 
-/// What a call costs.
+/// The cost of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
     /// No argument is read as a whole.

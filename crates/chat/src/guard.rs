@@ -25,7 +25,7 @@ pub(crate) struct SpecialTokens {
     firsts: HashSet<char>,
 }
 
-/// What is guarded.
+/// Which characters are guarded.
 #[derive(Clone, Copy)]
 pub(crate) enum Strength {
     /// Text that spells a special token.

@@ -15,7 +15,7 @@ use crate::error::Stop;
 use crate::format::formatted;
 use crate::limits::{Budget, RUN, Run, failed};
 use crate::methods::Methods;
-use crate::text::text_of;
+use crate::text::py_str;
 use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, meter, operators};
 
 const NAME: &str = "chat_template";
@@ -70,13 +70,13 @@ pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> 
 
 /// Prints a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    let text = text_of(state, value)?;
+    let text = py_str(state, value)?;
     Budget::of(state).print(text.len())?;
     Ok(out.write_str(&text)?)
 }
 
 fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {
-    let message = text_of(state, &message)?;
+    let message = py_str(state, &message)?;
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception")
         .with_source(Stop::Raised(message)))
 }

@@ -14,9 +14,9 @@ use serde_json::{Map, Value as Json};
 pub struct Message {
     /// `system`, `user`, `assistant`, `tool` or another role that the template supports.
     pub role: String,
-    /// What is said. Without it, or with `null`, the empty text.
+    /// The text or parts. Missing or `null`: the empty text.
     pub content: Content,
-    /// What the model thought before it answered.
+    /// The reasoning that precedes an answer.
     #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The calls that an answer makes.
@@ -133,7 +133,7 @@ pub struct ToolCall {
     /// `function`.
     #[serde(rename = "type", default = "function")]
     pub kind: String,
-    /// What is called.
+    /// The function and its arguments.
     pub function: FunctionCall,
 }
 

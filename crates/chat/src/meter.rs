@@ -66,7 +66,7 @@ struct Writer<'a> {
 /// The tag that is read.
 #[derive(Default)]
 struct Tag<'a> {
-    /// Its first name, if it is none that prints.
+    /// The name of a block tag.
     name: Option<&'a str>,
     is_block: bool,
     /// For each open bracket, the height of what precedes it, and of the highest item in it.

@@ -7,7 +7,7 @@ use crate::filters::escaped;
 use crate::format::format;
 use crate::function::iterable;
 use crate::limits::{Budget, ITEM, Use, charged, failed};
-use crate::text::text_of;
+use crate::text::py_str;
 
 pub(crate) fn add_to(environment: &mut Environment) {
     environment.add_filter("_read", |state: &mut State, value| charged(state, value, Use::Read));
@@ -41,7 +41,7 @@ fn add(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
 
 /// `a ~ b ~ c`
 fn concat(state: &mut State, values: Rest<Value>) -> Result<String, Error> {
-    values.iter().map(|value| text_of(state, value)).collect()
+    values.iter().map(|value| py_str(state, value)).collect()
 }
 
 /// `a * b`

@@ -76,7 +76,7 @@ enum Holds {
 pub enum Next {
     /// A mark of so many bytes.
     Mark(usize, Leads),
-    /// What may become a mark, or a longer one.
+    /// It may become a mark, or a longer one.
     Undecided,
     /// No mark.
     Text,
@@ -118,7 +118,7 @@ impl Marks {
         self.0.iter().map(|(text, _, leads)| (text.as_bytes(), *leads))
     }
 
-    /// What `text` begins with, in `part` of an answer. The longest mark counts. With `more`, the text may go on.
+    /// Classifies the beginning of `text` in a `part` of an answer. The longest mark counts. With `more`, text may follow.
     pub fn next(&self, part: AnswerPart, text: &[u8], more: bool) -> Next {
         let (mut found, mut may_be_longer) = (None, false);
         for (mark, _, leads) in self.0.iter().filter(|(_, holds, _)| part.has(*holds)) {

@@ -48,7 +48,7 @@ pub(crate) fn text(segments: &[Segment]) -> String {
     segments.iter().map(Segment::text).collect()
 }
 
-/// What a template appends to an answer.
+/// The text or token that a template appends to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// A special token.
@@ -97,7 +97,7 @@ impl Prompt {
         self.merged_system
     }
 
-    /// What the template appends to an answer: a special token, or text that follows every answer. `None` if there is
+    /// The end of an answer in the template: a special token, or text that follows every answer. `None` if there is
     /// neither.
     ///
     /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
@@ -113,7 +113,7 @@ impl Prompt {
         self.tools.as_ref().map_err(|error| error.clone().into())
     }
 
-    /// What may precede the content of an answer.
+    /// The marks before the content of an answer.
     pub fn preamble(&self) -> Preamble {
         let format = self.tool_format();
         format.map_or_else(

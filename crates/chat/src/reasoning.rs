@@ -1,6 +1,6 @@
-//! What encloses reasoning in answers.
+//! The marks around reasoning in answers.
 
-/// What encloses reasoning in the answers of a model.
+/// The marks around reasoning in the answers of a model.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     /// Texts that a template of this format contains.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::json::tojson;
 use crate::message::{Content, ContentPart, Message, ToolCall};
 
-/// What a sample says: a word that no template writes on its own.
+/// The text of a sample: a word that no template writes on its own.
 const MARK: &str = "SeventeenOtters";
 
 /// The form of messages for one template.
@@ -45,7 +45,7 @@ const USUAL: Shape =
     Shape { arguments_are_text: false, ids_are_short: false, reasoning: REASONING[0], parts_only: false };
 
 impl Default for Shape {
-    /// That of most templates.
+    /// The form that most templates expect.
     fn default() -> Shape {
         USUAL
     }

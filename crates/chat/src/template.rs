@@ -199,7 +199,7 @@ impl Template {
         }
         let render = |messages| {
             let variables = [("messages", messages), ("add_generation_prompt", json!(false))];
-            // What is found is kept: it must not depend on the time of one caller.
+            // The result is kept: it must not depend on the time of one caller.
             let end = Instant::now() + MAX_TIME / 20;
             let run = Run { now: options.now.clone(), bytes: MAX_WORK_BYTES as u64, end };
             let mut context: Vec<_> = variables.map(|(name, value)| (name, Value::from(Serde(value)))).into();
@@ -287,7 +287,7 @@ impl Template {
         self.capabilities().switches_reasoning.then(|| reasoning_switch(false))
     }
 
-    /// What the template appends to an answer: see [`Prompt::turn_end`].
+    /// The end of an answer: see [`Prompt::turn_end`].
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         self.capabilities().turn_end.as_ref()
     }

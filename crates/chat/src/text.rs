@@ -9,19 +9,19 @@ use minijinja::{Error, State, Value};
 use crate::limits::{Budget, Use};
 
 /// `str(value)`
-pub(crate) fn text_of(state: &mut State, value: &Value) -> Result<String, Error> {
+pub(crate) fn py_str(state: &mut State, value: &Value) -> Result<String, Error> {
     match value.as_str() {
         Some(text) => {
             Budget::of(state).charge(text.len())?;
             Ok(text.to_owned())
         }
         None if value.is_undefined() => Ok(String::new()),
-        None => repr_of(state, value),
+        None => py_repr(state, value),
     }
 }
 
 /// `repr(value)`
-pub(crate) fn repr_of(state: &mut State, value: &Value) -> Result<String, Error> {
+pub(crate) fn py_repr(state: &mut State, value: &Value) -> Result<String, Error> {
     let budget = Budget::of(state);
     budget.charge_for(value, Use::Make)?;
     let text = format!("{:?}", printable(value)?);

@@ -69,7 +69,7 @@ impl Compiler {
     /// deadline.
     ///
     /// # Errors
-    /// If the source is broken, too large, or asks for something that cannot be enforced; if it takes too long, or others do.
+    /// If the source is broken, too large, or cannot be enforced; if its compilation takes too long, or others are compiled.
     pub fn compile(&self, source: &Source) -> Result<Grammar, Error> {
         let hash = source.hash()?;
         if let Some(grammar) = self.find(&hash) {

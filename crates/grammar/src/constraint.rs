@@ -97,9 +97,10 @@ impl Grammar {
 impl Constraint {
     /// The phase at a place that the grammar is not about.
     fn at(&self, gate: &Gate, place: Position) -> Phase {
-        match gate.may_begin(&place) {
-            true => Phase::Before(place, Some(State::begin(self.grammar.matcher(0)))),
-            false => Phase::Free(place),
+        if gate.may_begin(&place) {
+            Phase::Before(place, Some(State::begin(self.grammar.matcher(0))))
+        } else {
+            Phase::Free(place)
         }
     }
 
@@ -229,7 +230,7 @@ impl Processor for Constraint {
 
     fn expect(&mut self, preamble: &Preamble) {
         if self.gate.is_none() && preamble.reasoning.is_some() {
-            self.gate = Some(self.grammar.gates.of_content(preamble));
+            self.gate = Some(self.grammar.gates.content(preamble));
         }
     }
 
@@ -278,7 +279,7 @@ impl Constraint {
                 match (state.mask(), rest) {
                     (Err(why), _) => return Err(why.clone()),
                     (Ok(mask), None) => rule_out(logits, mask),
-                    // What the grammar permits, and what may follow it.
+                    // The grammar goes on, or other text follows it.
                     (Ok(mask), Some(ruled_out)) => {
                         let is_other = |id: &&u32| !mask.is_allowed(**id);
                         remove(logits, ruled_out.iter().filter(is_other));

@@ -21,7 +21,7 @@ pub enum Error {
     Lark(#[from] LarkError),
     #[error("the {what} cannot be compiled: {why}")]
     Compile { what: &'static str, why: String },
-    #[error("the {what} has {found} bytes, the most is {most}; make it smaller")]
+    #[error("the {what} has {found} bytes, at most {most} are supported; make it smaller")]
     TooLong { what: &'static str, found: usize, most: usize },
     #[error("the {what} was not compiled within {} ms; make it simpler", deadline.as_millis())]
     Deadline { what: &'static str, deadline: Duration },

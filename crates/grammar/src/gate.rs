@@ -28,23 +28,23 @@ pub(crate) struct Gates(Mutex<Vec<(Preamble, Arc<Gate>)>>);
 
 impl Gates {
     /// Finds the content of answers with this preamble.
-    pub(crate) fn of_content(&self, preamble: &Preamble) -> Arc<Gate> {
+    pub(crate) fn content(&self, preamble: &Preamble) -> Arc<Gate> {
         let gates = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, gate)) = gates.iter().find(|(other, _)| other == preamble) {
             return gate.clone();
         }
-        let gate = Arc::new(Gate::of_content(preamble));
+        let gate = Arc::new(Gate::content(preamble));
         gates.push((preamble.clone(), gate.clone()));
         gate
     }
 }
 
-/// What a grammar is about.
+/// The part of an answer that a grammar constrains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// All but reasoning.
     Content,
-    /// What follows a trigger, each time or only the first one.
+    /// Text after a trigger, each time or only the first one.
     Triggered { once: bool },
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Position {
     is_spent: bool,
 }
 
-/// What a token leads to.
+/// The result of a token.
 #[derive(Debug)]
 pub(crate) enum Next {
     Free(Position),
@@ -69,7 +69,7 @@ pub(crate) enum Next {
     Beyond,
 }
 
-/// What a byte leads to.
+/// The result of a byte.
 enum Step {
     On,
     Begins(usize),
@@ -78,13 +78,13 @@ enum Step {
 
 impl Gate {
     /// For a grammar of the content.
-    pub(crate) fn of_content(preamble: &Preamble) -> Gate {
+    pub(crate) fn content(preamble: &Preamble) -> Gate {
         Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
 
     /// For a grammar whose beginnings follow `triggers`, in this order: texts, and whether only white space and reasoning may
     /// precede.
-    pub(crate) fn of_triggers<'a>(
+    pub(crate) fn triggered<'a>(
         triggers: impl Iterator<Item = (&'a str, bool)>,
         preamble: &Preamble,
         once: bool,
@@ -94,13 +94,13 @@ impl Gate {
     }
 
     /// For a grammar that follows `text`.
-    pub(crate) fn of_text(text: &str) -> Gate {
+    pub(crate) fn after_text(text: &str) -> Gate {
         let marks = Marks::with_calls(&Preamble::default(), [(text, false)]);
         Gate::new(marks, Scope::Triggered { once: false }, None)
     }
 
     /// For a grammar that follows this token.
-    pub(crate) fn of_token(token: u32) -> Gate {
+    pub(crate) fn after_token(token: u32) -> Gate {
         let gate = Gate::new(Marks::default(), Scope::Triggered { once: false }, None);
         Gate { token: Some(token), ..gate }
     }
@@ -135,7 +135,7 @@ impl Gate {
         Position { is_spent: self.scope == Scope::Triggered { once: true }, ..Position::new(part) }
     }
 
-    /// What `token` leads to.
+    /// The result of `token`.
     pub(crate) fn next(&self, place: &Position, token: u32, vocabulary: &Vocabulary) -> Next {
         if self.token == Some(token) {
             return Next::Begins(0);

@@ -37,7 +37,7 @@ impl Grammar {
         let refused = |error: &dyn fmt::Display| source.refused(&plain(error));
         let parser = vocabulary.factory().create_parser(grammar).map_err(|error| refused(&error))?;
         let mut start = Matcher::new(Ok(parser));
-        // What no text satisfies shows with the first mask.
+        // A grammar that no text satisfies shows with the first mask.
         start.compute_mask_or_eos().map_err(|error| refused(&error))?;
         Ok(Grammar { vocabulary, starts: Arc::new([start]), gate: None, gates })
     }
@@ -54,9 +54,9 @@ impl Grammar {
             Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
                 return Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"));
             }
-            Trigger::Token(id) => Gate::of_token(*id),
+            Trigger::Token(id) => Gate::after_token(*id),
             Trigger::Text(text) if text.is_empty() => return Err(Error::Trigger("is empty; name a text")),
-            Trigger::Text(text) => Gate::of_text(text),
+            Trigger::Text(text) => Gate::after_text(text),
         };
         Ok(Grammar { gate: Some(Arc::new(gate)), ..self })
     }
@@ -94,7 +94,7 @@ impl Grammar {
         let texts: Vec<(String, bool)> =
             triggers.iter().map(|trigger| (trigger.text(), trigger.at_start)).collect();
         let texts = texts.iter().map(|(text, at_start)| (text.as_str(), *at_start));
-        let gate = Gate::of_triggers(texts, preamble, once);
+        let gate = Gate::triggered(texts, preamble, once);
         Ok(Grammar { starts: starts.into(), gate: Some(Arc::new(gate)), ..self })
     }
 

@@ -76,7 +76,7 @@ fn quoted(text: &str, end: char) -> usize {
 }
 
 /// A grammar of what `pattern` matches as a whole.
-pub(crate) fn of_regex(pattern: &str) -> Result<String, String> {
+pub(crate) fn from_regex(pattern: &str) -> Result<String, String> {
     schema::check_regex(pattern)?;
     Ok(format!("start: TEXT\nTEXT: /{}/\n", llguidance::regex_to_lark(&format!("(?:{pattern})"), "")))
 }

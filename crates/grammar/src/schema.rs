@@ -22,7 +22,7 @@ use pointer::Pointer;
 pub(crate) use closed::closed;
 pub(crate) use pattern::check as check_regex;
 
-/// The most places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
+/// Maximum number of places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
 
 /// Most members of `properties` in a schema: any of those that are not required may be left out, and llguidance compiles
@@ -42,7 +42,7 @@ const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 pub struct SchemaError {
     /// JSON pointer to the place; empty for the root.
     pub pointer: String,
-    /// What is wrong there.
+    /// The problem.
     pub problem: SchemaProblem,
 }
 
@@ -50,7 +50,7 @@ fn at(pointer: &str) -> String {
     if pointer.is_empty() { "at its root".to_owned() } else { format!("at {pointer}") }
 }
 
-/// What is wrong at a place of a schema.
+/// A problem at a place of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum SchemaProblem {
@@ -58,7 +58,7 @@ pub enum SchemaProblem {
     NotJson(String),
     #[error("`{keyword}` is not supported; {advice}")]
     Refused { keyword: String, advice: &'static str },
-    #[error("there is no keyword `{found}`; `{meant}` is meant?")]
+    #[error("there is no keyword `{found}`; did you mean `{meant}`?")]
     Misspelt { found: String, meant: &'static str },
     #[error("`{keyword}` is {found}, expected {expected}")]
     Value { keyword: String, found: String, expected: &'static str },

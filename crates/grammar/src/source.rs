@@ -1,4 +1,4 @@
-//! What a grammar is made from.
+//! The source of a grammar.
 
 use llguidance::api::TopLevelGrammar;
 use sha2::{Digest, Sha256};
@@ -9,18 +9,18 @@ use crate::{Error, gbnf, lark, schema};
 /// Longest source in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
 
-/// What an answer must be.
+/// The form of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Any JSON object.
     JsonObject,
     /// JSON that this schema (draft 2020-12) accepts. Keys are in the schema's order.
     JsonSchema(String),
-    /// What this regular expression (of the crate `regex`) matches as a whole.
+    /// A regular expression (of the crate `regex`), which matches the whole answer.
     Regex(String),
-    /// What the rule `start` of this grammar matches: Lark, in the dialect of llguidance.
+    /// A Lark grammar, in the dialect of llguidance; its rule `start` matches the answer.
     Lark(String),
-    /// What the rule `root` of this grammar matches: GBNF of llama.cpp.
+    /// A GBNF grammar of llama.cpp; its rule `root` matches the answer.
     Gbnf(String),
 }
 
@@ -73,7 +73,7 @@ impl Source {
             Source::JsonObject => TopLevelGrammar::from_json_schema(schema::any_object()),
             Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(schema::read(text)?),
             Source::Regex(pattern) => {
-                TopLevelGrammar::from_lark(lark::of_regex(pattern).map_err(Error::Regex)?)
+                TopLevelGrammar::from_lark(lark::from_regex(pattern).map_err(Error::Regex)?)
             }
             Source::Lark(text) => TopLevelGrammar::from_lark(lark::check(text)?),
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, vocabulary)?),

@@ -1,6 +1,6 @@
 //! Where in a text a grammar begins.
 
-/// What a grammar waits for ([`Grammar::after`](crate::Grammar::after)).
+/// The token or text that starts a grammar ([`Grammar::after`](crate::Grammar::after)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A token, such as the one of `<tool_call>`.

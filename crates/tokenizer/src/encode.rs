@@ -81,7 +81,7 @@ struct Encoder<'a> {
     strip: bool,
 }
 
-/// That of C's `isspace`.
+/// The white space of C's `isspace`.
 const WHITE_SPACE: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
 
 impl Encoder<'_> {

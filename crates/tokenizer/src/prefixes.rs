@@ -13,7 +13,7 @@ pub(crate) struct Prefixes {
     /// Sorted and distinct.
     texts: ByteStrings,
     ids: Vec<u32>,
-    /// Of the texts with this first byte, and the end of the last ones.
+    /// The texts with this first byte, and the end of the last ones.
     starts: Box<[u32; 257]>,
 }
 

@@ -3,7 +3,7 @@
 //! Source: llama.cpp's `llama-vocab.cpp`. Look-ahead, groups of digits and `\p{AFMoE_digits}` are for
 //! [`pretokenize`](crate::pretokenize), all else is for the regex crate.
 
-/// What a pre-tokenizer does.
+/// A pre-tokenizer.
 #[derive(Debug)]
 pub struct Row {
     /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike, with a space between two.

@@ -11,7 +11,7 @@ use crate::merge::MAX_WORD;
 use crate::prefixes::Prefixes;
 use crate::vocab::{Kind, SPACE, Vocab, scores};
 
-/// What an unknown character costs more than the worst token.
+/// How much more an unknown character costs than the worst token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// The id of an unknown character if the vocabulary has no token for it.

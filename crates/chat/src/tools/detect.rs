@@ -13,7 +13,7 @@ use crate::delta::{Answer, Calls};
 use crate::message::Message;
 use crate::reasoning;
 
-/// What a sample calls.
+/// The tool of a sample.
 const NAME: &str = "count_hedgehogs";
 
 /// Why the model of a template cannot be given tools.

@@ -1,4 +1,4 @@
-//! What a format of tool calls is made of. The parser and the grammar both follow this description.
+//! The description of a tool call format, which the parser and the grammar both follow.
 
 use super::literal::Syntax;
 
@@ -13,7 +13,7 @@ pub(crate) struct Format {
     pub(crate) known_by: &'static [&'static [&'static str]],
     /// Texts in calls, where formats that are read alike are written differently.
     pub(crate) shows: &'static [&'static str],
-    /// What begins a section.
+    /// The openings of a section.
     pub(crate) opens: &'static [Open],
     /// The parts of a call.
     pub(crate) call: &'static [Element],
@@ -29,7 +29,7 @@ pub(crate) struct Format {
     pub(crate) prefill: &'static str,
 }
 
-/// What begins a section.
+/// The opening of a section.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) mark: &'static str,
@@ -128,14 +128,14 @@ pub(crate) struct Parameter {
 /// Attributes of a parameter.
 #[derive(Debug)]
 pub(crate) struct Attributes {
-    /// That of a string.
+    /// The attribute of a string.
     pub(crate) text: &'static str,
-    /// That of other values, as a regular expression.
+    /// The attribute of other values, as a regular expression.
     pub(crate) other: &'static str,
 }
 
 impl Format {
-    /// What most formats have.
+    /// The usual settings.
     pub(crate) const USUAL: Format = Format {
         name: "",
         known_by: &[],

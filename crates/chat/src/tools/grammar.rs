@@ -18,7 +18,7 @@ use crate::reasoning;
 /// Which tools the model calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// Those that it wants to.
+    /// As it decides.
     #[default]
     Auto,
     /// At least one.
@@ -30,7 +30,7 @@ pub enum Choice {
 /// A grammar that constrains an answer to valid calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
-    /// What the grammar waits for; empty if it holds from the beginning of the answer.
+    /// The texts that start the grammar; empty if it holds from the beginning of the answer.
     ///
     /// The first trigger that occurs in the content (not in [reasoning](crate::AnswerParser::is_reasoning)) starts the
     /// grammar, which describes one section of calls from the trigger's first byte: what is generated since then is fed to it.
@@ -38,7 +38,7 @@ pub struct Grammar {
     /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
     /// the special ones of its vocabulary.
     pub lark: String,
-    /// What it leaves open, at most one part of each tool's schema. Empty if arguments are JSON: then schemas are in `lark`
+    /// The parts of schemas that it does not enforce, at most one of each tool. Empty if arguments are JSON: then schemas are in `lark`
     /// as they are.
     pub unenforced: Vec<Unenforced>,
 }
@@ -62,7 +62,7 @@ impl Trigger {
 /// The beginning of a section in a grammar.
 struct Begin<'a> {
     open: &'a Open,
-    /// What the model writes of the opening: the rest is in the prompt.
+    /// The part of the opening that the model writes: the rest is in the prompt.
     text: &'a str,
     at_start: bool,
 }
@@ -95,7 +95,7 @@ pub(super) fn grammar(
     let starts: Vec<String> = if is_auto {
         begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
     } else {
-        // What follows reasoning has the whole opening.
+        // After reasoning, the model writes the whole opening.
         let full = Begin::full(format);
         let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
         let calls = writer.sections(first, &tools, parallel);
@@ -422,7 +422,7 @@ impl Writer<'_> {
     ) -> String {
         let (types, are_all) = Types::read(tool, name);
         let further = match root.values(name, schema) {
-            Ok(Values::Types(names)) => return self.literals_of(syntax, &names),
+            Ok(Values::Types(names)) => return self.typed_literals(syntax, &names),
             Ok(Values::Listed(values)) => {
                 let texts: Option<Vec<_>> = values.iter().map(|value| syntax.written(value)).collect();
                 match texts {
@@ -445,11 +445,11 @@ impl Writer<'_> {
             },
         };
         self.leave(tool, further);
-        self.literals_of(syntax, &types.names())
+        self.typed_literals(syntax, &types.names())
     }
 
     /// Any literal of these types; of all if there are none.
-    fn literals_of(&mut self, syntax: Syntax, names: &[&str]) -> String {
+    fn typed_literals(&mut self, syntax: Syntax, names: &[&str]) -> String {
         let any = self.any_literal(syntax);
         let has = |name| names.is_empty() || names.contains(&name);
         let rules = [
@@ -499,7 +499,7 @@ impl Writer<'_> {
     }
 }
 
-/// What a model writes for `values` in tags; `None` if one of them would be read as another.
+/// The texts of `values` in tags; `None` if one of them would be read as another.
 fn texts(parameter: &Parameter, types: Types, values: &[&Json]) -> Option<Vec<String>> {
     let written = |value: &&Json| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -1,9 +1,9 @@
 //! Text that is read once, while it is generated.
 
-/// What a step has found.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// What it looked for.
+    /// Found.
     Done,
     /// Nothing yet: there must be more text.
     More,

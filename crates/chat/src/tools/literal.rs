@@ -20,7 +20,7 @@ pub(crate) enum Syntax {
 }
 
 impl Syntax {
-    /// What opens the arguments, and what closes them.
+    /// The brackets around the arguments.
     pub(crate) fn brackets(self) -> (char, char) {
         match self {
             Syntax::Python => ('(', ')'),
@@ -28,7 +28,7 @@ impl Syntax {
         }
     }
 
-    /// What is between a key and its value.
+    /// The character between a key and its value.
     pub(crate) fn assigns(self) -> char {
         match self {
             Syntax::Python => '=',
@@ -98,12 +98,12 @@ impl Syntax {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
     depth: usize,
-    /// What ends the string.
+    /// The end of the string.
     quote: Option<&'static str>,
     escaped: bool,
 }
 
-/// What [`Ends`] has found.
+/// The result of [`Ends::find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The bytes of the arguments, with the bracket that closes them.

@@ -76,7 +76,7 @@ impl ToolFormat {
         AnswerParser::new(self.reasoning, Some(callable), &self.special, &prompt.to_string())
     }
 
-    /// What may precede the content of an answer.
+    /// The marks before the content of an answer.
     pub fn preamble(&self) -> Preamble {
         Preamble::new(self.reasoning, Some(self.format))
     }

@@ -3,7 +3,7 @@
 /// Deepest nesting. That of `serde_json`, which reads arguments again.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// What may follow.
+/// The state: the tokens that may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// A value.
@@ -20,7 +20,7 @@ pub(crate) enum State {
     After,
     /// More of a string.
     Text { is_key: bool },
-    /// What a backslash escapes.
+    /// An escaped character.
     Escape { is_key: bool },
     /// Digits of `\u`, of which `left` are missing.
     Hex { is_key: bool, left: u8, code: u16 },

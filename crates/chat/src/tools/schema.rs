@@ -57,8 +57,8 @@ pub enum ToolsError {
     Parameters { index: usize, found: String },
     /// The schema is too long.
     #[error(
-        "tools[{index}].function.parameters, of the tool {name:?}, has {found} bytes as JSON, the most is {MAX_BYTES}: make \
-         it smaller"
+        "tools[{index}].function.parameters, of the tool {name:?}, has {found} bytes as JSON, at most {MAX_BYTES} are \
+         supported: make it smaller"
     )]
     TooLong { index: usize, name: String, found: usize },
     /// The grammar of the calls is too long.
@@ -163,12 +163,12 @@ const TYPES: [&str; 6] = ["string", "null", "boolean", "number", "array", "objec
 pub(crate) struct Types(u8);
 
 impl Types {
-    /// Those of a parameter; none if the schema does not say.
+    /// The types of a parameter; none if the schema does not say.
     pub(crate) fn of(tool: &Tool, parameter: &str) -> Types {
         Types::read(tool, parameter).0
     }
 
-    /// Those of a parameter, and whether they are all: a schema may have more parts than are looked at.
+    /// The types of a parameter, and whether these are all: only a limited number of parts is read.
     pub(super) fn read(tool: &Tool, parameter: &str) -> (Types, bool) {
         let (mut types, mut hops) = (Types::default(), MAX_HOPS);
         if let Some(schema) = property(tool, parameter) {

@@ -30,7 +30,7 @@ pub(crate) struct Section {
 #[derive(Clone, Debug, Default)]
 struct Call {
     index: usize,
-    /// What the model wrote.
+    /// The text as the model wrote it.
     raw: String,
     name: Option<String>,
     id: Option<String>,
@@ -367,7 +367,7 @@ impl Call {
         }
     }
 
-    /// What turned out to be no call is content.
+    /// Returns the text of a broken call as content.
     fn give_back(&mut self, out: &mut Vec<Delta>) {
         let text = std::mem::take(&mut self.raw);
         out.push(if self.has_begun {

@@ -1,4 +1,4 @@
-//! What schemas ask of values that a format does not write as JSON, and what of it no grammar of that format enforces.
+//! Constraints of schemas on values that a format does not write as JSON, and those that no grammar of the format enforces.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub fn is_annotation(keyword: &str) -> bool {
 }
 
 /// Keywords of the arguments as a whole that all formats enforce: no parameters are written but those with names.
-const OF_ARGUMENTS: [&str; 5] =
+const ARGUMENT_KEYWORDS: [&str; 5] =
     ["type", "properties", "required", "additionalProperties", "unevaluatedProperties"];
 
 /// Places of definitions.
@@ -43,7 +43,7 @@ pub struct Unenforced {
     pub format: &'static str,
 }
 
-/// Where a schema asks for more than a grammar can see to.
+/// A constraint of a schema that a grammar cannot enforce.
 #[derive(Clone, Debug)]
 pub(super) struct Further {
     pub(super) pointer: String,
@@ -61,7 +61,7 @@ impl Further {
     }
 }
 
-/// The values that a schema permits, where it asks for nothing else.
+/// The values that a schema permits.
 #[derive(Debug)]
 pub(super) enum Values<'a> {
     /// These.
@@ -89,7 +89,7 @@ impl<'a> Root<'a> {
         Root { schema, broken }
     }
 
-    /// What the whole schema asks for, but for its parameters.
+    /// The constraint of the whole schema, besides its parameters.
     pub(super) fn further(&self) -> Option<Further> {
         let properties = self.schema.get("properties").and_then(Json::as_object);
         let is_named = |name: &Json| {
@@ -98,7 +98,7 @@ impl<'a> Root<'a> {
         let is_met = |keyword: &str, value: &Json| match keyword {
             "properties" => value.is_object(),
             "required" => value.as_array().is_some_and(|names| names.iter().all(is_named)),
-            keyword => OF_ARGUMENTS.contains(&keyword),
+            keyword => ARGUMENT_KEYWORDS.contains(&keyword),
         };
         let mut asked = self.schema.as_object().into_iter().flatten().filter(|(keyword, _)| asks(keyword));
         asked.find(|(keyword, value)| !is_met(keyword, value)).map(|(keyword, _)| Further::at("", keyword))
@@ -182,7 +182,7 @@ impl<'a> Root<'a> {
     }
 }
 
-/// Whether a keyword asks for something, as far as is known.
+/// Whether a keyword may assert something.
 fn asks(keyword: &str) -> bool {
     !is_annotation(keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
 }
@@ -204,7 +204,7 @@ fn is_a(value: &Json, name: &str) -> bool {
     type_of(value) == name || name == "integer" && value.as_number().is_some_and(|number| !number.is_f64())
 }
 
-/// What is permitted by one of `parts`; `None` for a list and types, but null is both.
+/// The values that one of `parts` permits; `None` for a list and types, but null is both.
 fn union<'a>(parts: Vec<Values<'a>>) -> Option<Values<'a>> {
     if parts.iter().all(|part| matches!(part, Values::Types(_))) {
         let types = parts.into_iter().flat_map(|part| match part {

@@ -17,7 +17,7 @@ use super::syntax::{Expression, Grammar, Rule};
 /// Longest regular expression of a lexeme, in bytes.
 const MAX_REGEX: usize = 16 << 10;
 
-/// The most lexemes that are compared with each other.
+/// Maximum number of lexemes that are compared with each other.
 const MAX_COMPARED: usize = 100;
 
 /// Deepest nesting of a lexeme's regular expression, as regex-syntax counts it; that allows 250, and llguidance adds some.
@@ -26,10 +26,10 @@ const MAX_NESTING: usize = 200;
 /// Most memory of the automaton of some lexemes, in bytes.
 const MAX_AUTOMATON: usize = 8 << 20;
 
-/// What all comparisons may take, about the bytes of their automata: up to a second or two.
+/// Maximum work of all comparisons, about the bytes of their automata: up to a second or two.
 const MAX_WORK: usize = 16 << 20;
 
-/// What is cut into characters.
+/// The parts of a grammar that are cut into characters.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) regexes: Regexes,
@@ -54,7 +54,7 @@ const LEAF: usize = 64;
 /// Finds what to cut so that the lexemes are prefix-free: everything if that takes too much work.
 pub(super) fn cut(grammar: &Grammar) -> Cut {
     let regexes = Regexes::new(grammar);
-    let rules = (0..grammar.rules.len()).filter(|rule| regexes.of_rule(*rule).is_none());
+    let rules = (0..grammar.rules.len()).filter(|rule| regexes.rule_regex(*rule).is_none());
     let mut cut = Cut { rules: rules.collect(), literals: BTreeSet::new(), regexes };
     // A grammar that is one lexeme has no other that could be confused with it.
     if !cut.rules.contains(&grammar.root) {
@@ -123,13 +123,13 @@ fn used(grammar: &Grammar, cut: &Cut, work: &mut Work) -> BTreeSet<Lexeme> {
             Expression::Rule(rule) if cut.rules.contains(rule) => next.push(*rule),
             Expression::Rule(rule) => drop(lexemes.insert(Lexeme::Rule(*rule))),
             Expression::Literal(text) if cut.literals.contains(text) => {
-                lexemes.extend(text.chars().map(|character| Lexeme::Character(of_character(character))));
+                lexemes.extend(text.chars().map(|character| Lexeme::Character(char_regex(character))));
             }
             Expression::Literal(text) if text.chars().nth(1).is_some() => {
                 lexemes.insert(Lexeme::Literal(text.clone()));
             }
             Expression::Literal(text) => {
-                lexemes.extend(text.chars().map(|character| Lexeme::Character(of_character(character))));
+                lexemes.extend(text.chars().map(|character| Lexeme::Character(char_regex(character))));
             }
             leaf @ Expression::Class { .. } => {
                 lexemes.extend(cut.regexes.of(leaf).map(Lexeme::Character));
@@ -143,8 +143,8 @@ fn used(grammar: &Grammar, cut: &Cut, work: &mut Work) -> BTreeSet<Lexeme> {
 impl Lexeme {
     fn regex(&self, regexes: &Regexes) -> String {
         match self {
-            Lexeme::Rule(rule) => regexes.of_rule(*rule).unwrap_or_default().to_owned(),
-            Lexeme::Literal(text) => text.chars().map(of_character).collect(),
+            Lexeme::Rule(rule) => regexes.rule_regex(*rule).unwrap_or_default().to_owned(),
+            Lexeme::Literal(text) => text.chars().map(char_regex).collect(),
             Lexeme::Character(regex) => regex.clone(),
         }
     }
@@ -232,12 +232,10 @@ impl Regexes {
         regexes
     }
 
-    /// That of a rule.
-    pub(super) fn of_rule(&self, rule: Rule) -> Option<&str> {
+    pub(super) fn rule_regex(&self, rule: Rule) -> Option<&str> {
         Some(&self.0.get(rule)?.as_ref()?.text)
     }
 
-    /// That of an expression.
     pub(super) fn of(&self, expression: &Expression) -> Option<String> {
         Some(self.regex(expression)?.text)
     }
@@ -245,14 +243,13 @@ impl Regexes {
     fn regex(&self, expression: &Expression) -> Option<Regex> {
         let leaf = |text: String| Some(Regex { text, depth: 2 });
         let regex = match expression {
-            Expression::Literal(text) => return leaf(text.chars().map(of_character).collect()),
+            Expression::Literal(text) => return leaf(text.chars().map(char_regex).collect()),
             Expression::Class { negated: true, ranges } if ranges.is_empty() => {
                 return leaf("(?s:.)".to_owned());
             }
             Expression::Class { negated, ranges } => {
-                let range = |(first, last): &(char, char)| {
-                    format!("{}-{}", of_character(*first), of_character(*last))
-                };
+                let range =
+                    |(first, last): &(char, char)| format!("{}-{}", char_regex(*first), char_regex(*last));
                 let ranges: String = ranges.iter().map(range).collect();
                 return leaf(format!("[{}{ranges}]", if *negated { "^" } else { "" }));
             }
@@ -291,7 +288,7 @@ impl Regexes {
 }
 
 /// The regular expression of a character.
-pub(super) fn of_character(character: char) -> String {
+pub(super) fn char_regex(character: char) -> String {
     match character {
         plain if plain.is_ascii_alphanumeric() => plain.to_string(),
         other => format!("\\x{{{:X}}}", u32::from(other)),

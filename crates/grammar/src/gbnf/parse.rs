@@ -71,7 +71,7 @@ impl<'a> Parser<'a> {
         GbnfError { position: self.position, problem: problem.into() }
     }
 
-    /// What comes next, for a message.
+    /// The next character, for a message.
     fn found(&self) -> String {
         match self.rest.chars().next() {
             None => "the end of the grammar".to_owned(),
@@ -134,7 +134,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number_of(&mut self, name: &str, position: Position) -> Rule {
+    fn rule_number(&mut self, name: &str, position: Position) -> Rule {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
             return Err(self.expected("a symbol, | or the end of the line"));
         }
         self.space(true);
-        let number = self.number_of(name, position);
+        let number = self.rule_number(name, position);
         if self.rules.len() > MAX_RULES {
             return Err(self.error(format!("found more than {MAX_RULES} rules; merge some of them")));
         }
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
                 Some(character) if is_name(character) => {
                     let position = self.position;
                     let name = self.name()?;
-                    Expression::Rule(self.number_of(name, position))
+                    Expression::Rule(self.rule_number(name, position))
                 }
                 Some('*' | '+' | '?' | '{') => {
                     return Err(self.expected("a symbol before it, which is repeated"));
@@ -386,7 +386,7 @@ impl<'a> Parser<'a> {
             }),
         };
         let id = id.map_err(|problem| GbnfError { position, problem })?;
-        // What ends generation ends the text.
+        // Tokens that end generation end the text.
         let others = if negated { self.vocabulary.ends() } else { &[] };
         Ok(Expression::Token { ids: [&[id], others].concat(), negated })
     }

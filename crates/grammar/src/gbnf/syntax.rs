@@ -21,7 +21,7 @@ impl fmt::Display for Position {
 /// A rule's number.
 pub(super) type Rule = usize;
 
-/// What a rule stands for.
+/// The right side of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
     /// Characters, one after another.

@@ -57,14 +57,14 @@ impl Writer {
             self.rules.entry(rule).or_insert(None);
             return format!("r{rule}");
         }
-        self.terminal(self.cut.regexes.of_rule(rule).unwrap_or_default().to_owned())
+        self.terminal(self.cut.regexes.rule_regex(rule).unwrap_or_default().to_owned())
     }
 
     fn expression(&mut self, expression: &Expression, depth: usize) -> String {
         match expression {
             Expression::Literal(text) if text.is_empty() => "\"\"".to_owned(),
             Expression::Literal(text) if self.cut.literals.contains(text) => {
-                let each = text.chars().map(|character| self.terminal(lexemes::of_character(character)));
+                let each = text.chars().map(|character| self.terminal(lexemes::char_regex(character)));
                 format!("({})", each.collect::<Vec<_>>().join(" "))
             }
             leaf @ (Expression::Literal(_) | Expression::Class { .. }) => {

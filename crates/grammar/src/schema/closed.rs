@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Keywords that say which properties an object has.
-const OF_PROPERTIES: [&str; 10] = [
+const PROPERTY_KEYWORDS: [&str; 10] = [
     "properties",
     "required",
     "const",
@@ -19,8 +19,8 @@ const OF_PROPERTIES: [&str; 10] = [
 /// Keywords whose schemas hold for the same value.
 const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
 
-/// `schema` with `additionalProperties`: false where an object names its properties and says nothing of others, as llama.cpp and
-/// ollama understand it: else a small model goes on with properties of its own. Whatever this schema accepts, `schema` accepts.
+/// `schema` with `additionalProperties`: false where an object names its properties but no rule for others, as llama.cpp and
+/// ollama understand it: else a small model invents further properties. Whatever this schema accepts, `schema` accepts.
 ///
 /// A schema is left as it is if several parts of it tell the properties of one object, since each would refuse those of the
 /// others, or if it has `oneOf`, which counts the alternatives that hold.
@@ -38,12 +38,12 @@ fn has_shared_objects(schema: &Value) -> bool {
         Value::Object(keywords) => {
             let names = |list: &[&str]| keywords.keys().filter(|key| list.contains(&key.as_str())).count();
             let in_place = names(&IN_PLACE);
-            let of_several = keywords.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
-            of_several
+            let is_shared = keywords.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
+            is_shared
                 || keywords.contains_key("oneOf")
                 || keywords.contains_key("properties") && keywords.contains_key("patternProperties")
                 || in_place > 1
-                || in_place == 1 && names(&OF_PROPERTIES) > 0
+                || in_place == 1 && names(&PROPERTY_KEYWORDS) > 0
                 || keywords.values().any(has_shared_objects)
         }
         _ => false,
@@ -86,8 +86,8 @@ fn close(schema: &mut Value) {
 
 /// Whether `keywords` name properties, all that are required among them, and say nothing of others.
 fn names_all(keywords: &Map<String, Value>) -> bool {
-    let of_others = OF_PROPERTIES.iter().filter(|name| !["properties", "required"].contains(name));
-    let says_more = of_others.into_iter().any(|name| keywords.contains_key(*name));
+    let others = PROPERTY_KEYWORDS.iter().filter(|name| !["properties", "required"].contains(name));
+    let says_more = others.into_iter().any(|name| keywords.contains_key(*name));
     let Some(Value::Object(properties)) = keywords.get("properties") else { return false };
     let required = keywords.get("required").and_then(Value::as_array);
     let mut required = required.into_iter().flatten().filter_map(Value::as_str);

@@ -71,7 +71,7 @@ pub(super) fn replace(result: &mut Map<String, Value>) -> Result<(), SchemaProbl
     Ok(())
 }
 
-/// A format of numbers says nothing of texts.
+/// A format of numbers does not constrain texts.
 fn check_numbers(result: &Map<String, Value>) -> Result<(), SchemaProblem> {
     let named: Vec<&str> = match result.get("type") {
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),

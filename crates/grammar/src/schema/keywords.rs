@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::SchemaProblem;
 use super::values::{self, Check};
 
-/// What a keyword means.
+/// The meaning of a keyword.
 pub(super) enum Keyword {
     /// Nothing for validation.
     Annotation,
@@ -47,7 +47,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("x-guidance", "options of llguidance cannot be set"),
 ];
 
-/// Keywords with a value that asks for nothing, besides `propertyNames`.
+/// Keywords with a value that asserts nothing, besides `propertyNames`.
 const VACUOUS: &[(&str, bool)] = &[
     ("uniqueItems", false),
     ("nullable", false),

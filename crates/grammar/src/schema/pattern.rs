@@ -8,9 +8,8 @@ use super::SchemaProblem;
 /// Longest regular expression in bytes: some take a time that grows with the square of their length.
 const MAX_BYTES: usize = 16 << 10;
 
-/// What is wrong with a regular expression that is too long.
 fn too_long(pattern: &str) -> String {
-    format!("it has {} bytes, the most is {MAX_BYTES}; make it smaller", pattern.len())
+    format!("it has {} bytes, at most {MAX_BYTES} are supported; make it smaller", pattern.len())
 }
 
 /// Fails if the regular expression is broken or too long.
@@ -77,7 +76,7 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
     }
 }
 
-/// What is wrong, without the picture of the expression.
+/// The message of an error, without the picture of the expression.
 fn reason(error: &regex_syntax::Error) -> String {
     match error {
         regex_syntax::Error::Parse(error) => {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SchemaProblem, formats, pattern, pointer};
 
-/// Checks the value of a keyword. Returns it for llguidance, or nothing if it asks for nothing.
+/// Checks the value of a keyword. Returns it for llguidance, or nothing if it asserts nothing.
 pub(super) type Check = fn(&str, &Value) -> Result<Option<Value>, SchemaProblem>;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -160,7 +160,7 @@ fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     let whole = value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
     match whole.map(|number| number as u64) {
         Some(number) if number <= MAX_COUNT => Ok(Some(json!(number))),
-        // What no answer reaches.
+        // No answer reaches it.
         Some(_) if name.starts_with("max") => Ok(None),
         _ => Err(SchemaProblem::value(name, value, "a whole number from 0 to 1048576")),
     }

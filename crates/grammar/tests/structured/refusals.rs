@@ -74,8 +74,8 @@ fn annotations_and_unknown_keywords_pass() {
 fn what_is_wrong_with_a_schema_is_said() {
     let bench = Bench::new("made-spm");
     let cases = [
-        (json!({"minLenght": 1}), "at its root: there is no keyword `minLenght`; `minLength` is meant?"),
-        (json!({"Required": ["a"]}), "there is no keyword `Required`; `required` is meant?"),
+        (json!({"minLenght": 1}), "at its root: there is no keyword `minLenght`; did you mean `minLength`?"),
+        (json!({"Required": ["a"]}), "there is no keyword `Required`; did you mean `required`?"),
         (json!({"items": 3}), "at /items: a schema is 3, expected an object, true or false"),
         (json!({"type": "int"}), "at its root: `type` is \"int\", expected null, boolean,"),
         (json!({"type": []}), "`type` is []"),
@@ -212,5 +212,5 @@ fn grammars_of_lark_hold_checked_schemas() {
 fn sources_are_limited() {
     let bench = Bench::new("made-spm");
     let error = bench.compile(&Source::Gbnf("#".repeat(300_000))).expect_err("too long").to_string();
-    assert_eq!(error, "the GBNF grammar has 300000 bytes, the most is 262144; make it smaller");
+    assert_eq!(error, "the GBNF grammar has 300000 bytes, at most 262144 are supported; make it smaller");
 }
