@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::time::Duration;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Program, Sequence, Step, Taps, Weight};
+use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Row, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use graph::{Activation, Builder, Graph, Mask, Store};
@@ -80,9 +80,9 @@ fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFor
 
 /// `rows` rows of one sequence after `n_past` positions, with one output row.
 fn step(n_past: usize, rows: usize, groups: usize) -> Step {
-    let tokens = (0..rows).map(|row| (row % TABLE) as u32).collect();
+    let tokens = (0..rows).map(|row| (row % TABLE) as u32);
     let sequence = Sequence::uniform(n_past, rows, groups, pages(n_past + rows));
-    Step::new(tokens, vec![sequence], OutputRow::all([0])).expect("a good step")
+    Step::new(Row::logits(tokens, [0]), vec![sequence]).expect("a good step")
 }
 
 /// A linear layer from `k` to `n` columns.

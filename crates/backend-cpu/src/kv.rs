@@ -203,9 +203,9 @@ impl<T: Stored> Pages for Store<T> {
 impl Packed {
     #[inline(always)]
     fn write(&mut self, group: usize, k: &[f32], v: &[f32], step: &Step) {
-        let rows = step.rows().count().max(1);
+        let rows = step.rows().len().max(1);
         let [k_dim, v_dim] = [k, v].map(|x| x.len() / rows / self.heads);
-        for (row, (sequence, position)) in step.rows().enumerate() {
+        for (row, (sequence, position)) in step.positions().enumerate() {
             let (page, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
                 let (entry, at) = (page * self.heads + head, row * self.heads + head);
@@ -287,7 +287,7 @@ impl<T: Stored> Store<T> {
     #[inline(always)]
     fn write<L: Lanes>(&mut self, lanes: L, group: usize, k: &[f32], v: &[f32], step: &Step) {
         let (k_cols, v_cols) = (self.heads * self.k_dim, self.heads * self.v_dim);
-        for (row, (sequence, position)) in step.rows().enumerate() {
+        for (row, (sequence, position)) in step.positions().enumerate() {
             let (page, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
                 let k = &k[row * k_cols + head * self.k_dim..][..self.k_dim];

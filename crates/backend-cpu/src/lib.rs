@@ -254,7 +254,7 @@ mod tests {
 
     use std::collections::HashMap;
 
-    use backend::{KvFormat, OutputRow, Sequence, Step, Weight};
+    use backend::{KvFormat, Row, Sequence, Step, Weight};
     use quant::Format;
 
     use super::*;
@@ -269,7 +269,7 @@ mod tests {
         let x = graph.output_rows("outputs", x);
         let y = graph.linear("y", x, matrix);
         let graph = graph.finish(y);
-        let step = Step::new(vec![2, 0], vec![Sequence::uniform(0, 2, 0, [])], OutputRow::all([0, 1]));
+        let step = Step::new(Row::logits(vec![2, 0], [0, 1]), vec![Sequence::uniform(0, 2, 0, [])]);
         let step = step.expect("a good step");
         let weights: HashMap<String, Weight> = [("table", 3), ("matrix", 20)]
             .map(|(name, rows)| {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight};
+use backend::{
+    BoundProgram, Error, Input, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight,
+};
 use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
@@ -207,15 +209,16 @@ impl CpuProgram {
         let cols = value.cols;
         match value.op {
             Op::Input { cols: _ } => {
-                out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]);
+                out.copy_from_slice(&step.hidden()[part.rows.start * cols..part.rows.end * cols]);
             }
             Op::Embed { table, index } => {
-                let (table, tokens) = (self.bound.weight(table), &step.tokens()[part.rows.clone()]);
-                let mut rows = step.rows().skip(part.rows.start);
+                let (table, rows) = (self.bound.weight(table), &step.rows()[part.rows.clone()]);
+                let mut positions = step.positions().skip(part.rows.start);
                 by_rows(out, cols, |row, y| {
-                    let at = match index {
-                        Index::Token => tokens[row] as usize,
-                        Index::Position => rows.next().expect("a position for every row").1,
+                    let at = match (index, rows[row].input) {
+                        (Index::Token, Input::Token(token)) => token as usize,
+                        (Index::Token, Input::Ahead(_)) => unreachable!("tokens are chosen by the host"),
+                        (Index::Position, _) => positions.next().expect("a position for every row").1,
                     };
                     table.format.dequantize(table.row(at), y);
                 });
@@ -288,7 +291,7 @@ impl CpuProgram {
                 });
             }
             Op::ScaleByPosition { x, beta, offset, interval } => {
-                let (x, mut rows) = (self.rows_of(x, part), step.rows().skip(part.rows.start));
+                let (x, mut rows) = (self.rows_of(x, part), step.positions().skip(part.rows.start));
                 by_rows(out, cols, |row, y| {
                     let position = rows.next().expect("a position for every row").1;
                     let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
@@ -319,22 +322,22 @@ impl CpuProgram {
                 });
             }
             Op::OutputRows { x } => {
-                let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
-                by_rows(out, cols, |row, y| {
-                    y.copy_from_slice(&x[outputs[row].row as usize * cols..][..cols]);
-                });
+                let (x, outputs) = (self.result(x), step.outputs().skip(part.rows.start));
+                for (y, (row, _)) in out.chunks_exact_mut(cols).zip(outputs) {
+                    y.copy_from_slice(&x[row * cols..][..cols]);
+                }
             }
             Op::Pool { x, pool } => {
-                let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
-                by_rows(out, cols, |row, y| {
-                    let rows = step.rows_beside(outputs[row].row as usize);
+                let (x, outputs) = (self.result(x), step.outputs().skip(part.rows.start));
+                for (y, (row, _)) in out.chunks_exact_mut(cols).zip(outputs) {
+                    let rows = step.rows_beside(row);
                     let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
                     y.fill(0.0);
                     for row in rows.clone() {
                         y.iter_mut().zip(&x[row * cols..]).for_each(|(y, x)| *y += x);
                     }
                     y.iter_mut().for_each(|y| *y /= rows.len() as f32);
-                });
+                }
             }
             Op::Linear { .. }
             | Op::Attention { .. }
@@ -365,7 +368,7 @@ impl CpuProgram {
         }
         let (q, group) = (self.result(q), (graph.groups()[index], index));
         let sinks = score.sinks.map(|sinks| self.weights.vector(sinks));
-        let at: Vec<_> = step.rows().collect();
+        let at: Vec<_> = step.positions().collect();
         let rows = &at[..];
         // At most the queries that share converted pages; fewer if there would be too few tasks.
         let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
@@ -580,7 +583,7 @@ impl RopeTable {
     /// Computes the table for the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();
-        for (_, position) in step.rows() {
+        for (_, position) in step.positions() {
             let cos_sin = |&frequency: &f64| self.rope.cos_sin(position, frequency).map(|value| value as f32);
             self.cos_sin.extend(self.frequencies.iter().map(cos_sin));
         }

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Program, Sequence, Slots, Step,
-    Taps, Weight, first_needed_page,
+    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, PAGE, Program, Sequence, Slots, Step, Taps,
+    Weight, first_needed_page,
 };
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
@@ -330,7 +330,7 @@ fn run(
     outputs: Vec<u32>,
 ) -> Vec<Vec<u32>> {
     let rows = outputs.len();
-    let step = Step::new(tokens, sequences, OutputRow::all(outputs)).expect("a good step");
+    let step = Step::new(backend::Row::logits(tokens, outputs), sequences).expect("a good step");
     let logits = program.run(&step).expect("a good step").values();
     let row = |row: &[f32]| row.iter().map(|logit| logit.to_bits()).collect();
     logits.chunks_exact(logits.len() / rows).map(row).collect()

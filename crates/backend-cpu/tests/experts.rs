@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Program, Sequence, Step, Taps, Weight};
+use backend::{Backend, Bucket, KvFormat, KvLayout, Program, Row, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use graph::{Activation, Builder, Graph};
@@ -72,7 +72,7 @@ fn compile(
 fn run(program: &mut dyn Program, rows: std::ops::Range<u32>) -> Vec<f32> {
     let n = rows.len();
     let sequence = Sequence::uniform(0, n, 0, []);
-    let step = Step::new(rows.collect(), vec![sequence], OutputRow::all(0..n as u32)).expect("a good step");
+    let step = Step::new(Row::logits(rows, 0..n as u32), vec![sequence]).expect("a good step");
     program.run(&step).expect("a good step").values().to_vec()
 }
 

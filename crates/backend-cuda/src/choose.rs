@@ -1,7 +1,7 @@
 //! Chooses from the logits of output rows: greedy tokens, drawn tokens, or the best candidates. The next step can take the tokens
 //! (`embed`).
 
-use backend::{MAX_CANDIDATES, Wanted};
+use backend::{MAX_CANDIDATES, Transfer};
 use graph::ValueId;
 use passes::{Cost, Purpose, Variant, When};
 
@@ -38,25 +38,25 @@ impl Compiler<'_> {
         let of_row = self.candidates_of_row(output, parts, ranks, chosen);
         let draw = self.draw_of_row(parts, ranks, chosen);
         let draw_of_all = self.draw_of_vocabulary(output, chosen);
-        let of = |wanted| When { wanted: Some(wanted), ..When::default() };
-        let adjusted = When { is_adjusted: true, ..of(Wanted::Drawn) }.launches(vec![adjust]);
+        let of = |transfer| When { transfer: Some(transfer), ..When::default() };
+        let adjusted = When { is_adjusted: true, ..of(Transfer::Drawn) }.launches(vec![adjust]);
         self.dispatch(output, vec![adjusted, Variant::default()]);
-        let of_adjusted = When { draws_largest: true, is_adjusted: true, ..of(Wanted::Drawn) };
-        let largest = When { draws_largest: true, ..of(Wanted::Drawn) };
-        let of_best = When { draws_of_best: true, ..of(Wanted::Drawn) };
+        let of_adjusted = When { draws_largest: true, is_adjusted: true, ..of(Transfer::Drawn) };
+        let largest = When { draws_largest: true, ..of(Transfer::Drawn) };
+        let of_best = When { draws_of_best: true, ..of(Transfer::Drawn) };
         self.dispatch(
             output,
             vec![
-                of(Wanted::Tokens).launches(vec![arg_max.clone()]),
+                of(Transfer::Tokens).launches(vec![arg_max.clone()]),
                 of_adjusted.launches(vec![arg_max]),
                 largest.launches(vec![arg_max_biased]),
                 of_best.launches(vec![of_parts.clone(), draw]),
-                of(Wanted::Candidates).launches(vec![of_parts, of_row]),
+                of(Transfer::Candidates).launches(vec![of_parts, of_row]),
                 Variant::default(),
             ],
         );
         // Last: it changes logits of its rows.
-        let of_all = When { draws_of_all: true, ..of(Wanted::Drawn) }.launches(vec![draw_of_all]);
+        let of_all = When { draws_of_all: true, ..of(Transfer::Drawn) }.launches(vec![draw_of_all]);
         self.dispatch(output, vec![of_all, Variant::default()]);
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
+use backend::{BoundProgram, Error, Remedy, Taps, Transfer};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
     Cost, Inputs, Pass, Plan, Purpose, Readback, Variant, chosen_words, kernel_name, out_of_memory,
@@ -117,7 +117,7 @@ impl Blueprint {
         let bytes = compiler.inputs.words.len() * F32;
         let uploaded = [(); PLACES].map(|()| compiler.buffer(Purpose::Inputs, bytes));
         let chooses = bound.value(output).rows == Rows::Output;
-        let bytes = bound.bucket().outputs * chosen_words(Wanted::Candidates) * F32;
+        let bytes = bound.bucket().outputs * chosen_words(Transfer::Candidates) * F32;
         let chosen = [(); PLACES].map(|()| compiler.buffer(Purpose::Activations, bytes));
         let (mut readbacks, mut staged) = (Vec::new(), 0);
         for pass in compiler.plan.passes.clone() {

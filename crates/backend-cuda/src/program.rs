@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use backend::{Error, Outputs, Pending, Program, Step, Ticket, Wanted};
+use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer};
 use graph::{Index, Op};
 use passes::{Cost, StepShape, Variant, chosen_words, tiles};
 
@@ -81,7 +81,7 @@ impl CudaProgram {
         let place = || {
             let inputs = device.pinned(blueprint.inputs.words.len())?;
             let chosen =
-                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Wanted::Candidates))?;
+                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Transfer::Candidates))?;
             let [copied, computed, ended] = [device.mark()?, device.mark()?, device.mark()?];
             Ok::<_, Error>(Place { inputs, copied, shape: StepShape::default(), computed, chosen, ended })
         };
@@ -179,23 +179,23 @@ fn build(
 
 impl Program for CudaProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        let on_device = if self.shape.wanted.are_tokens() { self.shape.outputs } else { 0 };
+        let on_device = if self.shape.transfer.are_tokens() { self.shape.outputs } else { 0 };
         self.blueprint.bound.check_after(step, on_device)?;
         let model = self.model.clone();
         model.upload(|_| {})?;
         let number = self.pending.next_place();
         // A step that follows none has the card's other buffers for itself, too.
-        let is_alone = step.follows().is_empty();
+        let is_alone = !step.is_ahead();
         let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
         before.try_for_each(|(_, place)| place.ended.wait())?;
         let Blueprint { inputs, uploaded, chosen: of_places, chooses, .. } = &mut self.blueprint;
         let mut shape = StepShape {
-            rows: step.tokens().len(),
+            rows: step.rows().len(),
             outputs: step.outputs().len(),
             sequences: step.sequences().len(),
             tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
             is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
-            wanted: if *chooses { inputs.wanted(step) } else { Wanted::Logits },
+            transfer: if *chooses { inputs.transfer(step) } else { Transfer::Logits },
             ..StepShape::default()
         };
         let words = inputs.fill(step, &mut shape)?;
@@ -220,7 +220,7 @@ impl Program for CudaProgram {
         // `embed` takes the tokens.
         let takes = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
         let has_tokens = bound.graph().values().any(|(_, value)| takes(&value.op));
-        self.shape.wanted.are_tokens() && has_tokens && reads_nothing && !self.model.device.is_timed
+        self.shape.transfer.are_tokens() && has_tokens && reads_nothing && !self.model.device.is_timed
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
@@ -283,10 +283,10 @@ impl CudaProgram {
         });
         for ((buffer, col, cols, stride), rows) in inputs.zip(&mut self.rows) {
             let words: &mut [f32] = bytemuck::cast_slice_mut(rows.words_mut());
-            for (row, given) in words.chunks_mut(stride).zip(step.input().chunks_exact(cols)) {
+            for (row, given) in words.chunks_mut(stride).zip(step.hidden().chunks_exact(cols)) {
                 row[col..][..cols].copy_from_slice(given);
             }
-            let used = words.len().min(step.tokens().len() * stride);
+            let used = words.len().min(step.rows().len() * stride);
             self.model.device.upload(&self.buffers[buffer], rows, used)?;
         }
         Ok(())

@@ -25,7 +25,7 @@ impl Store {
     pub(crate) fn write(&mut self, k: &[f32], v: &[f32], step: &Step, group: usize) {
         let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
         for (store, x, cols) in [(&mut self.keys, k, heads * k_dim), (&mut self.values, v, heads * v_dim)] {
-            for (x, (sequence, position)) in x.chunks_exact(cols).zip(step.rows()) {
+            for (x, (sequence, position)) in x.chunks_exact(cols).zip(step.positions()) {
                 store[slot(sequence, group, position) * cols..][..cols].copy_from_slice(x);
             }
         }
@@ -61,7 +61,7 @@ pub(crate) fn attend(
     let mut mean = vec![0.0f64; v_dim];
     // One allocation each for all rows and keys: tests spend much of their time here.
     let (mut slots, mut key, mut scores) = (Vec::new(), vec![0.0f64; k_dim], Vec::new());
-    for (row, (sequence, position)) in step.rows().enumerate() {
+    for (row, (sequence, position)) in step.positions().enumerate() {
         let visible = store.visible(sequence, position);
         slots.clear();
         slots.extend(visible.clone().map(|p| slot(sequence, group, p)));

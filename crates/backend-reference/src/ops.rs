@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::{iter, thread};
 
-use backend::{BoundProgram, Step, Weight};
+use backend::{BoundProgram, Input, Step, Weight};
 use graph::{Activation, Gating, Hidden, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId, WeightId};
 
 use crate::State;
@@ -23,13 +23,17 @@ pub(crate) fn compute(
     let result = |id: ValueId| results[id.index()].as_slice();
     let mut out = vec![0.0; step.count(value.rows) * value.cols];
     match value.op {
-        Op::Input { cols: _ } => out.copy_from_slice(step.input()),
+        Op::Input { cols: _ } => out.copy_from_slice(step.hidden()),
         Op::Embed { table, index } => {
             let table = bound.weight(table);
-            let rows = step.tokens().iter().zip(step.rows());
-            for (y, (&token, (_, position))) in out.chunks_exact_mut(value.cols).zip(rows) {
-                let row = if index == Index::Token { token as usize } else { position };
-                table.format.dequantize(table.row(row), y);
+            let rows = step.rows().iter().zip(step.positions());
+            for (y, (row, (_, position))) in out.chunks_exact_mut(value.cols).zip(rows) {
+                let at = match (index, row.input) {
+                    (Index::Token, Input::Token(token)) => token as usize,
+                    (Index::Token, Input::Ahead(_)) => unreachable!("tokens are chosen by the host"),
+                    (Index::Position, _) => position,
+                };
+                table.format.dequantize(table.row(at), y);
             }
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
@@ -56,7 +60,7 @@ pub(crate) fn compute(
             let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             out.copy_from_slice(result(x));
-            for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.rows()) {
+            for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.positions()) {
                 let cos_sin: Vec<_> = frequencies.iter().map(|&f| rope.cos_sin(position, f)).collect();
                 for head in row.chunks_exact_mut(rope.head_dim) {
                     rotate(head, rope.pairing, &cos_sin);
@@ -144,7 +148,7 @@ pub(crate) fn compute(
         }
         Op::ScaleByPosition { x, beta, offset, interval } => {
             let rows = out.chunks_exact_mut(value.cols).zip(result(x).chunks_exact(value.cols));
-            for ((y, x), (_, position)) in rows.zip(step.rows()) {
+            for ((y, x), (_, position)) in rows.zip(step.positions()) {
                 let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
                 let factor = 1.0 + f64::from(beta) * intervals.floor().ln_1p();
                 y.iter_mut().zip(x).for_each(|(y, &x)| *y = (factor * f64::from(x)) as f32);
@@ -181,14 +185,14 @@ pub(crate) fn compute(
         Op::AllReduce { x } => out.copy_from_slice(result(x)),
         Op::OutputRows { x } => {
             let x = result(x);
-            for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
-                y.copy_from_slice(&x[output.row as usize * value.cols..][..value.cols]);
+            for (y, (row, _)) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
+                y.copy_from_slice(&x[row * value.cols..][..value.cols]);
             }
         }
         Op::Pool { x, pool } => {
             let x = result(x);
-            for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
-                let rows = step.rows_beside(output.row as usize);
+            for (y, (row, _)) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
+                let rows = step.rows_beside(row);
                 let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
                 for (col, y) in y.iter_mut().enumerate() {
                     let sum: f64 = rows.clone().map(|row| f64::from(x[row * value.cols + col])).sum();

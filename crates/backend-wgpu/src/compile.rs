@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, Remedy, Taps, Wanted};
+use backend::{BoundProgram, Error, Remedy, Taps, Transfer};
 use graph::{Index, Rows, ValueId, WeightId};
 use passes::{
     Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Splits, Variant,
@@ -484,7 +484,7 @@ impl Compiler<'_> {
         let cost = Cost::row("arg_max", self.cols(output) * F32);
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
-        let variant = When { wanted: Some(Wanted::Tokens), ..When::default() }.launches(vec![launch]);
+        let variant = When { transfer: Some(Transfer::Tokens), ..When::default() }.launches(vec![launch]);
         self.dispatch(output, vec![variant, Variant::default()]);
         self.scratch.tokens = Some(tokens);
         Ok(())

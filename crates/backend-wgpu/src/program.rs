@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Wanted};
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer};
 use bytemuck::Pod;
 use passes::{Readback, StepShape, Variant, max_groups, tiles};
 
@@ -115,14 +115,14 @@ impl Program for GpuProgram {
         let device = &*model.device;
         device.check()?;
         model.upload(|_| {})?;
-        self.shape.rows = step.tokens().len();
+        self.shape.rows = step.rows().len();
         self.shape.outputs = step.outputs().len();
         self.shape.sequences = step.sequences().len();
         self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.wanted = match Wanted::of(step.outputs()) {
-            Wanted::Tokens if self.blueprint.tokens.is_some() => Wanted::Tokens,
-            _ => Wanted::Logits,
+        self.shape.transfer = match step.transfer_undrawn() {
+            Transfer::Tokens if self.blueprint.tokens.is_some() => Transfer::Tokens,
+            _ => Transfer::Logits,
         };
         let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
         let words = inputs.fill(step, &mut self.shape)?;
@@ -173,10 +173,10 @@ impl GpuProgram {
         for work in &mut self.work {
             let Work::Input { buffer, col, cols, stride, rows } = work else { continue };
             // The last row has no margin to its right.
-            for (row, given) in rows.chunks_mut(*stride).zip(step.input().chunks_exact(*cols)) {
+            for (row, given) in rows.chunks_mut(*stride).zip(step.hidden().chunks_exact(*cols)) {
                 row[*col..][..*cols].copy_from_slice(given);
             }
-            let used = rows.len().min(step.tokens().len() * *stride);
+            let used = rows.len().min(step.rows().len() * *stride);
             self.model.device.queue.write_buffer(&self.buffers[*buffer], 0, bytes(&rows[..used]));
         }
     }
@@ -220,7 +220,7 @@ impl GpuProgram {
                 }
             }
         }
-        if let Some(tokens) = tokens.filter(|_| shape.wanted == Wanted::Tokens) {
+        if let Some(tokens) = tokens.filter(|_| shape.transfer == Transfer::Tokens) {
             let bytes = (shape.chosen() * size_of::<u32>()) as u64;
             encoder.copy_buffer_to_buffer(&self.buffers[tokens], 0, staging, 0, bytes);
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
 use crate::{
-    Bucket, Error, KvLayout, Member, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight, Weights,
+    Bucket, Error, Input, KvLayout, Member, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight,
+    Weights,
 };
 
 /// A graph bound to checked weights and to the layout of its KV stores.
@@ -204,23 +205,28 @@ impl BoundProgram {
     pub fn check_after(&self, step: &Step, chosen: usize) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
         let BoundModel { graph, groups, slots, table_rows: [n_vocab, n_positions], .. } = &*self.model;
-        let (rows, outputs) = (step.tokens().len(), step.outputs().len());
+        let (rows, outputs) = (step.rows().len(), step.outputs().len());
         let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
         let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
-        let found = step.input().len();
+        let found = step.hidden().len();
         if found != expected {
             return invalid(format!("the input has {found} values, the graph expects {expected}"));
         }
         if rows > self.bucket.rows || outputs > self.bucket.outputs {
             return invalid(format!("{rows} rows and {outputs} outputs exceed {:?}", self.bucket));
         }
-        if let Some(token) = step.tokens().iter().find(|&&token| token as usize >= *n_vocab) {
-            return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
-        }
-        if let Some(row) = step.follows().iter().find(|&&row| row as usize >= chosen) {
-            return invalid(format!(
-                "a row takes the token of output row {row} of the step before, of which the device has {chosen} tokens"
-            ));
+        for row in step.rows() {
+            match row.input {
+                Input::Token(token) if token as usize >= *n_vocab => {
+                    return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
+                }
+                Input::Ahead(row) if row as usize >= chosen => {
+                    return invalid(format!(
+                        "a row takes the token of output row {row} of the step before, of which the device has {chosen} tokens"
+                    ));
+                }
+                Input::Token(_) | Input::Ahead(_) => {}
+            }
         }
         if *slots > 0 {
             check_slots(step, *slots)?;

@@ -113,29 +113,39 @@ impl Draw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{OutputRow, Sequence, Step, Wanted};
+    use crate::{Output, Row, Sequence, Step, Transfer};
 
     fn draw() -> Draw {
         Draw { u: 0.5, biases: [].into(), penalties: None, top_k: 40, filters: [].into() }
     }
 
-    fn step(outputs: Vec<OutputRow>, draws: Vec<Option<Draw>>) -> Result<Step, Error> {
-        let rows = outputs.len();
-        Step::new(vec![0; rows], vec![Sequence::uniform(0, rows, 0, [])], outputs)?.with_draws(draws)
+    fn step(outputs: &[Output]) -> Result<Step, Error> {
+        let rows = outputs.iter().flat_map(|output| Row::all([0], output)).collect();
+        Step::new(rows, vec![Sequence::uniform(0, outputs.len(), 0, [])])
     }
 
     #[test]
-    fn a_step_is_drawn_if_every_row_has_a_draw_or_is_greedy() {
-        let rows = || vec![OutputRow::candidates(0), OutputRow::greedy(1), OutputRow::logits(2)];
-        let wanted = |draws| step(rows(), draws).expect("good draws").wanted();
-        assert_eq!(wanted(vec![Some(draw()), None, Some(draw())]), Wanted::Drawn);
-        assert_eq!(wanted(vec![Some(draw()), Some(draw()), Some(draw())]), Wanted::Drawn);
-        assert_eq!(wanted(vec![Some(draw()), None, None]), Wanted::Logits);
-        assert_eq!(wanted(vec![None, None, None]), Wanted::Logits);
-        let greedy = step(vec![OutputRow::greedy(0)], vec![None]).expect("a good step");
-        assert_eq!((greedy.wanted(), greedy.draws()), (Wanted::Tokens, &[][..]));
-        let candidates = step(rows()[..2].to_vec(), vec![None, Some(draw())]).expect("a good step");
-        assert_eq!(candidates.wanted(), Wanted::Candidates);
+    fn a_step_copies_no_more_than_its_rows_need() {
+        let biased = Draw { biases: [(1, 0.5)].into(), ..draw() };
+        let [draw, biased, all] =
+            [draw(), biased, Draw { top_k: 0, ..draw() }].map(|draw| Output::Draw(draw.into()));
+        let (greedy, best, logits) = (Output::Greedy, Output::Candidates, Output::Logits);
+        let transfers = |outputs: &[&Output]| {
+            let outputs: Vec<Output> = outputs.iter().map(|&output| output.clone()).collect();
+            let step = step(&outputs).expect("a good step");
+            (step.transfer(), step.transfer_undrawn())
+        };
+        use Transfer::{Candidates, Drawn, Logits, Tokens};
+        assert_eq!(transfers(&[&Output::None]), (Logits, Logits), "for stages of a pipeline");
+        assert_eq!(transfers(&[&greedy, &Output::None]), (Tokens, Tokens));
+        assert_eq!(transfers(&[&draw, &greedy]), (Drawn, Candidates));
+        assert_eq!(transfers(&[&biased, &draw]), (Drawn, Logits), "a bias can lift any token");
+        assert_eq!(transfers(&[&all]), (Drawn, Logits));
+        assert_eq!(transfers(&[&greedy, &best]), (Candidates, Candidates));
+        assert_eq!(transfers(&[&draw, &best, &Output::None]), (Candidates, Candidates));
+        for most in [&logits, &Output::Top(1)] {
+            assert_eq!(transfers(&[&greedy, most, &draw, &best]), (Logits, Logits));
+        }
     }
 
     #[test]
@@ -144,7 +154,7 @@ mod tests {
             Some(Penalties { repeat: 1.1, frequency: 0.0, presence: 0.0, counts: counts.to_vec() })
         };
         let many = |n: u32| (0..n).map(|id| (id, 0.5)).collect::<Arc<[_]>>();
-        let is_good = |draw| step(vec![OutputRow::candidates(0)], vec![Some(draw)]).is_ok();
+        let is_good = |draw: Draw| step(&[Output::Draw(draw.into())]).is_ok();
         for good in [
             draw(),
             Draw { u: 0.0, top_k: 1, ..draw() },
@@ -173,9 +183,5 @@ mod tests {
         ] {
             assert!(!is_good(bad.clone()), "{bad:?}");
         }
-        assert!(
-            step(vec![OutputRow::candidates(0)], vec![Some(draw()), None]).is_err(),
-            "one more than rows"
-        );
     }
 }

@@ -29,9 +29,11 @@ pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
     KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat, first_needed_page,
 };
-pub use outputs::{Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities};
+pub use outputs::{
+    Answer, Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
+};
 pub use registry::{Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry};
-pub use step::{Interrupt, OutputRow, Sequence, Slots, Step, Wanted};
+pub use step::{Input, Interrupt, Output, Row, Sequence, Slots, Step, Transfer};
 pub use weight::{Shares, Weight, Weights};
 
 /// The maximum size of the steps of a compiled program.
@@ -218,7 +220,7 @@ pub trait Program: Send {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
     /// Whether a step may be submitted before the one before it was waited for, and take tokens of its output rows
-    /// ([`Step::following`]). Their outputs are waited for in order. The step before must have requested tokens alone.
+    /// ([`Input::Ahead`]). Their outputs are waited for in order. The step before must have requested tokens alone.
     fn can_follow(&self) -> bool {
         false
     }

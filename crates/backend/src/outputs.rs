@@ -1,6 +1,6 @@
 //! Outputs of a step.
 
-use crate::{Error, MAX_CANDIDATES, OutputRow, Step};
+use crate::{Error, MAX_CANDIDATES, Output, Step};
 
 /// Handle of a submitted step.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,20 +13,21 @@ pub struct Pending<const N: usize = 1> {
     /// The last ticket, and the first one that is still valid.
     last: u64,
     first: u64,
-    outputs: [Vec<OutputRow>; N],
+    outputs: [Vec<Output>; N],
 }
 
 impl<const N: usize> Pending<N> {
     /// Records that `step` was submitted.
     pub fn begin(&mut self, step: &Step) -> Ticket {
         self.last += 1;
-        self.first = match step.follows().is_empty() {
-            true => self.last,
-            false => self.first.max((self.last + 1).saturating_sub(N as u64)),
+        self.first = if step.is_ahead() {
+            self.first.max((self.last + 1).saturating_sub(N as u64))
+        } else {
+            self.last
         };
         let outputs = &mut self.outputs[Self::place(self.last)];
         outputs.clear();
-        outputs.extend_from_slice(step.outputs());
+        outputs.extend(step.outputs().map(|(_, output)| output.clone()));
         Ticket(self.last)
     }
 
@@ -40,11 +41,11 @@ impl<const N: usize> Pending<N> {
         Self::place(self.last + 1)
     }
 
-    /// The output rows of the ticket's step.
+    /// What the ticket's step returns, by output row.
     ///
     /// # Errors
     /// If later steps were submitted, which overwrote the outputs.
-    pub fn end(&self, ticket: Ticket) -> Result<&[OutputRow], Error> {
+    pub fn end(&self, ticket: Ticket) -> Result<&[Output], Error> {
         if ticket.0 >= self.first {
             return Ok(&self.outputs[Self::place(ticket.0)]);
         }
@@ -62,7 +63,7 @@ impl<const N: usize> Default for Pending<N> {
     }
 }
 
-/// The outputs that a step requested, in the order of its output rows.
+/// What a step returns, by output row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs<'a> {
     values: &'a [f32],
@@ -70,56 +71,66 @@ pub struct Outputs<'a> {
     chosen: Vec<Chosen>,
 }
 
-/// What was chosen for an output row.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Chosen {
-    token: Option<u32>,
-    candidates: Vec<(u32, f32)>,
-    top: Vec<(u32, f32)>,
+/// What was chosen from the logits of an output row.
+#[derive(Clone, Debug, PartialEq)]
+enum Chosen {
+    Nothing,
+    Token(u32),
+    Candidates(Vec<(u32, f32)>),
+    Top(Vec<(u32, f32)>),
+}
+
+/// What the token after an output row can be chosen from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the methods of `Outputs` with these names explain them")]
+pub enum Answer<'a> {
+    Token(u32),
+    Candidates(&'a [(u32, f32)]),
+    Logits(&'a [f32]),
+}
+
+impl Chosen {
+    /// [`Outputs::NO_TOKEN`] is none.
+    fn token(token: u32) -> Chosen {
+        if token == Outputs::NO_TOKEN { Chosen::Nothing } else { Chosen::Token(token) }
+    }
 }
 
 impl<'a> Outputs<'a> {
     /// Device token id of a row without a possible token, and of a missing candidate.
     pub const NO_TOKEN: u32 = u32::MAX;
 
-    /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for
-    /// a non-final pipeline stage, the input rows of the next stage.
-    pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
-        let choose = |(output, logits): (&OutputRow, &[f32])| {
-            let token = if output.greedy { greedy_token(logits) } else { None };
-            let top = match output.top {
-                0 => Vec::new(),
-                top => top_log_probabilities(logits, log_sum_exp(logits), top),
-            };
-            Chosen { token, candidates: Vec::new(), top }
+    /// The `outputs` that follow from the result `values`, `[rows, cols]`: the logits of all output rows, or, for a
+    /// non-final pipeline stage, the hidden rows of the next stage.
+    pub fn new(outputs: &[Output], values: &'a [f32], cols: usize) -> Outputs<'a> {
+        let choose = |(output, logits): (&Output, &[f32])| match output {
+            Output::Greedy => greedy_token(logits).map_or(Chosen::Nothing, Chosen::Token),
+            Output::Top(top) => {
+                Chosen::Top(top_log_probabilities(logits, log_sum_exp(logits), *top as usize))
+            }
+            Output::None | Output::Draw(_) | Output::Candidates | Output::Logits => Chosen::Nothing,
         };
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1))).map(choose).collect();
         Outputs { values, cols, chosen }
     }
 
-    /// The outputs of a step that requested only tokens, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
+    /// The outputs of a step of tokens alone, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
     /// ([`crate::Draw`]). [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
-        let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
-        let chosen = tokens.iter().map(|&id| Chosen { token: token(id), ..Chosen::default() });
-        Outputs { values: &[], cols: 0, chosen: chosen.collect() }
+        Outputs { values: &[], cols: 0, chosen: tokens.iter().map(|&token| Chosen::token(token)).collect() }
     }
 
-    /// The outputs of a step that requested only greedy tokens and candidates, chosen on the device. `words` has for each row
-    /// the ids of [`MAX_CANDIDATES`] candidates and then the bits of their logits. [`Outputs::NO_TOKEN`] marks those that are
+    /// The outputs of a step of greedy tokens and candidates alone, chosen on the device. `words` has for each row the ids
+    /// of [`MAX_CANDIDATES`] candidates and then the bits of their logits. [`Outputs::NO_TOKEN`] marks those that are
     /// missing: a row may have fewer possible tokens, and has none if a logit is NaN or +∞.
-    pub fn from_candidates(outputs: &[OutputRow], words: &[u32]) -> Outputs<'static> {
-        let choose = |(output, row): (&OutputRow, &[u32])| {
+    pub fn from_candidates(outputs: &[Output], words: &[u32]) -> Outputs<'static> {
+        let choose = |(output, row): (&Output, &[u32])| {
             let (ids, logits) = row.split_at(MAX_CANDIDATES);
+            if *output == Output::Greedy {
+                return Chosen::token(ids[0]);
+            }
             let found = ids.iter().zip(logits).take_while(|(id, _)| **id != Outputs::NO_TOKEN);
-            let mut chosen = Chosen::default();
-            if output.greedy {
-                chosen.token = ids.first().copied().filter(|&id| id != Outputs::NO_TOKEN);
-            }
-            if output.candidates {
-                chosen.candidates = found.map(|(&id, &logit)| (id, f32::from_bits(logit))).collect();
-            }
-            chosen
+            Chosen::Candidates(found.map(|(&id, &logit)| (id, f32::from_bits(logit))).collect())
         };
         let chosen = outputs.iter().zip(words.chunks_exact(2 * MAX_CANDIDATES)).map(choose);
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }
@@ -130,6 +141,17 @@ impl<'a> Outputs<'a> {
         self.values
     }
 
+    /// The token of output row `index`, or else its candidates, or else its logits.
+    ///
+    /// # Errors
+    /// If the backend returned none of them.
+    pub fn answer(&self, index: usize) -> Result<Answer<'_>, Error> {
+        let token = self.token(index).map(Answer::Token);
+        let or_candidates = token.or_else(|| self.candidates(index).map(Answer::Candidates));
+        let or_logits = or_candidates.or_else(|| self.logits(index).map(Answer::Logits));
+        or_logits.ok_or_else(|| Error::Step(format!("the backend returned nothing for output row {index}")))
+    }
+
     /// The logits of output row `index`, one per token of the vocabulary.
     pub fn logits(&self, index: usize) -> Option<&'a [f32]> {
         self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
@@ -137,19 +159,20 @@ impl<'a> Outputs<'a> {
 
     /// The greedy or drawn token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
-        self.chosen.get(index)?.token
+        if let Chosen::Token(token) = self.chosen.get(index)? { Some(*token) } else { None }
     }
 
     /// The best candidates of output row `index` with their logits, best first, the lower id first among equals. Tokens whose
     /// logit is -∞ are left out, so that fewer than [`MAX_CANDIDATES`] are all that are possible. `None` if they were not
     /// requested or the backend returned logits, if a logit is NaN or +∞, or if no token is possible.
     pub fn candidates(&self, index: usize) -> Option<&[(u32, f32)]> {
-        self.chosen.get(index).map(|chosen| &*chosen.candidates).filter(|found| !found.is_empty())
+        let Chosen::Candidates(found) = self.chosen.get(index)? else { return None };
+        Some(&**found).filter(|found| !found.is_empty())
     }
 
     /// The [`top_log_probabilities`] of output row `index`, as many as requested.
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
-        self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
+        if let Some(Chosen::Top(top)) = self.chosen.get(index) { top } else { &[] }
     }
 }
 
@@ -201,16 +224,15 @@ pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sequence, Wanted};
+    use crate::{Input, Row, Sequence};
 
     /// softmax(0, ln 2, ln 5) is 1/8, 2/8, 5/8.
     #[test]
     fn rows_get_the_requested_outputs() {
-        let rows =
-            [OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow { top: 9, ..OutputRow::logits(1) }];
-        let logits = [0.0, 2f32.ln(), 5f32.ln(), 7.0, 7.0, f32::NEG_INFINITY];
+        let rows = [Output::Top(2), Output::Top(9), Output::Greedy];
+        let logits = [0.0, 2f32.ln(), 5f32.ln(), 7.0, 7.0, f32::NEG_INFINITY, 0.0, 1.0, 1.0];
         let outputs = Outputs::new(&rows, &logits, 3);
-        assert_eq!((outputs.token(0), outputs.token(1), outputs.token(2)), (Some(2), None, None));
+        assert_eq!((outputs.token(0), outputs.token(2), outputs.token(3)), (None, Some(1), None));
         let close = |found: &[(u32, f32)], expected: &[(u32, f32)]| {
             assert_eq!(found.len(), expected.len(), "{found:?}");
             for (&(id, found), &(expected_id, expected)) in found.iter().zip(expected) {
@@ -220,8 +242,8 @@ mod tests {
         };
         close(outputs.top(0), &[(2, (5f32 / 8.0).ln()), (1, 0.25f32.ln())]);
         close(outputs.top(1), &[(0, 0.5f32.ln()), (1, 0.5f32.ln())]);
-        assert_eq!(outputs.logits(1), Some(&logits[3..]));
-        assert_eq!((outputs.logits(2), outputs.top(2)), (None, &[][..]));
+        assert_eq!(outputs.logits(1), Some(&logits[3..6]));
+        assert_eq!((outputs.logits(3), outputs.top(2)), (None, &[][..]));
         for broken in [f32::NAN, -f32::NAN, f32::INFINITY] {
             let logits = [0.0, broken];
             assert_eq!(top_log_probabilities(&logits, log_sum_exp(&logits), 2), []);
@@ -240,19 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_device_has_what_all_rows_request() {
-        let [token, candidates, logits] =
-            [OutputRow::greedy(0), OutputRow::candidates(0), OutputRow::logits(0)];
-        assert_eq!(Wanted::of(&[]), Wanted::Logits);
-        assert_eq!(Wanted::of(&[token]), Wanted::Tokens);
-        assert_eq!(Wanted::of(&[token, candidates]), Wanted::Candidates);
-        assert_eq!(Wanted::of(&[OutputRow { greedy: true, ..candidates }]), Wanted::Candidates);
-        for most in [logits, OutputRow { top: 1, ..token }, OutputRow { logits: true, ..candidates }] {
-            assert_eq!(Wanted::of(&[token, most, candidates]), Wanted::Logits);
-        }
-    }
-
-    #[test]
     fn rows_get_the_candidates_that_they_request() {
         let mut words = [Outputs::NO_TOKEN; 3 * 2 * MAX_CANDIDATES];
         for row in [0, 1] {
@@ -260,7 +269,7 @@ mod tests {
             let logits = [2.5f32, -0.0].map(f32::to_bits);
             words[2 * MAX_CANDIDATES * row + MAX_CANDIDATES..][..2].copy_from_slice(&logits);
         }
-        let rows = [OutputRow::candidates(0), OutputRow::greedy(1), OutputRow::candidates(2)];
+        let rows = [Output::Candidates, Output::Greedy, Output::Candidates];
         let outputs = Outputs::from_candidates(&rows, &words);
         assert_eq!((outputs.candidates(0), outputs.token(0)), (Some(&[(9, 2.5), (4, 0.0)][..]), None));
         assert_eq!((outputs.candidates(1), outputs.token(1)), (None, Some(9)));
@@ -268,32 +277,33 @@ mod tests {
         assert!(outputs.values().is_empty() && outputs.logits(0).is_none());
     }
 
+    fn step(input: Input, output: Output) -> Step {
+        Step::new(vec![Row { input, output }], vec![Sequence::uniform(0, 1, 0, [])]).expect("a good step")
+    }
+
     #[test]
     fn a_ticket_belongs_to_one_step() {
-        let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
         let mut pending = Pending::<1>::default();
-        let first = pending.begin(&step(OutputRow::logits(0)).expect("a good step"));
-        let second = pending.begin(&step(OutputRow::greedy(0)).expect("a good step"));
+        let first = pending.begin(&step(Input::Token(0), Output::Logits));
+        let second = pending.begin(&step(Input::Token(0), Output::Greedy));
         assert!(pending.end(first).is_err());
-        assert_eq!(pending.end(second), Ok(&[OutputRow::greedy(0)][..]));
+        assert_eq!(pending.end(second), Ok(&[Output::Greedy][..]));
     }
 
     #[test]
     fn a_step_and_the_one_that_follows_it_are_both_waited_for() {
-        let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
-        let step = |output| step(output).expect("a good step");
         let mut pending = Pending::<2>::default();
-        let first = pending.begin(&step(OutputRow::greedy(0)));
+        let first = pending.begin(&step(Input::Token(0), Output::Greedy));
         let place = pending.next_place();
-        let second = pending.begin(&step(OutputRow::candidates(0)).following(vec![0]));
+        let second = pending.begin(&step(Input::Ahead(0), Output::Candidates));
         assert!(pending.place_of(&first) != place && pending.place_of(&second) == place);
-        assert_eq!(pending.end(first), Ok(&[OutputRow::greedy(0)][..]));
-        let third = pending.begin(&step(OutputRow::logits(0)).following(vec![0]));
-        let fourth = pending.begin(&step(OutputRow::greedy(0)).following(vec![0]));
+        assert_eq!(pending.end(first), Ok(&[Output::Greedy][..]));
+        let third = pending.begin(&step(Input::Ahead(0), Output::Logits));
+        let fourth = pending.begin(&step(Input::Ahead(0), Output::Greedy));
         assert!(pending.end(second).is_err(), "its buffers are used again");
-        assert_eq!(pending.end(third), Ok(&[OutputRow::logits(0)][..]));
-        let fifth = pending.begin(&step(OutputRow::logits(0)));
+        assert_eq!(pending.end(third), Ok(&[Output::Logits][..]));
+        let fifth = pending.begin(&step(Input::Token(0), Output::Logits));
         assert!(pending.end(fourth).is_err(), "the step after it does not follow it");
-        assert_eq!(pending.end(fifth), Ok(&[OutputRow::logits(0)][..]));
+        assert_eq!(pending.end(fifth), Ok(&[Output::Logits][..]));
     }
 }

@@ -59,58 +59,57 @@ impl Sequence {
     }
 }
 
-/// A row with requested outputs.
+/// Where the embedding of a row comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputRow {
-    /// Row index in the step.
-    pub row: u32,
-    /// Whether to return its logits.
-    pub logits: bool,
-    /// Whether to return the greedy token, the lowest id among equal logits.
-    pub greedy: bool,
-    /// Whether to return the [`MAX_CANDIDATES`](crate::MAX_CANDIDATES) best candidates. A backend may return the logits instead.
-    pub candidates: bool,
-    /// Number of most likely tokens to return with log-probabilities.
-    pub top: usize,
+pub enum Input {
+    /// The model's table of token embeddings.
+    Token(u32),
+    /// The same, for the token of this output row of the step that the program got before, which only the device may know
+    /// ([`Program::can_follow`](crate::Program::can_follow)).
+    Ahead(u32),
 }
 
-impl OutputRow {
-    /// Requests logits of one row.
-    pub fn logits(row: u32) -> OutputRow {
-        OutputRow { row, logits: true, greedy: false, candidates: false, top: 0 }
+/// What a step returns for a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Output {
+    /// Nothing: the row is no output row.
+    #[default]
+    None,
+    /// The token with the largest logit, the lowest id among equals.
+    Greedy,
+    /// A token drawn from the logits. A backend that does not draw returns candidates, if they suffice, or logits.
+    Draw(Arc<Draw>),
+    /// The [`MAX_CANDIDATES`](crate::MAX_CANDIDATES) largest logits. A backend may return all logits instead.
+    Candidates,
+    /// This many most likely tokens with their log-probabilities.
+    Top(u32),
+    /// The row of the graph's result: one logit per token of the vocabulary, or the embedding of an encoder.
+    Logits,
+}
+
+impl Output {
+    /// How the token is drawn, if it is.
+    pub fn draw(&self) -> Option<&Draw> {
+        if let Output::Draw(draw) = self { Some(draw) } else { None }
     }
 
-    /// Requests logits of several rows.
-    pub fn all(rows: impl IntoIterator<Item = u32>) -> Vec<OutputRow> {
-        rows.into_iter().map(OutputRow::logits).collect()
-    }
-
-    /// Requests only the greedy token.
-    pub fn greedy(row: u32) -> OutputRow {
-        OutputRow { row, logits: false, greedy: true, candidates: false, top: 0 }
-    }
-
-    /// Requests only the best candidates.
-    pub fn candidates(row: u32) -> OutputRow {
-        OutputRow { row, logits: false, greedy: false, candidates: true, top: 0 }
-    }
-
-    /// What has to leave the device for it, unless its token is drawn there.
-    pub fn wanted(&self) -> Wanted {
-        match (self.logits || self.top > 0, self.candidates, self.greedy) {
-            (false, true, _) => Wanted::Candidates,
-            (false, false, true) => Wanted::Tokens,
-            _ => Wanted::Logits,
+    /// The least that has to be copied from a device that does not draw.
+    fn transfer(&self) -> Transfer {
+        match self {
+            Output::None | Output::Greedy => Transfer::Tokens,
+            Output::Draw(draw) if draw.is_of_best() && !draw.adjusts() => Transfer::Candidates,
+            Output::Candidates => Transfer::Candidates,
+            Output::Draw(_) | Output::Top(_) | Output::Logits => Transfer::Logits,
         }
     }
 }
 
-/// What leaves the device of the output rows of a step, each more than the one before.
+/// What a step copies from the device for all of its output rows, each more than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wanted {
+pub enum Transfer {
     /// The greedy tokens.
     Tokens,
-    /// The tokens that are drawn, and greedy ones. Only [`Step::wanted`] is this.
+    /// Tokens, some of which are drawn.
     Drawn,
     /// The best candidates, of which the first is the greedy token.
     Candidates,
@@ -119,15 +118,37 @@ pub enum Wanted {
     Logits,
 }
 
-impl Wanted {
+impl Transfer {
     /// Whether the device chooses tokens, so that a later step can take them.
     pub fn are_tokens(self) -> bool {
-        matches!(self, Wanted::Tokens | Wanted::Drawn)
+        matches!(self, Transfer::Tokens | Transfer::Drawn)
+    }
+}
+
+/// A row of a step: what goes in, and what comes out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The row's embedding.
+    pub input: Input,
+    /// What the step returns for it.
+    pub output: Output,
+}
+
+impl Row {
+    /// Rows of `tokens` with the same output.
+    pub fn all(tokens: impl IntoIterator<Item = u32>, output: &Output) -> Vec<Row> {
+        let row = |token| Row { input: Input::Token(token), output: output.clone() };
+        tokens.into_iter().map(row).collect()
     }
 
-    /// The least that has what all of `outputs` request, if no token is drawn on the device.
-    pub fn of(outputs: &[OutputRow]) -> Wanted {
-        outputs.iter().map(OutputRow::wanted).max().unwrap_or_default()
+    /// Rows of `tokens`, of which those with an index in `outputs` return logits.
+    ///
+    /// # Panics
+    /// If an index is out of range.
+    pub fn logits(tokens: impl IntoIterator<Item = u32>, outputs: impl IntoIterator<Item = u32>) -> Vec<Row> {
+        let mut rows = Row::all(tokens, &Output::None);
+        outputs.into_iter().for_each(|row| rows[row as usize].output = Output::Logits);
+        rows
     }
 }
 
@@ -155,32 +176,32 @@ impl PartialEq for Interrupt {
     }
 }
 
-/// One step: tokens of one or more sequences, and its output rows.
+/// One step: rows of one or more sequences.
 ///
 /// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    tokens: Vec<u32>,
+    rows: Vec<Row>,
     sequences: Vec<Sequence>,
-    outputs: Vec<OutputRow>,
-    draws: Vec<Option<Draw>>,
-    input: Vec<f32>,
-    follows: Vec<u32>,
+    /// Indices of the rows that have an output.
+    outputs: Vec<u32>,
+    hidden: Vec<f32>,
     interrupt: Interrupt,
 }
 
 impl Step {
-    /// Creates a step of `tokens`, assigned to `sequences` in order, with these output rows.
+    /// Creates a step of `rows`, assigned to `sequences` in order.
     ///
     /// # Errors
-    /// If the sequences do not cover the tokens, lack pages for their rows or write to the same page, or if output rows are
-    /// not strictly increasing and in range.
-    pub fn new(tokens: Vec<u32>, sequences: Vec<Sequence>, outputs: Vec<OutputRow>) -> Result<Step, Error> {
+    /// If the sequences do not cover the rows, lack pages for them or write to the same page, or if a draw is out of range.
+    pub fn new(rows: Vec<Row>, sequences: Vec<Sequence>) -> Result<Step, Error> {
         let invalid = |why: String| Err(Error::Step(why));
-        let n_tokens = tokens.len();
-        let rows = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
-        if rows != n_tokens || rows == 0 {
-            return invalid(format!("the sequences have {rows} rows, but there are {n_tokens} tokens"));
+        let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
+        if covered != rows.len() || covered == 0 {
+            return invalid(format!(
+                "the sequences have {covered} rows, but there are {} inputs",
+                rows.len()
+            ));
         }
         let mut written = HashSet::new();
         for (i, sequence) in sequences.iter().enumerate() {
@@ -205,67 +226,45 @@ impl Step {
                 }
             }
         }
-        let is_increasing = outputs.is_sorted_by(|a, b| a.row < b.row);
-        if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
-            return invalid(format!("output rows must be strictly increasing and less than {rows}"));
+        let mut outputs = Vec::new();
+        for (row, Row { output, .. }) in (0..).zip(&rows) {
+            if let Output::Draw(draw) = output {
+                draw.check()?;
+            }
+            if *output != Output::None {
+                outputs.push(row);
+            }
         }
-        let (draws, input, follows) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Step { tokens, sequences, outputs, draws, input, follows, interrupt: Interrupt::default() })
+        Ok(Step { rows, sequences, outputs, hidden: Vec::new(), interrupt: Interrupt::default() })
     }
 
-    /// The same step, but each row takes the token of an output row of the step that the program got before it: `follows` has
-    /// the index of that output row, one per row. This step's own tokens are not used then, so that it can be submitted before
-    /// those of the other one are known ([`Program::can_follow`](crate::Program::can_follow)).
-    pub fn following(self, follows: Vec<u32>) -> Step {
-        debug_assert_eq!(self.tokens.len(), follows.len(), "every row follows");
-        Step { follows, ..self }
-    }
-
-    /// The output rows of the step before whose tokens the rows take, one per row; empty if they have their own.
-    pub fn follows(&self) -> &[u32] {
-        &self.follows
-    }
-
-    /// The same step with the tokens that it followed, given those of all output rows of the step before.
+    /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row.
     ///
     /// # Panics
-    /// If it follows another row.
-    pub fn with_tokens_of(mut self, before: &[u32]) -> Step {
-        for (token, row) in self.tokens.iter_mut().zip(std::mem::take(&mut self.follows)) {
-            *token = before[row as usize];
+    /// If a row takes the token of another row.
+    pub fn resolve(&mut self, before: &[u32]) {
+        for row in &mut self.rows {
+            if let Input::Ahead(index) = row.input {
+                row.input = Input::Token(before[index as usize]);
+            }
         }
-        self
     }
 
-    /// Lets the device draw tokens, one entry per output row. If every row has a draw or requests the greedy token alone, a backend
-    /// may return just these tokens. Otherwise, and on a backend that does not draw, rows get what they request.
-    ///
-    /// # Errors
-    /// If there is not one entry per output row, or a draw is out of range.
-    pub fn with_draws(self, draws: Vec<Option<Draw>>) -> Result<Step, Error> {
-        if draws.len() != self.outputs.len() {
-            let (draws, rows) = (draws.len(), self.outputs.len());
-            return Err(Error::Step(format!("{draws} draws for {rows} output rows")));
-        }
-        draws.iter().flatten().try_for_each(Draw::check)?;
-        let draws = if draws.iter().any(Option::is_some) { draws } else { Vec::new() };
-        Ok(Step { draws, ..self })
+    /// Whether a row takes a token of the step before.
+    pub fn is_ahead(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row.input, Input::Ahead(_)))
     }
 
-    /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
-    pub fn with_input(self, input: Vec<f32>) -> Step {
-        Step { input, ..self }
+    /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`: the output of the previous pipeline stage.
+    pub fn with_hidden(self, hidden: Vec<f32>) -> Step {
+        Step { hidden, ..self }
     }
 
     /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
-        Step { outputs: Vec::new(), draws: Vec::new(), input: Vec::new(), ..self.clone() }
-    }
-
-    /// Copies the output rows and draws of `whole`, a step with the same rows.
-    pub fn with_outputs_of(self, whole: &Step) -> Step {
-        debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "a stage has the rows of the whole step");
-        Step { outputs: whole.outputs.clone(), draws: whole.draws.clone(), ..self }
+        let rows = self.rows.iter().map(|row| Row { input: row.input, output: Output::None }).collect();
+        let (sequences, interrupt) = (self.sequences.clone(), self.interrupt.clone());
+        Step { rows, sequences, outputs: Vec::new(), hidden: Vec::new(), interrupt }
     }
 
     /// The same step, which `interrupt` can end early.
@@ -282,9 +281,9 @@ impl Step {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// The tokens, one per row.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// The slices of the sequences.
@@ -292,32 +291,36 @@ impl Step {
         &self.sequences
     }
 
-    /// The output rows, strictly increasing.
-    pub fn outputs(&self) -> &[OutputRow] {
-        &self.outputs
+    /// The rows that have an output, in order: index among the rows, and output.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = (usize, &Output)> + Clone {
+        self.outputs.iter().map(|&row| (row as usize, &self.rows[row as usize].output))
     }
 
-    /// How the tokens of the output rows are drawn, one entry per row; empty if none is.
-    pub fn draws(&self) -> &[Option<Draw>] {
-        &self.draws
+    /// The least that has to be copied from a device that draws.
+    pub fn transfer(&self) -> Transfer {
+        let is_drawn = |output: &Output| matches!(output, Output::Draw(_));
+        let is_token = |output: &Output| is_drawn(output) || *output == Output::Greedy;
+        let mut outputs = self.outputs().map(|(_, output)| output);
+        if outputs.clone().any(is_drawn) && outputs.all(is_token) {
+            Transfer::Drawn
+        } else {
+            self.transfer_undrawn()
+        }
     }
 
-    /// The least that has to leave the device.
-    pub fn wanted(&self) -> Wanted {
-        let mut rows = self.outputs.iter().zip(&self.draws);
-        let is_token =
-            |(output, draw): (&OutputRow, &Option<Draw>)| draw.is_some() || output.wanted() == Wanted::Tokens;
-        if !self.draws.is_empty() && rows.all(is_token) { Wanted::Drawn } else { Wanted::of(&self.outputs) }
+    /// The least that has to be copied from a device that does not draw.
+    pub fn transfer_undrawn(&self) -> Transfer {
+        self.outputs().map(|(_, output)| output.transfer()).max().unwrap_or_default()
     }
 
     /// The output of the previous pipeline stage, `[rows, cols]`; empty without one.
-    pub fn input(&self) -> &[f32] {
-        &self.input
+    pub fn hidden(&self) -> &[f32] {
+        &self.hidden
     }
 
     /// The number of these rows.
     pub fn count(&self, rows: graph::Rows) -> usize {
-        Bucket { rows: self.tokens.len(), outputs: self.outputs.len() }.count(rows)
+        Bucket { rows: self.rows.len(), outputs: self.outputs.len() }.count(rows)
     }
 
     /// The rows of the sequence that has row `row`.
@@ -336,7 +339,7 @@ impl Step {
     }
 
     /// The sequence and position of each row.
-    pub fn rows(&self) -> impl Iterator<Item = (&Sequence, usize)> {
+    pub fn positions(&self) -> impl Iterator<Item = (&Sequence, usize)> {
         self.sequences.iter().flat_map(|sequence| sequence.positions().map(move |at| (sequence, at)))
     }
 }

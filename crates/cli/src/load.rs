@@ -1,6 +1,7 @@
 //! Loads models.
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -220,15 +221,20 @@ fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
     let model = engine.model().clone();
     let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
     let shown = model.clone();
-    engine.tap(&names, move |step, program| {
-        let rows = step.rows().zip(step.tokens());
-        let rows: Vec<String> = rows.map(|((_, position), token)| format!("{token}@{position}")).collect();
-        let values = shown.graph().values().filter_map(|(_, value)| {
-            let data = program.read(&value.name).ok()?;
-            Some(trace::Summary::of(&value.name, value.cols, data))
-        });
-        let table = trace::table(&values.collect::<Vec<_>>());
-        output::note(format_args!("step of {} (token@position)\n{table}", rows.join(" ")));
+    let (mut values, mut step) = (Vec::new(), String::new());
+    engine.observe(&names, move |observed| {
+        if values.is_empty() {
+            let rows = observed.rows.iter().map(|row| format!("{}@{}", row.token, row.position));
+            step = rows.collect::<Vec<_>>().join(" ");
+        }
+        let graph = shown.graph();
+        let cols = graph.find(observed.name).map_or(1, |id| graph.value(id).cols);
+        values.push(trace::Summary::of(observed.name, cols, observed.values));
+        if values.len() == graph.values().len() {
+            let table = trace::table(&std::mem::take(&mut values));
+            output::note(format_args!("step of {step} (token@position)\n{table}"));
+        }
+        ControlFlow::Continue(())
     })?;
     Ok(())
 }

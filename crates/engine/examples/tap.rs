@@ -1,6 +1,7 @@
 //! `cargo run -p rustorch-engine --example tap`: how large the residual stream is after each layer, at every
 //! step of an answer of the demo model.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,14 +15,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Engine::new(Arc::clone(&model), Box::new(backend_cpu::Cpu::new(None)), Options::default())?;
 
     let names: Vec<String> = (0..model.config().block_count).map(|layer| format!("l_out-{layer}")).collect();
-    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
-    let shown = names.clone();
-    engine.tap(&wanted, move |step, runner| {
-        let rms = shown.iter().filter_map(|name| {
-            let x = runner.read(name).ok()?; // [rows of the step, width], row after row
-            Some((x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt())
-        });
-        println!("{:?} {:.2?}", step.tokens(), rms.collect::<Vec<_>>());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    engine.observe(&names, |observed| {
+        let x = observed.values; // [rows of the step, width], row after row
+        let rms = (x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt();
+        println!("{} of {} rows: {rms:.2}", observed.name, observed.rows.len());
+        ControlFlow::Continue(())
     })?;
 
     engine.submit(Request::new(model.encode_prompt("The capital of France", false)).max_tokens(3))?;

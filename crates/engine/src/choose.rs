@@ -4,92 +4,91 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::request::DraftCounts;
-use crate::request_state::{RequestState, RowOutput};
-use crate::sampling::{Logprobs, SamplingError};
-use crate::scheduler::RequestId;
-use crate::stop::StopReason;
+use backend::Answer;
+
+use crate::ids::RequestId;
+use crate::request::{DraftCounts, Event};
+use crate::request_state::RequestState;
 
 /// Logits per step from which sampling uses several threads: starting a thread takes as long as sampling from some
 /// ten thousand logits.
 const MIN_LOGITS: usize = 1 << 16;
 
 /// A request whose last token was in the step.
-pub(crate) struct Rows<'a> {
+pub(crate) struct Choice<'a> {
     pub(crate) id: RequestId,
     pub(crate) state: Box<RequestState>,
     /// Prompt, generated and drafted tokens.
-    pub(crate) tokens: &'a [u32],
-    /// The outputs of the last generated token and of the drafted ones.
-    pub(crate) outputs: Vec<RowOutput<'a>>,
-    pub(crate) chosen: Vec<Chosen>,
-    /// Why the text ends with the last of the chosen tokens, or fails after it.
-    pub(crate) end: Option<Result<StopReason, SamplingError>>,
+    tokens: &'a [u32],
+    /// Of the last generated token and of the drafted ones.
+    answers: Vec<Answer<'a>>,
+    /// Tokens of the text, and its end or failure.
+    pub(crate) events: Vec<Event>,
+    /// The last one of them.
+    pub(crate) last: Option<u32>,
+    pub(crate) drafts: DraftCounts,
+    pub(crate) is_over: bool,
 }
 
-/// A token of the text.
-pub(crate) struct Chosen {
-    pub(crate) token: u32,
-    pub(crate) text: String,
-    pub(crate) logprobs: Option<Logprobs>,
-}
-
-impl Rows<'_> {
-    /// Drafted tokens.
-    pub(crate) fn drafted(&self) -> &[u32] {
-        &self.tokens[self.tokens.len() + 1 - self.outputs.len()..]
-    }
-
-    /// Drafted tokens, and those that were chosen.
-    pub(crate) fn draft_counts(&self) -> DraftCounts {
-        let drafted = self.drafted();
-        let accepted = drafted.iter().zip(&self.chosen).filter(|(drafted, chosen)| **drafted == chosen.token);
-        DraftCounts {
-            drafts: u64::from(!drafted.is_empty()),
-            accepted: accepted.count() as u64,
-            drafted: drafted.len() as u64,
-        }
+impl<'a> Choice<'a> {
+    pub(crate) fn new(
+        id: RequestId,
+        state: Box<RequestState>,
+        tokens: &'a [u32],
+        answers: Vec<Answer<'a>>,
+    ) -> Choice<'a> {
+        let drafted = answers.len() as u64 - 1;
+        let drafts = DraftCounts { drafts: u64::from(drafted > 0), drafted, accepted: 0 };
+        Choice { id, state, tokens, answers, events: Vec::new(), last: None, drafts, is_over: false }
     }
 
     /// Chooses a token from each row, until one is not the drafted token: later rows follow that. The state of the request
     /// sees the same calls as without a draft.
     fn choose(&mut self, n_ctx: usize, now: Instant) {
-        let generated = self.tokens.len() - self.drafted().len();
-        for (row, &output) in self.outputs.iter().enumerate() {
+        let (id, generated) = (self.id, self.tokens.len() - self.drafts.drafted as usize);
+        let mut end = None;
+        for (row, &answer) in self.answers.iter().enumerate() {
             let tokens = &self.tokens[..generated + row];
-            let (token, logprobs) = match self.state.choose(output, tokens) {
+            let (token, logprobs) = match self.state.choose(answer, tokens) {
                 Ok(chosen) => chosen,
                 Err(error) => {
-                    self.end = Some(Err(error));
+                    end = Some(Err(error));
                     break;
                 }
             };
             let (text, ended) = self.state.accept(token, tokens.len() + 1, n_ctx, now);
-            self.chosen.push(Chosen { token, text, logprobs });
-            self.end = ended.map(Ok);
-            if self.end.is_some() || self.tokens.get(generated + row) != Some(&token) {
+            self.events.push(Event::Token { id, token, text, logprobs });
+            self.last = Some(token);
+            end = ended.map(Ok);
+            let is_drafted = self.tokens.get(generated + row) == Some(&token);
+            self.drafts.accepted += u64::from(is_drafted);
+            if end.is_some() || !is_drafted {
                 break;
             }
         }
-        if !self.drafted().is_empty() {
-            self.state.verified(self.draft_counts());
+        if self.drafts.drafted > 0 {
+            self.state.verified(self.drafts);
         }
+        self.is_over = end.is_some();
+        self.events.extend(end.map(|end| match end {
+            Ok(reason) => Event::Done { id, reason, usage: self.state.usage(now) },
+            Err(error) => Event::Failed { id, error: error.into() },
+        }));
     }
 
     fn logits(&self) -> usize {
-        let logits =
-            |output: &RowOutput<'_>| if let RowOutput::Logits(logits) = output { logits.len() } else { 0 };
-        self.outputs.iter().map(logits).sum()
+        let logits = |answer: &Answer<'_>| if let Answer::Logits(logits) = answer { logits.len() } else { 0 };
+        self.answers.iter().map(logits).sum()
     }
 }
 
 /// Chooses the tokens of each request on up to `threads` threads, in contexts of `n_ctx` tokens. The result does not depend on
 /// the number of threads.
-pub(crate) fn choose_all(all: &mut [Rows<'_>], threads: usize, n_ctx: usize, now: Instant) {
-    let (mut sampled, done): (Vec<_>, Vec<_>) = all.iter_mut().partition(|rows| rows.logits() > 0);
-    done.into_iter().for_each(|rows| rows.choose(n_ctx, now));
-    let logits: usize = sampled.iter().map(|rows| rows.logits()).sum();
-    share(&mut sampled, if logits < MIN_LOGITS { 1 } else { threads }, |rows| rows.choose(n_ctx, now));
+pub(crate) fn choose_all(all: &mut [Choice<'_>], threads: usize, n_ctx: usize, now: Instant) {
+    let (mut sampled, done): (Vec<_>, Vec<_>) = all.iter_mut().partition(|choice| choice.logits() > 0);
+    done.into_iter().for_each(|choice| choice.choose(n_ctx, now));
+    let logits: usize = sampled.iter().map(|choice| choice.logits()).sum();
+    share(&mut sampled, if logits < MIN_LOGITS { 1 } else { threads }, |choice| choice.choose(n_ctx, now));
 }
 
 /// Calls `each` for all `items` on `threads` threads, the calling one included. If the system refuses to start

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step};
 use models::Pooling;
 use runner::ModelRunner;
 
@@ -156,23 +156,20 @@ impl Embedder {
     }
 
     fn step(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, Error> {
-        let (mut sequences, mut outputs, mut page) = (Vec::new(), Vec::new(), 0);
+        let (mut rows, mut sequences, mut page) = (Vec::new(), Vec::new(), 0);
         let (groups, is_pooled) = (self.model.graph().groups().len(), is_pooled(&self.model));
-        let mut row = 0;
         for text in texts {
             let pages = page..page + text.len().div_ceil(PAGE) as u32;
             page = pages.end;
             sequences.push(Sequence::uniform(0, text.len(), groups, pages));
-            let end = row + text.len() as u32;
-            outputs.extend(OutputRow::all(if is_pooled { end - 1..end } else { row..end }));
-            row = end;
+            let end = text.len() as u32;
+            rows.extend(Row::logits(text.iter().copied(), if is_pooled { end - 1..end } else { 0..end }));
         }
         // A text longer than the batch has a program of its own, for longer ones too.
-        let rows = (row as usize).next_power_of_two().min(self.n_ctx);
-        if row as usize > self.n_batch {
-            self.runner.compile(bucket(&self.model, rows))?;
+        if rows.len() > self.n_batch {
+            self.runner.compile(bucket(&self.model, rows.len().next_power_of_two().min(self.n_ctx)))?;
         }
-        let step = Step::new(texts.concat(), sequences, outputs)?;
+        let step = Step::new(rows, sequences)?;
         let width = self.width();
         let mut values = self.runner.run(&step)?.values();
         let of_text = |text: &Vec<u32>| {

@@ -5,27 +5,26 @@ mod steps;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use backend::{Backend, Interrupt, Memory, Step, Taps};
+use backend::{Backend, Interrupt, Memory, Taps};
 use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
 use crate::model::Model;
+use crate::observe::{Observed, Observer};
 use crate::options::Options;
 use crate::pace::Pace;
-use crate::queue::Place;
+use crate::queue::Admission;
 use crate::random::random_key;
-use crate::request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
-use crate::request_state::{Observer, RequestState};
+use crate::request::{DraftCounts, Event, Load, LogitRows, Request};
+use crate::request_state::RequestState;
 use crate::scheduler::{self, Limits, RequestId, Scheduler};
 use crate::speculation::{DraftModel, Speculator};
 use crate::stop::StopReason;
 use steps::InProgress;
-
-type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 
 /// A model on a backend, serving requests.
 ///
@@ -47,27 +46,27 @@ pub struct Engine {
     preemptions: u64,
     speculator: Option<Speculator>,
     drafts: DraftCounts,
-    observer: Option<StepObserver>,
+    observer: Option<(Vec<String>, Observer)>,
     interrupt: Interrupt,
     next_request: u64,
 }
 
-/// Events for the scheduler and for the caller, to be delivered by the next step.
+/// Events that the next step delivers.
 #[derive(Default)]
 struct PendingEvents {
-    of_scheduler: Vec<scheduler::Event>,
-    of_caller: Vec<Event>,
+    scheduler: Vec<scheduler::Event>,
+    caller: Vec<Event>,
 }
 
 impl PendingEvents {
-    fn done(&mut self, id: RequestId, reason: StopReason, usage: Usage) {
-        self.of_scheduler.push(scheduler::Event::End { id, intact: true });
-        self.of_caller.push(Event::Done { id, reason, usage });
-    }
-
-    fn failed(&mut self, id: RequestId, error: RequestError) {
-        self.of_scheduler.push(scheduler::Event::End { id, intact: false });
-        self.of_caller.push(Event::Failed { id, error });
+    /// Adds an event of a request.
+    fn push(&mut self, event: Event) {
+        self.scheduler.push(match event {
+            Event::Token { id, token, .. } => scheduler::Event::Token { id, token },
+            Event::Done { id, .. } => scheduler::Event::End { id, intact: true },
+            Event::Failed { id, .. } => scheduler::Event::End { id, intact: false },
+        });
+        self.caller.push(event);
     }
 }
 
@@ -146,20 +145,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `observer` after every step with the step and the runner, which can read the values in `names` (names of
-    /// the model's graph). Replaces an earlier observer. Without names only the output can be read.
+    /// Shows the values in `names`, names of the model's graph, to `observer` after every step: one after the other, each with
+    /// all rows of the step that it has. Replaces an earlier observer. Breaking cancels the requests of the step.
     ///
-    /// Tapped values are not fused away, so steps can be slower, and logits can differ by rounding. The values of a
+    /// Observed values are not fused away, so steps can be slower, and logits can differ by rounding. The values of a
     /// whole step are held in memory; a smaller `n_batch` reduces that. Fails if the graph has no such value, or
     /// allocation fails. Nothing has changed then, unless reallocating the old programs fails too.
-    pub fn tap(
+    pub fn observe(
         &mut self,
         names: &[&str],
-        observer: impl FnMut(&Step, &ModelRunner) + Send + 'static,
+        observer: impl FnMut(Observed<'_>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), Error> {
         self.settle()?;
         self.runner.tap(names)?;
-        self.observer = Some(Box::new(observer));
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        self.observer = Some((names, Observer::new(observer)));
         Ok(())
     }
 
@@ -173,36 +173,14 @@ impl Engine {
 
     /// Drops all cached prefixes that no running request uses, at the next step.
     pub fn clear_cache(&mut self) {
-        self.pending.of_scheduler.push(scheduler::Event::Clear);
+        self.pending.scheduler.push(scheduler::Event::Clear);
     }
 
     /// Queues `request`; later steps serve it. Fails if the prompt is empty, leaves no room for a token in the context
-    /// or contains an invalid id, or when sampling or stop strings are invalid. Nothing has changed then.
+    /// or contains an invalid id, when sampling or stop strings are invalid, or when allocation for the logits of many
+    /// observed rows fails. Nothing has changed then.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, Error> {
-        self.take_in(request, None)
-    }
-
-    /// Queues `request`, and calls `observer` from [`Engine::step`] with the position and the logits (one `f32` per
-    /// token of the vocabulary) of the given `rows` of its prompt, each once and in order. The logits are borrowed
-    /// from the backend, not copied. When `observer` breaks, the request is cancelled.
-    ///
-    /// With `max_tokens` 0 a request computes just these rows, and its prompt may fill the context. Observed rows are
-    /// computed even if they are cached. Fails as [`Engine::submit`], and when allocation for the logits of many rows
-    /// fails.
-    pub fn submit_observed(
-        &mut self,
-        request: Request,
-        rows: LogitRows,
-        observer: impl FnMut(usize, &[f32]) -> ControlFlow<()> + Send + 'static,
-    ) -> Result<RequestId, Error> {
-        self.take_in(request, Some((rows, Some(Box::new(observer)))))
-    }
-
-    fn take_in(
-        &mut self,
-        request: Request,
-        observed: Option<(LogitRows, Observer)>,
-    ) -> Result<RequestId, Error> {
+        let observed = request.observer.as_ref().map(|(rows, _)| *rows);
         let only_logits = observed.is_some() && request.params.max_tokens == Some(0);
         self.scheduler.admits(request.prompt.len(), usize::from(!only_logits))?;
         let n_vocab = self.model.tokenizer().vocab_size();
@@ -210,22 +188,22 @@ impl Engine {
             return Err(Error::Token { position, id: request.prompt[position], n_vocab });
         }
         let salt = request.cache_salt.clone();
-        let place = Place { client: request.client, priority: request.priority, was_preempted: false };
-        let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
-        let (state, tokens) = RequestState::new(request, observed, &self.model)?;
-        if is_many {
+        let admission =
+            Admission { client: request.client, priority: request.priority, was_preempted: false };
+        let (state, tokens) = RequestState::new(request, &self.model)?;
+        if observed.is_some_and(|rows| rows != LogitRows::Last) {
             self.prepare_logits()?;
         }
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        let outputs_from = state.shows_from();
+        let outputs_from = state.observed_from();
         if state.is_spent() && outputs_from.is_none() {
             let usage = state.usage(Instant::now());
-            self.pending.of_caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
+            self.pending.caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
         } else {
             self.requests.insert(id, Box::new(state));
-            let submitted = scheduler::Event::Submit { id, tokens, salt, place, outputs_from };
-            self.pending.of_scheduler.push(submitted);
+            let submitted = scheduler::Event::Submit { id, tokens, salt, admission, outputs_from };
+            self.pending.scheduler.push(submitted);
         }
         Ok(id)
     }
@@ -233,7 +211,8 @@ impl Engine {
     /// Cancels a request, if it has not ended; the next step reports its end.
     pub fn cancel(&mut self, id: RequestId) {
         if let Some(state) = self.requests.remove(&id) {
-            self.pending.done(id, StopReason::Cancelled, state.usage(Instant::now()));
+            let usage = state.usage(Instant::now());
+            self.pending.push(Event::Done { id, reason: StopReason::Cancelled, usage });
         }
     }
 
@@ -260,7 +239,7 @@ impl Engine {
 
     /// Whether every request has ended and been reported.
     pub fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.pending.of_caller.is_empty()
+        self.requests.is_empty() && self.pending.caller.is_empty()
     }
 
     /// Runs one step: one token for each decoding request, or several if they were drafted, and chunks of prompts.
@@ -269,7 +248,7 @@ impl Engine {
     /// released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
     /// be trusted. All requests have ended then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
-        self.advance(None)
+        self.advance()
     }
 
     /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row has
@@ -282,20 +261,29 @@ impl Engine {
         rows: LogitRows,
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let request = Request::new(tokens.to_vec()).max_tokens(0);
-        let own = self.take_in(request, Some((rows, None)))?;
-        let mut others = Vec::new();
-        let mut ended = None;
+        let (sender, receiver) = mpsc::channel();
+        let request = Request::new(tokens.to_vec()).max_tokens(0).observe(rows, move |observed| {
+            let rows = observed.iter().map(|(row, logits)| (row.position, logits.to_vec()));
+            let sent = rows.map(|row| sender.send(row)).collect::<Result<Vec<()>, _>>();
+            if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let own = self.submit(request)?;
+        let (mut others, mut ended) = (Vec::new(), None);
         while ended.is_none() {
-            for event in self.advance(Some(&mut each))? {
+            for event in self.step()? {
                 match event {
                     Event::Done { id, .. } if id == own => ended = Some(Ok(())),
                     Event::Failed { id, error } if id == own => ended = Some(Err(error.into())),
                     other => others.push(other),
                 }
             }
+            if receiver.try_iter().any(|(position, logits)| each(position, &logits).is_break()) {
+                self.cancel(own);
+                self.pending.caller.retain(|event| !matches!(event, Event::Done { id, .. } if *id == own));
+                break;
+            }
         }
-        self.pending.of_caller = others;
+        self.pending.caller.splice(..0, others);
         ended.unwrap_or(Ok(()))
     }
 }

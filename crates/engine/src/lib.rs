@@ -34,8 +34,9 @@
 //! # }
 //! ```
 //!
-//! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step (`examples/tap.rs`).
-//! [`Engine::submit_observed`] returns the logits of a prompt, [`Params::logprobs`] the log-probabilities of the answer.
+//! An observer sees values of the model's graph: any of them, by name, after each step ([`Engine::observe`],
+//! `examples/tap.rs`), or the logits of a prompt ([`Request::observe`]). [`Params::logprobs`] returns the log-probabilities of
+//! the answer.
 //!
 //! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
 //! [`tokenizer`] and [`template`].
@@ -54,6 +55,7 @@ mod engine;
 mod error;
 mod ids;
 mod model;
+mod observe;
 mod options;
 mod pace;
 mod pool;
@@ -79,6 +81,7 @@ pub use embedder::{Embedder, EmbedderOptions, Normalization};
 pub use error::Error;
 pub use ids::RequestId;
 pub use model::{Model, NoTemplate, encode_rendered, specials};
+pub use observe::{Observed, ObservedRow, Observer};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
 pub use params::{Bias, Biased, Flag, Kind, Param, ParamError, Params, SamplerKind, UnknownSampler};
 pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};

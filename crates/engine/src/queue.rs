@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::ids::RequestId;
 
-/// What a request's place in the queue depends on.
+/// What the order of admission depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Admission {
     /// Whose request it is.
     pub(crate) client: u64,
     /// Requests of lower values start first.
@@ -22,7 +22,7 @@ pub(crate) struct Place {
 /// the count of the least served one, so that nobody saves up for later.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: BTreeMap<RequestId, Place>,
+    waiting: BTreeMap<RequestId, Admission>,
     clients: BTreeMap<u64, Client>,
 }
 
@@ -35,16 +35,16 @@ struct Client {
 
 impl Queue {
     /// A new request.
-    pub(crate) fn submit(&mut self, id: RequestId, place: Place) {
+    pub(crate) fn submit(&mut self, id: RequestId, admission: Admission) {
         let least = self.clients.values().map(|client| client.rows).min().unwrap_or(0);
-        let client = self.clients.entry(place.client).or_insert(Client { rows: least, requests: 0 });
+        let client = self.clients.entry(admission.client).or_insert(Client { rows: least, requests: 0 });
         client.requests += 1;
-        self.waiting.insert(id, place);
+        self.waiting.insert(id, admission);
     }
 
     /// A running request waits again.
-    pub(crate) fn wait(&mut self, id: RequestId, place: Place) {
-        self.waiting.insert(id, place);
+    pub(crate) fn wait(&mut self, id: RequestId, admission: Admission) {
+        self.waiting.insert(id, admission);
     }
 
     /// A waiting request starts.
@@ -73,9 +73,9 @@ impl Queue {
     /// The next request for which `is_candidate` holds.
     pub(crate) fn next(&self, is_candidate: impl Fn(RequestId) -> bool) -> Option<RequestId> {
         let candidates = self.waiting.iter().filter(|(id, _)| is_candidate(**id));
-        let key = |(id, place): &(&RequestId, &Place)| {
-            let rows = self.clients.get(&place.client).map_or(0, |client| client.rows);
-            (!place.was_preempted, rows, place.priority, **id)
+        let key = |(id, admission): &(&RequestId, &Admission)| {
+            let rows = self.clients.get(&admission.client).map_or(0, |client| client.rows);
+            (!admission.was_preempted, rows, admission.priority, **id)
         };
         candidates.min_by_key(key).map(|(id, _)| *id)
     }
@@ -96,10 +96,10 @@ mod tests {
         order
     }
 
-    fn queue(places: &[(u64, i32)]) -> (Queue, BTreeMap<RequestId, u64>) {
+    fn queue(admissions: &[(u64, i32)]) -> (Queue, BTreeMap<RequestId, u64>) {
         let (mut queue, mut clients) = (Queue::default(), BTreeMap::new());
-        for (id, &(client, priority)) in (0..).map(RequestId).zip(places) {
-            queue.submit(id, Place { client, priority, was_preempted: false });
+        for (id, &(client, priority)) in (0..).map(RequestId).zip(admissions) {
+            queue.submit(id, Admission { client, priority, was_preempted: false });
             clients.insert(id, client);
         }
         (queue, clients)
@@ -129,7 +129,7 @@ mod tests {
         }
         // A newcomer is served as often as the other from now on.
         for id in [4, 5].map(RequestId) {
-            queue.submit(id, Place { client: 8, ..Place::default() });
+            queue.submit(id, Admission { client: 8, ..Admission::default() });
             clients.insert(id, 8);
         }
         assert_eq!(order(&mut queue, &clients), [2, 4, 3, 5]);
@@ -139,7 +139,7 @@ mod tests {
     fn who_was_preempted_is_first() {
         let (mut queue, _) = queue(&[(7, -5), (8, 0)]);
         queue.start(RequestId(1));
-        queue.wait(RequestId(1), Place { client: 8, was_preempted: true, ..Place::default() });
+        queue.wait(RequestId(1), Admission { client: 8, was_preempted: true, ..Admission::default() });
         assert_eq!(queue.next(|_| true), Some(RequestId(1)));
     }
 

@@ -1,11 +1,12 @@
 //! Requests and events.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, ControlFlow};
 use std::time::Duration;
 
 use ::chat::TurnEnd;
 
 use crate::ids::RequestId;
+use crate::observe::{Observed, Observer};
 use crate::params::Params;
 use crate::sampling::{Logprobs, Processor, SamplingError};
 use crate::stop::StopReason;
@@ -34,6 +35,8 @@ pub struct Request {
     pub priority: i32,
     /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Params::samplers`].
     pub processors: Vec<Box<dyn Processor>>,
+    /// Which logits of the prompt are observed, and by whom. See [`Request::observe`].
+    pub observer: Option<(LogitRows, Observer)>,
 }
 
 param_setters!(Request, params);
@@ -50,6 +53,7 @@ impl Request {
             client: 0,
             priority: 0,
             processors: Vec::new(),
+            observer: None,
         }
     }
 
@@ -78,6 +82,16 @@ impl Request {
     pub fn processor(mut self, processor: impl Processor + 'static) -> Request {
         self.processors.push(Box::new(processor));
         self
+    }
+
+    /// Shows the logits of these rows of the prompt to `observer`, each once and in order. They are computed even if they are
+    /// cached. With `max_tokens` 0 a request computes just these rows, and its prompt may fill the context.
+    pub fn observe(
+        self,
+        rows: LogitRows,
+        observer: impl FnMut(Observed<'_>) -> ControlFlow<()> + Send + 'static,
+    ) -> Request {
+        Request { observer: Some((rows, Observer::new(observer))), ..self }
     }
 }
 

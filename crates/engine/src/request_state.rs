@@ -1,49 +1,29 @@
 //! The state of a request: from logits to text and stop conditions.
 
-use std::ops::ControlFlow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::chat::TurnEnd;
-use backend::{Draw, MAX_CANDIDATES, Wanted};
+use backend::{Answer, MAX_CANDIDATES, Output};
 use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
 use crate::model::Model;
+use crate::observe::Observer;
 use crate::params::Params;
-use crate::request::{DraftCounts, LogitRows, Request, Usage};
+use crate::request::{DraftCounts, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::speculation::length::DraftLength;
 use crate::stop::{NoEndBefore, StopReason, StopStrings};
-
-/// Receives a position and the logits after its token.
-pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
-
-type OwnObserver = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send;
-
-/// The observer of a prompt's logits; `None` is the caller of the step.
-pub(crate) type Observer = Option<Box<OwnObserver>>;
-
-/// Prompt rows, from position `next` on, whose logits are observed.
-struct PromptLogits {
-    next: usize,
-    observer: Observer,
-}
-
-/// Output of a row that needs a next token: logits or the best candidates to sample from, or a token sampled on the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RowOutput<'a> {
-    Logits(&'a [f32]),
-    Candidates(&'a [(u32, f32)]),
-    Token(u32),
-}
 
 /// State of a request, except its tokens, which the scheduler holds.
 pub(crate) struct RequestState {
     sampler: Sampler,
     logprobs: Option<usize>,
     logprobs_of_draw: bool,
-    prompt_logits: Option<PromptLogits>,
+    /// The observer of the prompt's logits, and the position of the first row that it has not seen.
+    observer: Option<(usize, Observer)>,
     detokenizer: Detokenizer<Arc<Tokenizer>>,
     tokenizer: Arc<Tokenizer>,
     stop_ids: Vec<u32>,
@@ -57,14 +37,10 @@ pub(crate) struct RequestState {
 }
 
 impl RequestState {
-    /// The state for `request`, whose prompt is already checked, with the rows to observe; and the prompt.
-    pub(crate) fn new(
-        request: Request,
-        observed: Option<(LogitRows, Observer)>,
-        model: &Model,
-    ) -> Result<(RequestState, Vec<u32>), Error> {
+    /// The state for `request`, whose prompt is already checked; and the prompt.
+    pub(crate) fn new(request: Request, model: &Model) -> Result<(RequestState, Vec<u32>), Error> {
         let tokenizer = model.tokenizer().clone();
-        let Request { prompt, params, turn_end, mut processors, .. } = request;
+        let Request { prompt, params, turn_end, mut processors, observer, .. } = request;
         let Params { max_tokens, min_tokens, logprobs, logprobs_of_draw, ignore_eos, .. } = params;
         let (mut strings, mut stop_ids) = (params.stop.clone(), params.stop_token_ids.clone());
         match turn_end {
@@ -90,15 +66,12 @@ impl RequestState {
         }
         let sampler = Sampler::with(params, banned, processors, model.breakers(), &tokenizer)?;
         let seed = sampler.seed();
-        let first = |(rows, observer): (LogitRows, Observer)| {
-            let next = rows.first(prompt.len());
-            (next < prompt.len()).then_some(PromptLogits { next, observer })
-        };
+        let observer = observer.map(|(rows, observer)| (rows.first(prompt.len()), observer));
         let state = RequestState {
             sampler,
             logprobs,
             logprobs_of_draw,
-            prompt_logits: observed.and_then(first),
+            observer: observer.filter(|(first, _)| *first < prompt.len()),
             detokenizer: Detokenizer::following(tokenizer.clone(), &prompt),
             tokenizer,
             stop_ids,
@@ -120,70 +93,55 @@ impl RequestState {
     }
 
     /// The first prompt row that is still to be observed.
-    pub(crate) fn shows_from(&self) -> Option<usize> {
-        self.prompt_logits.as_ref().map(|shown| shown.next)
+    pub(crate) fn observed_from(&self) -> Option<usize> {
+        self.observer.as_ref().map(|(first, _)| *first)
     }
 
-    /// Whether the row at `position` is to be observed.
-    pub(crate) fn shows(&self, position: usize) -> bool {
-        let next = self.shows_from().unwrap_or(usize::MAX);
-        (next..self.usage.prompt_tokens).contains(&position)
+    /// Those of `positions` whose logits the observer has not seen yet, and the observer; they count as seen from now on.
+    pub(crate) fn observe(&mut self, positions: Range<usize>) -> Option<(Range<usize>, &Observer)> {
+        let (first, observer) = self.observer.as_mut()?;
+        let seen = positions.start.max(*first)..positions.end.min(self.usage.prompt_tokens);
+        *first = seen.end.max(*first);
+        (!seen.is_empty()).then_some((seen, &*observer))
     }
 
-    /// Whether nothing less than logits will do for rows that yield a next token, if the first one is at `position`.
-    fn needs_logits(&self, position: usize) -> bool {
-        self.logprobs.is_some() || self.is_spent() || self.shows(position)
-    }
-
-    /// What a row that yields a next token needs, if the first one is at `position` and the device does not draw.
-    pub(crate) fn wanted(&self, position: usize) -> Wanted {
-        if self.needs_logits(position) {
-            return Wanted::Logits;
+    /// What a row that yields a next token is to return, if the first one of the step is at `first`. `before` are the tokens
+    /// before the row's own.
+    pub(crate) fn output(&self, first: usize, before: Option<&[u32]>) -> Output {
+        let is_observed =
+            self.observed_from().is_some_and(|from| from <= first && first < self.usage.prompt_tokens);
+        if self.logprobs.is_some() || self.is_spent() || is_observed {
+            return Output::Logits;
+        }
+        if self.sampler.is_greedy() {
+            return Output::Greedy;
+        }
+        if let Some(draw) = before.and_then(|before| self.sampler.draw(before)) {
+            return Output::Draw(draw.into());
         }
         match self.sampler.candidates_needed() {
-            _ if self.sampler.is_greedy() => Wanted::Tokens,
-            Some(needed) if needed <= MAX_CANDIDATES => Wanted::Candidates,
-            _ => Wanted::Logits,
-        }
-    }
-
-    /// How the device may draw the token after a row, if the first row that yields one is at `position`. `before` are the tokens before
-    /// the row's own. `None` if only the host can choose it, or if it is the argmax.
-    pub(crate) fn draw(&self, position: usize, before: &[u32]) -> Option<Draw> {
-        if self.needs_logits(position) { None } else { self.sampler.draw(before) }
-    }
-
-    /// Passes the logits of the row at `position`, which is to be [observed](RequestState::shows), to the observer.
-    /// Without `caller`, logits for the caller are dropped.
-    pub(crate) fn show(
-        &mut self,
-        position: usize,
-        logits: &[f32],
-        caller: Option<&mut OnLogits<'_>>,
-    ) -> ControlFlow<()> {
-        let Some(shown) = &mut self.prompt_logits else { return ControlFlow::Continue(()) };
-        shown.next = position + 1;
-        match (&mut shown.observer, caller) {
-            (Some(observer), _) => observer(position, logits),
-            (None, Some(caller)) => caller(position, logits),
-            (None, None) => ControlFlow::Break(()),
+            Some(needed) if needed <= MAX_CANDIDATES => Output::Candidates,
+            _ => Output::Logits,
         }
     }
 
     /// Chooses the token after `tokens`, with log-probabilities if requested.
     pub(crate) fn choose(
         &mut self,
-        output: RowOutput<'_>,
+        answer: Answer<'_>,
         tokens: &[u32],
     ) -> Result<(u32, Option<Logprobs>), SamplingError> {
-        match output {
-            RowOutput::Token(token) => Ok((token, None)),
-            RowOutput::Candidates(best) => Ok((self.sampler.sample_best(best, tokens)?, None)),
-            RowOutput::Logits(logits) => {
+        match answer {
+            Answer::Token(token) => Ok((token, None)),
+            Answer::Candidates(best) => Ok((self.sampler.sample_best(best, tokens)?, None)),
+            Answer::Logits(logits) => {
                 let token = self.sampler.sample(logits, tokens)?;
-                let logprobs = self.logprobs.map(|top| match self.logprobs_of_draw {
-                    true => self.sampler.logprobs_of_draw(token, top),
-                    false => Logprobs::new(logits, token, top),
+                let logprobs = self.logprobs.map(|top| {
+                    if self.logprobs_of_draw {
+                        self.sampler.logprobs_of_draw(token, top)
+                    } else {
+                        Logprobs::new(logits, token, top)
+                    }
                 });
                 Ok((token, logprobs))
             }
@@ -220,9 +178,10 @@ impl RequestState {
         if ended.is_some() {
             text += &self.detokenizer.finish();
         }
-        let (mut printable, string) = match self.usage.generated_tokens > self.min_tokens {
-            true => self.stop_strings.push(&text),
-            false => (text, None),
+        let (mut printable, string) = if self.usage.generated_tokens > self.min_tokens {
+            self.stop_strings.push(&text)
+        } else {
+            (text, None)
         };
         // A special token ends what may be the beginning of a stop string, and may be a mark in the answer.
         if string.is_none() && self.tokenizer.kind(token).is_some_and(Kind::is_special) {

@@ -29,12 +29,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use backend::{BlockTable, PAGE, Slots};
+use backend::{BlockTable, Input, Output, PAGE, Row, Slots};
 use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
 use crate::prefix::{Prefix, Prefixes};
-use crate::queue::{Place, Queue};
+use crate::queue::{Admission, Queue};
 use crate::request::Load;
 use crate::slots::checkpoint_of;
 
@@ -61,7 +61,13 @@ pub(crate) enum Event {
     /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. `outputs_from` is the position of
     /// the prompt's first output row; by default only the last row is one. It shares the cache with requests of the same
     /// `salt`.
-    Submit { id: RequestId, tokens: Vec<u32>, salt: Vec<u8>, place: Place, outputs_from: Option<usize> },
+    Submit {
+        id: RequestId,
+        tokens: Vec<u32>,
+        salt: Vec<u8>,
+        admission: Admission,
+        outputs_from: Option<usize>,
+    },
     /// The next token of a request. One that waits has it from elsewhere: it is the same text in another model.
     Token { id: RequestId, token: u32 },
     /// The last planned step did not run: the cache still has `n_past` tokens of the request.
@@ -109,6 +115,8 @@ pub(crate) struct Chunk {
     pub(crate) is_last: bool,
     /// Number of drafted tokens, which follow the last one.
     pub(crate) drafted: usize,
+    /// The output row of the step before whose token its only row takes.
+    pub(crate) ahead: Option<u32>,
 }
 
 /// A request that starts, or restarts after preemption, with `reused` prompt tokens from the cache.
@@ -135,7 +143,7 @@ pub enum Refusal {
 }
 
 #[derive(Debug)]
-struct Request {
+struct Sequence {
     id: RequestId,
     /// Prompt and generated tokens; those that are not in the cache are to be computed. Drafted tokens follow them.
     tokens: Vec<u32>,
@@ -158,10 +166,10 @@ struct Request {
     passed_rows: usize,
     /// Requests that started while it waited for pages.
     passed_by: usize,
-    place: Place,
+    admission: Admission,
 }
 
-impl Request {
+impl Sequence {
     fn remaining(&self) -> usize {
         self.tokens.len() - self.cache.positions
     }
@@ -180,13 +188,13 @@ impl Request {
 
     /// Pages and states of its prompt that it will publish.
     fn filling(&self, has_states: bool) -> impl Iterator<Item = Prefix> {
-        let pages = match has_states {
-            false => self.cache.positions / PAGE + 1..self.prompt / PAGE + 1,
+        let pages = if !has_states {
+            self.cache.positions / PAGE + 1..self.prompt / PAGE + 1
+        } else if self.cache.positions < self.checkpoint {
             // Pages are of no use without a state.
-            true if self.cache.positions < self.checkpoint => {
-                self.checkpoint / PAGE..self.checkpoint / PAGE + 1
-            }
-            true => 0..0,
+            self.checkpoint / PAGE..self.checkpoint / PAGE + 1
+        } else {
+            0..0
         };
         pages.map(|pages| self.prefixes.of_pages(pages))
     }
@@ -234,6 +242,7 @@ impl Request {
             outputs,
             is_last: end == self.tokens.len(),
             drafted: 0,
+            ahead: None,
         }
     }
 }
@@ -245,6 +254,30 @@ impl Chunk {
         self.tables = draft.tables;
         self.outputs += draft.outputs;
         self.drafted += draft.drafted;
+    }
+
+    /// Position of the first output row.
+    pub(crate) fn output_position(&self) -> usize {
+        self.n_past + self.tokens.len() - self.outputs
+    }
+
+    /// Number of output rows, at the end, whose outputs yield the next tokens: those of the last token and of drafted ones.
+    pub(crate) fn next_tokens(&self) -> usize {
+        if self.is_last { 1 + self.drafted } else { 0 }
+    }
+
+    /// Its rows in a step, and the sequence that they belong to. `output` is called with the position of each output row.
+    pub(crate) fn rows(
+        &self,
+        mut output: impl FnMut(usize) -> Output,
+    ) -> (impl Iterator<Item = Row>, backend::Sequence) {
+        let first = self.output_position();
+        let rows = (self.n_past..).zip(&self.tokens).map(move |(position, &token)| Row {
+            input: self.ahead.map_or(Input::Token(token), Input::Ahead),
+            output: if position < first { Output::None } else { output(position) },
+        });
+        let (n_past, len, tables, slots) = (self.n_past, self.tokens.len(), self.tables.clone(), self.slots);
+        (rows, backend::Sequence { n_past, len, tables, slots })
     }
 
     /// Whether it is the last token alone, or with a draft.
@@ -278,7 +311,7 @@ impl Budget {
     }
 
     /// Assigns as many remaining rows of a running request as fit.
-    fn give(&mut self, request: &mut Request) {
+    fn give(&mut self, request: &mut Sequence) {
         let extra = |rows| request.outputs(rows).saturating_sub(1);
         let mut rows = request.remaining().min(self.rows);
         if !self.is_all_outputs && extra(rows) > self.outputs {
@@ -306,8 +339,8 @@ pub(crate) struct Scheduler {
     limits: Limits,
     hash_key: [u8; 16],
     blocks: BlockManager,
-    running: BTreeMap<RequestId, Request>,
-    waiting: BTreeMap<RequestId, Request>,
+    running: BTreeMap<RequestId, Sequence>,
+    waiting: BTreeMap<RequestId, Sequence>,
     queue: Queue,
 }
 
@@ -355,7 +388,7 @@ impl Scheduler {
     /// Prompt and generated tokens of a request that has not ended, and those drafted for the last plan. Tokens of events that were not
     /// applied yet are missing.
     pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
-        self.request(id).map(Request::known)
+        self.request(id).map(Sequence::known)
     }
 
     /// Tokens of a request that are in the cache, those of the last plan included.
@@ -374,7 +407,7 @@ impl Scheduler {
         }
     }
 
-    fn request(&self, id: RequestId) -> Option<&Request> {
+    fn request(&self, id: RequestId) -> Option<&Sequence> {
         self.running.get(&id).or_else(|| self.waiting.get(&id))
     }
 
@@ -409,7 +442,7 @@ impl Scheduler {
             request.passed_rows += of_prompts;
         }
         for request in self.running.values_mut().filter(|request| request.rows > 0) {
-            self.queue.charge(request.place.client, request.rows);
+            self.queue.charge(request.admission.client, request.rows);
             plan.chunks.push(request.take_chunk(&mut self.blocks));
         }
         plan.chunks.sort_by_key(|chunk| !chunk.is_decode());
@@ -418,11 +451,11 @@ impl Scheduler {
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Submit { id, tokens, salt, place, outputs_from } => {
+            Event::Submit { id, tokens, salt, admission, outputs_from } => {
                 debug_assert!(self.admits(tokens.len(), 0).is_ok(), "the prompt was checked");
                 let mut prefixes = Prefixes::new(self.hash_key, &salt);
                 prefixes.extend(&tokens);
-                let request = Request {
+                let request = Sequence {
                     id,
                     prompt: tokens.len(),
                     tokens,
@@ -435,9 +468,9 @@ impl Scheduler {
                     rows: 0,
                     passed_rows: 0,
                     passed_by: 0,
-                    place,
+                    admission,
                 };
-                self.queue.submit(id, place);
+                self.queue.submit(id, admission);
                 self.waiting.insert(id, request);
             }
             Event::Token { id, token } => {
@@ -454,7 +487,7 @@ impl Scheduler {
                     request.drop_draft();
                     debug_assert!(
                         !request.is_ahead,
-                        "what is planned after a step that did not run is taken back"
+                        "what is planned after a step that did not run is rolled back"
                     );
                     request.cache.positions = n_past;
                     request.cache.states.rewind(&mut self.blocks.slots);
@@ -463,10 +496,11 @@ impl Scheduler {
             Event::End { id, intact } => {
                 let request = self.running.remove(&id).or_else(|| self.waiting.remove(&id));
                 if let Some(request) = request {
-                    self.queue.end(id, request.place.client);
-                    match intact {
-                        true => drop(self.retire(request)),
-                        false => self.blocks.release(request.cache),
+                    self.queue.end(id, request.admission.client);
+                    if intact {
+                        self.retire(request);
+                    } else {
+                        self.blocks.release(request.cache);
                     }
                 }
             }
@@ -475,7 +509,7 @@ impl Scheduler {
     }
 
     /// Releases the cache of a request whose last step has succeeded. Returns the request.
-    fn retire(&mut self, mut request: Request) -> Request {
+    fn retire(&mut self, mut request: Sequence) -> Sequence {
         let cache = std::mem::replace(&mut request.cache, self.blocks.empty());
         self.blocks.retire(cache, &mut request.prefixes, &request.tokens);
         request
@@ -524,10 +558,10 @@ impl Scheduler {
             request.prefixes.extend(&request.tokens);
             let admitted = plan.admitted.extract_if(.., |admitted| admitted.id == id).next();
             if admitted.is_none() {
-                request.place.was_preempted = true;
+                request.admission.was_preempted = true;
                 plan.preempted.push(id);
             }
-            self.queue.wait(id, request.place);
+            self.queue.wait(id, request.admission);
             self.waiting.insert(id, request);
         }
     }
@@ -557,7 +591,7 @@ impl Scheduler {
             if !self.blocks.grow(&mut request.cache, demand) {
                 let cache = std::mem::replace(&mut request.cache, self.blocks.empty());
                 self.blocks.release(cache);
-                if request.place.was_preempted || request.passed_by >= MAX_PASSED_BY {
+                if request.admission.was_preempted || request.passed_by >= MAX_PASSED_BY {
                     break;
                 }
                 without_pages.push(id);
@@ -565,7 +599,7 @@ impl Scheduler {
             }
             self.blocks.adopt(&request.cache);
             request.checkpoint = checkpoint_of(request.tokens.len());
-            plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.place.was_preempted });
+            plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.admission.was_preempted });
             if let Some(request) = self.waiting.remove(&id) {
                 self.queue.start(id);
                 filling.extend(request.filling(has_states));

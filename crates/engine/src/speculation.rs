@@ -21,7 +21,7 @@ use options::Speculation;
 
 /// A request that decodes and may have a draft.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DraftQuery<'a> {
     pub(crate) id: RequestId,
     /// Prompt and generated tokens.
     pub(crate) tokens: &'a [u32],
@@ -32,12 +32,12 @@ pub(crate) struct Wanted<'a> {
 /// A source of drafts.
 pub(crate) trait Drafter: Send {
     /// Called with the events of the scheduler, before the step that they lead to is planned.
-    fn hear(&mut self, _event: &Event) {}
+    fn on_event(&mut self, _event: &Event) {}
 
-    /// The draft for each of `wanted`: tokens that probably follow, or none. Called once for each step, so that work can be
+    /// The draft for each of `queries`: tokens that probably follow, or none. Called once for each step, so that work can be
     /// spread over steps.
     /// A draft model computes at most `prompt_rows` tokens of prompts while others decode.
-    fn draft(&mut self, wanted: &[Wanted<'_>], prompt_rows: usize) -> Vec<Vec<u32>>;
+    fn draft(&mut self, queries: &[DraftQuery<'_>], prompt_rows: usize) -> Vec<Vec<u32>>;
 }
 
 /// Adds drafts to planned steps.
@@ -59,9 +59,9 @@ impl Speculator {
         self.drafter = Box::new(model);
     }
 
-    /// Hears of events before [`Scheduler::step`] does.
-    pub(crate) fn hear(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.drafter.hear(event));
+    /// Called with events before [`Scheduler::step`] is.
+    pub(crate) fn on_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.drafter.on_event(event));
     }
 
     /// Appends drafts to the chunks of a step in which all requests decode, few enough that there are rows for drafts.
@@ -75,14 +75,14 @@ impl Speculator {
         let has_room = chunks.len() < self.rows && chunks.iter().all(Chunk::is_decode);
         let each = if has_room { (self.rows - chunks.len()) / chunks.len().max(1) } else { 0 };
         let n_min = self.options.n_min;
-        let want = |chunk: &Chunk| {
+        let query = |chunk: &Chunk| {
             let most = requests.get_mut(&chunk.id)?.draft_length(n_min, each);
             let tokens = scheduler.tokens(chunk.id)?;
-            (most > 0).then_some(Wanted { id: chunk.id, tokens, most })
+            (most > 0).then_some(DraftQuery { id: chunk.id, tokens, most })
         };
-        let wanted: Vec<Wanted<'_>> = chunks.iter().filter(|_| each > 0).filter_map(want).collect();
-        let ids: Vec<RequestId> = wanted.iter().map(|wanted| wanted.id).collect();
-        let drafts = self.drafter.draft(&wanted, prompt_rows);
+        let queries: Vec<DraftQuery<'_>> = chunks.iter().filter(|_| each > 0).filter_map(query).collect();
+        let ids: Vec<RequestId> = queries.iter().map(|query| query.id).collect();
+        let drafts = self.drafter.draft(&queries, prompt_rows);
         for (id, draft) in ids.into_iter().zip(drafts) {
             let chunk = chunks.iter_mut().find(|chunk| chunk.id == id);
             if let Some(chunk) = chunk.filter(|_| draft.len() >= n_min)

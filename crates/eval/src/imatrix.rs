@@ -8,7 +8,7 @@ mod mixture;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
 use gguf::Gguf;
 use graph::{Graph, Op, Value, ValueId, Weight};
 use quantize::{Calibration, InputSums};
@@ -151,7 +151,7 @@ impl<'a> Inputs<'a> {
         let pages = self.windows.n_ctx().div_ceil(PAGE) as u32;
         let groups = self.graph.groups().len();
         let sequence = Sequence::uniform(n_past, tokens.len(), groups, 0..pages);
-        Step::new(tokens.to_vec(), vec![sequence], OutputRow::all(0..tokens.len() as u32))
+        Step::new(Row::all(tokens.iter().copied(), &Output::Logits), vec![sequence])
     }
 
     /// The matrices that all rows are multiplied with, and their inputs. Several parts of a tensor with the same input are

@@ -3,8 +3,8 @@
 use std::num::NonZero;
 
 use backend::{
-    Backend, Bucket, Description, DeviceKind, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step,
-    Taps, Ticket, Weight, Weights,
+    Backend, Bucket, Description, DeviceKind, Error, Input, KvLayout, LoadedModel, Memory, Outputs, Program,
+    Row, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_cpu::Cpu;
 use eval::verify::{Candidate, Event, Outcome, Verifier};
@@ -88,7 +88,7 @@ impl LoadedModel for PairModel {
 
 impl Program for PairProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        self.last = usize::from(step.tokens().len() > 1);
+        self.last = usize::from(step.rows().len() > 1);
         if self.last == 1 {
             // Many rows fill both caches.
             self.programs[0].run(step)?;
@@ -170,10 +170,14 @@ impl LoadedModel for TwinsModel {
 
 impl Program for TwinsProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        let first = if step.tokens().len() > 1 { TOKENS } else { 0 };
+        let first = if step.rows().len() > 1 { TOKENS } else { 0 };
         let shift = u32::from(self.1 == OwnFault::Singles && first == 0);
-        let tokens = step.tokens().iter().map(|token| (token + shift) % TOKENS + first).collect();
-        self.0.submit(&Step::new(tokens, step.sequences().to_vec(), step.outputs().to_vec())?)
+        let shifted = |row: &Row| Row {
+            input: Input::Token((testkit::token(row) + shift) % TOKENS + first),
+            output: row.output.clone(),
+        };
+        let rows = step.rows().iter().map(shifted).collect();
+        self.0.submit(&Step::new(rows, step.sequences().to_vec())?)
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {

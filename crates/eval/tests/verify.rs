@@ -104,7 +104,7 @@ impl Fault {
         match self {
             Fault::Product => *value += 100.0,
             Fault::Nan => *value = f32::NAN,
-            Fault::Rows(rows) if step.tokens().len() >= rows => *value += 100.0,
+            Fault::Rows(rows) if step.rows().len() >= rows => *value += 100.0,
             Fault::Shared if step.sequences().len() > 1 => *value = next,
             Fault::Continued if step.sequences().iter().any(|sequence| sequence.n_past > 0) => *value = next,
             Fault::None | Fault::Rows(_) | Fault::Shared | Fault::Continued => {}
@@ -125,7 +125,8 @@ impl Program for FaultyProgram {
         for (name, values) in &mut self.values {
             *values = self.fault.done_to(self.program.read(name)?, step);
         }
-        Ok(Outputs::new(step.outputs(), &self.output, self.cols))
+        let outputs: Vec<_> = step.outputs().map(|(_, output)| output.clone()).collect();
+        Ok(Outputs::new(&outputs, &self.output, self.cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {

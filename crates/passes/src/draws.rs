@@ -20,17 +20,17 @@ pub(crate) fn room(outputs: usize) -> usize {
 
 /// Words of the draws of `step`.
 pub(crate) fn words(step: &Step) -> usize {
-    let entries: usize = step.draws().iter().flatten().map(Draw::entries).sum();
-    step.draws().len() * DRAW_WORDS + 2 * entries
+    let entries: usize = step.outputs().filter_map(|(_, output)| output.draw()).map(Draw::entries).sum();
+    step.outputs().len() * DRAW_WORDS + 2 * entries
 }
 
 /// Writes the draws of `step` to `words` from offset `at` on.
 pub(crate) fn write(words: &mut [u32], at: usize, step: &Step) {
-    let mut entries = at + step.draws().len() * DRAW_WORDS;
-    for (row, draw) in step.draws().iter().enumerate() {
+    let mut entries = at + step.outputs().len() * DRAW_WORDS;
+    for (row, (_, output)) in step.outputs().enumerate() {
         let to = at + row * DRAW_WORDS;
         // A greedy token is the first of the candidates.
-        let Some(Draw { u, biases, penalties, top_k, filters }) = draw else {
+        let Some(Draw { u, biases, penalties, top_k, filters }) = output.draw() else {
             words[to..][..DRAW_WORDS].fill(0);
             words[to + 2] = 1;
             continue;

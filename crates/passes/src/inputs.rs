@@ -2,7 +2,7 @@
 //! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, sequences,
 //! cos/sin tables, factors of positions, pages, draws.
 
-use backend::{BoundProgram, Draw, Error, PAGE, Slots, Step, StoreLayout, Wanted};
+use backend::{BoundProgram, Draw, Error, Input, Output, PAGE, Slots, Step, StoreLayout, Transfer};
 use graph::{Group, Op, Rope};
 
 use crate::draws;
@@ -227,10 +227,10 @@ impl Inputs {
     }
 
     /// What leaves the device of the output rows of `step`: tokens are drawn if there is room.
-    pub fn wanted(&self, step: &Step) -> Wanted {
-        match step.wanted() {
-            Wanted::Drawn if draws::words(step) > self.room_for_draws => Wanted::of(step.outputs()),
-            wanted => wanted,
+    pub fn transfer(&self, step: &Step) -> Transfer {
+        match step.transfer() {
+            Transfer::Drawn if draws::words(step) > self.room_for_draws => step.transfer_undrawn(),
+            transfer => transfer,
         }
     }
 
@@ -266,7 +266,7 @@ impl Inputs {
     /// # Errors
     /// When the block tables have more pages than the bucket has room for.
     pub fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
-        let rows = step.tokens().len();
+        let rows = step.rows().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
         shape.in_clusters.clear();
@@ -282,16 +282,18 @@ impl Inputs {
         }
         self.words[0] = rows as u32;
         self.words[1] = step.outputs().len() as u32;
-        self.words[self.tokens..][..rows].copy_from_slice(step.tokens());
-        for (word, before) in self.words[self.tokens..].iter_mut().zip(step.follows()) {
-            *word = FOLLOWS | before;
+        for (word, row) in self.words[self.tokens..].iter_mut().zip(step.rows()) {
+            *word = match row.input {
+                Input::Token(token) => token,
+                Input::Ahead(row) => FOLLOWS | row,
+            };
         }
-        for (word, output) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
-            *word = output.row;
+        for (word, (row, _)) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
+            *word = row as u32;
         }
         let pools = self.words[self.pools..].as_chunks_mut::<2>().0;
-        for (words, output) in pools.iter_mut().zip(step.outputs()) {
-            let rows = step.rows_beside(output.row as usize);
+        for (words, (row, _)) in pools.iter_mut().zip(step.outputs()) {
+            let rows = step.rows_beside(row);
             *words = [rows.start as u32, rows.len() as u32];
         }
         let (mut row, mut page) = (0, 0);
@@ -346,7 +348,7 @@ impl Inputs {
         for table in &self.rope_tables {
             let pairs = table.frequencies.len();
             let row_chunks = self.words[table.at..].chunks_exact_mut(2 * pairs.max(1));
-            for (row, (_, position)) in row_chunks.zip(step.rows()) {
+            for (row, (_, position)) in row_chunks.zip(step.positions()) {
                 for (pair, &frequency) in row.as_chunks_mut::<2>().0.iter_mut().zip(&table.frequencies) {
                     *pair = table.rope.cos_sin(position, frequency).map(|value| (value as f32).to_bits());
                 }
@@ -354,30 +356,29 @@ impl Inputs {
         }
         for &(op, at) in &self.position_factors {
             let Op::ScaleByPosition { beta, offset, interval, .. } = op else { continue };
-            for (word, (_, position)) in self.words[at..].iter_mut().zip(step.rows()) {
+            for (word, (_, position)) in self.words[at..].iter_mut().zip(step.positions()) {
                 let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
                 *word = ((1.0 + f64::from(beta) * intervals.floor().ln_1p()) as f32).to_bits();
             }
         }
         let end = self.pages + page;
-        let is_drawn = shape.wanted == Wanted::Drawn;
-        let any = |is: fn(&Option<Draw>) -> bool| is_drawn && step.draws().iter().any(is);
-        // Where candidates are found, the best one is the argmax.
-        shape.draws_of_best =
-            any(|draw| draw.as_ref().is_some_and(|draw| draw.is_of_best() && !draw.is_largest()));
-        shape.draws_largest = !shape.draws_of_best && any(|draw| draw.as_ref().is_none_or(Draw::is_largest));
-        shape.draws_of_all = any(|draw| draw.as_ref().is_some_and(|draw| !draw.is_of_best()));
-        let has_more = |draw: &Draw| draw.penalties.is_some() || draw.biases.len() > FEW_BIASES;
-        let are_all_largest = !shape.draws_of_best && !shape.draws_of_all;
-        shape.is_adjusted = is_drawn
-            && step
-                .draws()
-                .iter()
-                .flatten()
-                .any(|draw| if are_all_largest { has_more(draw) } else { draw.adjusts() });
-        if !is_drawn {
+        shape.draws_of_best = false;
+        shape.draws_largest = false;
+        shape.draws_of_all = false;
+        shape.is_adjusted = false;
+        if shape.transfer != Transfer::Drawn {
             return Ok(end);
         }
+        let draws = step.outputs().filter_map(|(_, output)| output.draw());
+        let has_greedy = step.outputs().any(|(_, output)| *output == Output::Greedy);
+        // Where candidates are found, the best one is the argmax.
+        shape.draws_of_best = draws.clone().any(|draw| draw.is_of_best() && !draw.is_largest());
+        shape.draws_largest = !shape.draws_of_best && (has_greedy || draws.clone().any(Draw::is_largest));
+        shape.draws_of_all = draws.clone().any(|draw| !draw.is_of_best());
+        let has_more = |draw: &Draw| draw.penalties.is_some() || draw.biases.len() > FEW_BIASES;
+        let are_all_largest = !shape.draws_of_best && !shape.draws_of_all;
+        shape.is_adjusted =
+            draws.clone().any(|draw| if are_all_largest { has_more(draw) } else { draw.adjusts() });
         self.words[DRAWS] = end as u32;
         draws::write(&mut self.words, end, step);
         Ok(end + draws::words(step))

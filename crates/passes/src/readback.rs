@@ -1,6 +1,6 @@
 //! Values that are copied to the host after a step, and the outputs made of them.
 
-use backend::{BoundProgram, Error, OutputRow, Outputs, Wanted};
+use backend::{BoundProgram, Error, Output, Outputs, Transfer};
 use graph::{Rows, ValueId};
 
 use crate::{Plan, StepShape};
@@ -41,7 +41,7 @@ impl Readback {
 
     /// Rows to read back after a step of this shape.
     pub fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
-        if self.is_logits && shape.wanted != Wanted::Logits {
+        if self.is_logits && shape.transfer != Transfer::Logits {
             return 0;
         }
         shape.rows(bound.value(self.id).rows)
@@ -65,13 +65,13 @@ pub fn outputs<'a>(
     readbacks: &'a [Readback],
     bound: &BoundProgram,
     shape: &StepShape,
-    output_rows: &'a [OutputRow],
+    output_rows: &'a [Output],
     chosen: &'a [u32],
 ) -> Outputs<'a> {
-    match shape.wanted {
-        Wanted::Tokens | Wanted::Drawn => return Outputs::from_tokens(chosen),
-        Wanted::Candidates => return Outputs::from_candidates(output_rows, chosen),
-        Wanted::Logits => {}
+    match shape.transfer {
+        Transfer::Tokens | Transfer::Drawn => return Outputs::from_tokens(chosen),
+        Transfer::Candidates => return Outputs::from_candidates(output_rows, chosen),
+        Transfer::Logits => {}
     }
     let output = bound.output();
     let values = readbacks.iter().find(|readback| readback.id == output);
@@ -92,7 +92,7 @@ pub fn read<'a>(
     let id = bound.readable(name)?;
     let readback = readbacks.iter().find(|readback| readback.id == id);
     let readback = readback.expect("tapped values are read back");
-    if readback.is_logits && shape.wanted != Wanted::Logits {
+    if readback.is_logits && shape.transfer != Transfer::Logits {
         let why = "was not read back in a step that did not ask for logits; tap it";
         return Err(Error::Value { name: name.to_owned(), why });
     }

@@ -1,6 +1,6 @@
 //! What the commands of a step depend on, and what a launch costs.
 
-use backend::{Bucket, MAX_CANDIDATES, Sequence, Step, Wanted};
+use backend::{Bucket, MAX_CANDIDATES, Sequence, Step, Transfer};
 use graph::{Mask, Rows};
 
 /// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
@@ -21,7 +21,7 @@ pub struct StepShape {
     /// Whether every sequence has one row.
     pub is_decode: bool,
     /// What is read back of the output rows.
-    pub wanted: Wanted,
+    pub transfer: Transfer,
     /// Whether biases or penalties change logits before tokens are drawn. Otherwise there are at most a few biases, in a step that
     /// draws only largest logits, and finding these adds them.
     pub is_adjusted: bool,
@@ -41,16 +41,16 @@ impl StepShape {
 
     /// Words of what the device has chosen of all output rows: tokens, or ids and logits of candidates.
     pub fn chosen(&self) -> usize {
-        self.outputs * chosen_words(self.wanted)
+        self.outputs * chosen_words(self.transfer)
     }
 }
 
 /// Words of what the device chooses of an output row.
-pub fn chosen_words(wanted: Wanted) -> usize {
-    match wanted {
-        Wanted::Tokens | Wanted::Drawn => 1,
-        Wanted::Candidates => 2 * MAX_CANDIDATES,
-        Wanted::Logits => 0,
+pub fn chosen_words(transfer: Transfer) -> usize {
+    match transfer {
+        Transfer::Tokens | Transfer::Drawn => 1,
+        Transfer::Candidates => 2 * MAX_CANDIDATES,
+        Transfer::Logits => 0,
     }
 }
 
@@ -89,7 +89,7 @@ impl Cost {
         let positions: u64 = positions.sum();
         let pairs: u64 = match self.pair_multiply_adds {
             0 => 0,
-            _ => step.rows().map(|(sequence, position)| visible(sequence, position).len() as u64).sum(),
+            _ => step.positions().map(|(sequence, position)| visible(sequence, position).len() as u64).sum(),
         };
         let bytes = self.bytes + self.row_bytes * rows as u64 + self.position_bytes * positions;
         (bytes, self.row_multiply_adds * rows as u64 + self.pair_multiply_adds * pairs)

@@ -1,6 +1,6 @@
 //! Ways to compute a pass, with the steps they apply to.
 
-use backend::Wanted;
+use backend::Transfer;
 use graph::WeightId;
 
 use crate::StepShape;
@@ -19,7 +19,7 @@ pub struct When {
     /// Only steps whose attention runs in tiles.
     pub is_tiled: bool,
     /// Only steps that read this back of the output rows.
-    pub wanted: Option<Wanted>,
+    pub transfer: Option<Transfer>,
     /// Only steps that change logits before tokens are drawn ([`StepShape::is_adjusted`]).
     pub is_adjusted: bool,
     /// Only steps that draw tokens from the best candidates of a row.
@@ -41,7 +41,7 @@ impl Default for When {
             in_cluster: None,
             is_decode: false,
             is_tiled: false,
-            wanted: None,
+            transfer: None,
             is_adjusted: false,
             draws_of_best: false,
             draws_largest: false,
@@ -63,7 +63,7 @@ impl When {
             && self.in_cluster.is_none_or(|group| shape.in_clusters[group])
             && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
-            && self.wanted.is_none_or(|wanted| wanted == shape.wanted)
+            && self.transfer.is_none_or(|transfer| transfer == shape.transfer)
             && (!self.is_adjusted || shape.is_adjusted)
             && (!self.draws_of_best || shape.draws_of_best)
             && (!self.draws_largest || shape.draws_largest)

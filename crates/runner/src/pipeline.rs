@@ -163,13 +163,13 @@ impl Program for PipelineProgram {
         if outputs > self.bucket.outputs {
             return Err(Error::Step(format!("{outputs} outputs exceed {:?}", self.bucket)));
         }
-        let mut stage_step = step.without_outputs().with_input(step.input().to_vec());
+        let (mut hidden, mut inner_step) = (step.hidden().to_vec(), step.without_outputs());
         for program in inner {
-            let ticket = program.submit(&stage_step)?;
-            let rows = program.wait(ticket)?.values().to_vec();
-            stage_step = stage_step.with_input(rows);
+            inner_step = inner_step.with_hidden(hidden);
+            let ticket = program.submit(&inner_step)?;
+            hidden = program.wait(ticket)?.values().to_vec();
         }
-        last.submit(&stage_step.with_outputs_of(step))
+        last.submit(&step.clone().with_hidden(hidden))
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {

@@ -146,7 +146,7 @@ impl ModelRunner {
     /// # Errors
     /// As [`ModelRunner::run`].
     pub fn submit(&mut self, step: &Step) -> Result<Submitted, Error> {
-        let (rows, outputs) = (step.tokens().len(), step.outputs().len());
+        let (rows, outputs) = (step.rows().len(), step.outputs().len());
         let Some(program) = self.program_for(rows, outputs) else {
             let buckets: Vec<Bucket> = self.programs.iter().map(|(bucket, _)| *bucket).collect();
             return Err(Error::Step(format!(

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use engine::backend::Interrupt;
-use engine::{Engine, Event, Load, LogitRows, Logprobs, RequestId, StopReason, Usage};
+use engine::{Engine, Event, Load, LogitRows, Logprobs, Observed, RequestId, StopReason, Usage};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -309,14 +309,14 @@ impl EngineThread {
         for (index, job) in jobs.into_iter().enumerate() {
             let progress = job.progress.then(|| ProgressWatch::new(job.request.prompt.len()));
             let deadline = job.time.map(Deadline::new);
-            let submitted = match job.prompt_logprobs {
-                None => self.engine.submit(job.request),
+            let request = match job.prompt_logprobs {
+                None => job.request,
                 Some(top) => {
                     let observer = prompt_observer(job.request.prompt.clone(), top, index, sink.clone());
-                    self.engine.submit_observed(job.request, LogitRows::All, observer)
+                    job.request.observe(LogitRows::All, observer)
                 }
             };
-            match submitted {
+            match self.engine.submit(request) {
                 Ok(id) => {
                     let (sink, demand) = (sink.clone(), demand.clone());
                     accepted.push((id, Client { index, sink, demand, progress, deadline }));
@@ -422,12 +422,17 @@ fn prompt_observer(
     top: usize,
     index: usize,
     sink: Sink,
-) -> impl FnMut(usize, &[f32]) -> ControlFlow<()> + Send + 'static {
-    move |position, logits| {
-        let Some(&token) = prompt.get(position + 1) else { return ControlFlow::Continue(()) };
-        let update = Update::Prompt(token, Logprobs::new(logits, token, top));
-        // A dropped stream ends the request.
-        sink.send((index, update)).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+) -> impl FnMut(Observed<'_>) -> ControlFlow<()> + Send + 'static {
+    move |observed| {
+        for (row, logits) in observed.iter() {
+            let Some(&token) = prompt.get(row.position + 1) else { continue };
+            let update = Update::Prompt(token, Logprobs::new(logits, token, top));
+            if sink.send((index, update)).is_err() {
+                // A dropped stream ends the request.
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::conformance::random::nmse;
 use crate::whole::{Whole, family_errors, top1};
 use crate::{Case, judge};
 use backend::{
-    Backend, Bucket, Draw, Filter, KvFormat, KvLayout, MAX_CANDIDATES, OutputRow, Penalties, Sequence, Step,
+    Backend, Bucket, Draw, Filter, KvFormat, KvLayout, MAX_CANDIDATES, Output, Penalties, Row, Sequence, Step,
 };
 use gguf::Gguf;
 use graph::Graph;
@@ -107,13 +107,12 @@ pub fn a_model_split_over_two_backends_equals_the_whole(make: Make<'_>, referenc
             let mut found = Vec::new();
             for (i, tokens) in tokens.chunks(rows).enumerate() {
                 let sequence = Sequence::uniform(i * rows, tokens.len(), 1, 0..3);
-                let outputs = (0..tokens.len() as u32).map(OutputRow::greedy).collect();
-                let step = Step::new(tokens.to_vec(), vec![sequence.clone()], outputs);
+                let rows = Row::all(tokens.iter().copied(), &Output::Greedy);
+                let step = Step::new(rows, vec![sequence.clone()]);
                 // Between stages all rows are passed on, whatever output is requested.
                 let between = first.run(&step.expect("a good step")).expect("a good step").values().to_vec();
-                let outputs = OutputRow::all(0..tokens.len() as u32);
-                let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
-                let step = step.with_input(between);
+                let rows = Row::all(tokens.iter().copied(), &Output::Logits);
+                let step = Step::new(rows, vec![sequence]).expect("a good step").with_hidden(between);
                 found.extend_from_slice(second.run(&step).expect("a good step").values());
             }
             let error = nmse(&truth, &found);
@@ -132,8 +131,7 @@ fn step(sequences: &[(usize, &[u32])], n_past: usize, rows: usize) -> Step {
     let slices = sequences.iter().map(|&(i, _)| Sequence::uniform(n_past, rows, 1, pages(i))).collect();
     let tokens: Vec<u32> =
         sequences.iter().flat_map(|(_, tokens)| tokens[n_past..n_past + rows].to_vec()).collect();
-    let outputs = OutputRow::all(0..tokens.len() as u32);
-    Step::new(tokens, slices, outputs).expect("a good step")
+    Step::new(Row::all(tokens, &Output::Logits), slices).expect("a good step")
 }
 
 /// Eight sequences, up to eight rows each per step, across page boundaries: the same logits as one by one.
@@ -187,12 +185,13 @@ fn greedy(exact: &mut ModelRunner, found: &mut ModelRunner, text: &[u32], name: 
     let (mut n_past, mut same) = (0, 0);
     while text.len() < TOKENS {
         let sequence = Sequence::uniform(n_past, text.len() - n_past, 1, 0..4);
-        let last = (text.len() - n_past - 1) as u32;
         let step = |output| {
-            Step::new(text[n_past..].to_vec(), vec![sequence.clone()], vec![output]).expect("a good step")
+            let mut rows = Row::all(text[n_past..].iter().copied(), &Output::None);
+            rows.last_mut().expect("it has rows").output = output;
+            Step::new(rows, vec![sequence.clone()]).expect("a good step")
         };
-        let expected = exact.run(&step(OutputRow::logits(last))).expect("a good step");
-        let found = found.run(&step(OutputRow::greedy(last))).expect("a good step");
+        let expected = exact.run(&step(Output::Logits)).expect("a good step");
+        let found = found.run(&step(Output::Greedy)).expect("a good step");
         let mut logits = expected.values().to_vec();
         logits.sort_by(|a, b| b.total_cmp(a));
         if logits[0] - logits[1] <= CLEAR {
@@ -219,11 +218,10 @@ pub fn candidates_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
             let sequences: Vec<(usize, &[u32])> = (0..sequences).map(|i| (i, &tokens[i][..])).collect();
             for (n_past, rows) in [(0, 8), (8, 1), (9, 1), (10, 1)] {
                 let all = step(&sequences, n_past, rows);
-                let outputs = all.outputs().iter().map(|output| match output.row {
-                    1 => OutputRow::greedy(1),
-                    row => OutputRow::candidates(row),
-                });
-                let less = Step::new(all.tokens().to_vec(), all.sequences().to_vec(), outputs.collect());
+                let mut rows = all.rows().to_vec();
+                rows.iter_mut().for_each(|row| row.output = Output::Candidates);
+                rows.iter_mut().skip(1).take(1).for_each(|row| row.output = Output::Greedy);
+                let less = Step::new(rows, all.sequences().to_vec());
                 let logits = runner.run(&all).expect("a good step").values().to_vec();
                 let found = runner.run(&less.expect("a good step")).expect("a good step");
                 assert!(found.values().is_empty(), "{}: logits stay on the device", case.name);
@@ -267,17 +265,16 @@ pub fn drawn_tokens_are_those_of_the_logits(make: Make<'_>, _: Make<'_>) {
                     let draws: Vec<Option<Draw>> = (0..all.outputs().len() as u32)
                         .map(|row| (row != 1).then(|| draw(row, n_past, n_past % 4 > again)))
                         .collect();
-                    let outputs = (0..).zip(&draws).map(|(row, draw)| match draw {
-                        Some(_) => OutputRow::candidates(row),
-                        None => OutputRow::greedy(row),
+                    let rows = all.rows().iter().zip(&draws).map(|(row, draw)| Row {
+                        input: row.input,
+                        output: draw.clone().map_or(Output::Greedy, |draw| Output::Draw(draw.into())),
                     });
-                    let less = Step::new(all.tokens().to_vec(), all.sequences().to_vec(), outputs.collect());
-                    let less = less.and_then(|step| step.with_draws(draws.clone())).expect("a good step");
+                    let less = Step::new(rows.collect(), all.sequences().to_vec()).expect("a good step");
                     let found = runner.run(&less).expect("a good step");
                     for (i, logits) in logits.chunks_exact(n_vocab).enumerate() {
                         let token = found.token(i);
                         let is_right = match &draws[i] {
-                            Some(draw) => crate::is_drawn(token, logits, draw, all.tokens()[i]),
+                            Some(draw) => crate::is_drawn(token, logits, draw, crate::token(&all.rows()[i])),
                             None => token == crate::best(logits, 1).first().map(|(id, _)| *id),
                         };
                         let what = format!("{}, row {i} at position {n_past}", case.name);

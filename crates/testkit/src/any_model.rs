@@ -1,6 +1,6 @@
 //! Any bytes as a model file, which must give an error or logits.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use models::Model;
 use quant::Format;
@@ -24,8 +24,8 @@ pub fn two_steps(bytes: Vec<u8>, backend: Box<dyn Backend>) -> Result<Vec<f32>, 
     let mut logits = Vec::new();
     for (n_past, tokens) in [(0, vec![0; ROWS]), (ROWS, vec![0])] {
         let sequence = Sequence::uniform(n_past, tokens.len(), groups, [0]);
-        let outputs = OutputRow::all(0..tokens.len() as u32);
-        let step = Step::new(tokens, vec![sequence], outputs).map_err(|error| error.to_string())?;
+        let rows = Row::all(tokens, &Output::Logits);
+        let step = Step::new(rows, vec![sequence]).map_err(|error| error.to_string())?;
         logits.extend_from_slice(runner.run(&step).map_err(|error| error.to_string())?.values());
     }
     Ok(logits)

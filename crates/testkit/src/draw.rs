@@ -1,17 +1,22 @@
 //! How a token is drawn, as the papers and llama.cpp define it: with all candidates, one filter after another, nothing clever.
 
-use backend::{Draw, Filter, Outputs, Penalties, Step, greedy_token};
+use backend::{Draw, Filter, Input, Output, Outputs, Penalties, Row, Step, greedy_token};
 
 /// The tokens that a device chooses in `step`, drawn or greedy, from the `logits` of its output rows; [`Outputs::NO_TOKEN`] where none is
 /// possible.
 pub fn chosen(step: &Step, logits: &[f32]) -> Vec<u32> {
     let cols = logits.len() / step.outputs().len().max(1);
-    let token = |(index, logits): (usize, &[f32])| match step.draws().get(index) {
-        Some(Some(draw)) => drawn(logits, draw, step.tokens()[step.outputs()[index].row as usize]),
+    let choose = |((row, output), logits): ((usize, &Output), &[f32])| match output {
+        Output::Draw(draw) => drawn(logits, draw, token(&step.rows()[row])),
         _ => greedy_token(logits),
     };
-    let rows = logits.chunks_exact(cols.max(1)).enumerate();
-    rows.map(|row| token(row).unwrap_or(Outputs::NO_TOKEN)).collect()
+    let rows = step.outputs().zip(logits.chunks_exact(cols.max(1)));
+    rows.map(|row| choose(row).unwrap_or(Outputs::NO_TOKEN)).collect()
+}
+
+/// The token of a row that has one.
+pub fn token(row: &Row) -> u32 {
+    if let Input::Token(token) = row.input { token } else { panic!("{row:?} has no token") }
 }
 
 /// The token that `draw` gives for a row of `logits` whose own token is `own`; none if a logit is NaN or +∞, or no token is possible.

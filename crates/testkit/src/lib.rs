@@ -16,7 +16,7 @@ pub mod whole;
 mod wrapped;
 
 pub use cases::{Case, cases};
-pub use draw::{chosen, drawn, is_drawn};
+pub use draw::{chosen, drawn, is_drawn, token};
 pub use synth::SMALL_VOCAB as VOCAB;
 pub use wrapped::wrapped;
 

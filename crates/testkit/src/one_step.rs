@@ -1,8 +1,7 @@
 //! One step of a small model, for tests of what a backend does when it fails.
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, Program, Sequence, Step, Taps,
-    Weights,
+    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, Program, Row, Sequence, Step, Taps, Weights,
 };
 use gguf::Gguf;
 use graph::Graph;
@@ -40,7 +39,7 @@ pub fn compile(backend: Box<dyn Backend>) -> Result<Compiled, Error> {
 /// A step of twelve rows, all of which are output rows.
 pub fn step() -> Step {
     let sequence = Sequence::uniform(0, 12, 1, [0]);
-    Step::new((0..12).collect(), vec![sequence], OutputRow::all(0..12)).expect("a good step")
+    Step::new(Row::logits(0..12, 0..12), vec![sequence]).expect("a good step")
 }
 
 /// The logits of the step.

@@ -1,6 +1,6 @@
 //! Whole models on a backend: logits of every position of a few sequences, and their distances. Panics on errors.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
 use gguf::Gguf;
 use models::Model;
 use runner::ModelRunner;
@@ -39,7 +39,7 @@ impl Whole {
         let mut logits = Vec::with_capacity(tokens.len() * self.n_vocab);
         for (i, part) in tokens.chunks(chunk).enumerate() {
             let sequence = Sequence::uniform(i * chunk, part.len(), groups, 0..pages);
-            let step = Step::new(part.to_vec(), vec![sequence], OutputRow::all(0..part.len() as u32));
+            let step = Step::new(Row::all(part.iter().copied(), &Output::Logits), vec![sequence]);
             let outputs = self.runner.run(&step.expect("a good step")).expect("a good step");
             logits.extend_from_slice(outputs.values());
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use backend::{
-    Backend, Bucket, KvFormat, KvLayout, KvType, OutputRow, PAGE, Sequence, Step, Taps, Weight, Weights,
+    Backend, Bucket, KvFormat, KvLayout, KvType, PAGE, Row, Sequence, Step, Taps, Weight, Weights,
 };
 use gguf::Gguf;
 use graph::{Builder, Graph, Op, Operand, Store, ValueId, ValueName, WeightId};
@@ -144,7 +144,7 @@ impl<'a> Oracle<'a> {
         let mut loaded = (self.make)().load(&graph, &weights, &kv_layout)?;
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None)?;
         let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..pages as u32);
-        let step = Step::new(tokens, vec![sequence], OutputRow::all(0..rows as u32))?;
+        let step = Step::new(Row::logits(tokens, 0..rows as u32), vec![sequence])?;
         Ok(Matrix::new(graph.value(y).cols, program.run(&step)?.values().to_vec()))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
 use gguf::Gguf;
 use graph::{Graph, Value, ValueId};
 use runner::ModelRunner;
@@ -126,8 +126,8 @@ impl Recording<'_> {
         let mut n_past = 0;
         for tokens in self.tokens.chunks(self.bucket().rows) {
             let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..pages);
-            let outputs = OutputRow::all(0..tokens.len() as u32);
-            run(&Step::new(tokens.to_vec(), vec![sequence], outputs)?, n_past)?;
+            let rows = Row::all(tokens.iter().copied(), &Output::Logits);
+            run(&Step::new(rows, vec![sequence])?, n_past)?;
             n_past += tokens.len();
         }
         Ok(())

@@ -319,6 +319,6 @@ fn written_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) 
             first + if which == 0 { element * PAGE + offset } else { offset * elements + element }
         })
     };
-    let slots = step.rows().map(|(sequence, position)| sequence.tables[group].slot(position));
+    let slots = step.positions().map(|(sequence, position)| sequence.tables[group].slot(position));
     slots.flat_map(row_elements).flat_map(|element| words * element..words * (element + 1)).collect()
 }

@@ -95,9 +95,9 @@ fn there_is_room_for_what_is_read() {
     };
     let reads = |engine: &mut Engine, read: Read| {
         if read.values {
-            engine.tap(&names, |_, _| ())?;
+            engine.observe(&names, |_| ControlFlow::Continue(()))?;
             // Another takes the place of the first.
-            engine.tap(&names, |_, _| ())?;
+            engine.observe(&names, |_| ControlFlow::Continue(()))?;
         }
         if read.logits == LogitRows::Last { Ok(()) } else { engine.prepare_logits() }
     };

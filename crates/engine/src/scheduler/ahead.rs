@@ -2,7 +2,7 @@
 
 use backend::{PAGE, Slots};
 
-use super::{Chunk, Event, Request, RequestId, Scheduler};
+use super::{Chunk, Event, RequestId, Scheduler, Sequence};
 use crate::blocks::Demand;
 
 /// Pages before a window that a request may keep while steps are ahead.
@@ -29,26 +29,27 @@ impl Scheduler {
         let tokens = draft[..rows].to_vec();
         request.tokens.extend_from_slice(&tokens);
         request.drafted += rows;
-        self.queue.charge(request.place.client, rows);
+        self.queue.charge(request.admission.client, rows);
         let (tables, slots) = (request.cache.tables.clone(), Slots::default());
-        Some(Chunk { id, tokens, n_past, tables, slots, outputs: rows, is_last: true, drafted: rows })
+        let (outputs, drafted) = (rows, rows);
+        Some(Chunk { id, tokens, n_past, tables, slots, outputs, is_last: true, drafted, ahead: None })
     }
 
-    /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests:
-    /// their next tokens are not known yet, so that the rows have tokens 0. `None`, and only the events have changed anything, if a
+    /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests
+    /// with the token of its output row, which is not known yet. `None`, and only the events have changed anything, if a
     /// running request has other rows to compute, if pages are lacking, if the model has recurrent states, or if a waiting request
     /// might be admitted.
     pub(crate) fn follow(
         &mut self,
         events: impl IntoIterator<Item = Event>,
-        ids: &[RequestId],
+        next: &[(RequestId, u32)],
     ) -> Option<Vec<Chunk>> {
         for event in events {
             self.apply(event);
         }
         let is_full = self.running.len() == self.limits.sequences;
         // Pages before a window are released by the next step that is not ahead.
-        let is_computed = |request: &Request| {
+        let is_computed = |request: &Sequence| {
             request.remaining() == 0
                 && request.drafted == 0
                 && self.blocks.expired(&request.cache) <= MAX_EXPIRED
@@ -59,36 +60,37 @@ impl Scheduler {
         {
             return None;
         }
-        for id in ids {
+        for (id, _) in next {
             let request = self.running.get_mut(id)?;
             let end = request.tokens.len() + 1;
             if !self.blocks.grow(&mut request.cache, Demand { all: end, next: end }) {
                 return None;
             }
         }
-        let mut chunks = Vec::with_capacity(ids.len());
-        for &id in ids {
+        let mut chunks = Vec::with_capacity(next.len());
+        for &(id, row) in next {
             let request = self.running.get_mut(&id)?;
-            self.queue.charge(request.place.client, 1);
+            self.queue.charge(request.admission.client, 1);
             let (n_past, tables) = (request.tokens.len(), request.cache.tables.clone());
             request.tokens.push(0);
             request.is_ahead = true;
-            let (tokens, slots) = (vec![0], Slots::default());
-            chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs: 1, is_last: true, drafted: 0 });
+            let (tokens, slots, ahead) = (vec![0], Slots::default(), Some(row));
+            let (outputs, is_last, drafted) = (1, true, 0);
+            chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs, is_last, drafted, ahead });
         }
         Some(chunks)
     }
 
     /// Applies the tokens among `events`, and removes them.
-    pub(crate) fn learn(&mut self, events: &mut Vec<Event>) {
+    pub(crate) fn commit(&mut self, events: &mut Vec<Event>) {
         let is_token = |event: &mut Event| matches!(event, Event::Token { .. });
         for event in events.extract_if(.., is_token) {
             self.apply(event);
         }
     }
 
-    /// Takes back what [`Scheduler::follow`] has planned, if its step does not run.
-    pub(crate) fn take_back(&mut self) {
+    /// Undoes what [`Scheduler::follow`] has planned, if its step does not run.
+    pub(crate) fn rollback(&mut self) {
         for request in self.running.values_mut().filter(|request| request.is_ahead) {
             request.tokens.pop();
             request.is_ahead = false;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
 use graph::{Builder, Graph, Group, Mask, Store};
 
-use crate::queue::Place;
+use crate::queue::Admission;
 
 use super::{Active, Admitted, Chunk, Event, Limits, Plan, Refusal, RequestId, Scheduler};
 
@@ -95,7 +95,13 @@ fn limits(n_ctx: usize, sequences: usize, n_batch: usize, pages: usize) -> Limit
 
 /// A request for text.
 fn submit(id: u64, tokens: Vec<u32>) -> Event {
-    Event::Submit { id: RequestId(id), tokens, salt: Vec::new(), place: Place::default(), outputs_from: None }
+    Event::Submit {
+        id: RequestId(id),
+        tokens,
+        salt: Vec::new(),
+        admission: Admission::default(),
+        outputs_from: None,
+    }
 }
 
 #[test]

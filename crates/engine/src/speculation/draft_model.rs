@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{Backend, KvLayout, OutputRow, Sequence, Step};
+use backend::{Backend, KvLayout, Output, Step};
 use runner::ModelRunner;
 
-use super::{Drafter, Wanted};
+use super::{DraftQuery, Drafter};
 use crate::Error;
 use crate::ids::RequestId;
 use crate::model::Model;
@@ -24,7 +24,7 @@ pub struct DraftModel {
     scheduler: Scheduler,
     /// Tokens that both models have.
     n_vocab: usize,
-    /// Of which its scheduler has not heard.
+    /// Events that its scheduler has not applied yet.
     events: Vec<Event>,
     /// Whether it has prompts to compute.
     has_prompts: bool,
@@ -80,13 +80,13 @@ impl DraftModel {
 
     fn try_draft(
         &mut self,
-        wanted: &[Wanted<'_>],
+        queries: &[DraftQuery<'_>],
         prompt_rows: usize,
     ) -> Result<BTreeMap<RequestId, Vec<u32>>, Error> {
-        let most: BTreeMap<RequestId, usize> = wanted.iter().map(|wanted| (wanted.id, wanted.most)).collect();
+        let most: BTreeMap<RequestId, usize> = queries.iter().map(|query| (query.id, query.most)).collect();
         let mut drafts: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
         // The tokens of requests that decode without drafts are computed together, when there is one again.
-        if wanted.is_empty() && !self.has_prompts && self.events.len() < MAX_EVENTS {
+        if queries.is_empty() && !self.has_prompts && self.events.len() < MAX_EVENTS {
             return Ok(drafts);
         }
         let mut chunks = self.scheduler.step(self.events.drain(..), |_| prompt_rows).chunks;
@@ -115,18 +115,18 @@ impl DraftModel {
         chunks: Vec<Chunk>,
         drafting: impl Fn(RequestId) -> bool,
     ) -> Result<Vec<(RequestId, u32)>, Error> {
-        let (mut tokens, mut sequences, mut outputs, mut ids) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut sequences, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in chunks {
-            tokens.extend_from_slice(&chunk.tokens);
-            let Chunk { id, n_past, tables, slots, .. } = chunk;
-            sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables, slots });
-            if chunk.is_last && drafting(id) {
-                outputs.push(OutputRow::greedy(tokens.len() as u32 - 1));
-                ids.push(id);
-            }
+            let end = chunk.n_past + chunk.tokens.len();
+            let is_drafting = chunk.is_last && drafting(chunk.id);
+            let is_last = |position| is_drafting && position + 1 == end;
+            let output = |position| if is_last(position) { Output::Greedy } else { Output::None };
+            let (own, sequence) = chunk.rows(output);
+            rows.extend(own);
+            sequences.push(sequence);
+            ids.extend(is_drafting.then_some(chunk.id));
         }
-        let ran = self.runner.run(&Step::new(tokens, sequences, outputs)?);
+        let ran = self.runner.run(&Step::new(rows, sequences)?);
         self.model.file().check_intact()?;
         let outputs = ran?;
         // Without a token, a logit is no number: the request has no draft.
@@ -135,7 +135,7 @@ impl DraftModel {
 }
 
 impl Drafter for DraftModel {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let event = match event {
             // What was drafted for it is dropped with the next step.
             Event::Rewind { .. } => return,
@@ -151,16 +151,16 @@ impl Drafter for DraftModel {
         }
     }
 
-    fn draft(&mut self, wanted: &[Wanted<'_>], prompt_rows: usize) -> Vec<Vec<u32>> {
+    fn draft(&mut self, queries: &[DraftQuery<'_>], prompt_rows: usize) -> Vec<Vec<u32>> {
         let mut drafts = BTreeMap::new();
         if !self.has_failed {
-            drafts = self.try_draft(wanted, prompt_rows).unwrap_or_else(|error| {
+            drafts = self.try_draft(queries, prompt_rows).unwrap_or_else(|error| {
                 tracing::warn!("the draft model has failed, so that there are no more drafts: {error}");
                 self.has_failed = true;
                 BTreeMap::new()
             });
         }
-        wanted.iter().map(|wanted| drafts.remove(&wanted.id).unwrap_or_default()).collect()
+        queries.iter().map(|query| drafts.remove(&query.id).unwrap_or_default()).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Drafts from the request's own tokens (Saxena 2023, "Prompt lookup decoding").
 
-use super::{Drafter, Wanted};
+use super::{DraftQuery, Drafter};
 
 /// Fewest equal tokens: shorter ones occur by chance.
 const MIN_EQUAL: usize = 3;
@@ -13,8 +13,8 @@ const MAX_EQUAL: usize = 12;
 pub(crate) struct NgramLookup;
 
 impl Drafter for NgramLookup {
-    fn draft(&mut self, wanted: &[Wanted<'_>], _prompt_rows: usize) -> Vec<Vec<u32>> {
-        wanted.iter().map(|wanted| look_up(wanted.tokens, wanted.most)).collect()
+    fn draft(&mut self, queries: &[DraftQuery<'_>], _prompt_rows: usize) -> Vec<Vec<u32>> {
+        queries.iter().map(|query| look_up(query.tokens, query.most)).collect()
     }
 }
 

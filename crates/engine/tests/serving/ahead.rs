@@ -41,13 +41,13 @@ impl Program for DeviceProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, backend::Error> {
         let place = self.pending.next_place();
         let ticket = self.pending.begin(step);
-        let follows = !step.follows().is_empty();
-        self.device.followed.fetch_add(usize::from(follows), Ordering::Relaxed);
+        self.device.followed.fetch_add(usize::from(step.is_ahead()), Ordering::Relaxed);
         let known: Vec<u32> =
             self.last.iter().map(|&token| if token == Outputs::NO_TOKEN { 0 } else { token }).collect();
-        let resolved = step.clone().with_tokens_of(&known);
+        let mut resolved = step.clone();
+        resolved.resolve(&known);
         self.ticket = None;
-        if !step.wanted().are_tokens() {
+        if !step.transfer().are_tokens() {
             self.ticket = Some(self.inner.submit(&resolved)?);
             return Ok(ticket);
         }
@@ -339,7 +339,7 @@ fn everything_else_waits_for_the_step_in_progress() {
             assert_eq!(rows, 40);
         }
         if i == 14 {
-            engine.tap(&["embd"], |_, _| ()).expect("the graph has it");
+            engine.observe(&["embd"], |_| std::ops::ControlFlow::Continue(())).expect("the graph has it");
         }
         for event in engine.step().expect("nothing fails") {
             match event {

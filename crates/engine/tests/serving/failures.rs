@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backend::{Backend, MAX_CANDIDATES, Outputs, PAGE, Program, Step, Ticket, Wanted};
+use backend::{Backend, MAX_CANDIDATES, Output, Outputs, PAGE, Program, Step, Ticket, Transfer};
 use engine::{
     Bias, Engine, Error, Event, Model, Options, Params, Request, RequestError, SamplingError, StopReason,
 };
@@ -66,8 +66,8 @@ impl Program for FaultyProgram {
         let left = steps.load(Ordering::Relaxed);
         // Asked again, a device says the same.
         let [before, now] =
-            [self.asked.as_ref(), Some(step)].map(|step| step.map_or(Wanted::Logits, Step::wanted));
-        let is_again = self.is_wrong && before != Wanted::Logits && now == Wanted::Logits;
+            [self.asked.as_ref(), Some(step)].map(|step| step.map_or(Transfer::Logits, Step::transfer));
+        let is_again = self.is_wrong && before != Transfer::Logits && now == Transfer::Logits;
         self.is_wrong = left == 0 || is_again;
         if !is_again && (left > 0 || !matches!(fault, Fault::IsLost)) {
             steps.store(left.wrapping_sub(1), Ordering::Relaxed);
@@ -85,23 +85,25 @@ impl Program for FaultyProgram {
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, backend::Error> {
         self.logits = self.inner.wait(ticket)?.values().to_vec();
         let asked = self.asked.as_ref().expect("a step was submitted");
-        let rows = asked.outputs();
+        let rows: Vec<Output> = asked.outputs().map(|(_, output)| output.clone()).collect();
         let cols = self.logits.len() / rows.len().max(1);
         if let (Fault::Gives(change), true) = (self.faulty.fault, self.is_wrong) {
             change(&mut self.logits[..cols]);
         }
-        let wanted = match self.faulty.device {
-            Device::Returns => Wanted::Logits,
-            Device::Keeps => Wanted::of(rows),
-            Device::Draws => asked.wanted(),
+        let transfer = match self.faulty.device {
+            Device::Returns => Transfer::Logits,
+            Device::Keeps => asked.transfer_undrawn(),
+            Device::Draws => asked.transfer(),
         };
-        match wanted {
-            Wanted::Tokens | Wanted::Drawn => Ok(Outputs::from_tokens(&testkit::chosen(asked, &self.logits))),
-            Wanted::Candidates => {
-                let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
-                Ok(Outputs::from_candidates(rows, &words))
+        match transfer {
+            Transfer::Tokens | Transfer::Drawn => {
+                Ok(Outputs::from_tokens(&testkit::chosen(asked, &self.logits)))
             }
-            Wanted::Logits => Ok(Outputs::new(rows, &self.logits, cols)),
+            Transfer::Candidates => {
+                let words: Vec<u32> = self.logits.chunks_exact(cols).flat_map(candidates).collect();
+                Ok(Outputs::from_candidates(&rows, &words))
+            }
+            Transfer::Logits => Ok(Outputs::new(&rows, &self.logits, cols)),
         }
     }
 

@@ -77,10 +77,11 @@ fn observed(engine: &mut Engine, request: Request, rows: LogitRows) -> (Rows, An
     let seen: Arc<Mutex<Rows>> = Arc::default();
     let sink = seen.clone();
     let id = engine
-        .submit_observed(request, rows, move |position, row| {
-            sink.lock().expect("no panic").push((position, bits(row)));
+        .submit(request.observe(rows, move |observed| {
+            let rows = observed.iter().map(|(row, logits)| (row.position, bits(logits)));
+            sink.lock().expect("no panic").extend(rows);
             ControlFlow::Continue(())
-        })
+        }))
         .expect("it can be served");
     let answer = finish(engine).remove(&id).expect("it ends");
     (std::mem::take(&mut *seen.lock().expect("no panic")), answer)
@@ -120,14 +121,14 @@ fn an_observer_that_breaks_ends_its_request() {
     let seen = Arc::new(Mutex::new(0));
     let sink = seen.clone();
     let id = engine
-        .submit_observed(greedy(prompt(0, 50), 5), LogitRows::All, move |_, _| {
+        .submit(greedy(prompt(0, 50), 5).observe(LogitRows::All, move |_| {
             *sink.lock().expect("no panic") += 1;
             if *sink.lock().expect("no panic") == 3 {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
-        })
+        }))
         .unwrap();
     let other = engine.submit(greedy(prompt(1, 5), 5)).unwrap();
     let answers = finish(&mut engine);

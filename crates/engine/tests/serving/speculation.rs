@@ -1,5 +1,7 @@
 //! Speculative decoding: drafts change the speed and nothing else.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use engine::{
@@ -251,8 +253,10 @@ fn requests_that_decode_share_the_rows_for_drafts() {
     let mut engine = serve(&model, 1, options);
     let sink = rows.clone();
     engine
-        .tap(&[], move |step, _| {
-            sink.lock().expect("no panic").push((step.sequences().len(), step.tokens().len()))
+        .observe(&["embd"], move |observed| {
+            let requests: BTreeSet<_> = observed.rows.iter().map(|row| row.request).collect();
+            sink.lock().expect("no panic").push((requests.len(), observed.rows.len()));
+            ControlFlow::Continue(())
         })
         .expect("there is room");
     let sampling = Params { logit_bias: vec![(70, 100.0).into()], ..Params::greedy() };

@@ -1,5 +1,6 @@
 //! Values seen from outside while the engine serves.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use engine::{LogitRows, Options, Params, Request};
@@ -24,11 +25,11 @@ fn every_step_is_seen_and_nothing_changes() {
     let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let sink = seen.clone();
     engine
-        .tap(&["embd"], move |step, runner| {
-            let positions = step.rows().map(|(_, position)| position).collect();
-            let value = runner.read("embd").expect("a tapped value").to_vec();
-            assert!(runner.read("Qcur-0").is_err(), "it was not asked for");
-            sink.lock().expect("no panic").push((step.tokens().to_vec(), positions, value));
+        .observe(&["embd"], move |observed| {
+            assert_eq!(observed.name, "embd");
+            let (positions, tokens) = observed.rows.iter().map(|row| (row.position, row.token)).unzip();
+            sink.lock().expect("no panic").push((tokens, positions, observed.values.to_vec()));
+            ControlFlow::Continue(())
         })
         .expect("the graph has it");
     let found = run(&mut engine, prompts.map(request));
@@ -58,17 +59,39 @@ fn logits_are_steps_too_and_unknown_names_are_refused() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 2, Options::default());
     let steps: Arc<Mutex<usize>> = Arc::default();
-    let error = engine.tap(&["nothing"], |_, _| {}).expect_err("no such value").to_string();
+    let error =
+        engine.observe(&["nothing"], |_| ControlFlow::Break(())).expect_err("no such value").to_string();
     assert!(error.contains("`nothing` is not in the graph"), "{error}");
     for rows in [LogitRows::Last, LogitRows::All] {
         let count = steps.clone();
         engine
-            .tap(&["l_out-1"], move |_, runner| {
-                assert_eq!(runner.read("l_out-1").expect("a tapped value").len() % 64, 0);
+            .observe(&["l_out-1"], move |observed| {
+                assert_eq!(observed.values.len(), 64 * observed.rows.len());
                 *count.lock().expect("no panic") += 1;
+                ControlFlow::Continue(())
             })
             .expect("the graph has it");
-        engine.logits(&[1, 2, 3], rows, |_, _| std::ops::ControlFlow::Continue(())).expect("logits");
+        engine.logits(&[1, 2, 3], rows, |_, _| ControlFlow::Continue(())).expect("logits");
     }
     assert_eq!(*steps.lock().expect("no panic"), 2);
+}
+
+/// Values of output rows alone are those of the last positions; breaking cancels all requests of the step.
+#[test]
+fn an_observer_of_the_engine_sees_logits_and_ends_requests() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, eight());
+    let mut rows = Vec::new();
+    let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let sink = seen.clone();
+    let observer = move |observed: engine::Observed<'_>| {
+        rows.extend(observed.rows.iter().map(|row| row.position));
+        *sink.lock().expect("no panic") = rows.clone();
+        if rows.len() < 6 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    engine.observe(&["result_output"], observer).expect("the graph has it");
+    let request = |prompt: &[u32]| Request::new(prompt.to_vec()).sampling(Sampling::greedy()).max_tokens(20);
+    let answers = run(&mut engine, [request(&[1, 300, 7]), request(&[1, 2])]);
+    assert_eq!(*seen.lock().expect("no panic"), [2, 1, 3, 2, 4, 3]);
+    assert!(answers.iter().all(|answer| answer.reason == engine::StopReason::Cancelled));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Bucket, DeviceKind, KvFormat, KvLayout, OutputRow, Sequence, Step, Taps, Weight, Weights};
+use backend::{Bucket, DeviceKind, KvFormat, KvLayout, Output, Row, Sequence, Step, Taps, Weight, Weights};
 use bytes::Bytes;
 use engine::Model;
 use graph::{Builder, Role};
@@ -149,8 +149,8 @@ fn multiply(
     let run = |&rows: &usize| {
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::Names(&taps))?;
         let tokens: Vec<u32> = (0..rows as u32).collect();
-        let outputs = OutputRow::all(tokens.iter().copied());
-        program.run(&Step::new(tokens, vec![Sequence::uniform(0, rows, 0, [])], outputs)?)?;
+        program
+            .run(&Step::new(Row::all(tokens, &Output::Logits), vec![Sequence::uniform(0, rows, 0, [])])?)?;
         let products = taps.iter().map(|name| Ok(program.read(name)?.to_vec()));
         Ok(Products { rows, products: products.collect::<Result<_, Failure>>()? })
     };

@@ -1,6 +1,6 @@
 //! A model that runs steps of a few sequences.
 
-use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Weights};
+use backend::{Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step, Weights};
 use engine::Model;
 use graph::Graph;
 use runner::{FileWeights, ModelRunner};
@@ -63,8 +63,8 @@ impl Runner {
             let pages = (first..first + self.pages).map(|page| page as u32);
             Sequence::uniform(part.n_past, part.tokens.len(), groups, pages).in_slot(part.sequence as u32)
         });
-        let tokens = parts.iter().flat_map(|part| part.tokens).copied().collect();
-        let step = Step::new(tokens, sequences.collect(), OutputRow::all(outputs))?;
+        let tokens = parts.iter().flat_map(|part| part.tokens).copied();
+        let step = Step::new(Row::logits(tokens, outputs), sequences.collect())?;
         Ok(self.runner.run(&step)?.values().to_vec())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
     Backend, Bucket, Description, Device, DeviceInfo, DeviceKind, DeviceMemory, Error, KvFormat, KvLayout,
-    LoadedModel, Member, Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, Step, Taps, Weights,
+    LoadedModel, Member, Memory, MemoryKind, OpenOptions, Remedy, Row, Sequence, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use graph::Graph;
@@ -125,7 +125,7 @@ fn logits(backend: Box<dyn Backend>) -> Result<Vec<f32>, Error> {
     let (graph, weights) = dense();
     let mut loaded = backend.load(&graph, &weights, &KvLayout::uniform(&graph, 1, KvFormat::F32))?;
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 1 }, Taps::None)?;
-    let step = Step::new(vec![1, 5, 2], vec![Sequence::uniform(0, 3, 1, [0])], OutputRow::all([2]))?;
+    let step = Step::new(Row::logits(vec![1, 5, 2], [2]), vec![Sequence::uniform(0, 3, 1, [0])])?;
     Ok(program.run(&step)?.values().to_vec())
 }
 

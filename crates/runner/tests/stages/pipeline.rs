@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
-    Outputs, PAGE, Program, Sequence, Slots, Step, Taps, Ticket, Weight, Weights,
+    Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, Outputs, PAGE,
+    Program, Row, Sequence, Slots, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
 use graph::{Graph, Mask};
@@ -63,13 +63,13 @@ fn run(
             slots: Slots::default(),
         });
         let rows = rows_a + rows_b;
-        let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32).collect();
+        let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32);
         let last = rows as u32 - 1;
         let outputs = match last {
-            0 => OutputRow::all([0]),
-            last => vec![OutputRow { greedy: true, ..OutputRow::logits(0) }, OutputRow::logits(last)],
+            0 => vec![0],
+            last => vec![0, last],
         };
-        let step = Step::new(tokens, sequences.collect(), outputs).expect("a good step");
+        let step = Step::new(Row::logits(tokens, outputs), sequences.collect()).expect("a good step");
         let outputs = program.run(&step).expect("it fits");
         given.push(outputs.values().to_vec());
         given.push(outputs.token(0).map(|token| token as f32).into_iter().collect());
@@ -262,8 +262,8 @@ fn only_the_last_stage_has_output_rows() {
     let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 2 }, Taps::None).expect("a good graph");
     let step = |outputs| {
-        let outputs = OutputRow::all(0..outputs);
-        Step::new(vec![1, 2, 3], vec![Sequence::uniform(0, 3, 1, [0])], outputs).expect("a good step")
+        let rows = Row::logits(vec![1, 2, 3], 0..outputs);
+        Step::new(rows, vec![Sequence::uniform(0, 3, 1, [0])]).expect("a good step")
     };
     program.run(&step(2)).expect("it fits");
     // Refused before any stage runs, so no KV cache is written.

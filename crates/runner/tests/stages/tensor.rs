@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, Bucket, Error, Interrupt, KvFormat, KvLayout, LoadedModel, OutputRow, Outputs, Program,
+    Backend, Bucket, Error, Interrupt, KvFormat, KvLayout, LoadedModel, Output, Outputs, Program, Row,
     Sequence, Step, Taps, Ticket, Weight,
 };
 use backend_reference::Reference;
@@ -32,9 +32,9 @@ fn load(backend: Box<dyn Backend>, graph: &Graph, weights: &HashMap<String, Weig
 }
 
 fn step(n_past: usize, len: usize) -> Step {
-    let tokens = (0..len).map(|row| ((n_past + row) * 5 % VOCAB) as u32).collect();
-    let outputs = OutputRow::all(0..len as u32);
-    Step::new(tokens, vec![Sequence::uniform(n_past, len, 1, [0])], outputs).expect("a good step")
+    let tokens = (0..len).map(|row| ((n_past + row) * 5 % VOCAB) as u32);
+    let rows = Row::all(tokens, &Output::Logits);
+    Step::new(rows, vec![Sequence::uniform(n_past, len, 1, [0])]).expect("a good step")
 }
 
 fn close(found: &[f32], expected: &[f32]) {

@@ -1,6 +1,8 @@
 //! Tokens that a device draws, beside [`is_drawn`](crate::is_drawn). A backend may return candidates or logits instead.
 
-use backend::{Draw, Filter, MAX_CANDIDATES, OutputRow, Outputs, Penalties, Program, Sequence, Step};
+use backend::{
+    Draw, Filter, Input, MAX_CANDIDATES, Output, Outputs, Penalties, Program, Row, Sequence, Step,
+};
 
 use super::Make;
 use super::net::Net;
@@ -112,17 +114,12 @@ fn extremes(cols: usize) -> Vec<f32> {
 
 /// Runs a step of all rows, and compares what it gives.
 fn check(program: &mut dyn Program, rows: &[Vec<f32>], draws: Vec<Option<Draw>>, what: &str) {
-    let outputs: Vec<OutputRow> = (0..)
-        .zip(&draws)
-        .map(|(row, draw)| match (draw, row % 2) {
-            (None, _) => OutputRow::greedy(row),
-            (Some(_), 0) => OutputRow::candidates(row),
-            (Some(_), _) => OutputRow::logits(row),
-        })
-        .collect();
-    let n = rows.len();
-    let step = Step::new((0..n as u32).collect(), vec![Sequence::uniform(0, n, 0, [])], outputs);
-    let step = step.and_then(|step| step.with_draws(draws.clone())).expect("a good step");
+    let step_rows = (0..).zip(&draws).map(|(token, draw)| Row {
+        input: Input::Token(token),
+        output: draw.clone().map_or(Output::Greedy, |draw| Output::Draw(draw.into())),
+    });
+    let step = Step::new(step_rows.collect(), vec![Sequence::uniform(0, rows.len(), 0, [])]);
+    let step = step.expect("a good step");
     let found: Outputs<'_> = program.run(&step).expect("a good step");
     for (i, (row, draw)) in rows.iter().zip(draws).enumerate() {
         match (found.logits(i), found.candidates(i)) {

@@ -1,6 +1,6 @@
 //! Operations of encoders: positions, pooling, ALiBi.
 
-use backend::{KvFormat, OutputRow, PAGE, Sequence, Step, Taps};
+use backend::{KvFormat, PAGE, Row, Sequence, Step, Taps};
 use graph::{Mask, Pool, Score, Store};
 
 use super::Make;
@@ -13,12 +13,12 @@ pub fn embed_looks_up_positions(make: Make<'_>) {
     let x = net.graph.embed_positions("x", table);
     let mut program = net.compile(x, make()).expect("a good graph");
     let sequences = vec![Sequence::uniform(0, 2, 0, []), Sequence::uniform(3, 2, 0, [])];
-    let step = Step::new(vec![7; 4], sequences, OutputRow::all(0..4)).expect("a good step");
+    let step = Step::new(Row::logits(vec![7; 4], 0..4), sequences).expect("a good step");
     let found = program.run(&step).expect("a good step").values().to_vec();
     close(&found, &[0.0, 10.0, 1.0, 11.0, 3.0, 13.0, 4.0, 14.0], 0.0);
     // The table has no row 5.
     let sequences = vec![Sequence::uniform(3, 3, 0, [])];
-    let step = Step::new(vec![7; 3], sequences, OutputRow::all(0..3)).expect("a good step");
+    let step = Step::new(Row::logits(vec![7; 3], 0..3), sequences).expect("a good step");
     assert!(program.run(&step).is_err(), "a position outside the table");
 }
 
@@ -36,7 +36,7 @@ pub fn pool_represents_sequences(make: Make<'_>) {
         let mut program = loaded.compile(bucket, Taps::None).expect("a good graph");
         for outputs in [[2, 3, 5], [0, 3, 4]] {
             let sequences = [3, 1, 2].map(|len| Sequence::uniform(0, len, 0, [])).to_vec();
-            let step = Step::new((0..6).collect(), sequences, OutputRow::all(outputs)).expect("a good step");
+            let step = Step::new(Row::logits(0..6, outputs), sequences).expect("a good step");
             close(program.run(&step).expect("a good step").values(), &expected, 1e-6);
         }
     }

@@ -1,7 +1,7 @@
 //! Invalid input that backends must refuse, with the right error.
 
 use backend::{
-    BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Slots, Step, Taps, Weight,
+    BlockTable, Bucket, Error, KvFormat, KvLayout, Remedy, Row, Sequence, Slots, Step, Taps, Weight,
 };
 use graph::{Mask, Store};
 use quant::Format;
@@ -38,7 +38,7 @@ pub fn steps_must_fit(make: Make<'_>) {
         let n_past = tables.first().map_or(0, |table| table.positions().start);
         let sequences =
             vec![Sequence { n_past, len: tokens.len(), tables: tables.into(), slots: Slots::default() }];
-        Step::new(tokens, sequences, vec![OutputRow::logits(0)]).expect("a consistent step")
+        Step::new(Row::logits(tokens, [0]), sequences).expect("a consistent step")
     };
     for (bad, why) in [
         (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "exceed"),

@@ -1,6 +1,6 @@
 //! Hand-computed answers.
 
-use backend::{Bucket, KvFormat, KvType, MAX_CANDIDATES, OutputRow, Sequence, Step, Taps};
+use backend::{Bucket, Input, KvFormat, KvType, MAX_CANDIDATES, Output, Row, Sequence, Step, Taps};
 use graph::{Activation, LongFactors, Mask, Pairing, Rope, Score, Store, Yarn};
 use quant::E4M3;
 
@@ -179,9 +179,8 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
         let v = net.input("v", ROWS, &values);
         let y = net.attention("y", [zero, key, v], store(kv_heads, dim, dim), heads, 1.0);
         // Page 6 then has NaN at its last position.
-        let after =
-            Step::new((0..30).collect(), vec![Sequence::uniform(0, 30, 1, [6])], OutputRow::all(0..30));
-        let single = Step::new(vec![30], vec![Sequence::uniform(30, 1, 1, [6])], OutputRow::all(0..1));
+        let after = Step::new(Row::logits(0..30, 0..30), vec![Sequence::uniform(0, 30, 1, [6])]);
+        let single = Step::new(Row::logits(vec![30], 0..1), vec![Sequence::uniform(30, 1, 1, [6])]);
         let steps = [sequence(0, ROWS), after.expect("a good step"), single.expect("a good step")];
         let found = net.run(y, make(), &steps);
         for (i, found) in found.iter().enumerate() {
@@ -362,7 +361,7 @@ pub fn only_output_rows_are_computed(make: Make<'_>) {
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 4 }, Taps::None).expect("a good graph");
     for (outputs, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
         let sequences = vec![Sequence::uniform(0, 4, 0, [])];
-        let step = Step::new(vec![0, 1, 2, 3], sequences, OutputRow::all(outputs)).expect("a good step");
+        let step = Step::new(Row::logits(vec![0, 1, 2, 3], outputs), sequences).expect("a good step");
         close(program.run(&step).expect("a good step").values(), &expected, 0.0);
     }
 }
@@ -467,8 +466,9 @@ pub fn greedy_tokens_and_top_tokens(make: Make<'_>) {
     let logits = [[0.0, 7.0, 7.0, -1.0], [5.0, 4.0, 3.0, 2.0], [-4.0, -3.0, -2.0, f32::NEG_INFINITY]];
     let x = net.input("x", 3, logits.as_flattened());
     let mut program = net.compile(x, make()).expect("a good graph");
-    let mut run = |outputs: Vec<OutputRow>| {
-        let step = Step::new(vec![0, 1, 2], vec![Sequence::uniform(0, 3, 0, [])], outputs.clone());
+    let mut run = |outputs: [Output; 3]| {
+        let rows = outputs.iter().zip(0..).flat_map(|(output, token)| Row::all([token], output)).collect();
+        let step = Step::new(rows, vec![Sequence::uniform(0, 3, 0, [])]);
         let outputs_found = program.run(&step.expect("a good step")).expect("a good step");
         let row = |i: usize| {
             let top: Vec<u32> = outputs_found.top(i).iter().map(|(token, _)| *token).collect();
@@ -476,11 +476,12 @@ pub fn greedy_tokens_and_top_tokens(make: Make<'_>) {
         };
         (0..outputs.len()).map(row).collect::<Vec<_>>()
     };
-    let tokens = run((0..3).map(OutputRow::greedy).collect());
+    let tokens = run([Output::Greedy, Output::Greedy, Output::Greedy]);
     assert_eq!(tokens.iter().map(|(token, ..)| *token).collect::<Vec<_>>(), [Some(1), Some(0), Some(2)]);
-    let some = run(vec![OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow::logits(1)]);
-    assert_eq!((some[0].0, &some[0].2), (Some(1), &vec![1, 2]));
+    let some = run([Output::Top(2), Output::Logits, Output::Greedy]);
+    assert_eq!((some[0].0, &some[0].2), (None, &vec![1, 2]));
     assert_eq!((some[1].0, some[1].1, some[1].2.len()), (None, true, 0));
+    assert_eq!(some[2].0, Some(2));
 }
 
 /// Steps whose rows take tokens of the step before, submitted before that has been waited for: rows are left out and change places,
@@ -497,13 +498,13 @@ pub fn steps_follow_each_other(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", N, table.as_flattened());
     let mut program = net.compile(x, make()).expect("a good graph");
-    let step = |tokens: &[u32]| {
-        let rows = tokens.len();
-        let outputs = (0..rows as u32).map(OutputRow::greedy).collect();
-        Step::new(tokens.to_vec(), vec![Sequence::uniform(0, rows, 0, [])], outputs).expect("a good step")
+    let step = |inputs: &[Input]| {
+        let rows = inputs.iter().map(|&input| Row { input, output: Output::Greedy }).collect();
+        Step::new(rows, vec![Sequence::uniform(0, inputs.len(), 0, [])]).expect("a good step")
     };
     let mut tokens: Vec<u32> = vec![0, 11, 7, 36, 19, 28];
-    let mut ticket = program.submit(&step(&tokens)).expect("a good step");
+    let inputs: Vec<Input> = tokens.iter().copied().map(Input::Token).collect();
+    let mut ticket = program.submit(&step(&inputs)).expect("a good step");
     for turn in 0..12 {
         // All in order, then in reverse order; the last one is left out at times.
         let mut follows: Vec<u32> = (0..tokens.len() as u32).collect();
@@ -513,12 +514,12 @@ pub fn steps_follow_each_other(make: Make<'_>) {
         if turn == 5 || turn == 9 {
             follows.pop();
         }
-        let following = step(&vec![0; follows.len()]).following(follows.clone());
+        let following = step(&follows.iter().copied().map(Input::Ahead).collect::<Vec<_>>());
         if !program.can_follow() {
             assert!(program.submit(&following).is_err(), "its tokens would be wrong");
             return;
         }
-        let too_far = step(&[0]).following(vec![tokens.len() as u32]);
+        let too_far = step(&[Input::Ahead(tokens.len() as u32)]);
         assert!(program.submit(&too_far).is_err(), "there is no such row");
         let after = program.submit(&following).expect("a good step");
         let outputs = program.wait(ticket).expect("a good step");
@@ -530,10 +531,10 @@ pub fn steps_follow_each_other(make: Make<'_>) {
     }
     let outputs = program.wait(ticket).expect("a good step");
     assert_eq!(outputs.token(0), Some(next(tokens[0])));
-    let after_logits = Step::new(vec![1], vec![Sequence::uniform(0, 1, 0, [])], vec![OutputRow::logits(0)]);
+    let after_logits = Step::new(Row::logits([1], [0]), vec![Sequence::uniform(0, 1, 0, [])]);
     let outputs = program.run(&after_logits.expect("a good step")).expect("a good step");
     assert_eq!(outputs.logits(0), Some(&table[1][..]));
-    let follows_logits = step(&[0]).following(vec![0]);
+    let follows_logits = step(&[Input::Ahead(0)]);
     assert!(program.submit(&follows_logits).is_err(), "the host chooses from logits");
 }
 
@@ -546,8 +547,7 @@ pub fn rows_with_invalid_logits_have_no_token(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 5, rows.as_flattened());
     let mut program = net.compile(x, make()).expect("a good graph");
-    let outputs = (0..5).map(OutputRow::greedy).collect();
-    let step = Step::new(vec![0, 1, 2, 3, 4], vec![Sequence::uniform(0, 5, 0, [])], outputs);
+    let step = Step::new(Row::all(0..5, &Output::Greedy), vec![Sequence::uniform(0, 5, 0, [])]);
     let outputs = program.run(&step.expect("a good step")).expect("a good step");
     let tokens: Vec<_> = (0..5).map(|row| outputs.token(row)).collect();
     assert_eq!(tokens, [None, None, Some(299), None, Some(290)]);
@@ -571,18 +571,27 @@ pub fn candidates_are_the_best_tokens(make: Make<'_>) {
         let mut net = Net::default();
         let x = net.input("x", rows.len(), &rows.concat());
         let mut program = net.compile(x, make()).expect("a good graph");
-        let n = rows.len() as u32;
-        let outputs = (0..n).map(|row| OutputRow { greedy: true, ..OutputRow::candidates(row) }).collect();
-        let step = Step::new((0..n).collect(), vec![Sequence::uniform(0, rows.len(), 0, [])], outputs);
-        let outputs = program.run(&step.expect("a good step")).expect("a good step");
-        for (i, row) in rows.iter().enumerate() {
-            let expected = crate::best(row, MAX_CANDIDATES);
-            let what = format!("row {i} of {cols} columns");
-            assert_eq!(outputs.token(i), expected.first().map(|(id, _)| *id), "{what}");
-            match outputs.logits(i) {
-                Some(logits) => assert_eq!(crate::best(logits, MAX_CANDIDATES), expected, "{what}"),
-                None => assert_eq!(outputs.candidates(i).unwrap_or_default(), expected, "{what}"),
+        let n = rows.len();
+        let mut run = |greedy: &dyn Fn(usize) -> bool| {
+            let mut step_rows = Row::all(0..n as u32, &Output::Candidates);
+            let greedy_rows = step_rows.iter_mut().enumerate().filter(|(i, _)| greedy(*i));
+            greedy_rows.for_each(|(_, row)| row.output = Output::Greedy);
+            let step = Step::new(step_rows, vec![Sequence::uniform(0, n, 0, [])]);
+            let outputs = program.run(&step.expect("a good step")).expect("a good step");
+            for (i, row) in rows.iter().enumerate() {
+                let expected = crate::best(row, MAX_CANDIDATES);
+                let what = format!("row {i} of {cols} columns");
+                if greedy(i) {
+                    assert_eq!(outputs.token(i), expected.first().map(|(id, _)| *id), "{what}");
+                } else if let Some(logits) = outputs.logits(i) {
+                    assert_eq!(crate::best(logits, MAX_CANDIDATES), expected, "{what}");
+                } else {
+                    assert_eq!(outputs.candidates(i).unwrap_or_default(), expected, "{what}");
+                }
             }
-        }
+        };
+        run(&|_| false);
+        run(&|i| i % 2 == 0);
+        run(&|i| i % 2 == 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Whole layers of unaligned sizes against the reference backend: fusions, in steps of all sizes and with one or many
 //! sequences.
 
-use backend::{Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, Step, Taps};
+use backend::{Bucket, KvFormat, Output, PAGE, Program, Row, Sequence, Step, Taps};
 use graph::{Activation, Pairing, Rope, ValueId};
 use quant::Format;
 
@@ -250,10 +250,12 @@ pub fn nan_rows_affect_no_other_sequence(make: Make<'_>) {
             }
             let step = step_of(&parts, nan_row);
             let good = good.run(&step).expect("a good step");
-            let (mut tokens, own) = (step.tokens().to_vec(), lens[0] + lens[1] / 2);
+            let (mut tokens, own) =
+                (step.rows().iter().map(crate::token).collect::<Vec<_>>(), lens[0] + lens[1] / 2);
             let affected = own..lens[0] + lens[1];
             tokens[own] = nan_row as u32;
-            let nan_step = Step::new(tokens, parts, step.outputs().to_vec()).expect("a good step");
+            let nan_rows = Row::all(tokens, &Output::Logits);
+            let nan_step = Step::new(nan_rows, parts).expect("a good step");
             let bad = bad.run(&nan_step).expect("a good step");
             let pairs = good.values().chunks_exact(layer.vocab).zip(bad.values().chunks_exact(layer.vocab));
             for (row, (good, bad)) in pairs.enumerate() {
@@ -320,8 +322,7 @@ fn token(part: &Sequence, position: usize, n_vocab: usize) -> u32 {
 fn step_of(parts: &[Sequence], n_vocab: usize) -> Step {
     let tokens = parts.iter().flat_map(|part| part.positions().map(|at| token(part, at, n_vocab)));
     let tokens: Vec<u32> = tokens.collect();
-    let outputs = OutputRow::all(0..tokens.len() as u32);
-    Step::new(tokens, parts.to_vec(), outputs).expect("a good step")
+    Step::new(Row::all(tokens, &Output::Logits), parts.to_vec()).expect("a good step")
 }
 
 /// Fills the cache up to the first row of each sequence.

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, PAGE, Program, Sequence, Step, Taps,
-    Weight,
+    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, PAGE, Program, Row, Sequence, Step, Taps, Weight,
 };
 use graph::{Builder, Graph, Mask, Score, Store, ValueId, WeightId};
 use quant::Format;
@@ -45,9 +44,9 @@ pub(super) fn sequence(n_past: usize, n: usize) -> Step {
 /// The same for a graph with `groups` store groups.
 pub(super) fn step(n_past: usize, n: usize, groups: usize) -> Step {
     let pages = 0..(n_past + n).div_ceil(PAGE) as u32;
-    let tokens = (n_past..n_past + n).map(|i| i as u32).collect();
+    let tokens = (n_past..n_past + n).map(|i| i as u32);
     let sequence = Sequence::uniform(n_past, n, groups, pages);
-    Step::new(tokens, vec![sequence], OutputRow::all(0..n as u32)).expect("a good step")
+    Step::new(Row::logits(tokens, 0..n as u32), vec![sequence]).expect("a good step")
 }
 
 impl Net {
@@ -139,7 +138,7 @@ impl Net {
 
     /// Runs `steps` and concatenates their outputs.
     pub(super) fn run(self, output: ValueId, backend: Box<dyn Backend>, steps: &[Step]) -> Vec<f32> {
-        let rows = steps.iter().map(|step| step.tokens().len()).max().unwrap_or(0).max(64);
+        let rows = steps.iter().map(|step| step.rows().len()).max().unwrap_or(0).max(64);
         let mut program = self.compile_for(rows, output, backend).expect("a good graph");
         let run = |step| program.run(step).expect("a good step").values().to_vec();
         steps.iter().flat_map(run).collect()
@@ -156,7 +155,7 @@ pub(super) fn normal(seed: u64, name: &str, values: usize) -> Vec<f32> {
 pub(super) fn same(programs: &mut [Box<dyn Program>; 2], step: &Step, limit: f64, what: impl Display) {
     let [exact, found] = programs.each_mut().map(|program| program.run(step).expect("a good step"));
     let error = nmse(exact.values(), found.values());
-    assert!(error <= limit, "{what}, {} rows: NMSE {error:e}", step.tokens().len());
+    assert!(error <= limit, "{what}, {} rows: NMSE {error:e}", step.rows().len());
 }
 
 /// Asserts that both backends, the first of them the reference, have the same results in steps of so many rows, up to an NMSE of

@@ -1,6 +1,6 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, KvType, OutputRow, PAGE, Sequence, Slots, Step};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Slots, Step};
 use graph::{Activation, Mask, Score, Store, WeightId};
 use quant::{E4M3, Format};
 use synth::Random;
@@ -469,8 +469,8 @@ fn masked_steps(mask: Mask) -> Vec<Step> {
 /// A step with all rows as outputs; its tokens are 0, 1, …, from `TOKENS` on again.
 fn all_rows(sequences: Vec<Sequence>) -> Step {
     let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
-    let tokens = (0..rows).map(|row| row % TOKENS as u32).collect();
-    Step::new(tokens, sequences, OutputRow::all(0..rows)).expect("a good step")
+    let tokens = (0..rows).map(|row| row % TOKENS as u32);
+    Step::new(Row::logits(tokens, 0..rows), sequences).expect("a good step")
 }
 
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
@@ -479,13 +479,13 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
     let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
     let (long, middle, short) = (pages(1110), pages(60), pages(20));
     let part = |n_past, len, pages: &Vec<u32>| Sequence::uniform(n_past, len, 1, pages.iter().copied());
-    let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32).collect();
-    let silent = |tokens, part| Step::new(tokens, vec![part], vec![]).expect("a good step");
+    let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32);
+    let silent = |tokens, part| Step::new(Row::logits(tokens, []), vec![part]).expect("a good step");
     let mut steps: Vec<Step> =
         (0..1100).step_by(50).map(|n_past| silent(tokens(n_past, 50), part(n_past, 50, &long))).collect();
     steps.push(silent(tokens(7, 40), part(0, 40, &middle)));
     let parts = vec![part(1100, 10, &long), part(0, 20, &short), part(40, 1, &middle)];
-    steps.push(Step::new(tokens(3, 31), parts, OutputRow::all(0..31)).expect("a good step"));
+    steps.push(Step::new(Row::logits(tokens(3, 31), 0..31), parts).expect("a good step"));
     check_attention(make, oracle, store(2, k_dim, v_dim), format, &steps);
 }
 

@@ -1,6 +1,6 @@
 //! Convolution and linear attention: hand-computed answers, and random ones in steps of several sequences.
 
-use backend::{OutputRow, PAGE, Sequence, Slots, Step};
+use backend::{PAGE, Row, Sequence, Slots, Step};
 use graph::{LinearHeads, Op, ValueId};
 
 use super::Make;
@@ -70,8 +70,8 @@ fn part(n_past: usize, len: usize, slots: Slots) -> Sequence {
 /// A step with all rows as outputs, whose tokens are `first`, `first + 1`, ….
 fn make_step(first: u32, sequences: Vec<Sequence>) -> Step {
     let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
-    let tokens = (first..first + rows).map(|token| token % TOKENS as u32).collect();
-    Step::new(tokens, sequences, OutputRow::all(0..rows)).expect("a good step")
+    let tokens = (first..first + rows).map(|token| token % TOKENS as u32);
+    Step::new(Row::logits(tokens, 0..rows), sequences).expect("a good step")
 }
 
 /// Three sequences in steps of all sizes: each in place, from slot to slot, or from a checkpoint that two continue.

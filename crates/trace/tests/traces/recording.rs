@@ -1,7 +1,7 @@
 //! What is recorded is what the backend computes, however the run is cut.
 
 use backend::{
-    Backend, Bucket, Description, Error as BackendError, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
+    Backend, Bucket, Description, Error as BackendError, KvFormat, KvLayout, LoadedModel, Memory, Output,
     Outputs, Program, Step, Taps, Ticket, Weights,
 };
 use graph::Graph;
@@ -122,7 +122,7 @@ struct Wrong {
     program: Box<dyn Program>,
     output: Vec<f32>,
     cols: usize,
-    asked: Vec<OutputRow>,
+    asked: Vec<Output>,
 }
 
 impl Backend for Fused {
@@ -172,7 +172,7 @@ impl LoadedModel for FusedModel {
 
 impl Program for Wrong {
     fn submit(&mut self, step: &Step) -> Result<Ticket, BackendError> {
-        self.asked = step.outputs().to_vec();
+        self.asked = step.outputs().map(|(_, output)| output.clone()).collect();
         self.program.submit(step)
     }
 

@@ -1,6 +1,6 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Sequence, Slots, Step, StoreLayout};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Slots, Step, StoreLayout};
 use bytes::Bytes;
 use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
@@ -139,7 +139,7 @@ impl Calls {
         self.label(format_args!("store for {shape:?}"));
         let mut write = |positions: usize, k: &[f32], v: &[f32]| {
             let sequence = Sequence::uniform(0, positions, 1, 0..pages as u32);
-            let step = Step::new(vec![0; positions], vec![sequence], Vec::new()).expect("a good step");
+            let step = Step::new(Row::logits(vec![0; positions], []), vec![sequence]).expect("a good step");
             (self.kernels.write_kv)(&mut store, 0, k, v, &step);
         };
         write(positions, &k, &v);
@@ -151,9 +151,9 @@ impl Calls {
         let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
         let tables = [table].into();
         let sequence = Sequence { n_past: positions - rows, len: rows, tables, slots: Slots::default() };
-        let step = Step::new(vec![0; rows], vec![sequence], Vec::new()).expect("a good step");
+        let step = Step::new(Row::logits(vec![0; rows], []), vec![sequence]).expect("a good step");
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
-        let at: Vec<_> = step.rows().collect();
+        let at: Vec<_> = step.positions().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
         let score = Score { scale: 3.0, cap, sinks: None, alibi: None };
         let sinks = None;

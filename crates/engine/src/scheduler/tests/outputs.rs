@@ -1,7 +1,7 @@
 //! Steps with many output rows.
 
 use super::{limits, scheduler, submit};
-use crate::queue::Place;
+use crate::queue::Admission;
 use crate::scheduler::{Event, Limits, Plan, RequestId};
 
 #[test]
@@ -11,7 +11,7 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
         id: RequestId(id),
         tokens: vec![id as u32; tokens],
         salt: Vec::new(),
-        place: Place::default(),
+        admission: Admission::default(),
         outputs_from: Some(from),
     };
     let rows = |plan: Plan| {

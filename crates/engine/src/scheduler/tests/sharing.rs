@@ -4,7 +4,7 @@ use backend::PAGE;
 use graph::{Group, Mask};
 
 use super::{limits, scheduler, submit};
-use crate::queue::Place;
+use crate::queue::Admission;
 use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler};
 
 /// A scheduler with room for everything, and its first request run to its first token.
@@ -73,7 +73,7 @@ fn salts_share_nothing() {
         id: RequestId(id),
         tokens: vec![1; 100],
         salt: salt.to_vec(),
-        place: Place::default(),
+        admission: Admission::default(),
         outputs_from: None,
     };
     let reused = |plan: Plan| plan.admitted[0].reused;

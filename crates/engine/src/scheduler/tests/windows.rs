@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Slots, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Slots, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
 use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
 use quant::Format;
 use runner::ModelRunner;
 
-use crate::queue::Place;
+use crate::queue::Admission;
 use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler};
 
 const WIDTH: usize = 32;
@@ -104,8 +104,8 @@ fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
     let mut runner = runner(graph, file, (vec![pages; groups], 1), tokens.len());
     let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
     let sequence = Sequence { n_past: 0, len: tokens.len(), tables, slots: Slots::default() };
-    let outputs = OutputRow::all(0..tokens.len() as u32);
-    let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
+    let rows = Row::all(tokens.iter().copied(), &Output::Logits);
+    let step = Step::new(rows, vec![sequence]).expect("a good step");
     runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).filter_map(arg_max).collect()
 }
 
@@ -139,7 +139,7 @@ fn together(
             id,
             tokens,
             salt: Vec::new(),
-            place: Place::default(),
+            admission: Admission::default(),
             outputs_from: None,
         });
     }
@@ -150,17 +150,14 @@ fn together(
         if plan.chunks.is_empty() {
             return (tokens.into_values().collect(), preempted, reused);
         }
-        let (mut step_tokens, mut sequences, mut outputs, mut last) = (vec![], vec![], vec![], vec![]);
+        let (mut rows, mut sequences, mut last) = (vec![], vec![], vec![]);
         for chunk in plan.chunks {
-            step_tokens.extend_from_slice(&chunk.tokens);
-            let (n_past, len, tables) = (chunk.n_past, chunk.tokens.len(), chunk.tables);
-            sequences.push(Sequence { n_past, len, tables, slots: chunk.slots });
-            if chunk.is_last {
-                outputs.push(OutputRow::greedy(step_tokens.len() as u32 - 1));
-                last.push(chunk.id);
-            }
+            let (own, sequence) = chunk.rows(|_| Output::Greedy);
+            rows.extend(own);
+            sequences.push(sequence);
+            last.extend(chunk.is_last.then_some(chunk.id));
         }
-        let step = Step::new(step_tokens, sequences, outputs).expect("tables have what rows write");
+        let step = Step::new(rows, sequences).expect("tables have what rows write");
         let outputs = runner.run(&step).expect("tables have what rows see");
         for (index, id) in last.into_iter().enumerate() {
             let token = outputs.token(index).expect("it was asked for");

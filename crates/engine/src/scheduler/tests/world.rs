@@ -137,8 +137,14 @@ impl World {
         }
         let id = RequestId(self.submitted);
         self.submitted += 1;
-        let place = Place { client: random.below(3) as u64, ..Place::default() };
-        self.events.push(Event::Submit { id, tokens: tokens.clone(), salt: vec![salt], place, outputs_from });
+        let admission = Admission { client: random.below(3) as u64, ..Admission::default() };
+        self.events.push(Event::Submit {
+            id,
+            tokens: tokens.clone(),
+            salt: vec![salt],
+            admission,
+            outputs_from,
+        });
         self.histories.insert(salt, tokens.clone());
         // The oldest running request decodes at every step, and a prompt is passed by at most as many rows as it has. All
         // older requests may end before a new one, and some younger ones.
