@@ -81,7 +81,7 @@ impl<S: Pages> WithSimd for Attend<'_, '_, S> {
                 for (query, number) in queries.iter_mut().zip(range.clone()) {
                     let (row, head) = (number / share, kv_head * share + number % share);
                     let (sequence, position) = self.heads.rows[row];
-                    let Range { start: first, end } = group.mask.visible(position, sequence.positions().end);
+                    let Range { start: first, end } = sequence.visible(group.mask, position);
                     *query = Query { row, head, position, first, end };
                 }
                 let queries = &queries[..range.len()];

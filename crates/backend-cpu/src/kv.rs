@@ -92,6 +92,26 @@ impl Kv {
             }),
         })
     }
+
+    /// The keys and values of a page.
+    pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
+        match self {
+            Kv::F16(store) => store.page(page),
+            Kv::F32(store) => store.page(page),
+            Kv::Packed(Packed { keys, values, heads }) => {
+                [keys, values].map(|side| side.entries(page * *heads..(page + 1) * *heads))
+            }
+        }
+    }
+}
+
+impl<T: Stored> Store<T> {
+    fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
+        [(&mut self.keys, self.k_dim), (&mut self.values, self.v_dim)].map(|(side, dim)| {
+            let len = self.heads * PAGE * dim;
+            bytemuck::cast_slice_mut(&mut side[page * len..][..len])
+        })
+    }
 }
 
 /// Writes the step's K and V rows, `[rows, heads * dim]`, to their slots in a store of group `group`.

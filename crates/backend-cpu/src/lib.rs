@@ -27,8 +27,8 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvLayout, LoadedModel, Member,
-    Memory, Program, Remedy, Taps, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, CacheBlock, Description, Error, Feature, HostBudget, KvLayout,
+    LoadedModel, Member, Memory, Program, Remedy, Taps, Weights,
 };
 use graph::Graph;
 
@@ -211,6 +211,37 @@ impl LoadedModel for CpuModel {
     fn memory(&self) -> Memory {
         let activations = lock(&self.state).activation_bytes;
         Memory { kv: self.model.kv_bytes(), activations, ..self.weights.memory() }
+    }
+
+    fn supports(&self, _: Feature) -> bool {
+        true
+    }
+
+    fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
+        self.model.check_block(block)?;
+        work(lock(&self.state).parts(&self.model, block));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Where a block of the cache is.
+    fn parts(&mut self, model: &BoundModel, block: CacheBlock) -> Vec<&mut [u8]> {
+        let graph = model.graph();
+        match block {
+            CacheBlock::Kv { group, block } => {
+                let stores = graph.stores().zip(&mut self.stores);
+                let stores = stores.filter(|((id, _), _)| graph.group_of(*id) == group);
+                stores.flat_map(|(_, store)| store.page(block as usize)).collect()
+            }
+            CacheBlock::State { slot } => {
+                let states = graph.values().zip(&mut self.slots).map(|((id, _), states)| {
+                    let values = graph.state_of(id);
+                    bytemuck::cast_slice_mut(&mut states[slot as usize * values..][..values])
+                });
+                states.collect()
+            }
+        }
     }
 }
 

@@ -118,8 +118,8 @@ impl Program for CpuProgram {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let (output_rows, output) = (self.pending.end(ticket)?, self.bound.output());
-        Ok(Outputs::new(output_rows, self.result(output), self.bound.value(output).cols))
+        let output_rows = self.pending.end(ticket)?;
+        Ok(self.bound.outputs(output_rows, |id| self.result(id)))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
@@ -216,6 +216,9 @@ impl CpuProgram {
                 let mut positions = step.positions().skip(part.rows.start);
                 by_rows(out, cols, |row, y| {
                     let at = match (index, rows[row].input) {
+                        (Index::Token, Input::Embedding(at)) => {
+                            return y.copy_from_slice(&step.embeddings()[at as usize * cols..][..cols]);
+                        }
                         (Index::Token, Input::Token(token)) => token as usize,
                         (Index::Token, Input::Ahead(_)) => unreachable!("tokens are chosen by the host"),
                         (Index::Position, _) => positions.next().expect("a position for every row").1,

@@ -315,7 +315,13 @@ impl Row<'_> {
         }
         let slot = |turn: usize| (2 * self.s + turn % 2) as u32;
         let slots = Slots { read: slot(self.turn), write: slot(self.turn + 1), checkpoint: None };
-        let sequence = Sequence { n_past: self.n_past, len, tables: self.tables.clone().into(), slots };
+        let sequence = Sequence {
+            n_past: self.n_past,
+            len,
+            tables: self.tables.clone().into(),
+            slots,
+            ..Sequence::default()
+        };
         self.turn += 1;
         self.n_past += len;
         sequence

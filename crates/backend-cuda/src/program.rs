@@ -181,6 +181,7 @@ impl Program for CudaProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         let on_device = if self.shape.transfer.are_tokens() { self.shape.outputs } else { 0 };
         self.blueprint.bound.check_after(step, on_device)?;
+        step.check_features("cuda", &[])?;
         let model = self.model.clone();
         model.upload(|_| {})?;
         let number = self.pending.next_place();

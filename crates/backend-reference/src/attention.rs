@@ -1,7 +1,5 @@
 //! KV store and attention.
 
-use std::ops::Range;
-
 use backend::{Error, PAGE, Sequence, Step, StoreLayout};
 use graph::Score;
 
@@ -31,9 +29,11 @@ impl Store {
         }
     }
 
-    /// The positions visible to the row of `sequence` at `position`.
-    fn visible(&self, sequence: &Sequence, position: usize) -> Range<usize> {
-        self.declared.mask.visible(position, sequence.positions().end)
+    /// The keys and values of a page.
+    pub(crate) fn page(&mut self, page: usize) -> [&mut [f32]; 2] {
+        let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
+        [(&mut self.keys, heads * k_dim), (&mut self.values, heads * v_dim)]
+            .map(|(store, cols)| &mut store[page * PAGE * cols..][..PAGE * cols])
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn attend(
     // One allocation each for all rows and keys: tests spend much of their time here.
     let (mut slots, mut key, mut scores) = (Vec::new(), vec![0.0f64; k_dim], Vec::new());
     for (row, (sequence, position)) in step.positions().enumerate() {
-        let visible = store.visible(sequence, position);
+        let visible = sequence.visible(store.declared.mask, position);
         slots.clear();
         slots.extend(visible.clone().map(|p| slot(sequence, group, p)));
         for head in 0..heads {

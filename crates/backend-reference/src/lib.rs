@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use attention::Store;
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvFormat, KvLayout,
-    LoadedModel, Member, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, CacheBlock, Description, Error, Feature, HostBudget, KvFormat,
+    KvLayout, LoadedModel, Member, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
 };
 pub use devices::ReferenceDriver;
 use graph::{Graph, Op, ValueId};
@@ -136,6 +136,34 @@ impl LoadedModel for Loaded {
     fn kv_format(&self, _requested: KvFormat) -> KvFormat {
         KvFormat::F32
     }
+
+    fn supports(&self, _: Feature) -> bool {
+        true
+    }
+
+    fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
+        self.model.check_block(block)?;
+        work(lock(&self.state).parts(&self.model, block));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Where a block of the cache is.
+    fn parts(&mut self, model: &BoundModel, block: CacheBlock) -> Vec<&mut [u8]> {
+        let graph = model.graph();
+        let parts: Vec<&mut [f32]> = match block {
+            CacheBlock::Kv { group, block } => {
+                let stores = graph.stores().zip(&mut self.stores);
+                let stores = stores.filter(|((id, _), _)| graph.group_of(*id) == group);
+                stores.flat_map(|(_, store)| store.page(block as usize)).collect()
+            }
+            CacheBlock::State { slot } => {
+                self.slots.iter_mut().map(|states| states.slot(slot as usize)).collect()
+            }
+        };
+        parts.into_iter().map(bytemuck::cast_slice_mut).collect()
+    }
 }
 
 fn memory(model: &BoundModel, activations: u64) -> Memory {
@@ -203,8 +231,8 @@ impl Program for Interpreter {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let (output_rows, output) = (self.pending.end(ticket)?, self.bound.output());
-        Ok(Outputs::new(output_rows, &self.results[output.index()], self.bound.value(output).cols))
+        let output_rows = self.pending.end(ticket)?;
+        Ok(self.bound.outputs(output_rows, |id| &self.results[id.index()]))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {

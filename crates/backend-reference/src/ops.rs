@@ -29,6 +29,10 @@ pub(crate) fn compute(
             let rows = step.rows().iter().zip(step.positions());
             for (y, (row, (_, position))) in out.chunks_exact_mut(value.cols).zip(rows) {
                 let at = match (index, row.input) {
+                    (Index::Token, Input::Embedding(at)) => {
+                        y.copy_from_slice(&step.embeddings()[at as usize * value.cols..][..value.cols]);
+                        continue;
+                    }
                     (Index::Token, Input::Token(token)) => token as usize,
                     (Index::Token, Input::Ahead(_)) => unreachable!("tokens are chosen by the host"),
                     (Index::Position, _) => position,

@@ -17,6 +17,11 @@ impl Slots {
         Ok(Slots { states: model.zeroed_state(id)?, values: model.graph().state_len(id) })
     }
 
+    /// The state in a slot.
+    pub(crate) fn slot(&mut self, slot: usize) -> &mut [f32] {
+        &mut self.states[slot * self.values..][..self.values]
+    }
+
     /// The state before the first row of `sequence`.
     fn read(&self, sequence: &Sequence) -> Vec<f32> {
         let first = sequence.slots.read as usize * self.values;

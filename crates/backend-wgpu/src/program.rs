@@ -6,6 +6,7 @@ use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Tran
 use bytemuck::Pod;
 use passes::{Readback, StepShape, Variant, max_groups, tiles};
 
+use crate::SUPPORTED;
 use crate::compile::Blueprint;
 use crate::device::{Buffer, Device, lock};
 use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, Work};
@@ -111,6 +112,7 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
 impl Program for GpuProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         self.blueprint.bound.check(step)?;
+        step.check_features(self.model.device.describe().name, SUPPORTED)?;
         let model = self.model.clone();
         let device = &*model.device;
         device.check()?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
 use crate::{
-    Bucket, Error, Input, KvLayout, Member, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight,
-    Weights,
+    Bucket, CacheBlock, Error, Input, KvLayout, Member, MemoryKind, Output, Outputs, Remedy, Sequence, Step,
+    StoreLayout, Taps, Weight, Weights,
 };
 
 /// A graph bound to checked weights and to the layout of its KV stores.
@@ -116,6 +116,18 @@ impl BoundModel {
         })
     }
 
+    /// Checks that the cache has this block.
+    ///
+    /// # Errors
+    /// If it is out of range.
+    pub fn check_block(&self, block: CacheBlock) -> Result<(), Error> {
+        let (index, count) = match block {
+            CacheBlock::Kv { group, block } => (block, self.groups.get(group).map_or(0, |(_, pages)| *pages)),
+            CacheBlock::State { slot } => (slot, self.slots),
+        };
+        if (index as usize) < count { Ok(()) } else { Err(Error::CacheBlock { block, count }) }
+    }
+
     /// Maximum positions per sequence.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
@@ -183,9 +195,19 @@ impl BoundProgram {
         (!self.is_readable(id)).then(|| self.last_reads[id.index()])
     }
 
-    /// Whether a value can be read after a step: it is tapped, or the output.
+    /// Whether a value can be read after a step: it is tapped, or a result.
     pub fn is_readable(&self, id: ValueId) -> bool {
-        self.tapped[id.index()] || id == self.output()
+        self.tapped[id.index()] || id == self.output() || self.graph().heads().contains(&id)
+    }
+
+    /// The outputs of a step, of whose results `values` gives the rows.
+    pub fn outputs<'a>(&self, outputs: &[Output], values: impl Fn(ValueId) -> &'a [f32]) -> Outputs<'a> {
+        let result = |id| (values(id), self.value(id).cols);
+        let ((logits, cols), hidden) = (result(self.output()), self.graph().heads().first());
+        let outputs = Outputs::new(outputs, logits, cols);
+        hidden
+            .map(|&id| result(id))
+            .map_or(outputs.clone(), |(values, cols)| outputs.with_hidden(values, cols))
     }
 
     /// Checks a step against bucket, vocabulary, stores and graph input.
@@ -225,6 +247,7 @@ impl BoundProgram {
                         "a row takes the token of output row {row} of the step before, of which the device has {chosen} tokens"
                     ));
                 }
+                Input::Embedding(row) => self.check_embedding(row as usize, step.embeddings())?,
                 Input::Token(_) | Input::Ahead(_) => {}
             }
         }
@@ -266,6 +289,26 @@ impl BoundProgram {
                     ));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that the graph has one table of tokens, whose rows are as wide as the given `embeddings`, and that these have row
+    /// `row`. A part of a cut graph may have no table.
+    fn check_embedding(&self, row: usize, embeddings: &[f32]) -> Result<(), Error> {
+        let is_looked_up = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
+        let mut lookups = self.graph().values().filter(|(_, value)| is_looked_up(&value.op));
+        let Some(cols) = lookups.next().map(|(_, value)| value.cols.max(1)) else { return Ok(()) };
+        if lookups.next().is_some() {
+            return Err(Error::Step(
+                "the model has several tables of tokens, of which given embeddings replace one".into(),
+            ));
+        }
+        if !embeddings.len().is_multiple_of(cols) || embeddings.len() / cols <= row {
+            return Err(Error::Step(format!(
+                "embedding {row} is missing: there are {} values, {cols} for each embedding of the model",
+                embeddings.len()
+            )));
         }
         Ok(())
     }

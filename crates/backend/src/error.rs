@@ -35,6 +35,17 @@ pub enum Error {
     /// An invalid step.
     #[error("step: {0}")]
     Step(String),
+    /// The cache has no such block.
+    #[error("{block:?} is outside the cache, which has {count} of its kind")]
+    CacheBlock { block: crate::CacheBlock, count: usize },
+    /// The bytes of a block of the cache are those of another model or type of cache.
+    #[error(
+        "{block:?} of the cache takes {expected} bytes, found {found}; use the same model file and cache type"
+    )]
+    CacheBytes { block: crate::CacheBlock, found: usize, expected: usize },
+    /// A backend lacks what a step needs.
+    #[error("the {backend} backend does not support {feature}; the cpu backend does")]
+    Unsupported { backend: String, feature: crate::Feature },
     /// An [`Interrupt`](crate::Interrupt) ended the step early.
     #[error("the step was interrupted")]
     Interrupted,

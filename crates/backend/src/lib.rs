@@ -9,6 +9,7 @@ mod bind;
 mod block_table;
 mod draw;
 mod error;
+mod feature;
 mod group;
 mod host;
 mod kv_layout;
@@ -24,6 +25,7 @@ pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, MemoryKind, Remedy, readable_size};
+pub use feature::{CacheBlock, Feature};
 pub use group::{GroupId, Member};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
@@ -198,6 +200,21 @@ pub trait LoadedModel: Send {
     /// The K/V format in use when `requested` is configured; a backend may support only one.
     fn kv_format(&self, requested: KvFormat) -> KvFormat {
         requested
+    }
+
+    /// Whether the backend supports `feature`.
+    fn supports(&self, feature: Feature) -> bool {
+        let _ = feature;
+        false
+    }
+
+    /// Calls `work` with the bytes of a block of the cache, which may be in several places, when no step is in progress.
+    ///
+    /// # Errors
+    /// If the block is out of range, or the backend does not support it.
+    fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
+        let _ = (block, work);
+        Err(Error::Unsupported { backend: self.describe().name.into(), feature: Feature::CacheBlocks })
     }
 
     /// The pipeline stages: each device with its memory use.

@@ -68,6 +68,7 @@ impl<const N: usize> Default for Pending<N> {
 pub struct Outputs<'a> {
     values: &'a [f32],
     cols: usize,
+    hidden: (&'a [f32], usize),
     chosen: Vec<Chosen>,
 }
 
@@ -108,16 +109,19 @@ impl<'a> Outputs<'a> {
             Output::Top(top) => {
                 Chosen::Top(top_log_probabilities(logits, log_sum_exp(logits), *top as usize))
             }
-            Output::None | Output::Draw(_) | Output::Candidates | Output::Logits => Chosen::Nothing,
+            Output::None | Output::Draw(_) | Output::Candidates | Output::Logits | Output::Hidden => {
+                Chosen::Nothing
+            }
         };
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1))).map(choose).collect();
-        Outputs { values, cols, chosen }
+        Outputs { values, cols, hidden: (&[], 0), chosen }
     }
 
     /// The outputs of a step of tokens alone, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
     /// ([`crate::Draw`]). [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
-        Outputs { values: &[], cols: 0, chosen: tokens.iter().map(|&token| Chosen::token(token)).collect() }
+        let chosen = tokens.iter().map(|&token| Chosen::token(token)).collect();
+        Outputs { chosen, ..Outputs::default() }
     }
 
     /// The outputs of a step of greedy tokens and candidates alone, chosen on the device. `words` has for each row the ids
@@ -133,7 +137,12 @@ impl<'a> Outputs<'a> {
             Chosen::Candidates(found.map(|(&id, &logit)| (id, f32::from_bits(logit))).collect())
         };
         let chosen = outputs.iter().zip(words.chunks_exact(2 * MAX_CANDIDATES)).map(choose);
-        Outputs { values: &[], cols: 0, chosen: chosen.collect() }
+        Outputs { chosen: chosen.collect(), ..Outputs::default() }
+    }
+
+    /// The same with the rows of the graph's first further result, `[rows, cols]`.
+    pub fn with_hidden(self, values: &'a [f32], cols: usize) -> Outputs<'a> {
+        Outputs { hidden: (values, cols), ..self }
     }
 
     /// The result, row-major; empty if only tokens or candidates were returned.
@@ -155,6 +164,12 @@ impl<'a> Outputs<'a> {
     /// The logits of output row `index`, one per token of the vocabulary.
     pub fn logits(&self, index: usize) -> Option<&'a [f32]> {
         self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
+    }
+
+    /// The row of the graph's first further result for output row `index`.
+    pub fn hidden(&self, index: usize) -> Option<&'a [f32]> {
+        let (values, cols) = self.hidden;
+        values.get(index * cols..(index + 1) * cols).filter(|row| !row.is_empty())
     }
 
     /// The greedy or drawn token of output row `index`, if requested and valid.

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{BlockTable, Bucket, Draw, Error, PAGE};
+use graph::Mask;
+
+use crate::{BlockTable, Bucket, Draw, Error, Feature, PAGE};
 
 /// Where the state of recurrent operations is: slots, each with the state of one sequence after some position.
 ///
@@ -29,7 +31,7 @@ impl Slots {
 }
 
 /// The slice of a step that belongs to one sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Cached positions of the sequence, which is also the position of its first row.
     pub n_past: usize,
@@ -39,13 +41,16 @@ pub struct Sequence {
     pub tables: Arc<[BlockTable]>,
     /// The state of recurrent operations, if the graph has any.
     pub slots: Slots,
+    /// Positions whose rows see each other, whatever the masks, such as those of a picture: separate ranges in order, each of
+    /// which has all of its rows in this step.
+    pub spans: Arc<[Range<usize>]>,
 }
 
 impl Sequence {
     /// A sequence with the same `pages` in all `groups`, and its state in slot 0.
     pub fn uniform<P: IntoIterator<Item = u32>>(n_past: usize, len: usize, groups: usize, pages: P) -> Self {
         let tables = vec![BlockTable::new(pages); groups].into();
-        Sequence { n_past, len, tables, slots: Slots::default() }
+        Sequence { n_past, len, tables, ..Sequence::default() }
     }
 
     /// The same with its state in `slot`.
@@ -53,9 +58,23 @@ impl Sequence {
         Sequence { slots: Slots { read: slot, write: slot, checkpoint: None }, ..self }
     }
 
+    /// The same with `spans`.
+    pub fn with_spans(self, spans: impl Into<Arc<[Range<usize>]>>) -> Sequence {
+        Sequence { spans: spans.into(), ..self }
+    }
+
     /// The positions of the rows.
     pub fn positions(&self) -> Range<usize> {
         self.n_past..self.n_past + self.len
+    }
+
+    /// The positions that the row at `position` sees in a store with this mask. Neither end decreases from row to row.
+    pub fn visible(&self, mask: Mask, position: usize) -> Range<usize> {
+        let visible = mask.visible(position, self.positions().end);
+        match self.spans.iter().find(|span| span.contains(&position)) {
+            None => visible,
+            Some(span) => visible.start.min(span.start)..visible.end.max(span.end),
+        }
     }
 }
 
@@ -67,6 +86,8 @@ pub enum Input {
     /// The same, for the token of this output row of the step that the program got before, which only the device may know
     /// ([`Program::can_follow`](crate::Program::can_follow)).
     Ahead(u32),
+    /// This row of [`Step::embeddings`], in place of one of the model's table.
+    Embedding(u32),
 }
 
 /// What a step returns for a row.
@@ -85,6 +106,8 @@ pub enum Output {
     Top(u32),
     /// The row of the graph's result: one logit per token of the vocabulary, or the embedding of an encoder.
     Logits,
+    /// The row of the graph's first further result ([`Graph::heads`](graph::Graph::heads)).
+    Hidden,
 }
 
 impl Output {
@@ -96,7 +119,7 @@ impl Output {
     /// The least that has to be copied from a device that does not draw.
     fn transfer(&self) -> Transfer {
         match self {
-            Output::None | Output::Greedy => Transfer::Tokens,
+            Output::None | Output::Greedy | Output::Hidden => Transfer::Tokens,
             Output::Draw(draw) if draw.is_of_best() && !draw.adjusts() => Transfer::Candidates,
             Output::Candidates => Transfer::Candidates,
             Output::Draw(_) | Output::Top(_) | Output::Logits => Transfer::Logits,
@@ -185,6 +208,7 @@ pub struct Step {
     sequences: Vec<Sequence>,
     /// Indices of the rows that have an output.
     outputs: Vec<u32>,
+    embeddings: Arc<[f32]>,
     hidden: Vec<f32>,
     interrupt: Interrupt,
 }
@@ -193,7 +217,8 @@ impl Step {
     /// Creates a step of `rows`, assigned to `sequences` in order.
     ///
     /// # Errors
-    /// If the sequences do not cover the rows, lack pages for them or write to the same page, or if a draw is out of range.
+    /// If the sequences do not cover the rows, lack pages for them or write to the same page, if the rows of a span are not all
+    /// there, or if a draw is out of range.
     pub fn new(rows: Vec<Row>, sequences: Vec<Sequence>) -> Result<Step, Error> {
         let invalid = |why: String| Err(Error::Step(why));
         let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
@@ -209,6 +234,15 @@ impl Step {
                 return invalid(format!("sequence {i} has no rows"));
             }
             let positions = sequence.positions();
+            let mut end = positions.start;
+            for span in sequence.spans.iter() {
+                if span.start < end || span.is_empty() || span.end > positions.end {
+                    return invalid(format!(
+                        "sequence {i}: the rows {positions:?} do not have all of the span {span:?}, or it is not after the span before"
+                    ));
+                }
+                end = span.end;
+            }
             for (group, table) in sequence.tables.iter().enumerate() {
                 let covered = table.positions();
                 if positions.start < covered.start || positions.end > covered.end {
@@ -235,7 +269,8 @@ impl Step {
                 outputs.push(row);
             }
         }
-        Ok(Step { rows, sequences, outputs, hidden: Vec::new(), interrupt: Interrupt::default() })
+        let (embeddings, hidden, interrupt) = (Arc::default(), Vec::new(), Interrupt::default());
+        Ok(Step { rows, sequences, outputs, embeddings, hidden, interrupt })
     }
 
     /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row.
@@ -255,6 +290,11 @@ impl Step {
         self.rows.iter().any(|row| matches!(row.input, Input::Ahead(_)))
     }
 
+    /// Sets the embeddings of rows, `[n, cols]` as the model's table.
+    pub fn with_embeddings(self, embeddings: impl Into<Arc<[f32]>>) -> Step {
+        Step { embeddings: embeddings.into(), ..self }
+    }
+
     /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`: the output of the previous pipeline stage.
     pub fn with_hidden(self, hidden: Vec<f32>) -> Step {
         Step { hidden, ..self }
@@ -263,8 +303,7 @@ impl Step {
     /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
         let rows = self.rows.iter().map(|row| Row { input: row.input, output: Output::None }).collect();
-        let (sequences, interrupt) = (self.sequences.clone(), self.interrupt.clone());
-        Step { rows, sequences, outputs: Vec::new(), hidden: Vec::new(), interrupt }
+        Step { rows, outputs: Vec::new(), hidden: Vec::new(), ..self.clone() }
     }
 
     /// The same step, which `interrupt` can end early.
@@ -279,6 +318,26 @@ impl Step {
     /// When the step was interrupted.
     pub fn check_interrupt(&self) -> Result<(), Error> {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// For backends that have only some of the features that a step may need.
+    ///
+    /// # Errors
+    /// If it needs another one; names the backend.
+    pub fn check_features(&self, backend: &str, supported: &[Feature]) -> Result<(), Error> {
+        let has_embeddings = self.rows.iter().any(|row| matches!(row.input, Input::Embedding(_)));
+        let has_spans = self.sequences.iter().any(|sequence| !sequence.spans.is_empty());
+        for (feature, is_needed) in [(Feature::Embeddings, has_embeddings), (Feature::Spans, has_spans)] {
+            if is_needed && !supported.contains(&feature) {
+                return Err(Error::Unsupported { backend: backend.to_owned(), feature });
+            }
+        }
+        Ok(())
+    }
+
+    /// The embeddings of the rows that have no token, `[n, cols]`.
+    pub fn embeddings(&self) -> &[f32] {
+        &self.embeddings
     }
 
     /// The rows.

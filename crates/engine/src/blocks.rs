@@ -166,6 +166,24 @@ impl BlockManager {
         true
     }
 
+    /// Blocks and a slot for `positions` positions, with tables that begin with the given blocks; `None` if there are too few.
+    pub(crate) fn allocate(&mut self, positions: usize, first: impl Iterator<Item = usize>) -> Option<Cache> {
+        let mut cache = self.empty();
+        Arc::make_mut(&mut cache.tables).iter_mut().zip(first).for_each(|(table, first)| table.first = first);
+        if !self.grow(&mut cache, Demand { all: positions, next: positions }) {
+            return None;
+        }
+        cache.positions = positions;
+        if self.has_states() {
+            cache.states.current = self.slots.take();
+            if cache.states.current.is_none() {
+                self.release(cache);
+                return None;
+            }
+        }
+        Some(cache)
+    }
+
     /// The slots of the next step of `cache`. There are [`backend::SLOTS`] for each running request, which is one more
     /// than it has at any time.
     pub(crate) fn slots(&mut self, cache: &mut Cache, rows: usize, checkpoint: usize) -> Slots {

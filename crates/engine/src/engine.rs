@@ -1,5 +1,6 @@
 //! The engine: serves several requests at once.
 
+mod export;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -98,7 +99,12 @@ impl Engine {
         Ok(Engine {
             runner,
             speculator: speculation.map(|speculation| Speculator::new(speculation, layout.limits.n_batch)),
-            scheduler: Scheduler::new(layout.limits, &groups, slots, random_key()),
+            scheduler: Scheduler::new(
+                layout.limits,
+                &groups,
+                slots,
+                options.prefix_key.map_or_else(random_key, |key| key.0),
+            ),
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
@@ -187,7 +193,7 @@ impl Engine {
         if let Some(position) = request.prompt.iter().position(|&id| id as usize >= n_vocab) {
             return Err(Error::Token { position, id: request.prompt[position], n_vocab });
         }
-        let salt = request.cache_salt.clone();
+        let (salt, adapter) = (request.cache_salt.clone(), request.adapter);
         let admission =
             Admission { client: request.client, priority: request.priority, was_preempted: false };
         let (state, tokens) = RequestState::new(request, &self.model)?;
@@ -202,7 +208,7 @@ impl Engine {
             self.pending.caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
         } else {
             self.requests.insert(id, Box::new(state));
-            let submitted = scheduler::Event::Submit { id, tokens, salt, admission, outputs_from };
+            let submitted = scheduler::Event::Submit { id, tokens, salt, adapter, admission, outputs_from };
             self.pending.scheduler.push(submitted);
         }
         Ok(id)

@@ -48,6 +48,7 @@
 mod params;
 
 mod blocks;
+mod cached_prefix;
 mod candidates;
 mod choose;
 mod embedder;
@@ -77,12 +78,13 @@ pub use {::backend, ::gguf, ::graph, ::models, ::runner, ::tokenizer};
 pub use self::engine::Engine;
 pub use ::chat::Message;
 pub use backend::{Backend, KvFormat, Step};
+pub use cached_prefix::CachedPrefix;
 pub use embedder::{Embedder, EmbedderOptions, Normalization};
 pub use error::Error;
 pub use ids::RequestId;
 pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use observe::{Observed, ObservedRow, Observer};
-pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
+pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, PrefixKey, all_logits_rows};
 pub use params::{Bias, Biased, Flag, Kind, Param, ParamError, Params, SamplerKind, UnknownSampler};
 pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;

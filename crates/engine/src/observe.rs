@@ -38,7 +38,9 @@ impl<'a> Observed<'a> {
 
 /// A function that receives values. Breaking cancels the request whose rows it was shown.
 #[derive(Clone)]
-pub struct Observer(Arc<Mutex<dyn FnMut(Observed<'_>) -> ControlFlow<()> + Send>>);
+pub struct Observer(Arc<Mutex<Observe>>);
+
+type Observe = dyn FnMut(Observed<'_>) -> ControlFlow<()> + Send;
 
 impl Observer {
     /// Calls `observer`.

@@ -58,6 +58,19 @@ pub struct Options {
     /// Speculative decoding; `None` is none. Models with recurrent layers cannot go back by some tokens, and do without, with
     /// a warning.
     pub speculation: Option<Speculation>,
+    /// The key of the hashes by which cached prefixes are found; `None` is a random one. With the same key they are the same in
+    /// every process. It must stay secret: who knows it can make prompts that find the cache of others.
+    pub prefix_key: Option<PrefixKey>,
+}
+
+/// A secret key of 16 random bytes, which is not printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PrefixKey(pub [u8; 16]);
+
+impl std::fmt::Debug for PrefixKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PrefixKey(…)")
+    }
 }
 
 impl Default for Options {
@@ -71,6 +84,7 @@ impl Default for Options {
             step_target: None,
             sampling_threads: None,
             speculation: None,
+            prefix_key: None,
         }
     }
 }

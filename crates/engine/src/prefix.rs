@@ -20,10 +20,12 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Keys for a request with this salt. Requests with different salts never share a prefix.
-    pub(crate) fn new(hash_key: [u8; 16], salt: &[u8]) -> Prefixes {
+    /// Keys for a request with this salt and adapter. Requests of which one differs never share a prefix.
+    pub(crate) fn new(hash_key: [u8; 16], salt: &[u8], adapter: Option<u64>) -> Prefixes {
         let mut hasher = SipHasher24::new_with_key(&hash_key);
+        hasher.write(&(salt.len() as u64).to_le_bytes());
         hasher.write(salt);
+        adapter.iter().for_each(|adapter| hasher.write(&adapter.to_le_bytes()));
         Prefixes { hash_key, after_pages: vec![Prefix(hasher.finish128().as_u128())] }
     }
 
@@ -62,30 +64,45 @@ impl Prefixes {
 mod tests {
     use super::*;
 
-    fn prefixes(salt: &[u8], tokens: &[u32]) -> Prefixes {
-        let mut prefixes = Prefixes::new([7; 16], salt);
+    fn prefixes(salt: &[u8], adapter: Option<u64>, tokens: &[u32]) -> Prefixes {
+        let mut prefixes = Prefixes::new([7; 16], salt, adapter);
         prefixes.extend(tokens);
         prefixes
     }
 
+    /// Computed by another implementation of SipHash-2-4 of 128 bits: of the salt's length, the salt and the adapter; then, page by
+    /// page, of the key before and the tokens.
     #[test]
-    fn a_key_depends_on_salt_and_on_every_token() {
+    fn keys_are_the_same_in_every_process() {
+        let tokens: Vec<u32> = (0..33).collect();
+        let key = |adapter| prefixes(b"a", adapter, &tokens).at(&tokens, 33);
+        assert_eq!(key(None), Prefix(0xf2c51dfda6d076a66cb8bafb25cdf20a));
+        assert_eq!(key(Some(5)), Prefix(0x431b72ac2287ea7849897d2e53e661de));
+    }
+
+    #[test]
+    fn a_key_depends_on_salt_adapter_and_every_token() {
         let tokens: Vec<u32> = (0..100).collect();
-        let own = prefixes(b"a", &tokens);
+        let own = prefixes(b"a", None, &tokens);
         let mut keys: Vec<Prefix> = (0..=100).map(|position| own.at(&tokens, position)).collect();
-        let other = prefixes(b"b", &tokens);
-        keys.extend((0..=100).map(|position| other.at(&tokens, position)));
+        let zeros: &[u8] = &[b'a', 0, 0, 0, 0, 0, 0, 0, 0];
+        for (salt, adapter) in
+            [(&b"b"[..], None), (b"a", Some(0)), (b"a", Some(1)), (b"b", Some(1)), (zeros, None)]
+        {
+            let other = prefixes(salt, adapter, &tokens);
+            keys.extend((0..=100).map(|position| other.at(&tokens, position)));
+        }
         for changed in [0, 31, 32, 99] {
             let mut tokens = tokens.clone();
             tokens[changed] = 1000;
-            keys.push(prefixes(b"a", &tokens).at(&tokens, 100));
+            keys.push(prefixes(b"a", None, &tokens).at(&tokens, 100));
         }
         let count = keys.len();
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), count);
         assert_eq!(
-            prefixes(b"a", &tokens[..50]).at(&tokens, 50),
+            prefixes(b"a", None, &tokens[..50]).at(&tokens, 50),
             own.at(&tokens, 50),
             "however much follows"
         );

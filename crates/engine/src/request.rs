@@ -29,6 +29,9 @@ pub struct Request {
     /// Requests with the same salt share the KV cache of a common prefix. A salt per user hides from others, who could
     /// measure the time, what a user's prompts begin with.
     pub cache_salt: Vec<u8>,
+    /// The adapter that the caller has put on the weights, if any. Requests of different adapters share no KV cache. The engine
+    /// applies none itself.
+    pub adapter: Option<u64>,
     /// Whose request it is: clients that wait get equal shares of the rows.
     pub client: u64,
     /// Of a client's requests, those of lower values start first.
@@ -50,6 +53,7 @@ impl Request {
             params: Params::default(),
             turn_end: None,
             cache_salt: Vec::new(),
+            adapter: None,
             client: 0,
             priority: 0,
             processors: Vec::new(),
@@ -63,6 +67,10 @@ impl Request {
 
     pub fn cache_salt(self, salt: impl Into<Vec<u8>>) -> Request {
         Request { cache_salt: salt.into(), ..self }
+    }
+
+    pub fn adapter(self, adapter: impl Into<Option<u64>>) -> Request {
+        Request { adapter: adapter.into(), ..self }
     }
 
     pub fn client(self, client: u64) -> Request {

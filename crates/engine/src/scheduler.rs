@@ -60,11 +60,12 @@ pub struct Limits {
 pub(crate) enum Event {
     /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. `outputs_from` is the position of
     /// the prompt's first output row; by default only the last row is one. It shares the cache with requests of the same
-    /// `salt`.
+    /// `salt` and `adapter`.
     Submit {
         id: RequestId,
         tokens: Vec<u32>,
         salt: Vec<u8>,
+        adapter: Option<u64>,
         admission: Admission,
         outputs_from: Option<usize>,
     },
@@ -277,7 +278,7 @@ impl Chunk {
             output: if position < first { Output::None } else { output(position) },
         });
         let (n_past, len, tables, slots) = (self.n_past, self.tokens.len(), self.tables.clone(), self.slots);
-        (rows, backend::Sequence { n_past, len, tables, slots })
+        (rows, backend::Sequence { n_past, len, tables, slots, ..backend::Sequence::default() })
     }
 
     /// Whether it is the last token alone, or with a draft.
@@ -418,9 +419,7 @@ impl Scheduler {
         events: impl IntoIterator<Item = Event>,
         prompt_rows: impl FnOnce(Active) -> usize,
     ) -> Plan {
-        for event in events {
-            self.apply(event);
-        }
+        self.apply_all(events);
         for request in self.running.values_mut() {
             debug_assert!(!request.is_ahead, "a step was planned ahead whose tokens are not known");
             request.drop_draft();
@@ -449,11 +448,41 @@ impl Scheduler {
         plan
     }
 
+    pub(crate) fn apply_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        events.into_iter().for_each(|event| self.apply(event));
+    }
+
+    /// The longest beginning of `tokens` that is cached, for a request with this salt and adapter. To be released.
+    pub(crate) fn acquire(&mut self, tokens: &[u32], salt: &[u8], adapter: Option<u64>) -> Cache {
+        let mut prefixes = Prefixes::new(self.hash_key, salt, adapter);
+        prefixes.extend(tokens);
+        let positions = self.blocks.find(&prefixes, tokens, tokens.len());
+        self.blocks.acquire(&prefixes, tokens, positions)
+    }
+
+    /// Releases what [`Scheduler::acquire`] has found.
+    pub(crate) fn release(&mut self, cache: Cache) {
+        self.blocks.release(cache);
+    }
+
+    /// Blocks for all of `tokens`, in groups whose tables begin with these blocks; `None` if running requests have them. To be
+    /// published.
+    pub(crate) fn allocate(&mut self, tokens: &[u32], first: impl Iterator<Item = usize>) -> Option<Cache> {
+        self.blocks.allocate(tokens.len(), first)
+    }
+
+    /// Lets requests with this salt and adapter find what [`Scheduler::allocate`] has given, once it has been written.
+    pub(crate) fn publish(&mut self, cache: Cache, tokens: &[u32], salt: &[u8], adapter: Option<u64>) {
+        let mut prefixes = Prefixes::new(self.hash_key, salt, adapter);
+        prefixes.extend(tokens);
+        self.blocks.retire(cache, &mut prefixes, tokens);
+    }
+
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Submit { id, tokens, salt, admission, outputs_from } => {
+            Event::Submit { id, tokens, salt, adapter, admission, outputs_from } => {
                 debug_assert!(self.admits(tokens.len(), 0).is_ok(), "the prompt was checked");
-                let mut prefixes = Prefixes::new(self.hash_key, &salt);
+                let mut prefixes = Prefixes::new(self.hash_key, &salt, adapter);
                 prefixes.extend(&tokens);
                 let request = Sequence {
                     id,

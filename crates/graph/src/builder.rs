@@ -22,6 +22,7 @@ pub struct Builder {
     pub(crate) stores: Vec<(Store, usize)>,
     groups: Vec<Group>,
     layer_ends: Vec<ValueId>,
+    heads: Vec<ValueId>,
 }
 
 /// A value's name: a base name and an optional layer index, such as `Qcur-0`.
@@ -213,13 +214,21 @@ impl Builder {
         self.layer_ends.push(value);
     }
 
+    /// Makes `value`, which has one row per output row, a further result.
+    #[track_caller]
+    pub fn head(&mut self, value: ValueId) {
+        assert_eq!(self.shape_of(value).0, Rows::Output, "a result of a graph has one row per output row");
+        self.heads.push(value);
+    }
+
     /// Finishes the graph with result `output`.
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
         assert_eq!(self.shape_at(output).0, Rows::Output, "the result of a graph has one row per output row");
         self.check_reduced();
-        let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends } = self;
-        Graph { values, by_name, weights, stores, groups, layer_ends, output }
+        let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends, heads } =
+            self;
+        Graph { values, by_name, weights, stores, groups, layer_ends, output, heads }
     }
 
     /// Asserts that nothing reads what an [`Op::AllReduce`] sums, besides it.
@@ -350,14 +359,18 @@ impl Builder {
         // The input of a part is the layer end of the part before.
         let ends = whole.layer_ends.iter().filter_map(local).filter(|&index| first == 0 || index > 0);
         let layer_ends = ends.map(ValueId::from_index).collect();
+        let heads = whole.heads.iter().filter_map(local).map(ValueId::from_index).collect();
         let output = ValueId(output.0 - first as u32);
-        Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }
+        Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output, heads }
     }
 
-    /// Finishes the shard of `whole` with this output and these layer ends.
-    pub(crate) fn finish_shard(self, whole: &Graph, output: ValueId, layer_ends: Vec<ValueId>) -> Graph {
+    /// Finishes the shard of `whole`, in which a value has the id that `local` gives.
+    pub(crate) fn finish_shard(self, whole: &Graph, local: impl Fn(ValueId) -> ValueId) -> Graph {
         self.check_reduced();
         let Builder { values, by_name, weights, stores, .. } = self;
-        Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }
+        let [layer_ends, heads] =
+            [&whole.layer_ends, &whole.heads].map(|ids| ids.iter().map(|&id| local(id)).collect());
+        let (groups, output) = (whole.groups.clone(), local(whole.output));
+        Graph { values, by_name, weights, stores, groups, layer_ends, output, heads }
     }
 }

@@ -50,6 +50,7 @@ pub struct Graph {
     groups: Vec<Group>,
     layer_ends: Vec<ValueId>,
     output: ValueId,
+    heads: Vec<ValueId>,
 }
 
 impl Graph {
@@ -133,6 +134,12 @@ impl Graph {
     /// the next part.
     pub fn output(&self) -> ValueId {
         self.output
+    }
+
+    /// Further results, one row per output row, such as hidden rows or the logits of a second head. Each can be read by name
+    /// after a step. A part of a cut graph has those that it computes.
+    pub fn heads(&self) -> &[ValueId] {
+        &self.heads
     }
 
     /// The last value of each layer, first layer first.

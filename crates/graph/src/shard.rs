@@ -51,15 +51,14 @@ impl Graph {
                 }
             }
         }
-        let whole = |id: ValueId| maker.made[&(id, Form::Whole)];
-        let (output, ends) = (whole(self.output), self.layer_ends.iter().map(|&id| whole(id)).collect());
-        Ok(maker.part.finish_shard(self, output, ends))
+        let Maker { made, part, .. } = maker;
+        Ok(part.finish_shard(self, |id| made[&(id, Form::Whole)]))
     }
 
     /// The forms in which each value is needed.
     fn forms(&self, split: &Split<'_>) -> Result<Vec<BTreeSet<Form>>, ShardError> {
         let mut forms = vec![BTreeSet::new(); self.values.len()];
-        for id in self.layer_ends.iter().chain([&self.output]) {
+        for id in self.layer_ends.iter().chain(&self.heads).chain([&self.output]) {
             forms[id.index()].insert(Form::Whole);
         }
         for index in (0..self.values.len()).rev() {

@@ -270,12 +270,16 @@ impl Inputs {
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
         shape.in_clusters.clear();
+        // A window does not bound what rows of a span see.
+        let has_spans = step.sequences().iter().any(|sequence| !sequence.spans.is_empty());
         let of_groups = self.groups.iter().zip(&self.splits);
         for ((group, of_group), words) in of_groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
             // Counted from the start of the page of the first visible position.
-            let visible =
-                group.mask.span().map_or(n_max, |span| n_max.min(span.saturating_add(PAGE - 1))).max(1);
-            let Division { splits, part, in_cluster } = of_group.divide(visible, rows, shape.is_decode);
+            let window = group.mask.span().filter(|_| !has_spans).unwrap_or(n_max);
+            let visible = n_max.min(window.saturating_add(PAGE - 1)).max(1);
+            let split_rows = if has_spans { usize::MAX } else { rows };
+            let Division { splits, part, in_cluster } =
+                of_group.divide(visible, split_rows, shape.is_decode && !has_spans);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
             shape.in_clusters.push(in_cluster);
@@ -286,6 +290,7 @@ impl Inputs {
             *word = match row.input {
                 Input::Token(token) => token,
                 Input::Ahead(row) => FOLLOWS | row,
+                Input::Embedding(_) => unreachable!("the step was refused"),
             };
         }
         for (word, (row, _)) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
@@ -315,7 +320,7 @@ impl Inputs {
                 let at = self.visible + 2 * (group * self.rows + row);
                 let words = self.words[at..].as_chunks_mut::<2>().0;
                 for (words, position) in words.iter_mut().zip(sequence.positions()) {
-                    let visible = mask.visible(position, sequence.positions().end);
+                    let visible = sequence.visible(*mask, position);
                     *words = [visible.start as u32, visible.end as u32];
                 }
             }

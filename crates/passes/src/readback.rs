@@ -68,15 +68,17 @@ pub fn outputs<'a>(
     output_rows: &'a [Output],
     chosen: &'a [u32],
 ) -> Outputs<'a> {
+    let values = |id: ValueId| {
+        let readback = readbacks.iter().find(|readback: &&Readback| readback.id == id);
+        &*readback.expect("results are read back").values
+    };
+    let hidden = bound.graph().heads().first();
+    let (hidden, cols) = hidden.map_or((&[][..], 0), |&id| (values(id), bound.value(id).cols));
     match shape.transfer {
-        Transfer::Tokens | Transfer::Drawn => return Outputs::from_tokens(chosen),
-        Transfer::Candidates => return Outputs::from_candidates(output_rows, chosen),
-        Transfer::Logits => {}
+        Transfer::Tokens | Transfer::Drawn => Outputs::from_tokens(chosen).with_hidden(hidden, cols),
+        Transfer::Candidates => Outputs::from_candidates(output_rows, chosen).with_hidden(hidden, cols),
+        Transfer::Logits => bound.outputs(output_rows, values),
     }
-    let output = bound.output();
-    let values = readbacks.iter().find(|readback| readback.id == output);
-    let values = &values.expect("the output is read back").values;
-    Outputs::new(output_rows, values, bound.value(output).cols)
 }
 
 /// Value `name` after a step of this shape.

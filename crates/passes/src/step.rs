@@ -81,7 +81,7 @@ impl Cost {
 
     /// Bytes and multiply-adds for `rows` rows of `step`.
     pub fn of(&self, step: &Step, rows: usize) -> (u64, u64) {
-        let visible = |sequence: &Sequence, position| self.mask.visible(position, sequence.positions().end);
+        let visible = |sequence: &Sequence, position| sequence.visible(self.mask, position);
         let positions = step.sequences().iter().map(|sequence| {
             let end = sequence.positions().end;
             (end - visible(sequence, sequence.n_past).start) as u64

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use backend::{
-    Backend, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, Outputs, Program, Step,
-    Taps, Ticket, Timing, Weights,
+    Backend, Bucket, Description, Error, Feature, KvFormat, KvLayout, LoadedModel, Memory, Outputs, Program,
+    Step, Taps, Ticket, Timing, Weights,
 };
 use graph::Graph;
 
@@ -132,6 +132,10 @@ impl LoadedModel for Loaded {
     fn kv_format(&self, requested: KvFormat) -> KvFormat {
         let mut formats = self.stages.iter().map(|stage| stage.loaded.kv_format(requested));
         formats.find(|format| *format != requested).unwrap_or(requested)
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        feature != Feature::CacheBlocks && self.stages.iter().all(|stage| stage.loaded.supports(feature))
     }
 
     fn stages(&self) -> Vec<(Description, Memory)> {

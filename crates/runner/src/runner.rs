@@ -73,6 +73,11 @@ impl ModelRunner {
         &*self.loaded
     }
 
+    /// The loaded model, to read and write its cache between steps.
+    pub fn loaded_mut(&mut self) -> &mut dyn LoadedModel {
+        &mut *self.loaded
+    }
+
     /// Memory in use.
     pub fn memory(&self) -> Memory {
         self.loaded.memory()

@@ -5,8 +5,8 @@ mod program;
 use std::thread;
 
 use backend::{
-    Backend, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Member, Memory, Program, Shares,
-    Taps, Timing, Weights,
+    Backend, Bucket, Description, Error, Feature, KvFormat, KvLayout, LoadedModel, Member, Memory, Program,
+    Shares, Taps, Timing, Weights,
 };
 use graph::{Graph, Rank};
 
@@ -87,6 +87,9 @@ fn join(backends: &mut [Box<dyn Backend>], members: &[Member]) -> Result<(), Err
     })
 }
 
+/// A rank may have some columns of the table that given embeddings replace, and some heads of each block.
+const SUPPORTED: &[Feature] = &[Feature::Spans];
+
 struct Loaded {
     graph: Graph,
     ranks: Vec<Shard>,
@@ -128,6 +131,10 @@ impl LoadedModel for Loaded {
     fn kv_format(&self, requested: KvFormat) -> KvFormat {
         let mut formats = self.ranks.iter().map(|shard| shard.loaded.kv_format(requested));
         formats.find(|format| *format != requested).unwrap_or(requested)
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        SUPPORTED.contains(&feature) && self.ranks.iter().all(|shard| shard.loaded.supports(feature))
     }
 
     fn stages(&self) -> Vec<(Description, Memory)> {

@@ -14,6 +14,7 @@ mod net;
 pub mod random;
 pub mod recurrent;
 pub mod rows;
+pub mod seams;
 
 use backend::Backend;
 
@@ -58,6 +59,12 @@ macro_rules! conformance {
             steps_follow_each_other
             rows_with_invalid_logits_have_no_token
             candidates_are_the_best_tokens
+        );
+        $crate::conformance!(@seams $candidate;
+            given_embeddings_are_those_of_tokens
+            further_results_are_read
+            rows_of_a_span_see_each_other
+            blocks_move_between_caches
         );
         $crate::conformance!(@draws $candidate;
             draws_give_the_tokens_of_their_definition

@@ -44,6 +44,12 @@ impl Side {
         entry * bytes..(entry + 1) * bytes
     }
 
+    /// The bytes of some entries.
+    pub(super) fn entries(&mut self, entries: std::ops::Range<usize>) -> &mut [u8] {
+        let range = self.entry(entries.start).start..self.entry(entries.end).start;
+        &mut self.data[range]
+    }
+
     /// The first bytes of an entry.
     pub(super) fn bytes(&self, entry: usize) -> *const u8 {
         self.data[self.entry(entry)].as_ptr()

@@ -24,6 +24,7 @@ const OPTIONS: Options = Options {
     step_target: None,
     sampling_threads: None,
     speculation: None,
+    prefix_key: None,
 };
 
 fn model(format: Format) -> Arc<Model> {

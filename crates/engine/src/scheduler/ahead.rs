@@ -44,9 +44,7 @@ impl Scheduler {
         events: impl IntoIterator<Item = Event>,
         next: &[(RequestId, u32)],
     ) -> Option<Vec<Chunk>> {
-        for event in events {
-            self.apply(event);
-        }
+        self.apply_all(events);
         let is_full = self.running.len() == self.limits.sequences;
         // Pages before a window are released by the next step that is not ahead.
         let is_computed = |request: &Sequence| {

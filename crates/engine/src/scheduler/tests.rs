@@ -99,6 +99,7 @@ fn submit(id: u64, tokens: Vec<u32>) -> Event {
         id: RequestId(id),
         tokens,
         salt: Vec::new(),
+        adapter: None,
         admission: Admission::default(),
         outputs_from: None,
     }

@@ -5,6 +5,7 @@ mod common;
 mod demo;
 mod failures;
 mod known_answers;
+mod moving;
 mod outputs;
 mod promises;
 mod speculation;

@@ -90,7 +90,7 @@ fn an_observer_of_the_engine_sees_logits_and_ends_requests() {
         if rows.len() < 6 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     engine.observe(&["result_output"], observer).expect("the graph has it");
-    let request = |prompt: &[u32]| Request::new(prompt.to_vec()).sampling(Sampling::greedy()).max_tokens(20);
+    let request = |prompt: &[u32]| Request::new(prompt.to_vec()).params(Params::greedy()).max_tokens(20);
     let answers = run(&mut engine, [request(&[1, 300, 7]), request(&[1, 2])]);
     assert_eq!(*seen.lock().expect("no panic"), [2, 1, 3, 2, 4, 3]);
     assert!(answers.iter().all(|answer| answer.reason == engine::StopReason::Cancelled));

@@ -108,6 +108,7 @@ impl GroupProgram {
 
 impl Program for GroupProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        step.check_features("tensor-parallel", super::SUPPORTED)?;
         let GroupProgram { first, member, others, tapped, is_pending } = self;
         if std::mem::take(is_pending) {
             GroupProgram::finish(others, tapped)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, Outputs, PAGE,
-    Program, Row, Sequence, Slots, Step, Taps, Ticket, Weight, Weights,
+    Program, Row, Sequence, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
 use graph::{Graph, Mask};
@@ -60,7 +60,7 @@ fn run(
             n_past,
             len,
             tables: tables(n_past, pages),
-            slots: Slots::default(),
+            ..Sequence::default()
         });
         let rows = rows_a + rows_b;
         let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32);

@@ -1,8 +1,6 @@
 //! Invalid input that backends must refuse, with the right error.
 
-use backend::{
-    BlockTable, Bucket, Error, KvFormat, KvLayout, Remedy, Row, Sequence, Slots, Step, Taps, Weight,
-};
+use backend::{BlockTable, Bucket, Error, KvFormat, KvLayout, Remedy, Row, Sequence, Step, Taps, Weight};
 use graph::{Mask, Store};
 use quant::Format;
 
@@ -37,7 +35,7 @@ pub fn steps_must_fit(make: Make<'_>) {
     let step = |tokens: Vec<u32>, tables: Vec<BlockTable>| {
         let n_past = tables.first().map_or(0, |table| table.positions().start);
         let sequences =
-            vec![Sequence { n_past, len: tokens.len(), tables: tables.into(), slots: Slots::default() }];
+            vec![Sequence { n_past, len: tokens.len(), tables: tables.into(), ..Sequence::default() }];
         Step::new(Row::logits(tokens, [0]), sequences).expect("a consistent step")
     };
     for (bad, why) in [

@@ -1,6 +1,6 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Slots, Step};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Step};
 use graph::{Activation, Mask, Score, Store, WeightId};
 use quant::{E4M3, Format};
 use synth::Random;
@@ -457,7 +457,7 @@ fn masked_steps(mask: Mask) -> Vec<Step> {
                 n_past: *n_past,
                 len,
                 tables: vec![table.clone()].into(),
-                slots: Slots::default(),
+                ..Sequence::default()
             });
             *n_past += len;
         }

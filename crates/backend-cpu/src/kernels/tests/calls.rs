@@ -1,6 +1,6 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Slots, Step, StoreLayout};
+use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Step, StoreLayout};
 use bytes::Bytes;
 use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
@@ -150,7 +150,7 @@ impl Calls {
         }
         let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
         let tables = [table].into();
-        let sequence = Sequence { n_past: positions - rows, len: rows, tables, slots: Slots::default() };
+        let sequence = Sequence { n_past: positions - rows, len: rows, tables, ..Sequence::default() };
         let step = Step::new(Row::logits(vec![0; rows], []), vec![sequence]).expect("a good step");
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.positions().collect();

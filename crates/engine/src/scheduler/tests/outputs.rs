@@ -11,6 +11,7 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
         id: RequestId(id),
         tokens: vec![id as u32; tokens],
         salt: Vec::new(),
+        adapter: None,
         admission: Admission::default(),
         outputs_from: Some(from),
     };

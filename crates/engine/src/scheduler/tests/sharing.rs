@@ -73,6 +73,7 @@ fn salts_share_nothing() {
         id: RequestId(id),
         tokens: vec![1; 100],
         salt: salt.to_vec(),
+        adapter: None,
         admission: Admission::default(),
         outputs_from: None,
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Slots, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
 use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
@@ -103,7 +103,7 @@ fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
     let groups = graph.groups().len();
     let mut runner = runner(graph, file, (vec![pages; groups], 1), tokens.len());
     let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
-    let sequence = Sequence { n_past: 0, len: tokens.len(), tables, slots: Slots::default() };
+    let sequence = Sequence { n_past: 0, len: tokens.len(), tables, ..Sequence::default() };
     let rows = Row::all(tokens.iter().copied(), &Output::Logits);
     let step = Step::new(rows, vec![sequence]).expect("a good step");
     runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).filter_map(arg_max).collect()
@@ -139,6 +139,7 @@ fn together(
             id,
             tokens,
             salt: Vec::new(),
+            adapter: None,
             admission: Admission::default(),
             outputs_from: None,
         });

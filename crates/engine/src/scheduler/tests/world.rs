@@ -142,6 +142,7 @@ impl World {
             id,
             tokens: tokens.clone(),
             salt: vec![salt],
+            adapter: None,
             admission,
             outputs_from,
         });
