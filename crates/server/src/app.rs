@@ -40,15 +40,15 @@ pub(crate) struct App {
 /// Requests whose grammar is compiled or found at once: most of them only wait, at most for the compiler's deadline.
 const MAX_COMPILING: usize = 64;
 
-/// The places of requests in the server, until it is dropped.
-pub(crate) struct Place {
+/// Requests that the server has admitted, until it is dropped.
+pub(crate) struct Admission {
     app: Arc<App>,
     n: usize,
     /// Of the client's quota.
     share: Option<Share>,
 }
 
-impl Place {
+impl Admission {
     /// Measures what the client uses.
     pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
         self.share.as_ref().map(|share| share.meter().clone())
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.app.requests.fetch_sub(self.n, Ordering::Relaxed);
     }
@@ -111,27 +111,27 @@ impl App {
         meter.clone()
     }
 
-    /// Places for `n` more requests of `client`. Fails if its quota is used up, or the server is full or about to stop.
-    pub(crate) fn place(self: &Arc<App>, client: &Client, n: usize) -> Result<Place, ApiError> {
+    /// Admits `n` more requests of `client`. Fails if its quota is used up, or the server is at capacity or shutting down.
+    pub(crate) fn admit(self: &Arc<App>, client: &Client, n: usize) -> Result<Admission, ApiError> {
         if self.is_stopping() {
-            return Err(ApiError::new(Kind::Stopping, "the server is about to stop; ask another one"));
+            return Err(ApiError::new(Kind::Stopping, "server is shutting down, retry elsewhere"));
         }
         let most = self.config.limits.requests;
         if n > most.max(1) {
             let message = format!(
-                "{n} answers are asked for at once, but this server computes at most {most}; ask for fewer"
+                "{n} answers requested at once, but this server computes at most {most}; request fewer"
             );
             return Err(ApiError::new(Kind::Invalid, message));
         }
         let before = self.requests.fetch_add(n, Ordering::Relaxed);
         // Counts down if it is dropped on the way out.
-        let mut place = Place { app: self.clone(), n, share: None };
+        let mut admission = Admission { app: self.clone(), n, share: None };
         if before + n > most {
-            let message = format!("{most} requests wait or run, the most that this server takes; try again");
+            let message = format!("server at capacity ({most} requests); try again");
             return Err(ApiError::new(Kind::Busy, message));
         }
-        place.share = client.meter().map(|meter| meter.admit(n)).transpose()?;
-        Ok(place)
+        admission.share = client.meter().map(|meter| meter.admit(n)).transpose()?;
+        Ok(admission)
     }
 
     /// Calls `work` on a thread that may block.

@@ -3,16 +3,81 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Params;
+use engine::{Param, Params};
 use grammar::Source;
 use rustorch::{Input, Request, Tenant};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
 
 use crate::answer::Answers;
-use crate::app::{App, Place};
+use crate::app::{Admission, App};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Body, Fields, Group, Properties};
 use crate::http::Client;
 use crate::models::Served;
+use crate::openapi::describe_params;
+
+/// The fields of the engine's parameters and of the queue, which all endpoints that write text have.
+pub(crate) struct Sampling {
+    given: Map<String, Json>,
+    queue: Queue,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Queue {
+    /// Of a client's requests, lower ones start first.
+    #[serde(default)]
+    priority: i32,
+    /// Only requests with the same salt share the prefix cache.
+    cache_salt: Option<String>,
+    /// Milliseconds after the first token, at most; 0 is any number.
+    t_max_predict_ms: Option<i64>,
+}
+
+impl Group for Queue {}
+
+impl Body for Sampling {
+    fn take(fields: &mut Fields) -> Result<Sampling, ApiError> {
+        let names = Params::TABLE.iter().flat_map(Param::names);
+        let given = names.filter_map(|name| fields.map().remove_entry(name)).collect();
+        Ok(Sampling { given, queue: fields.take()? })
+    }
+
+    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+        describe_params(properties);
+        Queue::describe(properties, generator);
+    }
+}
+
+impl Sampling {
+    /// The parameters; those that are not given are as in `defaults`.
+    pub(crate) fn over(mut self, defaults: &Params) -> Result<Parameters, ApiError> {
+        let mut params = defaults.clone();
+        params.take(&mut self.given)?;
+        let Queue { priority, cache_salt, t_max_predict_ms } = self.queue;
+        // llama-server's limit of time, which is none if it is not above 0.
+        let time = t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
+        Ok(Parameters {
+            params,
+            priority,
+            cache_salt,
+            progress: false,
+            time: time.map(Duration::from_millis),
+        })
+    }
+
+    /// The same of a protocol in which a call has one answer.
+    pub(crate) fn one_over(self, defaults: &Params) -> Result<Parameters, ApiError> {
+        let parameters = self.over(defaults)?;
+        match parameters.params.n {
+            1 => Ok(parameters),
+            n => {
+                Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out")))
+            }
+        }
+    }
+}
 
 /// Parameters that all protocols have in common.
 #[derive(Clone, Debug)]
@@ -24,38 +89,6 @@ pub(crate) struct Parameters {
     pub(crate) progress: bool,
     /// End an answer with its first line after this time, counted from its first token.
     time: Option<Duration>,
-}
-
-impl Parameters {
-    /// Reads the fields that have one name in all protocols. `defaults` are those of the endpoint.
-    pub(crate) fn read(fields: &mut Fields, defaults: &Params) -> Result<Parameters, ApiError> {
-        // llama-server's limit of time, which is none if it is not above 0.
-        let milliseconds: Option<i64> = fields.take("t_max_predict_ms")?;
-        let milliseconds = milliseconds.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
-        Ok(Parameters {
-            params: fields.params(defaults)?,
-            priority: fields.take("priority")?.unwrap_or(0),
-            cache_salt: fields.take("cache_salt")?,
-            progress: false,
-            time: milliseconds.map(Duration::from_millis),
-        })
-    }
-
-    /// The same of a protocol in which a call has one answer.
-    pub(crate) fn read_one(fields: &mut Fields, defaults: &Params) -> Result<Parameters, ApiError> {
-        let parameters = Parameters::read(fields, defaults)?;
-        match parameters.params.n {
-            1 => Ok(parameters),
-            n => {
-                Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out")))
-            }
-        }
-    }
-}
-
-/// Reads whether to report progress of the prefill.
-pub(crate) fn progress(fields: &mut Fields) -> Result<bool, ApiError> {
-    Ok(fields.take("return_progress")?.unwrap_or(false))
 }
 
 /// A call, as a protocol reads it.
@@ -79,7 +112,7 @@ pub(crate) struct Started {
     /// The tokens of each prompt.
     pub(crate) prompts: Vec<Vec<u32>>,
     /// To be kept until the end.
-    pub(crate) place: Place,
+    pub(crate) admission: Admission,
 }
 
 impl Call {
@@ -102,7 +135,7 @@ impl Call {
     ) -> Result<Started, ApiError> {
         let Call { inputs, input_field, parameters, format, prompt_logprobs } = self;
         let n = inputs.len() * parameters.params.n;
-        let place = app.place(client, n)?;
+        let admission = app.admit(client, n)?;
         let (format_field, format) = format.unzip();
         let failed =
             |error| ApiError::of_model(error, input_field, format_field.unwrap_or("response_format"));
@@ -130,8 +163,8 @@ impl Call {
         let model = served.model.clone();
         let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
         stream.accepted().await.map_err(failed)?;
-        place.charge(prompts.iter().map(Vec::len).sum());
-        Ok(Started { answers: Answers::new(stream, place.meter()), n, prompts, place })
+        admission.charge(prompts.iter().map(Vec::len).sum());
+        Ok(Started { answers: Answers::new(stream, admission.meter()), n, prompts, admission })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::app::App;
@@ -14,7 +15,8 @@ pub(crate) const MAX_TEXTS: usize = 2048;
 
 /// One text or several. Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder
 /// adds to a text may stand at its end.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(from = "Written")]
 pub(crate) struct Texts {
     texts: Vec<Text>,
@@ -22,13 +24,16 @@ pub(crate) struct Texts {
     is_one: bool,
 }
 
+#[derive(JsonSchema)]
+#[schemars(inline)]
 enum Text {
     Text(String),
     Ids(Vec<u32>),
 }
 
 /// How clients write a text.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged)]
 enum Item {
     Text(String),
@@ -38,13 +43,15 @@ enum Item {
 }
 
 /// A part of a text.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part {
     Text { text: String },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "expected a string, token ids, an object with `prompt_string` or parts of text in `content`, or \
@@ -133,11 +140,11 @@ impl Embedding {
             let message = format!("`{param}` has {} texts, expected at most {MAX_TEXTS}", texts.texts.len());
             return Err(ApiError::invalid(param, message));
         }
-        let share = app.place(client, 1)?;
+        let admission = app.admit(client, 1)?;
         let (encoding, place, of_text) = (encoder.clone(), texts.place(param), texts.place(param));
         let texts = app.blocking(move || texts.encode(&encoding, of_text)).await??;
         let tokens = texts.iter().map(Vec::len).sum();
-        share.charge(tokens);
+        admission.charge(tokens);
         Ok((encoder.embeddings(texts, place).await?, tokens))
     }
 }

@@ -1,15 +1,18 @@
-//! Fields of a JSON request: absent and `null` are the same, wrong ones are named, unknown ones are left over.
+//! Bodies of calls: typed groups of fields, from which the OpenAPI document derives. Absent and `null` are the same, wrong fields
+//! are named, unknown ones are left over.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-#[cfg(test)]
-use engine::Param;
-use engine::Params;
-use serde::de::DeserializeOwned;
+use axum::extract::{FromRequest, Request};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor, value::Error as Plain};
+use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value as Json};
 
-use crate::error::ApiError;
+use crate::app::App;
+use crate::error::{ApiError, Kind};
+use crate::http::{Client, body};
+use crate::models::{Encoder, Lease, Served};
 
 /// Fields that mean something to other servers, and change nothing here.
 pub(crate) const HARMLESS: &[&str] = &[
@@ -28,6 +31,151 @@ pub(crate) const HARMLESS: &[&str] = &[
 /// JSON values in a body, at most: each takes as long as hundreds of bytes of text, and much more memory.
 pub(crate) const MAX_VALUES: usize = 1 << 18;
 
+/// Fields of a body that an endpoint reads together.
+pub(crate) trait Group: DeserializeOwned + JsonSchema + Send + 'static {
+    /// Fields that this server does not support: a value that asks for something is an error.
+    const REFUSED: &'static [&'static str] = &[];
+    /// Fields that change nothing here, besides [`HARMLESS`].
+    const IGNORED: &'static [&'static str] = &[];
+}
+
+/// The body of an endpoint: a group, or several.
+pub(crate) trait Body: Sized + Send + 'static {
+    fn take(fields: &mut Fields) -> Result<Self, ApiError>;
+
+    /// Adds its fields to the document.
+    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator);
+}
+
+impl<T: Group> Body for T {
+    fn take(fields: &mut Fields) -> Result<T, ApiError> {
+        fields.refused.extend(T::REFUSED);
+        fields.ignored.extend(T::IGNORED);
+        fields.take()
+    }
+
+    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+        let schema = T::json_schema(generator).to_value();
+        let required = schema["required"].as_array().into_iter().flatten();
+        properties.required.extend(required.filter_map(Json::as_str).map(str::to_owned));
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+            properties.add(name, schema.clone());
+        }
+        properties.refused.extend(T::REFUSED);
+        properties.ignored.extend(T::IGNORED);
+    }
+}
+
+macro_rules! bodies {
+    ($(($($group:ident),+))+) => { $(
+        impl<$($group: Body),+> Body for ($($group,)+) {
+            fn take(fields: &mut Fields) -> Result<Self, ApiError> {
+                Ok(($($group::take(fields)?,)+))
+            }
+
+            fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+                $($group::describe(properties, generator);)+
+            }
+        }
+    )+ };
+}
+
+bodies! { (A, B) (A, B, C) (A, B, C, D) }
+
+/// The fields of a body in the document; of a name, the first one counts.
+#[derive(Default)]
+pub(crate) struct Properties {
+    pub(crate) all: Map<String, Json>,
+    pub(crate) required: Vec<String>,
+    pub(crate) refused: Vec<&'static str>,
+    pub(crate) ignored: Vec<&'static str>,
+}
+
+impl Properties {
+    pub(crate) fn add(&mut self, name: &str, schema: Json) {
+        self.all.entry(name).or_insert(schema);
+    }
+}
+
+/// A call: its body, and who makes it.
+pub(crate) struct Read<B> {
+    pub(crate) app: Arc<App>,
+    pub(crate) client: Client,
+    pub(crate) body: B,
+    /// The field `model`.
+    pub(crate) model: Option<String>,
+    /// Names of the fields that nobody has read.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl<B: Body> FromRequest<Arc<App>> for Read<B> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Read<B>, ApiError> {
+        let client = request.extensions().get::<Client>().cloned().unwrap_or_default();
+        let mut fields = body(app, request).await?;
+        let Model { model } = fields.take()?;
+        let body = B::take(&mut fields)?;
+        Ok(Read { app: app.clone(), client, body, model, ignored: fields.finish()? })
+    }
+}
+
+impl<B> Read<B> {
+    /// The model of the call, which writes text.
+    pub(crate) async fn served(&self) -> Result<Arc<Served>, ApiError> {
+        self.app.models.get(self.model.as_deref()).await?.generator()
+    }
+
+    /// The model of the call, which computes embeddings or scores.
+    pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Encoder>>, ApiError> {
+        self.app.models.get(self.model.as_deref()).await?.encoder()
+    }
+}
+
+/// The field that all bodies have.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Model {
+    /// The name of a model; without it the first one.
+    model: Option<String>,
+}
+
+impl Group for Model {}
+
+/// An integer within bounds.
+#[derive(Clone, Copy)]
+pub(crate) struct Within<const MIN: usize, const MAX: usize>(pub(crate) usize);
+
+impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Within<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = serde_json::Number::deserialize(deserializer)?;
+        match number.as_u64().and_then(|number| usize::try_from(number).ok()) {
+            Some(found) if (MIN..=MAX).contains(&found) => Ok(Within(found)),
+            _ if MAX == usize::MAX => {
+                Err(D::Error::custom(format!("found {number}, expected {MIN} or more")))
+            }
+            _ => Err(D::Error::custom(format!("found {number}, expected {MIN} to {MAX}"))),
+        }
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> JsonSchema for Within<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Within".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        if MAX == usize::MAX {
+            json_schema!({ "type": "integer", "minimum": MIN })
+        } else {
+            json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+        }
+    }
+}
+
 /// Values in a JSON text, roughly: what stands before commas and after brackets, outside of strings.
 fn values(json: &[u8]) -> usize {
     let (mut values, mut in_string, mut is_escaped) = (1, false, false);
@@ -45,12 +193,10 @@ fn values(json: &[u8]) -> usize {
 
 /// The fields that have not been read yet.
 #[derive(Debug)]
-pub(crate) struct Fields(Map<String, Json>);
-
-#[cfg(test)]
-thread_local! {
-    /// The names that this thread has asked for.
-    pub(crate) static ASKED: std::cell::RefCell<std::collections::BTreeSet<String>> = Default::default();
+pub(crate) struct Fields {
+    map: Map<String, Json>,
+    refused: Vec<&'static str>,
+    ignored: Vec<&'static str>,
 }
 
 impl Fields {
@@ -58,127 +204,108 @@ impl Fields {
     pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
         if values(body) > MAX_VALUES {
             let why = format!("the body has more than {MAX_VALUES} JSON values; send several requests");
-            return Err(ApiError::new(crate::error::Kind::BodyTooLarge, why));
+            return Err(ApiError::new(Kind::BodyTooLarge, why));
         }
         let json: Json = serde_json::from_slice(body).map_err(|error| {
-            let why =
-                format!("the body is no JSON: {error}; expected a JSON object, nested at most 127 levels");
-            ApiError::new(crate::error::Kind::Invalid, why)
+            let why = format!(
+                "request body is not valid JSON: {error}; expected a JSON object, nested at most 127 levels"
+            );
+            ApiError::new(Kind::Invalid, why)
         })?;
         match json {
-            Json::Object(map) => Ok(Fields(map)),
+            Json::Object(map) => Ok(Fields::new(map)),
             other => Err(ApiError::new(
-                crate::error::Kind::Invalid,
-                format!("the body is {}, expected a JSON object", name_of(&other)),
+                Kind::Invalid,
+                format!("request body is {}, expected a JSON object", type_name(&other)),
             )),
         }
     }
 
-    fn remove(&mut self, name: &str) -> Option<Json> {
-        #[cfg(test)]
-        ASKED.with_borrow_mut(|asked| asked.insert(name.to_owned()));
-        self.0.remove(name)
+    pub(crate) fn new(mut map: Map<String, Json>) -> Fields {
+        map.retain(|_, value| !value.is_null());
+        Fields { map, refused: Vec::new(), ignored: Vec::new() }
     }
 
-    /// The field `name`, if it is there and not `null`.
-    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
-        match self.remove(name) {
-            None | Some(Json::Null) => Ok(None),
-            Some(value) => {
-                let found = name_of(&value);
-                serde_json::from_value(value)
-                    .map(Some)
-                    .map_err(|error| ApiError::invalid(name, format!("`{name}` is {found}: {error}")))
-            }
-        }
-    }
-
-    /// The fields themselves, for what a protocol says in another way.
+    /// The fields themselves.
     pub(crate) fn map(&mut self) -> &mut Map<String, Json> {
-        &mut self.0
+        &mut self.map
     }
 
-    /// The engine's parameters; those that are not there are as in `defaults`.
-    pub(crate) fn params(&mut self, defaults: &Params) -> Result<Params, ApiError> {
-        #[cfg(test)]
-        ASKED.with_borrow_mut(|asked| {
-            asked.extend(Params::TABLE.iter().flat_map(Param::names).map(str::to_owned));
-        });
-        let mut params = defaults.clone();
-        params.take(&mut self.0)?;
-        Ok(params)
-    }
-
-    /// The field `name`, which must be there.
-    pub(crate) fn require<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ApiError> {
-        self.take(name)?.ok_or_else(|| ApiError::invalid(name, format!("`{name}` is missing")))
-    }
-
-    /// The field `name`, which must be in `range`.
-    pub(crate) fn within<T: DeserializeOwned + PartialOrd + Display>(
-        &mut self,
-        name: &str,
-        range: RangeInclusive<T>,
-    ) -> Result<Option<T>, ApiError> {
-        let value: Option<T> = self.take(name)?;
-        match &value {
-            Some(found) if !range.contains(found) => {
-                let (from, to) = range.into_inner();
-                Err(ApiError::invalid(name, format!("`{name}` is {found}, expected {from} to {to}")))
+    /// Takes the fields of a struct.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
+        let map = names::<T>().iter().filter_map(|&name| self.map.remove_entry(name)).collect::<Map<_, _>>();
+        let kinds: Vec<(String, &str)> =
+            map.iter().map(|(name, value)| (name.clone(), type_name(value))).collect();
+        serde_path_to_error::deserialize(Json::Object(map)).map_err(|error| {
+            let (path, why) = (error.path().to_string(), error.into_inner().to_string());
+            if let Some(name) = why.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'))
+                && path == "."
+            {
+                return ApiError::invalid(name, format!("`{name}` is missing"));
             }
-            _ => Ok(value),
-        }
+            let name = path.split(['.', '[']).next().unwrap_or_default();
+            let found = kinds.iter().find(|(known, _)| known == name).map_or("wrong", |(_, kind)| kind);
+            let message = match why.strip_prefix("found ") {
+                Some(why) => format!("`{path}` is {why}"),
+                None if path == name => format!("`{name}` is {found}: {why}"),
+                None => format!("`{path}`: {why}"),
+            };
+            ApiError::invalid(name, message)
+        })
     }
 
-    /// The field `name`, which must have at most `most` items.
-    pub(crate) fn list<T: DeserializeOwned>(
-        &mut self,
-        name: &str,
-        most: usize,
-    ) -> Result<Option<Vec<T>>, ApiError> {
-        if let Some(Json::Array(items)) = self.0.get(name)
-            && items.len() > most
-        {
-            let found = items.len();
-            return Err(ApiError::invalid(
-                name,
-                format!("`{name}` has {found} items, expected at most {most}"),
-            ));
-        }
-        self.take(name)
-    }
-
-    /// The fields of the object `name`; none if it is absent.
-    pub(crate) fn inner(&mut self, name: &str) -> Result<Fields, ApiError> {
-        Ok(Fields(self.take(name)?.unwrap_or_default()))
-    }
-
-    /// Fails if one of the fields `names`, which this server does not do, asks for something.
-    pub(crate) fn refuse(&mut self, names: &[&str]) -> Result<(), ApiError> {
-        for name in names {
-            match self.remove(name) {
-                None => {}
-                Some(value) if !asks(&value) => {}
-                Some(_) => {
-                    return Err(ApiError::unsupported(
-                        *name,
-                        format!("`{name}` is not supported by this server; leave it out"),
-                    ));
-                }
+    /// Names of the fields that nobody has read. Fails if one of them is not supported and asks for something.
+    pub(crate) fn finish(mut self) -> Result<Vec<String>, ApiError> {
+        for name in self.refused {
+            if self.map.remove(name).is_some_and(|value| asks(&value)) {
+                let why = format!("`{name}` is not supported by this server; leave it out");
+                return Err(ApiError::unsupported(name, why));
             }
         }
-        Ok(())
+        let is_ignored = |name: &str| self.ignored.contains(&name) || HARMLESS.contains(&name);
+        Ok(self.map.into_iter().map(|(name, _)| name).filter(|name| !is_ignored(name)).collect())
+    }
+}
+
+/// Fails if a list has more than `most` items.
+pub(crate) fn at_most<T>(name: &str, list: &[T], most: usize) -> Result<(), ApiError> {
+    if list.len() > most {
+        let why = format!("`{name}` has {} items, expected at most {most}", list.len());
+        return Err(ApiError::invalid(name, why));
+    }
+    Ok(())
+}
+
+/// Names of a struct's fields, with their aliases, as its `Deserialize` gives them.
+fn names<T: DeserializeOwned>() -> &'static [&'static str] {
+    struct Names<'a>(&'a mut &'static [&'static str]);
+
+    impl<'de> Deserializer<'de> for Names<'_> {
+        type Error = Plain;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Plain> {
+            Err(Plain::custom("it is no struct"))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Plain> {
+            *self.0 = fields;
+            self.deserialize_any(visitor)
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct
+            seq tuple tuple_struct map enum identifier ignored_any
+        }
     }
 
-    /// Drops fields that change nothing here.
-    pub(crate) fn ignore(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| drop(self.remove(name)));
-    }
-
-    /// Names of the fields that nobody has read.
-    pub(crate) fn unknown(self) -> Vec<String> {
-        self.0.into_iter().map(|(name, _)| name).collect()
-    }
+    let mut names: &[&str] = &[];
+    let _ = T::deserialize(Names(&mut names));
+    names
 }
 
 /// Whether a value asks for something: it is neither false, nothing, zero nor less, nor an empty text or array.
@@ -193,8 +320,8 @@ pub(crate) fn asks(value: &Json) -> bool {
     }
 }
 
-/// The kind of a value, for people.
-pub(crate) fn name_of(value: &Json) -> &'static str {
+/// The type of a value, for people.
+fn type_name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "a boolean",

@@ -1,14 +1,14 @@
 //! The HTTP server: several clients and models, by the protocols that the clients speak.
 //!
 //! ```text
-//! HTTP ─► limits, host, key ─► protocol (openai, …) ─► Job ─► Worker: the engine's thread
-//!                                     ▲                          │ one channel per request
-//!                                     └──── answers, in pieces ──┘
+//! HTTP ─► limits, host, key ─► a typed body ─► protocol (openai, …) ─► Call ─► rustorch::Model
+//!                                                 ▲                              │
+//!                                                 └──── Answers, in pieces ──────┘
 //! ```
 //!
-//! A protocol reads a request into a `Job`, which names no protocol, and writes its updates. The engine runs on a thread
-//! of its own, never waits for a client, and cancels what nobody reads any more. Nothing async runs there, and no template,
-//! tokenizer or grammar on the threads of the runtime.
+//! An endpoint stands in one file: its route with its entry in the OpenAPI document, its body, its handler and its answers. A
+//! protocol reads a body into a `Call`, which names no protocol, and writes the model's answers. No template, tokenizer or
+//! grammar runs on the threads of the runtime.
 
 mod answer;
 mod anthropic;
@@ -32,7 +32,6 @@ mod openai;
 mod openapi;
 mod page;
 mod prompts;
-mod props;
 mod quota;
 mod server;
 mod shape;

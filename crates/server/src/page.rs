@@ -8,6 +8,7 @@ use rust_embed::RustEmbed;
 
 use crate::error::{ApiError, Kind};
 use crate::http::{Routes, open_part};
+use crate::server::SERVER;
 
 #[derive(RustEmbed)]
 #[folder = "page"]
@@ -18,13 +19,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) fn routes() -> Routes {
+    let entry = |name, paths, kind| {
+        SERVER.endpoint(name, paths, "The page").open().answers_as(kind, "string").fails(&[400, 403, 404])
+    };
+    let files =
+        entry("file", &["/page/{*path}"], "*/*").asks("path", "path", "A file, which may have slashes.");
     Routes::default()
-        .get("/", || async { file("index.html") })
-        .get("/favicon.ico", || async { file("icon.svg") })
-        .get(
-            "/page/{*path}",
-            |path: Result<Path<String>, PathRejection>| async move { file(&open_part(path)?) },
-        )
+        .get(entry("page", &["/"], "text/html"), || async { file("index.html") })
+        .get(entry("icon", &["/favicon.ico"], "image/svg+xml"), || async { file("icon.svg") })
+        .get(files, |path: Result<Path<String>, PathRejection>| async move { file(&open_part(path)?) })
 }
 
 fn file(path: &str) -> Result<Response, ApiError> {

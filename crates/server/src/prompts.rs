@@ -1,18 +1,21 @@
 //! Prompts that are continued as they are, as clients write them.
 
 use rustorch::Input;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Prompts of a call, at most.
 pub(crate) const MAX_PROMPTS: usize = 64;
 
 /// The prompts of a call.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(try_from = "Written")]
 pub(crate) struct Prompts(Vec<Vec<Piece>>);
 
 /// A piece of a prompt.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged)]
 enum Piece {
     Text(String),
@@ -20,14 +23,16 @@ enum Piece {
 }
 
 /// A text, as llama-server takes it beside pictures.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(deny_unknown_fields)]
 struct Named {
     prompt_string: String,
 }
 
 /// How clients write prompts.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected a text, token ids, or an array of them")]
 enum Written {
     Text(String),
@@ -36,7 +41,8 @@ enum Written {
 }
 
 /// Pieces with an id among them are one prompt. Otherwise each item is one.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected texts, token ids, or arrays of them")]
 enum Item {
     Piece(Piece),

@@ -26,7 +26,8 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::{Routes, guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::{anthropic, connection, llama, metrics, ollama, openai, openapi, page, props, shape};
+use crate::openapi::Protocol;
+use crate::{anthropic, connection, llama, metrics, ollama, openai, page, shape};
 
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
@@ -209,24 +210,33 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
     }
 }
 
-pub(crate) fn routes(has_page: bool) -> Routes {
+/// Endpoints that tell of the server.
+pub(crate) const SERVER: Protocol = Protocol { tag: "server", error: "OpenAiError" };
+
+fn routes(has_page: bool) -> Router<Arc<App>> {
+    let health_of = SERVER.endpoint("health", &["/health", "/v1/health"], "Whether the server runs");
+    let health_of = health_of.open().answers(json!({ "status": "=ok" })).fails(&[400, 403]);
+    let ready_of = SERVER.endpoint("ready", &["/ready"], "Whether the server takes requests").open();
+    let ready_of =
+        ready_of.answers(json!({ "status": "=ready" })).fails(&[400, 403]).fails_as("NotReady", &[503]);
+    let metrics_of = SERVER.endpoint("metrics", &["/metrics"], "Figures for Prometheus, under vLLM's names");
+    let document = SERVER.endpoint("document", &["/openapi.json"], "This document").answers("object");
     let page = if has_page { page::routes() } else { Routes::default() };
     Routes::default()
         .merge(openai::routes())
         .merge(ollama::routes())
         .merge(llama::routes())
         .merge(anthropic::routes())
-        .merge(props::routes())
         .merge(page)
-        .merge(openapi::routes())
-        .get("/health", health)
-        .get("/v1/health", health)
-        .get("/ready", ready)
-        .get("/metrics", metrics)
+        .get(health_of, health)
+        .get(ready_of, ready)
+        .get(metrics_of.answers_as("text/plain", "string"), metrics)
+        .shapes([("NotReady", json!({ "status": "=stopping|=loading|=failed" }))])
+        .with_document(document)
 }
 
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::from(routes(app.config.page))
+    routes(app.config.page)
         .fallback(no_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shape::errors))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chat::{ContentPart, FunctionCall, Message, ToolCall};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -10,16 +11,32 @@ use serde_json::{Map, Value as Json};
 use crate::config::Config;
 use crate::conversation::conversation;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Group, at_most};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Messages {
+    /// The conversation.
+    #[schemars(with = "Vec<Said>", length(min = 1))]
+    messages: Vec<Json>,
+    /// A message of the system before it.
+    system: Option<Content>,
+}
+
+impl Group for Messages {}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "`content` is a string or an array of blocks such as {\"type\": \"text\", \"text\": …}"
 )]
 enum Content {
     Text(String),
-    Blocks(Vec<Json>),
+    Blocks(#[schemars(schema_with = "blocks_schema")] Vec<Json>),
+}
+
+fn blocks_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "$ref": "#/components/schemas/AnthropicBlock" } })
 }
 
 impl Content {
@@ -32,13 +49,15 @@ impl Content {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct Said {
     role: Role,
     content: Content,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Role {
     User,
@@ -91,24 +110,23 @@ pub(super) fn at<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiE
     serde_json::from_value(json).map_err(|error| ApiError::invalid(place, format!("`{place}`: {error}")))
 }
 
-/// `system` and `messages`.
-pub(super) fn read(fields: &mut Fields, config: &Config) -> Result<rustorch::Conversation, ApiError> {
-    let mut turns = Turns::default();
-    if let Some(system) = fields.take("system")?.filter(Content::is_said) {
-        turns.read("system", Role::System, system)?;
+impl Messages {
+    pub(super) fn read(self, config: &Config) -> Result<rustorch::Conversation, ApiError> {
+        let mut turns = Turns::default();
+        if let Some(system) = self.system.filter(Content::is_said) {
+            turns.read("system", Role::System, system)?;
+        }
+        at_most("messages", &self.messages, config.limits.messages)?;
+        if self.messages.is_empty() {
+            return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
+        }
+        for (index, message) in self.messages.into_iter().enumerate() {
+            let place = format!("messages[{index}]");
+            let Said { role, content } = at(&place, message)?;
+            turns.read(&format!("{place}.content"), role, content)?;
+        }
+        conversation(turns.finish()?, &config.defaults)
     }
-    let messages: Vec<Json> = fields
-        .list("messages", config.limits.messages)?
-        .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
-    if messages.is_empty() {
-        return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
-    }
-    for (index, message) in messages.into_iter().enumerate() {
-        let place = format!("messages[{index}]");
-        let Said { role, content } = at(&place, message)?;
-        turns.read(&format!("{place}.content"), role, content)?;
-    }
-    conversation(turns.finish()?, &config.defaults)
 }
 
 /// Messages for the chat template. Those of one role that follow each other are one turn.

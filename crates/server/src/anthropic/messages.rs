@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use engine::StopReason;
@@ -11,26 +10,75 @@ use rustorch::{DeltaKind, End};
 use serde_json::{Value, json};
 
 use super::blocks::{Blocks, Content, Event};
-use super::error;
-use super::request::{self, Asked};
+use super::request::{self, Asked, Length, Prompt, Uncounted};
+use super::{ANTHROPIC, error};
 use crate::answer::{Answers, Reply};
-use crate::app::{App, Place};
-use crate::call::{Started, count_tokens};
+use crate::app::Admission;
+use crate::call::{Sampling, Started, count_tokens};
 use crate::error::ApiError;
-use crate::http::{Client, call, with_ignored};
+use crate::fields::Read;
+use crate::http::{Routes, with_ignored};
 use crate::id;
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (fields, served) = call(&app, request).await?;
-    let request::Call { call, is_stream, shows_thinking, ignored } = request::read(fields, &app)?;
+pub(crate) fn routes() -> Routes {
+    let hi = json!([{ "role": "user", "content": "Hi" }]);
+    let message = ANTHROPIC
+        .endpoint("message", &["/v1/messages"], "Answers a conversation, as blocks")
+        .reads("MessageCall", json!({ "messages": hi, "max_tokens": 4 }))
+        .answers("#AnthropicMessage")
+        .answers_as("text/event-stream", "#MessageEvent");
+    let count = ANTHROPIC
+        .endpoint("count", &["/v1/messages/count_tokens"], "Counts the tokens of a prompt")
+        .reads("CountCall", json!({ "messages": hi }))
+        .answers(json!({ "input_tokens": "integer" }));
+    Routes::default()
+        .post(message, handle)
+        .post(count, count_prompt)
+        .shapes(shapes())
+        .shapes(super::models::shapes())
+}
+
+fn shapes() -> [(&'static str, Value); 5] {
+    let block = json!({
+        "type": "=text|=thinking|=redacted_thinking|=tool_use|=tool_result", "text?": "string", "thinking?": "string",
+        "signature?": "string", "id?": "string", "name?": "string", "input?": "object", "tool_use_id?": "string",
+        "content?": ["string", ["object"], "null"], "is_error?": "boolean|null",
+    });
+    let usage = json!({
+        "input_tokens": "integer", "cache_creation_input_tokens": "integer", "cache_read_input_tokens": "integer",
+        "output_tokens": "integer", "output_tokens_details?": { "thinking_tokens": "integer" },
+    });
+    let message = json!({
+        "id": "string", "type": "=message", "role": "=assistant", "model": "string", "content": ["#AnthropicBlock"],
+        "usage": "#AnthropicUsage", "stop_sequence": "string|null",
+        "stop_reason": "=end_turn|=max_tokens|=stop_sequence|=tool_use|=model_context_window_exceeded|null",
+    });
+    let delta = json!({
+        "type?": "=text_delta|=input_json_delta|=thinking_delta|=signature_delta", "text?": "string",
+        "partial_json?": "string", "thinking?": "string", "signature?": "string", "stop_reason?": "string|null",
+        "stop_sequence?": "string|null",
+    });
+    let event = json!({
+        "type": "string", "message?": "#AnthropicMessage", "index?": "integer", "content_block?": "#AnthropicBlock",
+        "delta?": delta, "usage?": "#AnthropicUsage",
+    });
+    let error = json!({ "type": "=error", "error": { "type": "string", "message": "string" }, "request_id": "string" });
+    [
+        ("AnthropicBlock", block),
+        ("AnthropicUsage", usage),
+        ("AnthropicMessage", message),
+        ("MessageEvent", json!([event, "#AnthropicError"])),
+        ("AnthropicError", error),
+    ]
+}
+
+async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let request::Call { call, is_stream, shows_thinking, ignored } = request::read(read.body, &read.app)?;
     let stop_sequences = call.parameters.params.stop.clone();
-    let Started { answers, prompts, place, .. } = call.start(&app, &served, &client).await?;
+    let Started { answers, prompts, admission, .. } = call.start(&read.app, &served, &read.client).await?;
     let writer = Writer {
         id: id::new("msg_"),
         served,
@@ -39,25 +87,21 @@ pub(super) async fn handle(
         blocks: Blocks::new(shows_thinking),
         reply: Reply::default(),
     };
-    let response = match is_stream {
-        true => sse::stream(move |events| writer.stream(answers, events, place)),
-        false => Json(writer.whole(answers).await?).into_response(),
+    let response = if is_stream {
+        sse::stream(move |events| writer.stream(answers, events, admission))
+    } else {
+        Json(writer.whole(answers).await?).into_response()
     };
-    Ok(with_ignored(with_id(response), &ignored))
+    Ok(with_ignored(with_id(response), ignored))
 }
 
 /// The length of the prompt that a call would have.
-pub(super) async fn count(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (fields, served) = call(&app, request).await?;
-    let Asked { conversation, ignored, .. } = request::read_prompt(fields, &app)?;
-    let _place = app.place(&client, 1)?;
-    let n = count_tokens(&app, &served, conversation, "messages").await?;
-    let response = Json(json!({ "input_tokens": n })).into_response();
-    Ok(with_ignored(with_id(response), &ignored))
+async fn count_prompt(read: Read<(Prompt, Uncounted)>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let Asked { conversation, ignored, .. } = request::ask(read.body.0, &read.app.config)?;
+    let _admission = read.app.admit(&read.client, 1)?;
+    let n = count_tokens(&read.app, &served, conversation, "messages").await?;
+    Ok(with_ignored(with_id(Json(json!({ "input_tokens": n })).into_response()), ignored))
 }
 
 fn with_id(mut response: Response) -> Response {
@@ -135,9 +179,13 @@ impl Writer {
         Ok(message)
     }
 
-    /// Writes the answer as it comes. `place` is held until the end.
-    async fn stream(mut self, mut answers: Answers, events: Events, place: Place) -> Result<(), Gone> {
-        let _place = place;
+    /// Writes the answer as it comes. The admission is held until the end.
+    async fn stream(
+        mut self,
+        mut answers: Answers,
+        events: Events,
+        _admission: Admission,
+    ) -> Result<(), Gone> {
         send(&events, &json!({ "type": "message_start", "message": self.empty() })).await?;
         send(&events, &json!({ "type": "ping" })).await?;
         loop {

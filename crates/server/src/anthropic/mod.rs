@@ -11,15 +11,11 @@ mod tools;
 use axum::http::HeaderMap;
 
 pub(crate) use error::shape;
-pub(crate) use request::{OF_THE_ANSWER, REFUSED};
+pub(crate) use messages::routes;
 
-use crate::http::Routes;
+use crate::openapi::Protocol;
 
-pub(crate) fn routes() -> Routes {
-    Routes::default()
-        .post("/v1/messages", messages::handle)
-        .post("/v1/messages/count_tokens", messages::count)
-}
+const ANTHROPIC: Protocol = Protocol { tag: "Anthropic", error: "AnthropicError" };
 
 /// Whether a request for `path` with these headers speaks this protocol. The models are at the same path as OpenAI's.
 pub(crate) fn is_spoken(path: &str, headers: &HeaderMap) -> bool {

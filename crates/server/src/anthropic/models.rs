@@ -6,6 +6,16 @@ use serde_json::{Value as Json, json};
 use crate::app::App;
 use crate::models::Held;
 
+pub(super) fn shapes() -> [(&'static str, Json); 2] {
+    let model = json!({
+        "type": "=model", "id": "string", "display_name": "string", "created_at": "string", "lifecycle": "string",
+        "max_input_tokens": "integer|null", "max_tokens": "integer|null",
+    });
+    let id = "string|null";
+    let models = json!({ "data": ["#AnthropicModel"], "has_more": "boolean", "first_id": id, "last_id": id });
+    [("AnthropicModel", model), ("AnthropicModels", models)]
+}
+
 pub(crate) fn list(app: &App) -> Json {
     let data: Vec<Json> = app.models.list().map(|(name, held)| describe(app, name, held)).collect();
     let id = |model: Option<&Json>| model.map(|model| model["id"].clone());

@@ -3,16 +3,64 @@
 use engine::Params;
 use grammar::Source;
 use rustorch::Conversation;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::{conversation, tools};
+use super::conversation::Messages;
+use super::tools::Tools;
 use crate::app::App;
-use crate::call::{Call as Asks, Parameters};
+use crate::call::{Call as Asks, Sampling};
 use crate::config::Config;
 use crate::error::ApiError;
-use crate::fields::{Fields, HARMLESS};
+use crate::fields::{Group, Within};
 use crate::openai::conversation::Format;
+
+/// The prompt of a call.
+pub(super) type Prompt = (Messages, Tools, Manner);
+
+/// How long the answer is, and how it is drawn.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Length {
+    /// Tokens of the answer, at most.
+    max_tokens: Within<1, { usize::MAX }>,
+    /// 0 takes the most likely token.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    temperature: Option<f32>,
+    /// Answer as a stream.
+    #[serde(default)]
+    stream: bool,
+}
+
+impl Group for Length {}
+
+/// Fields of the answer, which change no count of the prompt's tokens.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Uncounted {}
+
+impl Group for Uncounted {
+    const IGNORED: &'static [&'static str] =
+        &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
+}
+
+/// How the model reasons, and how the answer is written.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Manner {
+    /// Whether the model reasons.
+    thinking: Option<Thinking>,
+    /// How the answer is written.
+    #[serde(default)]
+    output_config: OutputConfig,
+    /// The older name of `output_config.format`.
+    output_format: Option<JsonFormat>,
+    /// Edits of the conversation.
+    #[serde(default)]
+    context_management: ContextManagement,
+}
+
+impl Group for Manner {
+    const REFUSED: &'static [&'static str] = &["container", "mcp_servers"];
+}
 
 /// A call of `/v1/messages`.
 pub(super) struct Call {
@@ -23,7 +71,7 @@ pub(super) struct Call {
     pub(super) ignored: Vec<String>,
 }
 
-/// What a prompt is made of.
+/// The prompt of a call, and how it is answered.
 pub(super) struct Asked {
     pub(super) conversation: Conversation,
     format: Format,
@@ -31,7 +79,8 @@ pub(super) struct Asked {
     pub(super) ignored: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct Thinking {
     #[serde(rename = "type")]
     kind: ThinkingKind,
@@ -41,101 +90,97 @@ struct Thinking {
     display: Option<Display>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "snake_case")]
 enum ThinkingKind {
     Enabled,
     Adaptive,
     Disabled,
+    #[schemars(skip)]
     BetweenTools,
 }
 
-#[derive(Deserialize, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, PartialEq, Eq)]
+#[schemars(inline)]
 #[serde(rename_all = "snake_case")]
 enum Display {
     Summarized,
     Omitted,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(default)]
 struct OutputConfig {
     effort: Option<String>,
     format: Option<JsonFormat>,
     #[serde(flatten)]
+    #[schemars(skip)]
     others: Map<String, Json>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum JsonFormat {
     JsonSchema { schema: Json },
 }
 
-/// Fields that this server does not do.
-pub(crate) const REFUSED: &[&str] = &["container", "mcp_servers"];
-
 /// `context_management`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(default)]
 struct ContextManagement {
     edits: Vec<Edit>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct Edit {
     #[serde(rename = "type")]
     kind: String,
 }
 
-/// Fields that say nothing of the prompt.
-pub(crate) const OF_THE_ANSWER: &[&str] =
-    &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
-
 /// Reads a call of `/v1/messages`.
-pub(super) fn read(mut fields: Fields, app: &App) -> Result<Call, ApiError> {
-    let is_stream = fields.take("stream")?.unwrap_or(false);
-    let defaults = Params { max_tokens: None, ..app.config.defaults.params.clone() };
-    let parameters = Parameters::read_one(&mut fields, &defaults)?;
-    if parameters.params.max_tokens.unwrap_or(0) == 0 {
-        return Err(ApiError::invalid("max_tokens", "`max_tokens` is missing, expected 1 or more"));
-    }
-    let found = parameters.params.temperature;
-    if found > 1.0 && found != defaults.temperature {
+pub(super) fn read(
+    (length, prompt, sampling): (Length, Prompt, Sampling),
+    app: &App,
+) -> Result<Call, ApiError> {
+    let Length { max_tokens, temperature, stream } = length;
+    let defaults = &app.config.defaults.params;
+    if let Some(found) = temperature.filter(|found| !(0.0..=1.0).contains(found)) {
         let message = format!("`temperature` is {found}, expected 0 to 1");
         return Err(ApiError::invalid("temperature", message));
     }
-    let Asked { conversation, format, shows_thinking, ignored } = ask(fields, &app.config)?;
-    Ok(Call { call: Asks::chat(conversation, parameters, format), is_stream, shows_thinking, ignored })
+    let temperature = temperature.unwrap_or(defaults.temperature);
+    let mut parameters = sampling.one_over(defaults)?;
+    parameters.params = Params { max_tokens: Some(max_tokens.0), temperature, ..parameters.params };
+    let Asked { conversation, format, shows_thinking, ignored } = ask(prompt, &app.config)?;
+    let call = Asks::chat(conversation, parameters, format);
+    Ok(Call { call, is_stream: stream, shows_thinking, ignored })
 }
 
-/// Reads a call of `/v1/messages/count_tokens`.
-pub(super) fn read_prompt(mut fields: Fields, app: &App) -> Result<Asked, ApiError> {
-    fields.ignore(OF_THE_ANSWER);
-    ask(fields, &app.config)
-}
-
-/// Reads what a prompt is made of, the last of a call.
-fn ask(mut fields: Fields, config: &Config) -> Result<Asked, ApiError> {
+/// Reads the prompt of a call.
+pub(super) fn ask((messages, tools, manner): Prompt, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
-    let conversation = conversation::read(&mut fields, config)?;
-    let mut conversation = tools::read(&mut fields, &config.limits, &mut ignored)?.apply(conversation);
+    let conversation = messages.read(config)?;
+    let mut conversation = tools.read(&config.limits, &mut ignored)?.apply(conversation);
     let variables = &mut conversation.variables;
-    let shows_thinking = thinking(&mut fields, variables, &mut ignored)?;
-    let format = output(&mut fields, variables, &mut ignored)?;
-    edits(&mut fields, &mut ignored)?;
-    fields.refuse(REFUSED)?;
-    fields.ignore(HARMLESS);
-    ignored.extend(fields.unknown());
+    let Manner { thinking, output_config, output_format, context_management } = manner;
+    let shows_thinking = self::thinking(thinking, variables, &mut ignored)?;
+    let format = output(output_config, output_format, variables, &mut ignored)?;
+    check_edits(context_management, &mut ignored)?;
     Ok(Asked { conversation, format, shows_thinking, ignored })
 }
 
 /// `context_management`. What would be cleared to make room stays; of earlier reasoning, the chat template decides.
-fn edits(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<(), ApiError> {
-    const NAME: &str = "context_management";
-    let Some(ContextManagement { edits }) = fields.take(NAME)? else { return Ok(()) };
+fn check_edits(
+    ContextManagement { edits }: ContextManagement,
+    ignored: &mut Vec<String>,
+) -> Result<(), ApiError> {
     for (index, Edit { kind }) in edits.into_iter().enumerate() {
-        let param = format!("{NAME}.edits[{index}]");
+        let param = format!("context_management.edits[{index}]");
         if !kind.starts_with("clear_") {
             let why = format!("`{param}` has the type `{kind}`, which this server does not do; leave it out");
             return Err(ApiError::unsupported(param, why));
@@ -147,11 +192,11 @@ fn edits(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<(), ApiError>
 
 /// `thinking`, as variables of the chat template. Returns whether the answer shows it.
 fn thinking(
-    fields: &mut Fields,
+    thinking: Option<Thinking>,
     variables: &mut Map<String, Json>,
     ignored: &mut Vec<String>,
 ) -> Result<bool, ApiError> {
-    let Some(Thinking { kind, budget_tokens, display }) = fields.take("thinking")? else { return Ok(true) };
+    let Some(Thinking { kind, budget_tokens, display }) = thinking else { return Ok(true) };
     let thinks = match kind {
         ThinkingKind::Enabled | ThinkingKind::Adaptive => true,
         ThinkingKind::Disabled => false,
@@ -167,19 +212,19 @@ fn thinking(
     Ok(display != Some(Display::Omitted))
 }
 
-/// What the answer must be: `output_config`, or `output_format`, its older name.
+/// The language of the answer: `output_config`, or `output_format`, its older name.
 fn output(
-    fields: &mut Fields,
+    config: OutputConfig,
+    format: Option<JsonFormat>,
     variables: &mut Map<String, Json>,
     ignored: &mut Vec<String>,
 ) -> Result<Format, ApiError> {
-    let config: OutputConfig = fields.take("output_config")?.unwrap_or_default();
     if let Some(effort) = config.effort {
         variables.insert("reasoning_effort".into(), effort.into());
     }
     ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
     let source = |JsonFormat::JsonSchema { schema }| Source::of_schema(schema);
-    match (config.format, fields.take("output_format")?) {
+    match (config.format, format) {
         (Some(_), Some(_)) => {
             let message = "both `output_config.format` and `output_format` are given; choose one";
             Err(ApiError::invalid("output_format", message))

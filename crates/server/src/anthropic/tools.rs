@@ -1,6 +1,7 @@
 //! Tools in Anthropic's shape.
 
 use chat::Choice;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
@@ -8,9 +9,22 @@ use super::conversation::at;
 use crate::config::Limits;
 use crate::conversation::ToolUse;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Group, at_most};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Tools {
+    /// Functions that the model may call.
+    #[serde(default)]
+    #[schemars(with = "Vec<Tool>")]
+    tools: Vec<Json>,
+    /// Whether tools are called, and which.
+    tool_choice: Option<ToolChoice>,
+}
+
+impl Group for Tools {}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct Tool {
     name: String,
     #[serde(default)]
@@ -19,10 +33,12 @@ struct Tool {
     #[serde(default)]
     strict: Option<bool>,
     #[serde(flatten)]
+    #[schemars(skip)]
     others: Map<String, Json>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct ToolChoice {
     #[serde(rename = "type")]
     kind: ChoiceKind,
@@ -32,7 +48,8 @@ struct ToolChoice {
     disable_parallel_tool_use: Option<bool>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum ChoiceKind {
     Auto,
@@ -44,42 +61,40 @@ enum ChoiceKind {
 /// Parts of a tool that change nothing here.
 const HARMLESS: [&str; 3] = ["type", "cache_control", "eager_input_streaming"];
 
-/// `tools` and `tool_choice`. Names what is ignored in `ignored`.
-pub(super) fn read(
-    fields: &mut Fields,
-    limits: &Limits,
-    ignored: &mut Vec<String>,
-) -> Result<ToolUse, ApiError> {
-    let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
-    let mut strict = Vec::new();
-    let read = |(index, json)| {
-        let (tool, is_strict) = tool(index, json, ignored)?;
-        strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
-        Ok(tool)
-    };
-    let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
-    let Some(json) = fields.take::<Json>("tool_choice")? else {
-        let choice = (!tools.is_empty()).then_some(Choice::Auto);
-        return Ok(ToolUse { tools, choice, is_parallel: true, strict });
-    };
-    let ToolChoice { kind, name, disable_parallel_tool_use } = at("tool_choice", json)?;
-    let choice = match kind {
-        ChoiceKind::Any | ChoiceKind::Tool if tools.is_empty() => {
-            return Err(ApiError::invalid(
-                "tool_choice",
-                "`tool_choice` demands a call, but there are no `tools`",
-            ));
-        }
-        ChoiceKind::Auto if tools.is_empty() => None,
-        ChoiceKind::None => None,
-        ChoiceKind::Auto => Some(Choice::Auto),
-        ChoiceKind::Any => Some(Choice::Required),
-        ChoiceKind::Tool => Some(Choice::Named(name.ok_or_else(|| {
-            ApiError::invalid("tool_choice.name", "`tool_choice.name` is missing; it says which tool")
-        })?)),
-    };
-    let is_parallel = !disable_parallel_tool_use.unwrap_or(false);
-    Ok(ToolUse { tools, choice, is_parallel, strict })
+impl Tools {
+    /// The tools of a call, and how they may be used. Names what is ignored in `ignored`.
+    pub(super) fn read(self, limits: &Limits, ignored: &mut Vec<String>) -> Result<ToolUse, ApiError> {
+        let Tools { tools, tool_choice } = self;
+        at_most("tools", &tools, limits.tools)?;
+        let mut strict = Vec::new();
+        let read = |(index, json)| {
+            let (tool, is_strict) = tool(index, json, ignored)?;
+            strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
+            Ok(tool)
+        };
+        let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
+        let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
+            let choice = (!tools.is_empty()).then_some(Choice::Auto);
+            return Ok(ToolUse { tools, choice, is_parallel: true, strict });
+        };
+        let choice = match kind {
+            ChoiceKind::Any | ChoiceKind::Tool if tools.is_empty() => {
+                return Err(ApiError::invalid(
+                    "tool_choice",
+                    "`tool_choice` demands a call, but there are no `tools`",
+                ));
+            }
+            ChoiceKind::Auto if tools.is_empty() => None,
+            ChoiceKind::None => None,
+            ChoiceKind::Auto => Some(Choice::Auto),
+            ChoiceKind::Any => Some(Choice::Required),
+            ChoiceKind::Tool => Some(Choice::Named(name.ok_or_else(|| {
+                ApiError::invalid("tool_choice.name", "`tool_choice.name` is missing; it says which tool")
+            })?)),
+        };
+        let is_parallel = !disable_parallel_tool_use.unwrap_or(false);
+        Ok(ToolUse { tools, choice, is_parallel, strict })
+    }
 }
 
 /// A tool in OpenAI's shape, and whether it is strict.

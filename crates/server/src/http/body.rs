@@ -1,6 +1,5 @@
 //! Bodies: of bounded size, within a bounded time, of the right type, and not compressed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
@@ -12,28 +11,6 @@ use crate::app::App;
 use crate::config::Limits;
 use crate::error::{ApiError, Kind};
 use crate::fields::Fields;
-use crate::models::{Encoder, Lease, Model, Served};
-
-/// The fields of a call's body, and the model that they name, which writes text.
-pub(crate) async fn call(app: &App, request: Request) -> Result<(Fields, Arc<Served>), ApiError> {
-    let (fields, model) = named(app, request).await?;
-    Ok((fields, model.generator()?))
-}
-
-/// The fields of a call's body, and the model that they name, which computes embeddings or scores.
-pub(crate) async fn call_encoder(
-    app: &App,
-    request: Request,
-) -> Result<(Fields, Arc<Lease<Encoder>>), ApiError> {
-    let (fields, model) = named(app, request).await?;
-    Ok((fields, model.encoder()?))
-}
-
-async fn named(app: &App, request: Request) -> Result<(Fields, Model), ApiError> {
-    let mut fields = body(app, request).await?;
-    let model = app.models.get(fields.take::<String>("model")?.as_deref()).await?;
-    Ok((fields, model))
-}
 
 /// Bytes of a body that is read at once; a larger one takes a while.
 const SMALL: usize = 64 << 10;
@@ -41,9 +18,10 @@ const SMALL: usize = 64 << 10;
 /// The fields of a request's JSON body.
 pub(crate) async fn body(app: &App, request: Request) -> Result<Fields, ApiError> {
     let bytes = bytes(request, &app.config.limits).await?;
-    match bytes.len() <= SMALL {
-        true => Fields::read(&bytes),
-        false => app.blocking(move || Fields::read(&bytes)).await?,
+    if bytes.len() <= SMALL {
+        Fields::read(&bytes)
+    } else {
+        app.blocking(move || Fields::read(&bytes)).await?
     }
 }
 
@@ -55,7 +33,9 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         .and_then(|kind| kind.to_str().ok())
         .unwrap_or("application/json");
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
+    // The examples of ollama's documentation send JSON as what curl sends by default.
+    let is_curl = parts.uri.path().starts_with("/api/") && essence == "application/x-www-form-urlencoded";
+    if !is_curl && !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
         let message = format!("the body is {essence:?}, expected application/json");
         return Err(ApiError::new(Kind::MediaType, message));
     }
@@ -78,9 +58,12 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         let seconds = Duration::as_secs(&limits.body_time);
         ApiError::new(Kind::BodyTimeout, format!("the body did not arrive within {seconds} s"))
     })?;
-    let bytes = bytes.map_err(|error| match error.is::<LengthLimitError>() {
-        true => too_large(),
-        false => ApiError::new(Kind::Invalid, format!("the body cannot be read: {error}")),
+    let bytes = bytes.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            too_large()
+        } else {
+            ApiError::new(Kind::Invalid, format!("request body cannot be read: {error}"))
+        }
     })?;
     Ok(bytes.to_bytes())
 }

@@ -5,7 +5,7 @@ mod guard;
 mod linger;
 mod routes;
 
-pub(crate) use body::{body, call, call_encoder};
+pub(crate) use body::body;
 pub(crate) use guard::guard;
 pub(crate) use linger::linger;
 pub(crate) use routes::Routes;
@@ -71,12 +71,20 @@ const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 /// Names in that header, and bytes of each, at most.
 const MAX_NAMES: usize = 32;
 
-/// Notes which fields were ignored.
-pub(crate) fn with_ignored(mut response: Response, names: &[String]) -> Response {
+/// Names of ignored parts of fields, for the header.
+#[derive(Clone, Default)]
+struct Ignored(Vec<String>);
+
+/// Notes which parts of the fields were ignored.
+pub(crate) fn with_ignored(mut response: Response, names: Vec<String>) -> Response {
+    response.extensions_mut().insert(Ignored(names));
+    response
+}
+
+fn with_ignored_header(mut response: Response, names: impl Iterator<Item = String>) -> Response {
     // A name is what the client says: any text, of any length.
     let shown = |name: &String| name.len() <= 64 && HeaderValue::from_str(name).is_ok();
-    let names: Vec<&str> =
-        names.iter().filter(|name| shown(name)).take(MAX_NAMES).map(String::as_str).collect();
+    let names: Vec<String> = names.filter(shown).take(MAX_NAMES).collect();
     if !names.is_empty()
         && let Ok(value) = HeaderValue::from_str(&names.join(", "))
     {

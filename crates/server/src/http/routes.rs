@@ -1,57 +1,81 @@
-//! Routes, and a list of them.
+//! Routes, and their entries in the document.
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::handler::Handler;
-use axum::routing::{MethodFilter, on};
+use axum::response::Response;
+use axum::routing::{MethodFilter, get, on};
+use axum::{Json, Router};
+use serde_json::Value;
 
+use super::{Ignored, with_ignored_header};
 use crate::app::App;
+use crate::error::ApiError;
+use crate::fields::{Body, Read};
+use crate::openapi::{Endpoint, document};
 
-/// Routes, and a list of them: the [document](crate::openapi) must have the same ones.
+/// Routes, and their entries in the [document](crate::openapi).
 #[derive(Default)]
 pub(crate) struct Routes {
     router: Router<Arc<App>>,
-    listed: Vec<(&'static str, &'static str)>,
+    endpoints: Vec<(&'static str, Endpoint)>,
+    shapes: Vec<(&'static str, Value)>,
 }
 
 impl Routes {
-    /// `GET path`, and with it `HEAD`.
-    pub(crate) fn get<H: Handler<T, Arc<App>>, T: 'static>(self, path: &'static str, handler: H) -> Routes {
-        self.on(MethodFilter::GET, "GET", path, handler)
+    /// `GET`, and with it `HEAD`.
+    pub(crate) fn get<H: Handler<T, Arc<App>>, T: 'static>(self, endpoint: Endpoint, handler: H) -> Routes {
+        self.on(MethodFilter::GET, "GET", endpoint, handler)
     }
 
-    pub(crate) fn post<H: Handler<T, Arc<App>>, T: 'static>(self, path: &'static str, handler: H) -> Routes {
-        self.on(MethodFilter::POST, "POST", path, handler)
-    }
-
-    /// `path` with the method called `name`.
-    pub(crate) fn on<H: Handler<T, Arc<App>>, T: 'static>(
+    /// `POST` with a body of the handler's type. The fields that nobody read are named in the answer.
+    pub(crate) fn post<B: Body, F: Future<Output = Result<Response, ApiError>> + Send>(
         self,
+        endpoint: Endpoint,
+        handler: impl Fn(Read<B>) -> F + Clone + Send + Sync + 'static,
+    ) -> Routes {
+        let handler = async move |mut read: Read<B>| -> Result<Response, ApiError> {
+            let ignored = std::mem::take(&mut read.ignored);
+            let mut response = handler(read).await?;
+            let own = response.extensions_mut().remove::<Ignored>().unwrap_or_default();
+            Ok(with_ignored_header(response, own.0.into_iter().chain(ignored)))
+        };
+        self.on(MethodFilter::POST, "POST", endpoint.body::<B>(), handler)
+    }
+
+    /// The method called `name`.
+    pub(crate) fn on<H: Handler<T, Arc<App>>, T: 'static>(
+        mut self,
         method: MethodFilter,
         name: &'static str,
-        path: &'static str,
+        endpoint: Endpoint,
         handler: H,
     ) -> Routes {
-        let Routes { router, mut listed } = self;
-        listed.push((name, path));
-        Routes { router: router.route(path, on(method, handler)), listed }
+        for path in endpoint.paths {
+            self.router = self.router.route(path, on(method, handler.clone()));
+        }
+        self.endpoints.push((name, endpoint));
+        self
     }
 
-    pub(crate) fn merge(self, other: Routes) -> Routes {
-        let listed = self.listed.into_iter().chain(other.listed).collect();
-        Routes { router: self.router.merge(other.router), listed }
+    /// Adds [shapes](crate::openapi::shape) that others name.
+    pub(crate) fn shapes(mut self, shapes: impl IntoIterator<Item = (&'static str, Value)>) -> Routes {
+        self.shapes.extend(shapes);
+        self
     }
 
-    /// Methods and paths.
-    #[cfg(test)]
-    pub(crate) fn list(&self) -> &[(&'static str, &'static str)] {
-        &self.listed
+    pub(crate) fn merge(mut self, other: Routes) -> Routes {
+        self.router = self.router.merge(other.router);
+        self.endpoints.extend(other.endpoints);
+        self.shapes.extend(other.shapes);
+        self
     }
-}
 
-impl From<Routes> for Router<Arc<App>> {
-    fn from(routes: Routes) -> Router<Arc<App>> {
-        routes.router
+    /// Adds the document of all routes.
+    pub(crate) fn with_document(mut self, endpoint: Endpoint) -> Router<Arc<App>> {
+        let path = endpoint.paths[0];
+        self.endpoints.push(("GET", endpoint));
+        let document = document(&self.endpoints, self.shapes);
+        self.router.route(path, get(|| async { Json(document) }))
     }
 }

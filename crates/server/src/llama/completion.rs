@@ -3,105 +3,131 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use engine::{Logprobs, StopReason};
 use rustorch::{DeltaKind, End, Part, Progress};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::settings;
+use super::{LLAMA, settings};
 use crate::answer::{Answers, Pace, prompt_progress, text_of, timings, timings_of_prompt};
-use crate::app::{App, Place};
-use crate::call::{Call, Parameters, Started, progress};
+use crate::app::{Admission, App};
+use crate::call::{Call, Parameters, Sampling, Started};
 use crate::error::ApiError;
-use crate::fields::{self, Fields};
-use crate::http::{Client, call, with_ignored};
+use crate::fields::{Group, Read, Within, at_most};
+use crate::http::{Client, Routes};
 use crate::models::Served;
-use crate::openai::conversation::constraint;
+use crate::openai::conversation::Constraint;
 use crate::openai::logprobs;
 use crate::prompts::Prompts;
 use crate::shape;
 use crate::sse::{self, Events, Gone};
 
-/// Most likely tokens with each token.
-pub(crate) const MAX_PROBS: usize = 100;
-
-/// Fields of llama-server that change no answer here, besides those of [all](fields::HARMLESS).
-pub(crate) const HARMLESS: &[&str] =
-    &["n_keep", "n_discard", "n_cache_reuse", "sse_ping_interval", "backend_sampling"];
-
-/// Fields of llama-server that would change the answer.
-pub(crate) const REFUSED: &[&str] = &["n_indent", "min_keep", "lora", "image_data"];
-
 /// Names in `response_fields`.
-pub(crate) const MAX_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
+
+/// The fields of a completion besides its prompts.
+pub(super) type Manner = (Options, Constraint, Sampling);
+
+#[derive(Deserialize, JsonSchema)]
+struct Prompt {
+    /// One prompt or several.
+    prompt: Prompts,
+}
+
+impl Group for Prompt {}
 
 /// How the answers are written.
-struct Output {
-    parameters: Parameters,
-    has_tokens: bool,
-    has_timings: bool,
-    is_stream: bool,
-    /// Of the last event, the parts to write, such as `timings/prompt_n`; none writes all.
-    parts: Vec<String>,
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Options {
+    /// Answer as a stream.
+    #[serde(default)]
+    stream: bool,
+    /// Return probabilities, and those of so many most likely tokens.
+    n_probs: Option<Within<0, 100>>,
+    /// Return the ids of the tokens.
+    #[serde(default)]
+    return_tokens: bool,
+    /// Probabilities are those of the draws, after all samplers.
+    #[serde(default)]
+    post_sampling_probs: bool,
+    /// Only these parts of the last event, such as `timings/predicted_ms`.
+    #[serde(default)]
+    response_fields: Vec<String>,
+    /// Pieces have times.
+    #[serde(default)]
+    timings_per_token: bool,
+    /// Events of a stream report the progress of the prompt.
+    #[serde(default)]
+    return_progress: bool,
 }
 
-/// What a call asks for, besides its prompts and the constraint of its answers.
-fn read(fields: &mut Fields, app: &App) -> Result<Output, ApiError> {
-    let is_stream = fields.take("stream")?.unwrap_or(false);
-    let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
-    parameters.params.logprobs = fields.within("n_probs", 0..=MAX_PROBS)?.filter(|&n| n > 0);
-    parameters.params.logprobs_of_draw = fields.take("post_sampling_probs")?.unwrap_or(false);
-    parameters.progress = progress(fields)?;
-    let output = Output {
-        parameters,
-        has_tokens: fields.take("return_tokens")?.unwrap_or(false) || is_stream,
-        has_timings: fields.take("timings_per_token")?.unwrap_or(false),
-        is_stream,
-        parts: fields.list("response_fields", MAX_FIELDS)?.unwrap_or_default(),
-    };
-    fields.refuse(REFUSED)?;
-    fields.ignore(HARMLESS);
-    fields.ignore(fields::HARMLESS);
-    Ok(output)
+impl Group for Options {
+    /// They would change the answer.
+    const REFUSED: &'static [&'static str] = &["n_indent", "min_keep", "lora", "image_data"];
+    const IGNORED: &'static [&'static str] =
+        &["n_keep", "n_discard", "n_cache_reuse", "sse_ping_interval", "backend_sampling"];
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let prompts: Prompts = fields.require("prompt")?;
-    answer(fields, prompts, &app, served, &client).await
+pub(super) fn routes() -> Routes {
+    let complete = LLAMA
+        .endpoint("complete", &["/completion"], "Continues texts")
+        .reads("LlamaCall", json!({ "prompt": "The capital of Italy is", "n_predict": 4 }))
+        .answers("#LlamaCompletions")
+        .answers_as("text/event-stream", "#LlamaPiece");
+    let completion = json!({
+        "index": "integer", "content": "string", "tokens": ["integer"], "stop": "boolean",
+        "completion_probabilities?": ["#TokenLogprobs"], "stop_type?": "=eos|=limit|=word", "stopping_word?": "string",
+        "model?": "string", "prompt?": "string|null", "has_new_line?": "boolean", "truncated?": "boolean",
+        "tokens_predicted?": "integer", "tokens_evaluated?": "integer", "tokens_cached?": "integer",
+        "generation_settings?": "object", "prompt_progress?": "object", "timings?": "#Timings",
+    });
+    // An answer, or the parts of it that `response_fields` names, by their paths.
+    let any = "#LlamaCompletion|#LlamaParts";
+    Routes::default().post(complete, handle).shapes([
+        ("LlamaCompletion", completion),
+        ("LlamaParts", json!({ "*": "any" })),
+        ("LlamaCompletions", json!([any, [any]])),
+        ("LlamaPiece", json!([any, "#LlamaError"])),
+    ])
 }
 
-/// Continues `prompts` as the other fields say.
+async fn handle(read: Read<(Prompt, Manner)>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let (Prompt { prompt }, manner) = read.body;
+    answer(prompt, manner, &read.app, served, &read.client).await
+}
+
+/// Continues the prompts.
 pub(super) async fn answer(
-    mut fields: Fields,
     prompts: Prompts,
+    (options, constraint, sampling): Manner,
     app: &Arc<App>,
     served: Arc<Served>,
     client: &Client,
 ) -> Result<Response, ApiError> {
-    let output = read(&mut fields, app)?;
-    let format = constraint(&mut fields)?;
-    let ignored = fields.unknown();
-    let parameters = output.parameters.clone();
-    let call =
-        Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs: None };
-    let Started { answers, n, place, prompts } = call.start(app, &served, client).await?;
-    let writer = Writer { served, output, prompts };
-    let response = match writer.output.is_stream {
-        true => sse::stream(move |events| writer.stream(answers, n, events, place)),
-        false => Json(writer.whole(answers, n).await?).into_response(),
-    };
-    Ok(with_ignored(response, &ignored))
+    at_most("response_fields", &options.response_fields, MAX_FIELDS)?;
+    let mut parameters = sampling.over(&app.config.defaults.params)?;
+    parameters.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
+    parameters.params.logprobs_of_draw = options.post_sampling_probs;
+    parameters.progress = options.return_progress;
+    let format = constraint.or(None)?;
+    let (inputs, given) = (prompts.inputs(), parameters.clone());
+    let call = Call { inputs, input_field: "prompt", parameters: given, format, prompt_logprobs: None };
+    let Started { answers, n, admission, prompts } = call.start(app, &served, client).await?;
+    let writer = Writer { served, options, parameters, prompts };
+    Ok(if writer.options.stream {
+        sse::stream(move |events| writer.stream(answers, n, events, admission))
+    } else {
+        Json(writer.whole(answers, n).await?).into_response()
+    })
 }
 
 struct Writer {
     served: Arc<Served>,
-    output: Output,
+    options: Options,
+    parameters: Parameters,
     /// The ids of each prompt.
     prompts: Vec<Vec<u32>>,
 }
@@ -146,7 +172,7 @@ impl Writer {
     }
 
     fn probabilities(&self, id: u32, logprobs: &Logprobs) -> Value {
-        if self.output.parameters.params.logprobs_of_draw {
+        if self.parameters.params.logprobs_of_draw {
             logprobs::of_draw(&self.served, id, logprobs)
         } else {
             logprobs::of_token(&self.served, id, logprobs)
@@ -168,9 +194,14 @@ impl Writer {
         }
     }
 
-    /// Writes the answers as they come. `place` is held until the end.
-    async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
-        let _place = place;
+    /// Writes the answers as they come. The admission is held until the end.
+    async fn stream(
+        self,
+        mut answers: Answers,
+        n: usize,
+        events: Events,
+        _admission: Admission,
+    ) -> Result<(), Gone> {
         let mut pending = vec![Pending::default(); n];
         loop {
             let delta = match answers.next().await {
@@ -187,7 +218,7 @@ impl Writer {
                 events.data(&self.last(index, pending[index].take(), &end)).await?;
             } else if !pending[index].text.is_empty() {
                 let ready = pending[index].take();
-                let timings = self.output.has_timings.then(|| ready.pace.timings());
+                let timings = self.options.timings_per_token.then(|| ready.pace.timings());
                 let mut piece = self.piece(index, ready);
                 if let Some(timings) = timings {
                     piece["timings"] = timings;
@@ -200,7 +231,7 @@ impl Writer {
     fn progress(&self, index: usize, progress: &Progress) -> Value {
         let mut piece = self.piece(index, Pending::default());
         piece["prompt_progress"] = prompt_progress(progress);
-        if self.output.has_timings {
+        if self.options.timings_per_token {
             piece["timings"] = timings_of_prompt(progress);
         }
         piece
@@ -210,7 +241,7 @@ impl Writer {
         let mut piece = json!({
             "index": index,
             "content": pending.text,
-            "tokens": if self.output.has_tokens { pending.tokens } else { Vec::new() },
+            "tokens": if self.options.return_tokens || self.options.stream { pending.tokens } else { Vec::new() },
             "stop": false,
         });
         if !pending.probabilities.is_empty() {
@@ -225,7 +256,7 @@ impl Writer {
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
-        let Output { parameters: Parameters { params, .. }, is_stream, parts, .. } = &self.output;
+        let (params, parts) = (&self.parameters.params, &self.options.response_fields);
         let prompt = self.prompts.get(index / params.n).map(|ids| text_of(&self.served, ids));
         let more = json!({
             "stop": true,
@@ -238,7 +269,7 @@ impl Writer {
             "tokens_predicted": usage.generated_tokens,
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.reused_tokens,
-            "generation_settings": settings::json(params, usage.seed, *is_stream),
+            "generation_settings": settings::json(params, usage.seed, self.options.stream),
             "timings": timings(usage),
         });
         let mut last = self.piece(index, pending);

@@ -1,45 +1,54 @@
 //! `/embedding`: embeddings in llama-server's own shape.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::app::App;
+use super::LLAMA;
 use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
-use crate::http::{Client, call_encoder, with_ignored};
+use crate::fields::{Group, Read, Within};
+use crate::http::Routes;
 
-#[derive(Serialize)]
+#[derive(Deserialize, JsonSchema)]
+struct Body {
+    /// Texts, or their token ids.
+    content: Option<Texts>,
+    /// The same as `content`.
+    input: Option<Texts>,
+    /// Embeddings have the Euclidean length 1.
+    #[expect(dead_code, reason = "there is one value, which embeddings have anyway")]
+    embd_normalize: Option<Within<2, 2>>,
+}
+
+impl Group for Body {}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaEmbedding")]
 struct Datum {
     index: usize,
-    /// Of the text, where there would be those of its tokens without pooling.
+    /// One, in a list: without pooling, there would be those of the text's tokens.
     embedding: [Vec<f32>; 1],
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, encoder) = call_encoder(&app, request).await?;
-    let content: Option<Texts> = fields.take("content")?;
-    let input: Option<Texts> = fields.take("input")?;
+pub(super) fn routes() -> Routes {
+    let embed = LLAMA.endpoint("embed", &["/embedding"], "Computes embeddings, of Euclidean length 1");
+    let embed = embed.reads("LlamaEmbeddingCall", json!({ "content": ["a b", "c"] }));
+    Routes::default().post(embed.answers_with::<Vec<Datum>>(), handle)
+}
+
+async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+    let encoder = read.encoder().await?;
+    let Body { content, input, .. } = read.body;
     let param = if content.is_none() && input.is_some() { "input" } else { "content" };
     let texts = content
         .or(input)
         .ok_or_else(|| ApiError::invalid("content", "`content` is missing; expected texts"))?;
-    if fields.take("embd_normalize")?.is_some_and(|norm: i64| norm != 2) {
-        let message =
-            "`embd_normalize`: the Euclidean length of embeddings is 1 here, which is 2; leave it out";
-        return Err(ApiError::unsupported("embd_normalize", message));
-    }
     let embedding = Embedding { texts, param, dimensions: None };
-    let ignored = fields.unknown();
-    let (embeddings, _) = embedding.compute(&app, &encoder, &client).await?;
+    let (embeddings, _) = embedding.compute(&read.app, &encoder, &read.client).await?;
     let one = |(index, embedding)| Datum { index, embedding: [embedding] };
     let answer: Vec<Datum> = embeddings.into_iter().enumerate().map(one).collect();
-    Ok(with_ignored(Json(answer).into_response(), &ignored))
+    Ok(Json(answer).into_response())
 }

@@ -1,67 +1,79 @@
-//! `/infill`: what stands between two texts, by a model that was trained for it.
+//! `/infill`: the text between two texts, by a model that was trained for it.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 use tokenizer::Encode;
 
-use super::completion;
-use crate::app::App;
+use super::LLAMA;
+use super::completion::{self, Manner};
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::http::{Client, call};
+use crate::fields::{Group, Read, at_most};
+use crate::http::Routes;
 use crate::models::Served;
 use crate::prompts::Prompts;
 
 /// Other files, at most.
-pub(crate) const MAX_FILES: usize = 1024;
+const MAX_FILES: usize = 1024;
 
 /// Another file of the project.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct File {
     #[serde(default)]
     filename: Option<String>,
     text: String,
 }
 
-/// What is to be filled in.
+/// The gap to be filled in.
+#[derive(Deserialize, JsonSchema)]
 struct Gap {
-    prefix: String,
-    suffix: String,
-    /// What the gap begins with.
-    begun: String,
-    files: Vec<File>,
+    /// The text before the gap.
+    input_prefix: String,
+    /// The text after it.
+    input_suffix: String,
+    /// The beginning of the gap's text.
+    #[serde(default)]
+    prompt: String,
+    /// Other files.
+    #[serde(default)]
+    input_extra: Vec<File>,
+}
+
+impl Group for Gap {}
+
+pub(super) fn routes() -> Routes {
+    let fill = LLAMA
+        .endpoint(
+            "fill",
+            &["/infill"],
+            "Writes the text between two texts, by a model that was trained for it",
+        )
+        .reads("InfillCall", json!({ "input_prefix": "a", "input_suffix": "b", "n_predict": 4 }))
+        .answers("#LlamaCompletions")
+        .answers_as("text/event-stream", "#LlamaPiece");
+    Routes::default().post(fill, handle)
 }
 
 impl Gap {
-    fn read(fields: &mut Fields) -> Result<Gap, ApiError> {
-        Ok(Gap {
-            prefix: fields.require("input_prefix")?,
-            suffix: fields.require("input_suffix")?,
-            begun: fields.take("prompt")?.unwrap_or_default(),
-            files: fields.list("input_extra", MAX_FILES)?.unwrap_or_default(),
-        })
-    }
-
     fn bytes(&self) -> usize {
-        let of_files: usize = self.files.iter().map(|file| file.text.len()).sum();
-        self.prefix.len() + self.suffix.len() + self.begun.len() + of_files
+        let files: usize = self.input_extra.iter().map(|file| file.text.len()).sum();
+        self.input_prefix.len() + self.input_suffix.len() + self.prompt.len() + files
     }
 
-    /// Other files as Qwen2.5-Coder's report gives them (Hui et al. 2024), then prefix, suffix and what is begun. Takes a while:
+    /// Other files as Qwen2.5-Coder's report gives them (Hui et al. 2024), then prefix, suffix and the gap's beginning. Takes a while:
     /// not for the threads of the runtime.
     fn prompt(self, served: &Served, marks: &Marks) -> Vec<u32> {
         let tokenizer = served.tokenizer();
         let text = |text: &str| tokenizer.encode(text, Encode { add_special: false, parse_special: false });
         let mut prompt = served.file().encode_prompt("", true);
-        if !self.files.is_empty() {
+        if !self.input_extra.is_empty() {
             if let Some(repository) = marks.repository {
                 prompt.push(repository);
                 prompt.extend(text("project\n"));
             }
-            for File { filename, text: of_file } in &self.files {
+            for File { filename, text: contents } in &self.input_extra {
                 let name = filename.as_deref().unwrap_or("file");
                 match marks.file {
                     Some(mark) => {
@@ -70,7 +82,7 @@ impl Gap {
                     }
                     None => prompt.extend(text("\n\n")),
                 }
-                prompt.extend(text(of_file));
+                prompt.extend(text(contents));
             }
             if let Some(mark) = marks.file {
                 prompt.push(mark);
@@ -78,11 +90,11 @@ impl Gap {
             }
         }
         prompt.push(marks.prefix);
-        prompt.extend(text(&self.prefix));
+        prompt.extend(text(&self.input_prefix));
         prompt.push(marks.suffix);
-        prompt.extend(text(&self.suffix));
+        prompt.extend(text(&self.input_suffix));
         prompt.push(marks.middle);
-        prompt.extend(text(&self.begun));
+        prompt.extend(text(&self.prompt));
         prompt
     }
 }
@@ -118,17 +130,14 @@ impl Marks {
     }
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
+async fn handle(read: Read<(Gap, Manner)>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let (gap, manner) = read.body;
     let marks = Marks::of(&served)?;
-    let gap = Gap::read(&mut fields)?;
+    at_most("input_extra", &gap.input_extra, MAX_FILES)?;
     let fits = served.model.check_text(gap.bytes());
     fits.map_err(|error| ApiError::of_model(error, "input_prefix", "response_format"))?;
     let encoding = served.clone();
-    let prompt = app.blocking(move || gap.prompt(&encoding, &marks)).await?;
-    completion::answer(fields, Prompts::ids(prompt), &app, served, &client).await
+    let prompt = read.app.blocking(move || gap.prompt(&encoding, &marks)).await?;
+    completion::answer(Prompts::ids(prompt), manner, &read.app, served, &read.client).await
 }

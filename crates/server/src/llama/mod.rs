@@ -3,19 +3,26 @@
 mod completion;
 mod embedding;
 mod infill;
+mod props;
 pub(crate) mod settings;
 mod status;
 
-pub(crate) use completion::{HARMLESS, MAX_FIELDS, MAX_PROBS, REFUSED};
-pub(crate) use infill::MAX_FILES;
+use serde_json::json;
 
 use crate::http::Routes;
+use crate::openapi::Protocol;
+
+const LLAMA: Protocol = Protocol { tag: "llama-server", error: "LlamaError" };
 
 pub(crate) fn routes() -> Routes {
-    Routes::default()
-        .post("/completion", completion::handle)
-        .post("/infill", infill::handle)
-        .post("/embedding", embedding::handle)
-        .get("/slots", status::slots)
-        .get("/v1/loads", status::loads)
+    let error = json!({
+        "code": "integer", "message": "string", "type": "string", "param": "string|null", "n_prompt_tokens?": "integer",
+        "n_ctx?": "integer",
+    });
+    completion::routes()
+        .merge(infill::routes())
+        .merge(embedding::routes())
+        .merge(props::routes())
+        .merge(status::routes())
+        .shapes([("LlamaError", json!({ "error": error }))])
 }

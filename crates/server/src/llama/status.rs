@@ -10,16 +10,38 @@ use backend::PAGE;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::LLAMA;
 use crate::app::App;
 use crate::error::{ApiError, Kind};
+use crate::http::Routes;
 use crate::metrics::Stats;
 use crate::models::Held;
+use crate::server::SERVER;
+
+pub(super) fn routes() -> Routes {
+    let slots_of = LLAMA
+        .endpoint("slots", &["/slots"], "Tells how many requests run, with `--slots`")
+        .asks("fail_on_no_slot", "query", "Answer 503 if no slot is free.")
+        .fails(&[400, 401, 403, 501, 503]);
+    let slot = json!({
+        "id": "integer", "n_ctx": "integer", "speculative": "boolean", "is_processing": "boolean",
+    });
+    let number = "number";
+    let load = json!({
+        "dp_rank": "integer", "model": "string", "num_running_reqs": number, "num_waiting_reqs": number,
+        "num_total_reqs": number, "max_running_requests": number, "num_used_pages": number,
+        "max_total_num_pages": number, "num_used_tokens": number, "max_total_num_tokens": number,
+        "token_usage": number, "cache_hit_rate": number,
+    });
+    let all = json!({
+        "timestamp": "string", "version": "string", "dp_rank_count": "integer", "loads": [load], "aggregate": "object",
+    });
+    let loads_of = SERVER.endpoint("loads", &["/v1/loads"], "The load of each model, in sglang's shape");
+    Routes::default().get(slots_of.answers(json!([slot])), slots).get(loads_of.answers(all), loads)
+}
 
 /// Places of requests that are computed together. A request has no place of its own here: the first ones are taken.
-pub(super) async fn slots(
-    State(app): State<Arc<App>>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+async fn slots(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     if !app.config.slots {
         let message = "This server does not support slots endpoint. Start it with `--slots`";
         return Err(ApiError::new(Kind::NotImplemented, message));
@@ -49,7 +71,7 @@ pub(super) async fn slots(
 }
 
 /// The load of each model, in sglang's shape: a model is what a data-parallel rank is there.
-pub(super) async fn loads(State(app): State<Arc<App>>) -> Response {
+async fn loads(State(app): State<Arc<App>>) -> Response {
     let models = app.models.list().zip(app.models.stats());
     let loads: Vec<Load> = models.map(|((name, held), (_, stats))| Load::of(name, held, stats)).collect();
     let running: u64 = loads.iter().map(|load| load.running).sum();

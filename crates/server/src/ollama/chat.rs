@@ -1,51 +1,67 @@
 //! `/api/chat`.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use chat::{Calls, Message};
-use serde_json::Value as Json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
-use super::Call;
 use super::options::Common;
 use super::writer::{Endpoint, Writer};
-use crate::app::App;
-use crate::call::Call as Asks;
+use super::{OLLAMA, model};
+use crate::call::Call;
 use crate::conversation::conversation;
 use crate::error::ApiError;
-use crate::fields::{Fields, asks};
-use crate::http::{Client, with_ignored};
-use crate::openai::conversation::tools;
+use crate::fields::{Group, Read, asks, at_most};
+use crate::http::{Routes, with_ignored};
+use crate::openai::conversation::Tools;
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served, name) = Call::of_text(&app, request).await?;
-    let mut common = Common::read(&mut fields, &app)?;
-    let messages = messages(&mut fields, app.config.limits.messages)?;
-    let tools = tools(&mut fields, &app.config.limits)?;
-    let ignored = common.ignored(fields);
+#[derive(Deserialize, JsonSchema)]
+struct Chat {
+    /// The conversation; without it, the model is loaded.
+    #[serde(default)]
+    #[schemars(extend("items" = { "$ref": "#/components/schemas/OllamaMessage" }), with = "Vec<Json>")]
+    messages: Vec<Message>,
+}
+
+impl Group for Chat {}
+
+pub(super) fn routes() -> Routes {
+    let hi = json!([{ "role": "user", "content": "Hi" }]);
+    let chat = OLLAMA
+        .endpoint("chat", &["/api/chat"], "Answers a conversation")
+        .reads("OllamaChatCall", json!({ "messages": hi, "options": { "num_predict": 4 } }))
+        .answers("#OllamaAnswer")
+        .answers_as("application/x-ndjson", "#OllamaAnswer|#OllamaError");
+    Routes::default().post(chat, handle)
+}
+
+async fn handle(mut read: Read<(Common, Chat, Tools)>) -> Result<Response, ApiError> {
+    let old = read.body.0.named.name.take();
+    let (model, name) = model(&read, old).await?;
+    let served = model.generator()?;
+    let Read { app, client, body: (common, chat, tools), .. } = read;
+    let (mut options, ignored) = common.read(&app)?;
+    let messages = messages(chat.messages, app.config.limits.messages)?;
+    let tools = tools.read(&app.config.limits)?;
     let writer = Writer::new(Endpoint::Chat, name, served.clone());
     if messages.is_empty() {
-        return Ok(with_ignored(writer.loaded(), &ignored));
+        return Ok(with_ignored(writer.loaded(), ignored));
     }
     let mut conversation = tools.apply(conversation(messages, &app.config.defaults)?);
     // Arguments are objects in this protocol.
     conversation.calls = Calls::Whole;
-    if let Some(think) = common.think.take() {
+    if let Some(think) = options.think.take() {
         conversation.variables.extend(think.variables(&app, &served).await?);
     }
-    let call = Asks::chat(conversation, common.parameters, common.format);
+    let call = Call::chat(conversation, options.parameters, options.format);
     let started = call.start(&app, &served, &client).await?;
-    Ok(with_ignored(writer.respond(started, common.is_stream).await?, &ignored))
+    Ok(with_ignored(writer.respond(started, options.is_stream).await?, ignored))
 }
 
 /// The messages, whose fields have other names than OpenAI's. None load the model.
-fn messages(fields: &mut Fields, most: usize) -> Result<Vec<Message>, ApiError> {
-    let mut messages: Vec<Message> = fields.list("messages", most)?.unwrap_or_default();
+fn messages(mut messages: Vec<Message>, most: usize) -> Result<Vec<Message>, ApiError> {
+    at_most("messages", &messages, most)?;
     for (index, message) in messages.iter_mut().enumerate() {
         if message.others.remove("images").is_some_and(|images| asks(&images)) {
             let param = format!("messages[{index}].images");

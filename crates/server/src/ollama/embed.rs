@@ -1,22 +1,45 @@
 //! `/api/embed`, and `/api/embeddings`, which has one text.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::Call;
-use crate::app::App;
+use super::writer::nanoseconds;
+use super::{Named, OLLAMA, model};
 use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::http::{Client, with_ignored};
+use crate::fields::{Group, Read};
+use crate::http::Routes;
+
+#[derive(Deserialize, JsonSchema)]
+struct Input {
+    /// One text or several.
+    input: Option<OneOrMany>,
+    /// Only the number that the model has.
+    dimensions: Option<usize>,
+}
+
+impl Group for Input {
+    /// A text is never cut, which `truncate: false` asks for; `true` allows it.
+    const IGNORED: &'static [&'static str] = &["truncate"];
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Prompt {
+    prompt: String,
+}
+
+impl Group for Prompt {
+    const IGNORED: &'static [&'static str] = &["truncate"];
+}
 
 /// One string or several.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
 enum OneOrMany {
     One(String),
@@ -24,67 +47,57 @@ enum OneOrMany {
 }
 
 /// Durations are in nanoseconds.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaEmbeddings")]
 struct Answer {
     model: String,
     embeddings: Vec<Vec<f32>>,
-    total_duration: u128,
-    load_duration: u128,
+    total_duration: u64,
+    load_duration: u64,
     prompt_eval_count: usize,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct OldAnswer {
     embedding: Vec<f32>,
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub(super) fn routes() -> Routes {
+    let embed = OLLAMA.endpoint("embed", &["/api/embed"], "Computes embeddings");
+    let embed = embed.reads("OllamaEmbedCall", json!({ "input": ["a b", "c"] }));
+    let old = OLLAMA.endpoint("embed", &["/api/embeddings"], "Computes the embedding of one text");
+    let old = old.reads("OllamaEmbeddingCall", json!({ "prompt": "a b" }));
+    Routes::default()
+        .post(embed.answers_with::<Answer>(), handle)
+        .post(old.answers_with::<OldAnswer>(), handle_old)
+}
+
+async fn handle(mut read: Read<(Named, Input)>) -> Result<Response, ApiError> {
     let began = Instant::now();
-    let Call { mut fields, model, name } = Call::read(&app, request).await?;
+    let old = read.body.0.name.take();
+    let (model, name) = model(&read, old).await?;
     let loaded = began.elapsed();
     let encoder = model.encoder()?;
-    let texts = match fields.take("input")? {
+    let Input { input, dimensions } = read.body.1;
+    let texts = match input {
         None => Texts::many(Vec::new()),
         Some(OneOrMany::One(text)) => Texts::one(text),
         Some(OneOrMany::Many(texts)) => Texts::many(texts),
     };
-    let embedding = Embedding { texts, param: "input", dimensions: fields.take("dimensions")? };
-    let ignored = ignored(fields);
-    let (embeddings, tokens) = embedding.compute(&app, &encoder, &client).await?;
-    let answer = Answer {
-        model: name,
-        embeddings,
-        total_duration: began.elapsed().as_nanos(),
-        load_duration: loaded.as_nanos(),
-        prompt_eval_count: tokens,
-    };
-    Ok(with_ignored(Json(answer).into_response(), &ignored))
+    let embedding = Embedding { texts, param: "input", dimensions };
+    let (embeddings, prompt_eval_count) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let (total_duration, load_duration) = (nanoseconds(began.elapsed()), nanoseconds(loaded));
+    Ok(Json(Answer { model: name, embeddings, total_duration, load_duration, prompt_eval_count })
+        .into_response())
 }
 
-pub(super) async fn old(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let Call { mut fields, model, .. } = Call::read(&app, request).await?;
+async fn handle_old(mut read: Read<(Named, Prompt)>) -> Result<Response, ApiError> {
+    let old = read.body.0.name.take();
+    let (model, _) = model(&read, old).await?;
     let encoder = model.encoder()?;
-    let embedding =
-        Embedding { texts: Texts::one(fields.require("prompt")?), param: "prompt", dimensions: None };
-    let ignored = ignored(fields);
-    let (mut embeddings, _) = embedding.compute(&app, &encoder, &client).await?;
-    let answer = OldAnswer { embedding: embeddings.pop().unwrap_or_default() };
-    Ok(with_ignored(Json(answer).into_response(), &ignored))
-}
-
-/// A text is never cut, which `truncate: false` asks for; `true` allows it.
-pub(crate) const WITHOUT_EFFECT: &[&str] = &["truncate", "keep_alive"];
-
-/// Options are those of a model's load.
-fn ignored(mut fields: Fields) -> Vec<String> {
-    fields.ignore(WITHOUT_EFFECT);
-    fields.unknown()
+    let texts = Texts::one(read.body.1.prompt);
+    let embedding = Embedding { texts, param: "prompt", dimensions: None };
+    let (mut embeddings, _) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    Ok(Json(OldAnswer { embedding: embeddings.pop().unwrap_or_default() }).into_response())
 }

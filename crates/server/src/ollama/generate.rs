@@ -1,47 +1,65 @@
 //! `/api/generate`.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use chat::Message;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::Call;
-use super::options::Common;
+use super::options::{Common, Options};
 use super::writer::{Endpoint, Writer};
-use crate::app::App;
-use crate::call::Call as Asks;
+use super::{OLLAMA, model};
+use crate::call::Call;
 use crate::conversation::conversation;
 use crate::error::ApiError;
-use crate::http::{Client, with_ignored};
+use crate::fields::{Group, Read};
+use crate::http::{Routes, with_ignored};
 use crate::prompts::Prompts;
 
-/// Fields that this server does not do; `context` is deprecated, since `/api/chat` continues a conversation.
-pub(crate) const REFUSED: &[&str] = &["images", "suffix", "template", "context"];
+#[derive(Deserialize, JsonSchema)]
+struct Generate {
+    /// Without it, the model is loaded.
+    #[serde(default)]
+    prompt: String,
+    /// A message of the system before it.
+    #[serde(default)]
+    system: String,
+    /// Take the prompt without the chat template.
+    #[serde(default)]
+    raw: bool,
+}
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served, name) = Call::of_text(&app, request).await?;
-    let common = Common::read(&mut fields, &app)?;
-    let prompt: String = fields.take("prompt")?.unwrap_or_default();
-    let system: String = fields.take("system")?.unwrap_or_default();
-    let is_raw = fields.take("raw")?.unwrap_or(false);
-    fields.refuse(REFUSED)?;
-    if is_raw && !system.is_empty() {
+impl Group for Generate {
+    /// `context` is deprecated, since `/api/chat` continues a conversation.
+    const REFUSED: &'static [&'static str] = &["images", "suffix", "template", "context"];
+}
+
+pub(super) fn routes() -> Routes {
+    let generate = OLLAMA
+        .endpoint("generate", &["/api/generate"], "Answers a prompt")
+        .reads("OllamaGenerateCall", json!({ "prompt": "Hi", "options": { "num_predict": 4 } }))
+        .answers("#OllamaAnswer")
+        .answers_as("application/x-ndjson", "#OllamaAnswer|#OllamaError");
+    Routes::default().post(generate, handle)
+}
+
+async fn handle(mut read: Read<(Common, Generate)>) -> Result<Response, ApiError> {
+    let old = read.body.0.named.name.take();
+    let (model, name) = model(&read, old).await?;
+    let served = model.generator()?;
+    let Read { app, client, body: (common, Generate { prompt, system, raw }), .. } = read;
+    let (options, ignored) = common.read(&app)?;
+    if raw && !system.is_empty() {
         return Err(ApiError::invalid("system", "`system` is given with `raw`, which uses no chat template"));
     }
-    let ignored = common.ignored(fields);
     let writer = Writer::new(Endpoint::Generate, name, served.clone());
     if prompt.is_empty() {
-        return Ok(with_ignored(writer.loaded(), &ignored));
+        return Ok(with_ignored(writer.loaded(), ignored));
     }
-    let Common { parameters, format, think, is_stream, .. } = common;
-    let call = if is_raw {
+    let Options { parameters, format, think, is_stream } = options;
+    let call = if raw {
         let inputs = Prompts::text(prompt).inputs();
-        Asks { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
+        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
@@ -50,8 +68,8 @@ pub(super) async fn handle(
         if let Some(think) = think {
             conversation.variables.extend(think.variables(&app, &served).await?);
         }
-        Asks::chat(conversation, parameters, format)
+        Call::chat(conversation, parameters, format)
     };
     let started = call.start(&app, &served, &client).await?;
-    Ok(with_ignored(writer.respond(started, is_stream).await?, &ignored))
+    Ok(with_ignored(writer.respond(started, is_stream).await?, ignored))
 }

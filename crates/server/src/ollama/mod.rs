@@ -7,44 +7,47 @@ mod models;
 mod options;
 mod writer;
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::Request;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodFilter;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
-
-pub(crate) use embed::WITHOUT_EFFECT;
-pub(crate) use generate::REFUSED as REFUSED_BY_GENERATE;
-pub(crate) use models::REFUSED as REFUSED_BY_SHOW;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::fields::Fields;
-use crate::http::{Routes, body};
-use crate::models::{Model, Served};
+use crate::fields::{Group, Read};
+use crate::http::Routes;
+use crate::models::Model;
+use crate::openapi::Protocol;
+
+const OLLAMA: Protocol = Protocol { tag: "ollama", error: "OllamaError" };
 
 /// The version of ollama whose protocol this is: clients compare it with the one that they need.
 const VERSION: &str = "0.13.5";
 
 pub(crate) fn routes() -> Routes {
-    let routes = Routes::default()
-        .post("/api/chat", chat::handle)
-        .post("/api/generate", generate::handle)
-        .post("/api/embed", embed::handle)
-        .post("/api/embeddings", embed::old)
-        .get("/api/tags", models::tags)
-        .get("/api/ps", models::ps)
-        .post("/api/show", models::show)
-        .get("/api/version", version);
-    let managed = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/blobs/{digest}"];
-    managed
-        .iter()
-        .fold(routes, |routes, path| routes.post(path, unmanaged))
-        .on(MethodFilter::HEAD, "HEAD", "/api/blobs/{digest}", unmanaged)
-        .on(MethodFilter::DELETE, "DELETE", "/api/delete", unmanaged)
+    let endpoint = |name, paths| {
+        OLLAMA
+            .endpoint(name, paths, "Not supported: models are those of the command line")
+            .fails(&[400, 401, 403, 501])
+    };
+    let blobs = |name| endpoint(name, &["/api/blobs/{digest}"]).asks("digest", "path", "Ignored.");
+    let version_of =
+        OLLAMA.endpoint("version", &["/api/version"], "The version of ollama whose protocol this is");
+    let manage = endpoint("manage", &["/api/pull", "/api/push", "/api/create", "/api/copy"]);
+    chat::routes()
+        .merge(generate::routes())
+        .merge(embed::routes())
+        .merge(models::routes())
+        .get(version_of.answers(json!({ "version": "string", "server": "string" })), version)
+        .on(MethodFilter::POST, "POST", manage, unmanaged)
+        .on(MethodFilter::DELETE, "DELETE", endpoint("manage", &["/api/delete"]), unmanaged)
+        .on(MethodFilter::POST, "POST", blobs("upload"), unmanaged)
+        .on(MethodFilter::HEAD, "HEAD", blobs("find"), unmanaged)
+        .shapes(writer::shapes())
+        .shapes([("OllamaError", json!({ "error": "string" }))])
 }
 
 async fn version() -> Response {
@@ -59,57 +62,45 @@ async fn unmanaged(request: Request) -> ApiError {
     ApiError::new(Kind::NotImplemented, message)
 }
 
-/// A call that names a model, which need not be loaded.
+/// The name of the model, besides `model`.
+#[derive(Deserialize, JsonSchema)]
 struct Named {
-    fields: Fields,
+    /// The older name of `model`.
+    name: Option<String>,
+}
+
+impl Group for Named {
+    const IGNORED: &'static [&'static str] = &["keep_alive"];
+}
+
+/// The model of a call.
+struct Name {
     /// The model as the client calls it, if it does.
     typed: Option<String>,
     /// The server's name of it, if it has this model.
     own: Option<String>,
 }
 
-impl Named {
-    async fn read(app: &App, mut request: Request) -> Result<Named, ApiError> {
-        // The examples of ollama's documentation send JSON as what curl sends by default.
-        let headers = request.headers_mut();
-        if headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-www-form-urlencoded") {
-            headers.remove(header::CONTENT_TYPE);
-        }
-        let mut fields = body(app, request).await?;
-        let (model, old): (Option<String>, Option<String>) = (fields.take("model")?, fields.take("name")?);
+impl Name {
+    fn new(app: &App, model: Option<String>, old: Option<String>) -> Name {
         let typed = model.or(old).filter(|name| !name.is_empty());
         let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));
         let own = app.models.list().map(|(name, _)| name).find(same).map(str::to_owned);
-        Ok(Named { fields, typed, own })
+        Name { typed, own }
     }
 
     /// The name to look for; none is the first model.
-    fn name(&self) -> Option<&str> {
+    fn get(&self) -> Option<&str> {
         self.own.as_deref().or(self.typed.as_deref())
     }
 }
 
-/// A call to a model.
-struct Call {
-    fields: Fields,
-    model: Model,
-    /// The model as the client calls it.
-    name: String,
-}
-
-impl Call {
-    async fn read(app: &App, request: Request) -> Result<Call, ApiError> {
-        let named = Named::read(app, request).await?;
-        let model = app.models.get(named.name()).await?;
-        let name = named.typed.unwrap_or_else(|| model.name().to_owned());
-        Ok(Call { fields: named.fields, model, name })
-    }
-
-    /// The same for a model that writes text.
-    async fn of_text(app: &App, request: Request) -> Result<(Fields, Arc<Served>, String), ApiError> {
-        let Call { fields, model, name } = Call::read(app, request).await?;
-        Ok((fields, model.generator()?, name))
-    }
+/// The model of a call, and its name as the client calls it.
+async fn model<B>(read: &Read<B>, old: Option<String>) -> Result<(Model, String), ApiError> {
+    let name = Name::new(&read.app, read.model.clone(), old);
+    let model = read.app.models.get(name.get()).await?;
+    let typed = name.typed.unwrap_or_else(|| model.name().to_owned());
+    Ok((model, typed))
 }
 
 /// The name with its tag, which is `latest` by default.

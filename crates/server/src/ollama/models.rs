@@ -3,18 +3,52 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::Model;
 use engine::gguf::{Array, Gguf, Value as Metadata};
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Named, tagged};
+use super::{Name, Named, OLLAMA, tagged};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::http::with_ignored;
+use crate::fields::{Group, Read};
+use crate::http::Routes;
 use crate::models::Held;
+
+#[derive(Deserialize, JsonSchema)]
+struct Show {
+    /// Return all arrays, however long they are.
+    #[serde(default)]
+    verbose: bool,
+}
+
+impl Group for Show {
+    /// They would change the answer, not the model.
+    const REFUSED: &'static [&'static str] = &["system", "template", "options"];
+}
+
+pub(super) fn routes() -> Routes {
+    let all = OLLAMA.endpoint("tags", &["/api/tags"], "Lists the models");
+    let loaded = OLLAMA.endpoint("ps", &["/api/ps"], "Lists the models that are loaded");
+    let one = OLLAMA.endpoint("show", &["/api/show"], "Describes a model").reads("OllamaShowCall", json!({}));
+    let listed = json!({
+        "name": "string", "model": "string", "size": "integer", "digest": "string", "details": "object",
+        "modified_at?": "string", "expires_at?": "string", "size_vram?": "integer", "context_length?": "integer",
+    });
+    let shown = json!({
+        "modelfile": "string", "parameters": "string", "template": "string", "details": "object",
+        "model_info": "object", "capabilities": ["string"], "modified_at": "string", "license?": "string",
+    });
+    let listed = json!({ "models": [listed] });
+    Routes::default()
+        .get(all.answers(listed.clone()), tags)
+        .get(loaded.answers(listed), ps)
+        .post(one.answers(shown), show)
+}
 
 /// Longer arrays are `null`, unless the client asks for everything.
 const SHORT: usize = 64;
@@ -22,7 +56,7 @@ const SHORT: usize = 64;
 /// When a model is unloaded: never. The nanoseconds of later times do not fit the 64 bits that clients have for them.
 const NEVER: &str = "2262-01-01T00:00:00Z";
 
-pub(super) async fn tags(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+async fn tags(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let served = app.clone();
     let listed = app.blocking(move || list(&served)).await?;
     Ok(Json(json!({ "models": listed })).into_response())
@@ -39,7 +73,7 @@ fn list(app: &App) -> Vec<Value> {
     app.models.list().map(model).collect()
 }
 
-pub(super) async fn ps(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+async fn ps(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let served = app.clone();
     let loaded = app.blocking(move || loaded(&served)).await?;
     Ok(Json(json!({ "models": loaded })).into_response())
@@ -58,22 +92,17 @@ fn loaded(app: &App) -> Vec<Value> {
     loaded.map(model).collect()
 }
 
-/// Fields that would change what is shown, not what is served.
-pub(crate) const REFUSED: &[&str] = &["system", "template", "options"];
-
-pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let mut named = Named::read(&app, request).await?;
-    let is_verbose = named.fields.take("verbose")?.unwrap_or(false);
-    named.fields.refuse(REFUSED)?;
-    let (own, held) = app.models.look(named.name()).await?;
-    let name = named.typed.clone().unwrap_or_else(|| own.to_owned());
-    let ignored = named.fields.unknown();
+async fn show(read: Read<(Named, Show)>) -> Result<Response, ApiError> {
+    let Read { app, model, body: (Named { name: old }, Show { verbose }), .. } = read;
+    let name = Name::new(&app, model, old);
+    let (own, held) = app.models.look(name.get()).await?;
+    let name = name.typed.clone().unwrap_or_else(|| own.to_owned());
     let shown = match held {
-        Some(held) => app.blocking(move || show_json(&held, &name, is_verbose)).await?,
+        Some(held) => app.blocking(move || show_json(&held, &name, verbose)).await?,
         // Looking at a model does not load it.
         None => unloaded_json(&name, app.started),
     };
-    Ok(with_ignored(Json(shown).into_response(), &ignored))
+    Ok(Json(shown).into_response())
 }
 
 /// Takes a while: not for the threads of the runtime.
@@ -196,8 +225,8 @@ fn value_json(value: &Metadata, longest: usize) -> Value {
 }
 
 fn array_json(array: &Array, longest: usize) -> Value {
-    match array.len() > longest {
-        true => Value::Null,
-        false => array.values().map(|value| value_json(&value, longest)).collect(),
+    if array.len() > longest {
+        return Value::Null;
     }
+    array.values().map(|value| value_json(&value, longest)).collect()
 }

@@ -1,37 +1,86 @@
-//! What `/api/chat` and `/api/generate` have in common.
+//! Fields that `/api/chat` and `/api/generate` have in common.
 
 use std::sync::Arc;
 
 use grammar::Source;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
+use super::Named;
 use crate::app::App;
-use crate::call::Parameters;
+use crate::call::{Parameters, Sampling};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Body, Fields, Group, Properties, Within};
 use crate::models::Served;
 use crate::openai::conversation::Format;
+use crate::openapi::object;
 
-/// What both endpoints read from a call.
+/// Fields that both endpoints read.
 pub(super) struct Common {
+    pub(super) named: Named,
+    text: Text,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Text {
+    /// Parameters under ollama's names; those of a model's load are ignored.
+    #[serde(default)]
+    #[schemars(schema_with = "options_schema")]
+    options: Map<String, Json>,
+    /// `json`, or a JSON schema.
+    format: Option<Json>,
+    /// Whether the model reasons, or how much.
+    think: Option<Think>,
+    /// Lines, unless it is false.
+    stream: Option<bool>,
+    /// Return the log-probability of each token.
+    #[serde(default)]
+    logprobs: bool,
+    /// Also return this many most likely tokens.
+    top_logprobs: Option<Within<0, 20>>,
+}
+
+impl Group for Text {}
+
+impl Body for Common {
+    fn take(fields: &mut Fields) -> Result<Common, ApiError> {
+        Ok(Common { named: Body::take(fields)?, text: Body::take(fields)? })
+    }
+
+    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+        Named::describe(properties, generator);
+        Text::describe(properties, generator);
+    }
+}
+
+fn options_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut properties = Properties::default();
+    let help = "Tokens of the answer, at most; zero and less are any number.";
+    properties.add("num_predict", json!({ "type": "integer", "description": help }));
+    Sampling::describe(&mut properties, generator);
+    Schema::try_from(object(properties)).unwrap_or_default()
+}
+
+/// How a call is answered.
+pub(super) struct Options {
     pub(super) parameters: Parameters,
     pub(super) format: Format,
     pub(super) think: Option<Think>,
     pub(super) is_stream: bool,
-    /// Names of the options that nobody has read.
-    options: Vec<String>,
 }
 
 /// Whether to reason, or how much.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected true, false, \"high\", \"medium\" or \"low\"")]
 pub(super) enum Think {
     Whether(bool),
     Effort(Effort),
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effort {
     High,
@@ -40,37 +89,26 @@ pub(super) enum Effort {
 }
 
 impl Common {
-    pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Common, ApiError> {
-        let mut options = fields.inner("options")?;
+    /// How to answer, and the names of the options that nobody has read.
+    pub(super) fn read(self, app: &App) -> Result<(Options, Vec<String>), ApiError> {
+        let Text { options, format, think, stream, logprobs, top_logprobs } = self.text;
+        let mut fields = Fields::new(options);
         // Zero and less are any number of tokens.
-        if let Some(n) = options.map().get_mut("num_predict")
+        if let Some(n) = fields.map().get_mut("num_predict")
             && n.as_i64().is_some_and(|n| n <= 0)
         {
             *n = (-1).into();
         }
-        let mut parameters = Parameters::read_one(&mut options, &app.config.defaults.params)?;
-        let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
-        let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
-        parameters.params.logprobs = wants_logprobs.then(|| top.unwrap_or(0));
-        fields.ignore(&["keep_alive"]);
-        Ok(Common {
-            parameters,
-            format: format(fields)?,
-            think: fields.take("think")?,
-            is_stream: fields.take("stream")?.unwrap_or(true),
-            options: options.unknown(),
-        })
-    }
-
-    /// Names of the fields and options that nobody has read.
-    pub(super) fn ignored(&self, fields: Fields) -> Vec<String> {
-        let options = self.options.iter().map(|name| format!("options.{name}"));
-        fields.unknown().into_iter().chain(options).collect()
+        let mut parameters = Sampling::take(&mut fields)?.one_over(&app.config.defaults.params)?;
+        parameters.params.logprobs = logprobs.then(|| top_logprobs.map_or(0, |top| top.0));
+        let (format, is_stream) = (self::format(format)?, stream.unwrap_or(true));
+        let ignored = fields.finish()?.into_iter().map(|name| format!("options.{name}")).collect();
+        Ok((Options { parameters, format, think, is_stream }, ignored))
     }
 }
 
-fn format(fields: &mut Fields) -> Result<Format, ApiError> {
-    let source = match fields.take::<Json>("format")? {
+fn format(format: Option<Json>) -> Result<Format, ApiError> {
+    let source = match format {
         None => return Ok(None),
         Some(Json::String(word)) if word.is_empty() => return Ok(None),
         Some(Json::String(word)) if word == "json" => Source::JsonObject,

@@ -12,7 +12,7 @@ use rustorch::{DeltaKind, End, Part};
 use serde_json::{Value, json};
 
 use crate::answer::Answers;
-use crate::app::Place;
+use crate::app::Admission;
 use crate::call::Started;
 use crate::error::ApiError;
 use crate::models::Served;
@@ -20,6 +20,22 @@ use crate::ndjson::{self, Lines};
 use crate::openai::logprobs;
 use crate::sse::Gone;
 use crate::{id, shape};
+
+pub(super) fn shapes() -> [(&'static str, Value); 2] {
+    let function = json!({ "name": "string", "arguments?": "any", "index?": "integer" });
+    let message = json!({
+        "role": "string", "content?": "string|null", "thinking?": "string|null", "tool_name?": "string|null",
+        "tool_calls?": [[{ "id?": "string|null", "function": function }], "null"],
+    });
+    let answer = json!({
+        "model": "string", "created_at": "string", "done": "boolean", "message?": "#OllamaMessage",
+        "response?": "string", "thinking?": "string", "tool_calls?": ["any"], "logprobs?": ["#TokenLogprobs"],
+        "done_reason?": "=stop|=length|=load", "prompt_eval_count?": "integer", "eval_count?": "integer",
+        "total_duration?": "integer", "load_duration?": "integer", "prompt_eval_duration?": "integer",
+        "eval_duration?": "integer",
+    });
+    [("OllamaMessage", message), ("OllamaAnswer", answer)]
+}
 
 /// The endpoint, which determines where the text is.
 #[derive(Clone, Copy)]
@@ -89,10 +105,11 @@ impl Writer {
     }
 
     pub(super) async fn respond(self, started: Started, is_stream: bool) -> Result<Response, ApiError> {
-        let Started { answers, place, .. } = started;
-        Ok(match is_stream {
-            true => ndjson::stream(move |lines| self.stream(answers, lines, place)),
-            false => Json(self.whole(answers).await?).into_response(),
+        let Started { answers, admission, .. } = started;
+        Ok(if is_stream {
+            ndjson::stream(move |lines| self.stream(answers, lines, admission))
+        } else {
+            Json(self.whole(answers).await?).into_response()
         })
     }
 
@@ -106,9 +123,8 @@ impl Writer {
         Ok(line)
     }
 
-    /// Writes the answer as it comes. `place` is held until the end.
-    async fn stream(self, mut answers: Answers, lines: Lines, place: Place) -> Result<(), Gone> {
-        let _place = place;
+    /// Writes the answer as it comes. The admission is held until the end.
+    async fn stream(self, mut answers: Answers, lines: Lines, _admission: Admission) -> Result<(), Gone> {
         let (mut pending, mut calls) = (Pending::default(), 0);
         loop {
             let delta = match answers.next().await {
@@ -191,6 +207,6 @@ fn call_json(index: usize, call: ToolCall) -> Value {
 }
 
 /// At least one: clients divide by it.
-fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
 }

@@ -3,81 +3,127 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::{Answer, Delta as Part};
 use engine::StopReason;
 use rustorch::{DeltaKind, End};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{FINGERPRINT, StreamOptions, conversation, finish_reason, logprobs};
+use super::conversation::{self, Prompt};
+use super::{FINGERPRINT, OPENAI, StreamOptions, finish_reason, logprobs};
 use crate::answer::{Answers, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt};
-use crate::app::{App, Place};
-use crate::call::{Call, Parameters, Started, progress};
+use crate::app::{Admission, App};
+use crate::call::{Call, Sampling, Started};
 use crate::error::ApiError;
-use crate::fields::{Fields, HARMLESS};
-use crate::http::{Client, call, with_ignored};
+use crate::fields::{Group, Read, Within};
+use crate::http::Routes;
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
 use crate::{id, shape};
 
 /// How the answer is written.
-#[derive(Clone, Copy)]
+#[derive(Deserialize, JsonSchema)]
 pub(super) struct Output {
-    is_stream: bool,
-    has_usage: bool,
-    has_timings: bool,
-    /// Show the prompt, as llama-server does.
-    is_verbose: bool,
+    /// Answer as a stream.
+    #[serde(default)]
+    stream: bool,
+    /// How the stream is written.
+    #[serde(default)]
+    stream_options: StreamOptions,
+    /// Return the log-probability of each token.
+    #[serde(default)]
+    logprobs: bool,
+    /// Also return this many most likely tokens; needs `logprobs`.
+    top_logprobs: Option<Within<0, 20>>,
+    /// Return times, as llama-server does.
+    #[serde(default)]
+    timings_per_token: bool,
+    /// Show the prompt in `__verbose`, as llama-server does.
+    #[serde(default)]
+    verbose: bool,
+    /// Events of a stream report the progress of the prompt.
+    #[serde(default)]
+    return_progress: bool,
+    /// This server writes text only.
+    #[schemars(extend("items" = { "enum": ["text"] }))]
+    modalities: Option<Vec<String>>,
 }
 
-/// Fields that this server does not do.
-pub(crate) const REFUSED: &[&str] =
-    &["functions", "function_call", "audio", "prediction", "web_search_options"];
+impl Group for Output {
+    const REFUSED: &'static [&'static str] =
+        &["functions", "function_call", "audio", "prediction", "web_search_options"];
+}
 
-pub(super) fn read(fields: &mut Fields, app: &App) -> Result<(Call, Output), ApiError> {
-    let wants_logprobs = fields.take("logprobs")?.unwrap_or(false);
-    let top: Option<usize> = fields.within("top_logprobs", 0..=20)?;
-    if top.is_some_and(|top| top > 0) && !wants_logprobs {
+pub(super) type Body = (Output, Prompt, Sampling);
+
+pub(super) fn routes() -> Routes {
+    let paths = &["/v1/chat/completions", "/chat/completions"];
+    let example = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 4 });
+    let chat = OPENAI.endpoint("chat", paths, "Answers a conversation").reads("ChatCall", example);
+    let head = |object: &str, own: Value| {
+        let mut shape = json!({
+            "id": "string", "object": format!("={object}"), "created": "integer", "system_fingerprint": "string",
+            "model": "string", "timings?": "#Timings", "__verbose?": { "prompt": "string" },
+        });
+        shape
+            .as_object_mut()
+            .into_iter()
+            .for_each(|shape| shape.extend(own.as_object().cloned().unwrap_or_default()));
+        shape
+    };
+    let choice = |name: &str, text: Value| {
+        let logprobs = json!(["null", { "content": ["#TokenLogprobs"], "refusal": "any" }]);
+        let reason = "=stop|=length|=tool_calls|null";
+        json!([{ "index": "integer", name: text, "logprobs": logprobs, "finish_reason": reason }])
+    };
+    let message = json!({
+        "role": "=assistant", "content": "string|null", "refusal": "any", "reasoning_content?": "string",
+        "tool_calls?": ["#ToolCall"],
+    });
+    let function = json!({ "name?": "string", "arguments?": "string" });
+    let call = json!({ "index": "integer", "id?": "string", "type?": "=function", "function": function });
+    let delta = json!({
+        "role?": "=assistant", "content?": "string|null", "reasoning_content?": "string", "tool_calls?": [call],
+    });
+    let answer = json!({ "choices": choice("message", message), "usage": "#Usage" });
+    let chunk =
+        json!({ "choices": choice("delta", delta), "usage?": "#Usage", "prompt_progress?": "object" });
+    let chunk = json!([head("chat.completion.chunk", chunk), "#OpenAiError"]);
+    Routes::default()
+        .post(chat.answers("#Chat").answers_as("text/event-stream", "#ChatChunk"), handle)
+        .shapes([("Chat", head("chat.completion", answer)), ("ChatChunk", chunk)])
+        .shapes(conversation::shapes())
+}
+
+pub(super) fn read((output, prompt, sampling): Body, app: &App) -> Result<(Call, Output), ApiError> {
+    let top = output.top_logprobs.map_or(0, |top| top.0);
+    if top > 0 && !output.logprobs {
         return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
     }
-    let is_stream = fields.take("stream")?.unwrap_or(false);
-    let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-    let output = Output {
-        is_stream,
-        has_usage: !is_stream || options.includes_usage(),
-        has_timings: fields.take("timings_per_token")?.unwrap_or(false),
-        is_verbose: fields.take("verbose")?.unwrap_or(false),
-    };
-    let (conversation, format) = conversation::read(fields, &app.config)?;
-    let mut parameters = Parameters::read(fields, &app.config.defaults.params)?;
-    parameters.params.logprobs = wants_logprobs.then(|| top.unwrap_or(0));
-    parameters.progress = progress(fields)?;
     // OpenAI's default.
-    if fields.take("modalities")?.is_some_and(|kinds: Vec<String>| kinds != ["text"]) {
+    if output.modalities.as_ref().is_some_and(|kinds| kinds != &["text"]) {
         return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
     }
-    fields.refuse(REFUSED)?;
-    fields.ignore(HARMLESS);
+    let (conversation, format) = conversation::read(prompt, &app.config)?;
+    let mut parameters = sampling.over(&app.config.defaults.params)?;
+    parameters.params.logprobs = output.logprobs.then_some(top);
+    parameters.progress = output.return_progress;
     Ok((Call::chat(conversation, parameters, format), output))
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let (call, output) = read(&mut fields, &app)?;
-    let ignored = fields.unknown();
-    let Started { answers, n, place, prompts } = call.start(&app, &served, &client).await?;
-    let prompt = prompts.first().filter(|_| output.is_verbose).map(|ids| text_of(&served, ids));
+async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let (call, output) = self::read(read.body, &read.app)?;
+    let Started { answers, n, admission, prompts } = call.start(&read.app, &served, &read.client).await?;
+    let prompt = prompts.first().filter(|_| output.verbose).map(|ids| text_of(&served, ids));
     let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
-    let response = match output.is_stream {
-        true => sse::stream(move |events| writer.stream(answers, n, events, place)),
-        false => Json(writer.whole(answers, n).await?).into_response(),
-    };
-    Ok(with_ignored(response, &ignored))
+    Ok(if writer.output.stream {
+        sse::stream(move |events| writer.stream(answers, n, events, admission))
+    } else {
+        Json(writer.whole(answers, n).await?).into_response()
+    })
 }
 
 /// Writes the answers of a call.
@@ -141,7 +187,7 @@ impl Writer {
             "choices": written,
             "usage": totals.json(),
         });
-        if self.output.has_timings {
+        if self.output.timings_per_token {
             shape["timings"] = times;
         }
         if let Some(prompt) = &self.prompt {
@@ -176,9 +222,14 @@ impl Writer {
         })
     }
 
-    /// Writes the answers as they come. `place` is held until the end.
-    async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
-        let _place = place;
+    /// Writes the answers as they come. The admission is held until the end.
+    async fn stream(
+        self,
+        mut answers: Answers,
+        n: usize,
+        events: Events,
+        _admission: Admission,
+    ) -> Result<(), Gone> {
         let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         for index in 0..n {
             let delta = json!({ "role": "assistant", "content": null });
@@ -199,7 +250,7 @@ impl Writer {
                 DeltaKind::Progress(progress) => {
                     let mut chunk = self.chunk(index, json!({}), None, None);
                     chunk["prompt_progress"] = prompt_progress(&progress);
-                    if self.output.has_timings {
+                    if self.output.timings_per_token {
                         chunk["timings"] = timings_of_prompt(&progress);
                     }
                     events.data(&chunk).await?;
@@ -221,10 +272,10 @@ impl Writer {
                 _ => {}
             }
         }
-        if self.output.has_usage {
+        if self.output.stream_options.include_usage() {
             let mut chunk = self.empty_chunk();
             chunk["usage"] = totals.json();
-            if self.output.has_timings {
+            if self.output.timings_per_token {
                 chunk["timings"] = times;
             }
             events.data(&chunk).await?;
@@ -248,7 +299,7 @@ impl Writer {
             Part::ToolCallEnd { .. } | Part::ToolCallCut { .. } => return Ok(()),
         };
         let mut chunk = self.chunk(index, delta, choice.take_logprobs(), None);
-        if self.output.has_timings {
+        if self.output.timings_per_token {
             chunk["timings"] = choice.pace.timings();
         }
         events.data(&chunk).await
@@ -257,7 +308,7 @@ impl Writer {
     fn last(&self, choice: &mut Choice, index: usize, End { reason, usage, .. }: &End) -> Value {
         let finish = choice.finish_reason(reason);
         let mut chunk = self.chunk(index, json!({}), choice.take_logprobs(), Some(finish));
-        if self.output.has_timings {
+        if self.output.timings_per_token {
             chunk["timings"] = timings(usage);
         }
         if let Some(prompt) = &self.prompt {

@@ -3,78 +3,114 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use chat::Delta as Part;
 use engine::{Logprobs, Params};
 use rustorch::{DeltaKind, End};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokenizer::{Detokenizer, Tokenizer};
 
-use super::conversation::constraint;
-use super::logprobs::OfCompletion;
-use super::{FINGERPRINT, StreamOptions, finish_reason};
+use super::conversation::Constraint;
+use super::logprobs::CompletionLogprobs;
+use super::{FINGERPRINT, OPENAI, StreamOptions, finish_reason};
 use crate::answer::{Answers, Totals, prompt_progress};
-use crate::app::{App, Place};
-use crate::call::{Call, Parameters, Started, progress};
+use crate::app::Admission;
+use crate::call::{Call, Sampling, Started};
 use crate::error::ApiError;
-use crate::fields::HARMLESS;
-use crate::http::{Client, call, with_ignored};
+use crate::fields::{Group, Read, Within};
+use crate::http::Routes;
 use crate::models::Served;
 use crate::prompts::Prompts;
 use crate::sse::{self, Events, Gone};
 use crate::{id, shape};
 
-/// Fields that this server does not do.
-pub(crate) const REFUSED: &[&str] = &["suffix"];
+#[derive(Deserialize, JsonSchema)]
+struct Completion {
+    /// One prompt or several.
+    prompt: Prompts,
+    /// Texts begin with their prompts.
+    #[serde(default)]
+    echo: bool,
+    /// Return log-probabilities, and those of so many most likely tokens.
+    logprobs: Option<Within<0, 5>>,
+    /// Only the number that `n` is.
+    best_of: Option<Within<1, { usize::MAX }>>,
+    /// Answer as a stream.
+    #[serde(default)]
+    stream: bool,
+    /// How the stream is written.
+    #[serde(default)]
+    stream_options: StreamOptions,
+    /// Events of a stream report the progress of the prompt.
+    #[serde(default)]
+    return_progress: bool,
+}
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let prompts: Prompts = fields.require("prompt")?;
-    let defaults = &app.config.defaults.params;
+impl Group for Completion {
+    const REFUSED: &'static [&'static str] = &["suffix"];
+}
+
+pub(super) fn routes() -> Routes {
+    let paths = &["/v1/completions", "/completions"];
+    let complete = OPENAI
+        .endpoint("complete", paths, "Continues texts")
+        .reads("CompletionCall", json!({ "prompt": "The capital of Italy is", "max_tokens": 4 }));
+    let logprobs = json!({
+        "tokens": ["string"], "token_logprobs": ["number|null"], "top_logprobs": [[{ "*": "number" }, "null"]],
+        "text_offset": ["integer"],
+    });
+    let choice = json!({
+        "index": "integer", "text": "string", "logprobs": ["null", logprobs], "finish_reason": "=stop|=length|null",
+    });
+    let shape = json!({
+        "id": "string", "object": "=text_completion", "created": "integer", "system_fingerprint": "string",
+        "model": "string", "choices": [choice], "usage?": "#Usage", "prompt_progress?": "object",
+    });
+    Routes::default()
+        .post(
+            complete.answers("#Completion").answers_as("text/event-stream", "#Completion|#OpenAiError"),
+            handle,
+        )
+        .shapes([("Completion", shape)])
+}
+
+async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let (body, constraint, sampling) = read.body;
+    let defaults = &read.app.config.defaults.params;
     // OpenAI's default for this endpoint.
     let defaults = Params { max_tokens: defaults.max_tokens.or(Some(16)), ..defaults.clone() };
-    let mut parameters = Parameters::read(&mut fields, &defaults)?;
-    parameters.progress = progress(&mut fields)?;
-    let logprobs: Option<usize> = fields.within("logprobs", 0..=5)?;
+    let mut parameters = sampling.over(&defaults)?;
+    parameters.progress = body.return_progress;
+    let logprobs = body.logprobs.map(|top| top.0);
     parameters.params.logprobs = logprobs;
-    let is_stream = fields.take("stream")?.unwrap_or(false);
-    let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
-    let format = constraint(&mut fields)?;
-    let is_echoed = fields.take("echo")?.unwrap_or(false);
-    fields.refuse(REFUSED)?;
-    if fields.within("best_of", 1..=usize::MAX)?.is_some_and(|best_of| best_of != parameters.params.n) {
-        return Err(ApiError::unsupported(
-            "best_of",
-            "`best_of` is not supported by this server; leave it out",
-        ));
-    }
-    fields.ignore(HARMLESS);
-    let ignored = fields.unknown();
-
+    let format = constraint.or(None)?;
     let per_prompt = parameters.params.n;
-    let prompt_logprobs = logprobs.filter(|_| is_echoed);
-    let call = Call { inputs: prompts.inputs(), input_field: "prompt", parameters, format, prompt_logprobs };
-    let Started { answers, n, prompts, place } = call.start(&app, &served, &client).await?;
+    if body.best_of.is_some_and(|best_of| best_of.0 != per_prompt) {
+        let why = "`best_of` is not supported by this server; leave it out";
+        return Err(ApiError::unsupported("best_of", why));
+    }
+    let prompt_logprobs = logprobs.filter(|_| body.echo);
+    let call =
+        Call { inputs: body.prompt.inputs(), input_field: "prompt", parameters, format, prompt_logprobs };
+    let Started { answers, n, prompts, admission } = call.start(&read.app, &served, &read.client).await?;
     let writer = Writer {
         id: id::new("cmpl-"),
         created: id::now(),
         served,
         per_prompt,
         prompts,
-        is_echoed,
+        is_echoed: body.echo,
         has_logprobs: logprobs.is_some(),
-        has_usage: !is_stream || options.includes_usage(),
+        has_usage: body.stream_options.include_usage(),
     };
-    let response = match is_stream {
-        true => sse::stream(move |events| writer.stream(answers, n, events, place)),
-        false => Json(writer.whole(answers, n).await?).into_response(),
-    };
-    Ok(with_ignored(response, &ignored))
+    Ok(if body.stream {
+        sse::stream(move |events| writer.stream(answers, n, events, admission))
+    } else {
+        Json(writer.whole(answers, n).await?).into_response()
+    })
 }
 
 struct Writer {
@@ -99,7 +135,7 @@ struct Choice {
     chars: usize,
     /// Of the answer's tokens, whose text may be held back; none before it has begun.
     detokenizer: Option<Detokenizer<Arc<Tokenizer>>>,
-    logprobs: Option<OfCompletion>,
+    logprobs: Option<CompletionLogprobs>,
     /// Log-probabilities of the prompt's tokens but the first.
     prompt_logprobs: Vec<Logprobs>,
 }
@@ -181,8 +217,14 @@ impl Writer {
         Ok(shape)
     }
 
-    async fn stream(self, mut answers: Answers, n: usize, events: Events, place: Place) -> Result<(), Gone> {
-        let _place = place;
+    /// Writes the answers as they come. The admission is held until the end.
+    async fn stream(
+        self,
+        mut answers: Answers,
+        n: usize,
+        events: Events,
+        _admission: Admission,
+    ) -> Result<(), Gone> {
         let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
         let mut totals = vec![Totals::default(); n / self.per_prompt];
         loop {

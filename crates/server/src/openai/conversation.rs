@@ -1,32 +1,92 @@
 //! A conversation in OpenAI's shape.
 
-use chat::Choice;
+use chat::{Choice, Message};
 use grammar::Source;
-use rustorch::{Conversation, Ending};
+use rustorch::Ending;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Config, Limits};
 use crate::conversation::{RESERVED_VARIABLES, ToolUse, conversation};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Group, at_most};
 
-#[derive(Deserialize)]
+/// A conversation, its tools, and the language of the answer.
+pub(crate) type Prompt = (Conversation, Tools, Constraint);
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Conversation {
+    /// The conversation; a last message of the assistant is continued.
+    #[schemars(schema_with = "messages_schema")]
+    messages: Vec<Message>,
+    /// For the chat template; `none` turns reasoning off.
+    reasoning_effort: Option<String>,
+    /// More variables of the chat template.
+    #[serde(default)]
+    chat_template_kwargs: Map<String, Json>,
+    /// Whether the prompt ends with the beginning of an answer.
+    add_generation_prompt: Option<bool>,
+    /// Whether the last message is continued.
+    continue_final_message: Option<bool>,
+    /// The language of the answer.
+    response_format: Option<ResponseFormat>,
+}
+
+impl Group for Conversation {}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Tools {
+    /// Functions that the model may call.
+    #[serde(default)]
+    #[schemars(schema_with = "tools_schema")]
+    tools: Vec<Json>,
+    /// Whether tools are called, and which.
+    tool_choice: Option<ToolChoice>,
+    /// Whether an answer may have several calls.
+    parallel_tool_calls: Option<bool>,
+}
+
+impl Group for Tools {}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}"
 )]
 enum ToolChoice {
-    Word(String),
+    Mode(Mode),
     Named { function: Named },
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[schemars(inline)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    None,
+    Auto,
+    Required,
+}
+
+impl Mode {
+    pub(super) fn choice(self) -> Option<Choice> {
+        match self {
+            Mode::None => None,
+            Mode::Auto => Some(Choice::Auto),
+            Mode::Required => Some(Choice::Required),
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct Named {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ResponseFormat {
     Text,
@@ -40,39 +100,95 @@ enum ResponseFormat {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct NamedSchema {
     #[serde(default)]
     schema: Option<Json>,
 }
 
+/// The language of the answer; one of them.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Constraint {
+    /// The answer is JSON with this schema.
+    json_schema: Option<Json>,
+    /// The answer follows this grammar (GBNF).
+    grammar: Option<String>,
+    /// The answer matches this regular expression.
+    guided_regex: Option<String>,
+}
+
+impl Group for Constraint {}
+
 /// The language of an answer, and the field that asks for it.
 pub(crate) type Format = Option<(&'static str, Source)>;
 
-/// The conversation of a call, and what the answer must be.
-pub(crate) fn read(fields: &mut Fields, config: &Config) -> Result<(Conversation, Format), ApiError> {
-    let limits = &config.limits;
-    let messages = fields
-        .list("messages", limits.messages)?
-        .ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
-    let conversation = conversation(messages, &config.defaults)?;
-    let effort: Option<String> = fields.take("reasoning_effort")?;
-    let mut conversation = tools(fields, limits)?.apply(conversation);
-    conversation.variables.extend(variables(fields, effort.as_deref())?);
-    let format = format(fields)?;
-    conversation.ending = ending(fields, &conversation)?;
+fn messages_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "minItems": 1, "items": { "$ref": "#/components/schemas/Message" } })
+}
+
+fn tools_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "$ref": "#/components/schemas/Tool" } })
+}
+
+/// The [shapes](crate::openapi::shape) of messages and tools.
+pub(super) fn shapes() -> [(&'static str, Json); 3] {
+    let part = json!({ "type": "=text", "text": "string" });
+    [
+        (
+            "Message",
+            json!({
+                "role": "string",
+                "content?": ["string", [part], "null"],
+                "reasoning_content?": "string|null",
+                "tool_calls?": [["#ToolCall"], "null"],
+                "tool_call_id?": "string|null",
+                "name?": "string|null",
+            }),
+        ),
+        (
+            "Tool",
+            json!({
+                "type": "=function",
+                "function": { "name": "string", "description?": "string|null", "parameters?": "any" },
+            }),
+        ),
+        (
+            "ToolCall",
+            json!({
+                "id?": "string|null", "type?": "=function", "function": { "name": "string", "arguments?": "any" },
+            }),
+        ),
+    ]
+}
+
+/// The conversation of a call, and the language of its answer.
+pub(crate) fn read(
+    (body, tools, constraint): Prompt,
+    config: &Config,
+) -> Result<(rustorch::Conversation, Format), ApiError> {
+    at_most("messages", &body.messages, config.limits.messages)?;
+    let mut conversation = tools.read(&config.limits)?.apply(conversation(body.messages, &config.defaults)?);
+    conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning_effort.as_deref())?);
+    let format = constraint.or(format(body.response_format)?)?;
+    conversation.ending = ending(body.add_generation_prompt, body.continue_final_message, &conversation)?;
     Ok((conversation, format))
 }
 
 /// What follows the messages, under the names of vLLM and transformers.
-fn ending(fields: &mut Fields, conversation: &Conversation) -> Result<Ending, ApiError> {
-    let (add, go_on) = ("add_generation_prompt", "continue_final_message");
-    match (fields.take(add)?, fields.take(go_on)?) {
-        (Some(true), Some(true)) => {
-            Err(ApiError::invalid(go_on, format!("both `{add}` and `{go_on}` are true; choose one")))
-        }
+fn ending(
+    add: Option<bool>,
+    go_on: Option<bool>,
+    conversation: &rustorch::Conversation,
+) -> Result<Ending, ApiError> {
+    let name = "continue_final_message";
+    match (add, go_on) {
+        (Some(true), Some(true)) => Err(ApiError::invalid(
+            name,
+            format!("both `add_generation_prompt` and `{name}` are true; choose one"),
+        )),
         (_, Some(true)) if !conversation.continues_answer() => {
-            Err(ApiError::invalid(go_on, format!("`{go_on}`: the last message is not the assistant's")))
+            Err(ApiError::invalid(name, format!("`{name}`: the last message is not the assistant's")))
         }
         (_, Some(true)) => Ok(Ending::Continued),
         (Some(false), Some(false)) => Ok(Ending::Nothing),
@@ -82,50 +198,47 @@ fn ending(fields: &mut Fields, conversation: &Conversation) -> Result<Ending, Ap
     }
 }
 
-/// The tools of a call, and how they may be used.
-pub(crate) fn tools(fields: &mut Fields, limits: &Limits) -> Result<ToolUse, ApiError> {
-    let tools: Vec<Json> = fields.list("tools", limits.tools)?.unwrap_or_default();
-    for (index, tool) in tools.iter().enumerate() {
-        if let Some(kind) = tool["type"].as_str().filter(|kind| *kind != "function") {
-            return Err(no_function(index, kind));
+impl Tools {
+    /// The tools of a call, and how they may be used.
+    pub(crate) fn read(self, limits: &Limits) -> Result<ToolUse, ApiError> {
+        let Tools { tools, tool_choice, parallel_tool_calls } = self;
+        at_most("tools", &tools, limits.tools)?;
+        for (index, tool) in tools.iter().enumerate() {
+            if let Some(kind) = tool["type"].as_str().filter(|kind| *kind != "function") {
+                return Err(not_a_function(index, kind));
+            }
         }
+        let choice = match tool_choice {
+            None => Some(Choice::Auto),
+            Some(ToolChoice::Mode(mode)) => mode.choice(),
+            Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
+        };
+        let choice = match choice {
+            Some(Choice::Required | Choice::Named(_)) if tools.is_empty() => {
+                let why = "`tool_choice` demands a call, but there are no `tools`";
+                return Err(ApiError::invalid("tool_choice", why));
+            }
+            choice => choice.filter(|_| !tools.is_empty()),
+        };
+        let functions = tools.iter().map(|tool| &tool["function"]);
+        let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
+        let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
+        Ok(ToolUse { tools, choice, is_parallel: parallel_tool_calls.unwrap_or(true), strict })
     }
-    let choice = match fields.take("tool_choice")? {
-        Some(ToolChoice::Word(word)) if word == "none" => None,
-        Some(ToolChoice::Word(word)) if word == "required" => Some(Choice::Required),
-        Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
-        Some(ToolChoice::Word(word)) if word != "auto" => {
-            let message = format!("`tool_choice` is {word:?}, expected none, auto, required or a function");
-            return Err(ApiError::invalid("tool_choice", message));
-        }
-        _ => Some(Choice::Auto),
-    };
-    let choice = match choice {
-        Some(Choice::Required | Choice::Named(_)) if tools.is_empty() => {
-            return Err(ApiError::invalid(
-                "tool_choice",
-                "`tool_choice` demands a call, but there are no `tools`",
-            ));
-        }
-        choice => choice.filter(|_| !tools.is_empty()),
-    };
-    let is_parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-    let functions = tools.iter().map(|tool| &tool["function"]);
-    let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
-    let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
-    Ok(ToolUse { tools, choice, is_parallel, strict })
 }
 
 /// The error for a tool of another type than `function`.
-pub(super) fn no_function(index: usize, kind: &str) -> ApiError {
+pub(super) fn not_a_function(index: usize, kind: &str) -> ApiError {
     let param = format!("tools[{index}]");
     let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
     ApiError::unsupported(param, why)
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.
-pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map<String, Json>, ApiError> {
-    let mut variables: Map<String, Json> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+pub(super) fn variables(
+    mut variables: Map<String, Json>,
+    effort: Option<&str>,
+) -> Result<Map<String, Json>, ApiError> {
     if let Some(name) = variables.keys().find(|name| RESERVED_VARIABLES.contains(&name.as_str())) {
         let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
         return Err(ApiError::invalid("chat_template_kwargs", message));
@@ -139,41 +252,37 @@ pub(super) fn variables(fields: &mut Fields, effort: Option<&str>) -> Result<Map
     Ok(variables)
 }
 
-/// `response_format`, or the fields of llama-server and vLLM for the same.
-fn format(fields: &mut Fields) -> Result<Format, ApiError> {
-    let found = match fields.take("response_format")? {
-        None | Some(ResponseFormat::Text) => None,
-        Some(ResponseFormat::JsonObject { schema: None }) => Some(Source::JsonObject),
-        Some(ResponseFormat::JsonObject { schema: Some(json) }) => Some(Source::of_schema(json)),
-        Some(ResponseFormat::JsonSchema { json_schema }) => match json_schema.schema {
-            Some(json) => Some(Source::of_schema(json)),
-            None => {
-                return Err(ApiError::invalid(
-                    "response_format",
-                    "`response_format.json_schema.schema` is missing",
-                ));
-            }
-        },
-    };
-    one_constraint(fields, found.map(|source| ("response_format", source)))
-}
-
-/// The constraint that all protocols of text have: a JSON schema, a GBNF grammar or a regular expression.
-pub(crate) fn constraint(fields: &mut Fields) -> Result<Format, ApiError> {
-    one_constraint(fields, None)
-}
-
-/// The constraint `own` of a protocol, or one that all have. Fails if there are two.
-pub(super) fn one_constraint(fields: &mut Fields, own: Format) -> Result<Format, ApiError> {
-    let schema = fields.take::<Json>("json_schema")?.map(Source::of_schema);
-    let grammar = fields.take("grammar")?.filter(|text: &String| !text.is_empty()).map(Source::Gbnf);
-    let regex = fields.take("guided_regex")?.map(Source::Regex);
-    let all = [("json_schema", schema), ("grammar", grammar), ("guided_regex", regex)];
-    let mut all = own.into_iter().chain(all.into_iter().filter_map(|(name, source)| Some((name, source?))));
-    match (all.next(), all.next()) {
-        (Some((first, _)), Some((second, _))) => {
-            Err(ApiError::invalid(second, format!("both `{first}` and `{second}` are given; choose one")))
+fn format(format: Option<ResponseFormat>) -> Result<Format, ApiError> {
+    let name = "response_format";
+    let source = match format {
+        None | Some(ResponseFormat::Text) => return Ok(None),
+        Some(ResponseFormat::JsonObject { schema: None }) => Source::JsonObject,
+        Some(
+            ResponseFormat::JsonObject { schema: Some(schema) }
+            | ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: Some(schema) } },
+        ) => Source::of_schema(schema),
+        Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: None } }) => {
+            return Err(ApiError::invalid(name, "`response_format.json_schema.schema` is missing"));
         }
-        (found, _) => Ok(found),
+    };
+    Ok(Some((name, source)))
+}
+
+impl Constraint {
+    /// The constraint `own` of a protocol, or this one. Fails if there are two.
+    pub(crate) fn or(self, own: Format) -> Result<Format, ApiError> {
+        let all = [
+            ("json_schema", self.json_schema.map(Source::of_schema)),
+            ("grammar", self.grammar.filter(|text| !text.is_empty()).map(Source::Gbnf)),
+            ("guided_regex", self.guided_regex.map(Source::Regex)),
+        ];
+        let all = all.into_iter().filter_map(|(name, source)| Some((name, source?)));
+        let mut all = own.into_iter().chain(all);
+        match (all.next(), all.next()) {
+            (Some((first, _)), Some((second, _))) => {
+                Err(ApiError::invalid(second, format!("both `{first}` and `{second}` are given; choose one")))
+            }
+            (found, _) => Ok(found),
+        }
     }
 }

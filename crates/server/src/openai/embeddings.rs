@@ -1,23 +1,36 @@
 //! `/v1/embeddings`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::app::App;
+use super::OPENAI;
 use crate::embedding::{Embedding, Texts};
 use crate::error::ApiError;
-use crate::fields::HARMLESS;
-use crate::http::{Client, call_encoder, with_ignored};
+use crate::fields::{Group, Read};
+use crate::http::Routes;
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+struct Body {
+    /// Texts, or their token ids.
+    input: Texts,
+    #[serde(default)]
+    encoding_format: Encoding,
+    /// Only the number that the model has.
+    dimensions: Option<usize>,
+}
+
+impl Group for Body {}
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
+    #[default]
     Float,
     /// Of float32, little-endian.
     Base64,
@@ -36,7 +49,8 @@ impl Encoding {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Embeddings")]
 struct Answer<'a> {
     object: &'static str,
     model: &'a str,
@@ -44,14 +58,16 @@ struct Answer<'a> {
     usage: Usage,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct Datum<'a> {
     object: &'static str,
     index: usize,
     embedding: Written<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 #[serde(untagged)]
 enum Written<'a> {
     Floats(&'a [f32]),
@@ -59,29 +75,30 @@ enum Written<'a> {
 }
 
 /// Tokens of a call that generates none.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 pub(super) struct Usage {
     pub(super) prompt_tokens: usize,
     pub(super) total_tokens: usize,
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, encoder) = call_encoder(&app, request).await?;
-    let texts: Texts = fields.require("input")?;
-    let encoding = fields.take("encoding_format")?.unwrap_or(Encoding::Float);
-    let embedding = Embedding { texts, param: "input", dimensions: fields.take("dimensions")? };
-    fields.ignore(HARMLESS);
-    let ignored = fields.unknown();
-    let (embeddings, tokens) = embedding.compute(&app, &encoder, &client).await?;
+pub(super) fn routes() -> Routes {
+    let paths = &["/v1/embeddings", "/embeddings"];
+    let embed = OPENAI.endpoint("embed", paths, "Computes embeddings, of Euclidean length 1");
+    let embed = embed.reads("EmbeddingCall", json!({ "input": ["a b", "c"] }));
+    Routes::default().post(embed.answers_with::<Answer<'_>>(), handle)
+}
+
+async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+    let encoder = read.encoder().await?;
+    let Body { input, encoding_format, dimensions } = read.body;
+    let embedding = Embedding { texts: input, param: "input", dimensions };
+    let (embeddings, tokens) = embedding.compute(&read.app, &encoder, &read.client).await?;
     let answer = Answer {
         object: "list",
         model: &encoder.name,
-        data: embeddings.iter().enumerate().map(|datum| encoding.datum(datum)).collect(),
+        data: embeddings.iter().enumerate().map(|datum| encoding_format.datum(datum)).collect(),
         usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
     };
-    Ok(with_ignored(Json(answer).into_response(), &ignored))
+    Ok(Json(answer).into_response())
 }

@@ -1,52 +1,46 @@
 //! The number of tokens that a prompt would have: `/v1/responses/input_tokens`, and the same for chat completions.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::{chat, responses};
-use crate::app::App;
+use super::{OPENAI, chat, responses};
 use crate::call::{Call, count_tokens};
 use crate::error::ApiError;
-use crate::http::{Client, call, with_ignored};
-use crate::models::Served;
+use crate::fields::Read;
+use crate::http::{Routes, with_ignored};
 
-pub(super) async fn of_chat(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let (call, _) = chat::read(&mut fields, &app)?;
-    count(&app, &client, served, call, &fields.unknown()).await
+pub(super) fn routes() -> Routes {
+    let summary = "Counts the tokens of a prompt";
+    let paths = &["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"];
+    let example = json!({ "messages": [{ "role": "user", "content": "Hi" }] });
+    let chats = OPENAI.endpoint("count", paths, summary).reads("ChatCall", example);
+    let paths = &["/v1/responses/input_tokens", "/responses/input_tokens"];
+    let responses = OPENAI.endpoint("count", paths, summary).reads("ResponseCall", json!({ "input": "Hi" }));
+    Routes::default()
+        .post(chats.answers("#InputTokens"), count_chat)
+        .post(responses.answers("#InputTokens"), count_response)
+        .shapes([("InputTokens", json!({ "object": "=response.input_tokens", "input_tokens": "integer" }))])
 }
 
-pub(super) async fn of_responses(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let (call, mut ignored) = responses::read(&mut fields, &app)?;
-    ignored.extend(fields.unknown());
-    count(&app, &client, served, call, &ignored).await
+async fn count_chat(read: Read<chat::Body>) -> Result<Response, ApiError> {
+    let Read { app, client, model, body, .. } = read;
+    let (call, _) = chat::read(body, &app)?;
+    count(Read { app, client, model, body: call, ignored: Vec::new() }).await
 }
 
-async fn count(
-    app: &Arc<App>,
-    client: &Client,
-    served: Arc<Served>,
-    call: Call,
-    ignored: &[String],
-) -> Result<Response, ApiError> {
-    let _place = app.place(client, 1)?;
+async fn count_response(read: Read<responses::Body>) -> Result<Response, ApiError> {
+    let Read { app, client, model, body, .. } = read;
+    let (call, ignored) = responses::read(body, &app)?;
+    Ok(with_ignored(count(Read { app, client, model, body: call, ignored: Vec::new() }).await?, ignored))
+}
+
+async fn count(read: Read<Call>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let _admission = read.app.admit(&read.client, 1)?;
     let mut n = 0;
-    for input in call.inputs {
-        n += count_tokens(app, &served, input, call.input_field).await?;
+    for input in read.body.inputs {
+        n += count_tokens(&read.app, &served, input, read.body.input_field).await?;
     }
-    let shape = json!({ "object": "response.input_tokens", "input_tokens": n });
-    Ok(with_ignored(Json(shape).into_response(), ignored))
+    Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": n })).into_response())
 }

@@ -9,6 +9,25 @@ use crate::models::Served;
 /// Smallest log-probability that is written: JSON has no infinity.
 const LEAST: f32 = -9999.0;
 
+/// The [shapes](crate::openapi::shape) of counts, times and probabilities.
+pub(super) fn shapes() -> [(&'static str, Json); 3] {
+    let token = json!({ "token": "string", "logprob": "number", "bytes": ["integer"], "id": "integer" });
+    let mut tokens = token.clone();
+    tokens["top_logprobs"] = json!([token]);
+    let number = "number";
+    let timings = json!({
+        "predicted_n": number, "predicted_ms": number, "predicted_per_token_ms": number, "predicted_per_second": number,
+        "cache_n?": number, "prompt_n?": number, "prompt_ms?": number, "prompt_per_token_ms?": number,
+        "prompt_per_second?": number, "draft_n?": number, "draft_n_accepted?": number,
+    });
+    let usage = json!({
+        "prompt_tokens": "integer", "completion_tokens": "integer", "total_tokens": "integer",
+        "prompt_tokens_details": { "cached_tokens": "integer" },
+        "completion_tokens_details": { "reasoning_tokens": "integer" },
+    });
+    [("TokenLogprobs", tokens), ("Timings", timings), ("Usage", usage)]
+}
+
 /// A token of an answer, in the shape that chats, llama-server and ollama share.
 pub(crate) fn of_token(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
     let one = |token: u32, logprob: f32| {
@@ -35,14 +54,14 @@ pub(crate) fn of_draw(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
 
 /// Log-probabilities of a completion: tokens, of each its own and the most likely ones, and where its text begins.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfCompletion {
+pub(super) struct CompletionLogprobs {
     tokens: Vec<String>,
     token_logprobs: Vec<Option<f32>>,
     top_logprobs: Vec<Option<Map<String, Json>>>,
     text_offset: Vec<usize>,
 }
 
-impl OfCompletion {
+impl CompletionLogprobs {
     /// Adds the first token of a prompt, which follows nothing.
     pub(super) fn begin(&mut self, served: &Served, token: u32) {
         self.tokens.push(token_text(served, token).0);

@@ -11,47 +11,41 @@ mod rerank;
 pub(crate) mod responses;
 
 use engine::StopReason;
+use schemars::JsonSchema;
 use serde::Deserialize;
-
-pub(crate) use chat::REFUSED as REFUSED_BY_CHATS;
-pub(crate) use completions::REFUSED as REFUSED_BY_COMPLETIONS;
-pub(crate) use rerank::MAX_DOCUMENTS;
+use serde_json::json;
 
 use crate::http::Routes;
+use crate::openapi::Protocol;
+
+pub(crate) const OPENAI: Protocol = Protocol { tag: "OpenAI", error: "OpenAiError" };
 
 pub(crate) fn routes() -> Routes {
-    Routes::default()
-        .post("/v1/chat/completions", chat::handle)
-        .post("/chat/completions", chat::handle)
-        .post("/v1/chat/completions/input_tokens", input_tokens::of_chat)
-        .post("/chat/completions/input_tokens", input_tokens::of_chat)
-        .post("/v1/completions", completions::handle)
-        .post("/completions", completions::handle)
-        .post("/v1/embeddings", embeddings::handle)
-        .post("/embeddings", embeddings::handle)
-        .post("/v1/rerank", rerank::handle)
-        .post("/rerank", rerank::handle)
-        .post("/v2/rerank", rerank::handle)
-        .post("/v1/reranking", rerank::handle)
-        .post("/reranking", rerank::handle)
-        .post("/v1/responses", responses::handle)
-        .post("/responses", responses::handle)
-        .post("/v1/responses/input_tokens", input_tokens::of_responses)
-        .post("/responses/input_tokens", input_tokens::of_responses)
-        .get("/v1/models", models::list)
-        .get("/models", models::list)
-        .get("/v1/models/{*id}", models::one)
+    let error = json!({
+        "message": "string", "type": "string", "param": "string|null", "code": "string|null",
+        "n_prompt_tokens?": "integer", "n_ctx?": "integer",
+    });
+    chat::routes()
+        .merge(input_tokens::routes())
+        .merge(completions::routes())
+        .merge(embeddings::routes())
+        .merge(rerank::routes())
+        .merge(responses::routes())
+        .merge(models::routes())
+        .shapes(logprobs::shapes())
+        .shapes([("OpenAiError", json!({ "error": error }))])
 }
 
 /// `stream_options`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
 struct StreamOptions {
+    /// End with the counts of tokens.
     include_usage: Option<bool>,
 }
 
 impl StreamOptions {
-    fn includes_usage(&self) -> bool {
+    fn include_usage(&self) -> bool {
         self.include_usage.unwrap_or(false)
     }
 }

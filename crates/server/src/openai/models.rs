@@ -9,13 +9,36 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::OPENAI;
 use crate::anthropic;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::http::open_part;
+use crate::http::{Routes, open_part};
 use crate::models::Held;
 
-pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+pub(super) fn routes() -> Routes {
+    let (version, help) = ("anthropic-version", "Below /v1, the answer has Anthropic's shape.");
+    let all = OPENAI.endpoint("models", &["/v1/models", "/models"], "Lists the models");
+    let all = all.asks(version, "header", help).fails_as("AnyError", &[400, 401, 403, 500]);
+    let one = OPENAI.endpoint("model", &["/v1/models/{*id}"], "Describes a model");
+    let one =
+        one.asks("id", "path", "The model's name, which may have slashes.").asks(version, "header", help);
+    let one = one.fails_as("AnyError", &[400, 401, 403, 404]);
+    let model = json!({
+        "id": "string", "object": "=model", "created": "integer", "owned_by": "string", "aliases": ["string"],
+        "status": { "value": "=loaded|=unloaded" }, "max_model_len?": "integer", "meta?": "object",
+    });
+    Routes::default()
+        .get(all.answers("#Models|#AnthropicModels"), list)
+        .get(one.answers("#Model|#AnthropicModel"), describe_one)
+        .shapes([
+            ("Model", model),
+            ("Models", json!({ "object": "=list", "data": ["#Model"] })),
+            ("AnyError", json!("#OpenAiError|#AnthropicError")),
+        ])
+}
+
+async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
     if anthropic::is_spoken(uri.path(), &headers) {
         return Json(anthropic::models::list(&app)).into_response();
     }
@@ -23,18 +46,16 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderM
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
-pub(super) async fn one(
+async fn describe_one(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(Some(&open_part(id)?)).await?;
-    let shape = match anthropic::is_spoken(uri.path(), &headers) {
-        true => anthropic::models::describe(&app, name, held),
-        false => describe(&app, name, held),
-    };
-    Ok(Json(shape).into_response())
+    let is_anthropic = anthropic::is_spoken(uri.path(), &headers);
+    let describe = if is_anthropic { anthropic::models::describe } else { describe };
+    Ok(Json(describe(&app, name, held)).into_response())
 }
 
 /// A model that is not loaded has only its names.

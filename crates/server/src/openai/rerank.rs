@@ -1,26 +1,46 @@
 //! `/v1/rerank`, as Jina's and Cohere's clients know it.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::OPENAI;
 use super::embeddings::Usage;
-use crate::app::App;
 use crate::error::ApiError;
-use crate::fields::HARMLESS;
-use crate::http::{Client, call_encoder, with_ignored};
+use crate::fields::{Group, Read, Within, at_most};
+use crate::http::Routes;
 use crate::id;
 
 /// Documents of a call.
-pub(crate) const MAX_DOCUMENTS: usize = 1024;
+const MAX_DOCUMENTS: usize = 1024;
 
 /// Bytes of the query, once for each document: so often it is encoded.
 const MAX_QUERY_BYTES: usize = 32 << 20;
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, JsonSchema)]
+struct Body {
+    /// The question.
+    query: String,
+    /// Texts to be scored.
+    documents: Option<Vec<Document>>,
+    /// The same; answers are in Hugging Face's shape.
+    texts: Option<Vec<Document>>,
+    /// Return so many of them.
+    top_n: Option<Within<1, { usize::MAX }>>,
+    /// Return their texts.
+    #[serde(default)]
+    return_documents: bool,
+    /// The same of `texts`.
+    #[serde(default)]
+    return_text: bool,
+}
+
+impl Group for Body {}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string, or an object with `text`")]
 enum Document {
     Text(String),
@@ -35,7 +55,8 @@ impl Document {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Ranking")]
 struct Answer<'a> {
     id: String,
     object: &'static str,
@@ -44,7 +65,8 @@ struct Answer<'a> {
     usage: Usage,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct Scored {
     index: usize,
     relevance_score: f32,
@@ -53,7 +75,8 @@ struct Scored {
 }
 
 /// The same in the shape of Hugging Face's text-embeddings-inference, whose clients send `texts` in place of `documents`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct ScoredText {
     index: usize,
     score: f32,
@@ -61,25 +84,37 @@ struct ScoredText {
     text: Option<String>,
 }
 
-pub(super) async fn handle(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, encoder) = call_encoder(&app, request).await?;
-    let query: String = fields.require("query")?;
-    let documents: Option<Vec<Document>> = fields.list("documents", MAX_DOCUMENTS)?;
-    let texts: Option<Vec<Document>> = fields.list("texts", MAX_DOCUMENTS)?;
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "for the document")]
+enum AnyAnswer<'a> {
+    Ranking(Answer<'a>),
+    Texts(Vec<ScoredText>),
+}
+
+pub(super) fn routes() -> Routes {
+    let paths = &["/v1/rerank", "/rerank", "/v2/rerank", "/v1/reranking", "/reranking"];
+    let rank = OPENAI.endpoint("rank", paths, "Scores documents for a query, best first");
+    let rank = rank.reads("RankCall", json!({ "query": "a", "documents": ["a b", "c"] }));
+    Routes::default().post(rank.answers_with::<AnyAnswer<'_>>(), handle)
+}
+
+async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+    let encoder = read.encoder().await?;
+    let Read {
+        app,
+        client,
+        body: Body { query, documents, texts, top_n, return_documents, return_text },
+        ..
+    } = read;
     let param = if documents.is_none() && texts.is_some() { "texts" } else { "documents" };
-    let documents = documents.or(texts);
-    let documents = documents
-        .filter(|documents| !documents.is_empty())
-        .ok_or_else(|| ApiError::invalid("documents", "`documents` is missing or empty"))?;
-    let top_n = fields.within("top_n", 1..=usize::MAX)?.unwrap_or(usize::MAX);
-    let is_returned = fields.take("return_documents")?.unwrap_or(false);
-    let is_text_returned = fields.take("return_text")?.unwrap_or(false);
-    fields.ignore(HARMLESS);
-    let ignored = fields.unknown();
+    let documents = documents.or(texts).unwrap_or_default();
+    at_most(param, &documents, MAX_DOCUMENTS)?;
+    if documents.is_empty() {
+        return Err(ApiError::invalid("documents", "`documents` is missing or empty"));
+    }
+    let top_n = top_n.map_or(usize::MAX, |n| n.0);
     if !encoder.is_reranker() {
         return Err(ApiError::unsupported("model", "this model computes embeddings; use /v1/embeddings"));
     }
@@ -90,29 +125,29 @@ pub(super) async fn handle(
         let message = format!("`query` has {found} bytes, expected at most {most} with {n} documents");
         return Err(ApiError::invalid("query", message));
     }
-    let place = app.place(&client, 1)?;
+    let admission = app.admit(&client, 1)?;
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());
     let pairs = app.blocking(move || {
-        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &place_of(param, n));
+        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &item_field(param, n));
         paired.iter().enumerate().map(pair).collect::<Result<Vec<_>, _>>()
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
-    place.charge(tokens);
-    let scores = encoder.scores(pairs, |n| place_of(param, n)).await?;
+    admission.charge(tokens);
+    let scores = encoder.scores(pairs, |n| item_field(param, n)).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let ranked = ranked.into_iter().take(top_n);
     if param == "texts" {
-        let text = |index: usize| is_text_returned.then(|| documents[index].clone());
+        let text = |index: usize| return_text.then(|| documents[index].clone());
         let scored = ranked.map(|(index, score)| ScoredText { index, score, text: text(index) });
-        return Ok(with_ignored(Json(scored.collect::<Vec<_>>()).into_response(), &ignored));
+        return Ok(Json(scored.collect::<Vec<_>>()).into_response());
     }
     let result = |(index, relevance_score)| Scored {
         index,
         relevance_score,
-        document: is_returned.then(|| Document::Named { text: documents[index].clone() }),
+        document: return_documents.then(|| Document::Named { text: documents[index].clone() }),
     };
     let answer = Answer {
         id: id::new("rerank-"),
@@ -121,10 +156,10 @@ pub(super) async fn handle(
         results: ranked.map(result).collect(),
         usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
     };
-    Ok(with_ignored(Json(answer).into_response(), &ignored))
+    Ok(Json(answer).into_response())
 }
 
 /// The field of document number `n`.
-fn place_of(param: &str, n: usize) -> String {
+fn item_field(param: &str, n: usize) -> String {
     format!("{param}[{n}]")
 }

@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 
 use chat::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Limits;
 use crate::error::ApiError;
-use crate::fields::Fields;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of items")]
-enum Input {
+pub(in crate::openai) enum Input {
     Text(String),
-    Items(Vec<Json>),
+    Items(#[schemars(with = "Vec<Map<String, Json>>", length(min = 1))] Vec<Json>),
 }
 
 #[derive(Deserialize)]
@@ -63,13 +64,13 @@ struct Thought {
 
 /// The messages of a call, after its `instructions`.
 pub(super) fn read(
-    fields: &mut Fields,
+    input: Input,
     instructions: Option<&str>,
     limits: &Limits,
 ) -> Result<Vec<Message>, ApiError> {
     let mut messages = Messages::default();
     messages.list.extend(instructions.map(|text| Message::new("system", text)));
-    match fields.require("input")? {
+    match input {
         Input::Text(text) => messages.list.push(Message::new("user", text)),
         Input::Items(items) => {
             if !(1..=limits.messages).contains(&items.len()) {

@@ -4,21 +4,79 @@ use std::collections::BTreeMap;
 
 use engine::Param;
 use grammar::Source;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
-use super::{input, tools};
+use super::input::{self, Input};
+use super::tools::{self, Tools};
 use crate::app::App;
-use crate::call::{Call as Asked, Parameters};
+use crate::call::{Call as Asked, Sampling};
 use crate::conversation::conversation;
 use crate::error::ApiError;
-use crate::fields::{Fields, HARMLESS};
-use crate::openai::conversation as openai;
+use crate::fields::{Group, Within};
+use crate::openai::conversation::{Constraint, Format, variables};
+
+pub(in crate::openai) type Body = (Request, Tools, Constraint, Sampling);
+
+#[derive(Deserialize, JsonSchema)]
+pub(in crate::openai) struct Request {
+    /// A text, or items: messages, calls, their results, reasoning.
+    input: Input,
+    /// A message of the system before them.
+    instructions: Option<String>,
+    /// How the answer is written.
+    #[serde(default)]
+    text: Text,
+    /// How much the model reasons.
+    #[serde(default)]
+    reasoning: Reasoning,
+    /// Further parts of the answer.
+    #[serde(default)]
+    #[schemars(extend("items" = { "enum": ["message.output_text.logprobs", "reasoning.encrypted_content"] }))]
+    include: Vec<String>,
+    /// So many most likely tokens; needs `include`.
+    top_logprobs: Option<Within<0, 20>>,
+    /// A prompt is never cut.
+    #[schemars(extend("enum" = ["disabled"]))]
+    truncation: Option<String>,
+    /// More variables of the chat template.
+    #[serde(default)]
+    chat_template_kwargs: Map<String, Json>,
+    /// Repeated.
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    /// Repeated.
+    prompt_cache_key: Option<String>,
+    /// Repeated.
+    safety_identifier: Option<String>,
+    /// Repeated.
+    user: Option<String>,
+    /// Answer as a stream.
+    #[serde(default)]
+    stream: bool,
+}
+
+impl Group for Request {
+    /// They would need a store of responses, or another service.
+    const REFUSED: &'static [&'static str] = &[
+        "store",
+        "previous_response_id",
+        "conversation",
+        "background",
+        "prompt",
+        "context_management",
+        "moderation",
+    ];
+    /// They concern services that this server does not have, or how a stream is packed.
+    const IGNORED: &'static [&'static str] =
+        &["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "stream_options"];
+}
 
 /// A call that has been read.
 pub(super) struct Call {
     pub(super) call: Asked,
-    /// What the response repeats of it.
+    /// The fields that the response repeats.
     pub(super) repeated: Json,
     pub(super) is_stream: bool,
     /// Names of the tools that are ignored.
@@ -26,7 +84,8 @@ pub(super) struct Call {
 }
 
 /// `reasoning`. The model's own text is returned, never a summary.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[schemars(inline)]
 #[serde(default)]
 struct Reasoning {
     effort: Option<String>,
@@ -34,9 +93,11 @@ struct Reasoning {
 }
 
 /// `text`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(inline)]
 #[serde(default)]
 struct Text {
+    #[schemars(with = "Option<TextFormat>")]
     format: Json,
     verbosity: Option<String>,
 }
@@ -47,82 +108,58 @@ impl Default for Text {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
+enum TextFormat {
     Text,
     JsonObject,
     JsonSchema { schema: Json },
 }
 
-/// What would need a store of responses, or another service.
-pub(crate) const REFUSED: &[&str] = &[
-    "store",
-    "previous_response_id",
-    "conversation",
-    "background",
-    "prompt",
-    "context_management",
-    "moderation",
-];
-
-/// Of services that this server does not have, or of how a stream is packed.
-pub(crate) const WITHOUT_EFFECT: &[&str] =
-    &["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "stream_options"];
-
-pub(super) fn read(fields: &mut Fields, app: &App) -> Result<Call, ApiError> {
-    let limits = &app.config.limits;
-    fields.refuse(REFUSED)?;
-    check_truncation(fields)?;
-    let instructions: Option<String> = fields.take("instructions")?;
+pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Result<Call, ApiError> {
+    check_truncation(body.truncation.as_deref())?;
     let mut ignored = Vec::new();
-    let tools::Read { used, tools, choice } = tools::read(fields, limits, &mut ignored)?;
-    let text: Text = fields.take("text")?.unwrap_or_default();
-    let reasoning: Reasoning = fields.take("reasoning")?.unwrap_or_default();
-    let (logprobs, top_logprobs) = logprobs(fields)?;
-
-    let messages = input::read(fields, instructions.as_deref(), limits)?;
+    let tools::Read { used, tools, choice } = tools.read(&app.config.limits, &mut ignored)?;
+    let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
+    let logprobs = logprobs(&body.include, top_logprobs)?;
+    let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits)?;
     let parallel_tool_calls = used.is_parallel;
     let mut conversation = used.apply(conversation(messages, &app.config.defaults)?);
-    conversation.variables.extend(openai::variables(fields, reasoning.effort.as_deref())?);
-    let format = openai::one_constraint(fields, format(&text.format)?)?;
-    let mut parameters = Parameters::read_one(fields, &app.config.defaults.params)?;
+    conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning.effort.as_deref())?);
+    let format = constraint.or(format(&body.text.format)?)?;
+    let mut parameters = sampling.one_over(&app.config.defaults.params)?;
     parameters.params.logprobs = logprobs;
     let params = &parameters.params;
     let told = |name: &str| Param::find(name).map(|param| param.get(params));
-
-    let metadata: BTreeMap<String, String> = fields.take("metadata")?.unwrap_or_default();
     let repeated = json!({
         "background": false,
-        "instructions": instructions,
+        "instructions": body.instructions,
         "max_output_tokens": params.max_tokens,
         "max_tool_calls": null,
-        "metadata": metadata,
+        "metadata": body.metadata,
         "parallel_tool_calls": parallel_tool_calls,
         "previous_response_id": null,
-        "prompt_cache_key": fields.take::<String>("prompt_cache_key")?,
-        "reasoning": reasoning,
-        "safety_identifier": fields.take::<String>("safety_identifier")?,
+        "prompt_cache_key": body.prompt_cache_key,
+        "reasoning": body.reasoning,
+        "safety_identifier": body.safety_identifier,
         "service_tier": "default",
         "store": false,
         "temperature": told("temperature"),
-        "text": text,
+        "text": body.text,
         "tool_choice": choice,
         "tools": tools,
         "top_logprobs": top_logprobs,
         "top_p": told("top_p"),
         "truncation": "disabled",
-        "user": fields.take::<String>("user")?,
+        "user": body.user,
     });
-    let is_stream = fields.take("stream")?.unwrap_or(false);
-    fields.ignore(HARMLESS);
-    fields.ignore(WITHOUT_EFFECT);
     let call = Asked { input_field: "input", ..Asked::chat(conversation, parameters, format) };
-    Ok(Call { call, repeated, is_stream, ignored })
+    Ok(Call { call, repeated, is_stream: body.stream, ignored })
 }
 
-fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {
-    match fields.take::<String>("truncation")?.as_deref() {
+fn check_truncation(truncation: Option<&str>) -> Result<(), ApiError> {
+    match truncation {
         None | Some("disabled") => Ok(()),
         Some("auto") => {
             let why = "`truncation` is \"auto\", but this server never cuts a prompt; leave it out";
@@ -135,9 +172,8 @@ fn check_truncation(fields: &mut Fields) -> Result<(), ApiError> {
     }
 }
 
-/// The number of most likely tokens to return with each token, and `top_logprobs` as given.
-fn logprobs(fields: &mut Fields) -> Result<(Option<usize>, usize), ApiError> {
-    let include: Vec<String> = fields.take("include")?.unwrap_or_default();
+/// The number of most likely tokens to return with each token.
+fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
     let mut wants_logprobs = false;
     for (index, name) in include.iter().enumerate() {
         match &**name {
@@ -151,24 +187,23 @@ fn logprobs(fields: &mut Fields) -> Result<(Option<usize>, usize), ApiError> {
             }
         }
     }
-    let top = fields.within("top_logprobs", 0..=20)?.unwrap_or(0);
     if top > 0 && !wants_logprobs {
         let why = "`top_logprobs` needs `include`: [\"message.output_text.logprobs\"]";
         return Err(ApiError::invalid("top_logprobs", why));
     }
-    Ok((wants_logprobs.then_some(top), top))
+    Ok(wants_logprobs.then_some(top))
 }
 
-fn format(json: &Json) -> Result<Option<(&'static str, Source)>, ApiError> {
+fn format(json: &Json) -> Result<Format, ApiError> {
     let param = "text.format";
     let format = match json {
-        Json::Null => Format::Text,
-        json => Format::deserialize(json)
+        Json::Null => TextFormat::Text,
+        json => TextFormat::deserialize(json)
             .map_err(|error| ApiError::invalid(param, format!("`{param}`: {error}")))?,
     };
     Ok(match format {
-        Format::Text => None,
-        Format::JsonObject => Some((param, Source::JsonObject)),
-        Format::JsonSchema { schema } => Some((param, Source::of_schema(schema))),
+        TextFormat::Text => None,
+        TextFormat::JsonObject => Some((param, Source::JsonObject)),
+        TextFormat::JsonSchema { schema } => Some((param, Source::of_schema(schema))),
     })
 }

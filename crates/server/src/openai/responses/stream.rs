@@ -5,17 +5,16 @@ use serde_json::{Value as Json, json};
 use super::items::{Change, Item, Kind};
 use super::object::Object;
 use crate::answer::Answers;
-use crate::app::Place;
+use crate::app::Admission;
 use crate::sse::{Events, Gone};
 
-/// Writes the answer as it comes. `place` is held until the end.
+/// Writes the answer as it comes. The admission is held until the end.
 pub(super) async fn write(
     mut object: Object,
     mut answers: Answers,
     events: Events,
-    place: Place,
+    _admission: Admission,
 ) -> Result<(), Gone> {
-    let _place = place;
     let mut stream = Stream { events, sent: 0 };
     stream.response("created", &object).await?;
     stream.response("in_progress", &object).await?;

@@ -5,27 +5,78 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::settings;
 use crate::answer::token_text;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::fields::MAX_VALUES;
-use crate::http::{Client, Routes, call, with_ignored};
-use crate::llama::settings;
+use crate::fields::{Group, MAX_VALUES, Read};
+use crate::http::Routes;
 use crate::models::Held;
 use crate::openai::conversation;
+use crate::openapi::Protocol;
 
-pub(crate) fn routes() -> Routes {
+/// Errors have OpenAI's shape.
+const LLAMA: Protocol = Protocol { error: "OpenAiError", ..super::LLAMA };
+
+pub(super) fn routes() -> Routes {
+    let describe =
+        LLAMA.endpoint("props", &["/props"], "Tells of the first model").fails(&[400, 401, 403, 503]);
+    let split = LLAMA.endpoint("tokenize", &["/tokenize"], "Splits a text into tokens");
+    let join = LLAMA.endpoint("detokenize", &["/detokenize"], "Joins tokens to a text");
+    let render =
+        LLAMA.endpoint("render", &["/apply-template"], "Renders a conversation with the chat template");
+    let props_shape = json!({
+        "model_alias": "string", "is_sleeping": "boolean", "default_generation_settings?": "object",
+        "total_slots?": "integer", "n_ctx?": "integer", "model_path?": "string|null", "chat_template?": "string|null",
+        "bos_token?": "string", "eos_token?": "string", "modalities": "object", "build_info": "string",
+    });
+    let piece = json!({ "id": "integer", "piece": ["string", ["integer"]] });
+    let hi = json!({ "messages": [{ "role": "user", "content": "Hi" }] });
     Routes::default()
-        .get("/props", props)
-        .post("/tokenize", tokenize)
-        .post("/detokenize", detokenize)
-        .post("/apply-template", apply_template)
+        .get(describe.answers(props_shape), props)
+        .post(
+            split
+                .reads("TokenizeCall", json!({ "content": "Hi" }))
+                .answers(json!({ "tokens": [["integer", piece]] })),
+            tokenize,
+        )
+        .post(
+            join.reads("DetokenizeCall", json!({ "tokens": [1, 2] })).answers(json!({ "content": "string" })),
+            detokenize,
+        )
+        .post(render.reads("TemplateCall", hi).answers(json!({ "prompt": "string" })), apply_template)
 }
+
+#[derive(Deserialize, JsonSchema)]
+struct Tokenize {
+    /// The text.
+    #[serde(default)]
+    content: String,
+    /// Begin and end it as a prompt.
+    #[serde(default)]
+    add_special: bool,
+    /// Read special tokens in the text.
+    parse_special: Option<bool>,
+    /// Return the text of each token.
+    #[serde(default)]
+    with_pieces: bool,
+}
+
+impl Group for Tokenize {}
+
+#[derive(Deserialize, JsonSchema)]
+struct Detokenize {
+    #[serde(default)]
+    tokens: Vec<u32>,
+}
+
+impl Group for Detokenize {}
 
 /// Looking at a model that is loaded on demand does not load it: then it sleeps.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
@@ -37,13 +88,13 @@ async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
         "is_sleeping": held.is_none(),
     });
     if let (Some(held), Value::Object(props)) = (held, &mut props) {
-        props.extend(of_model(&app, &held));
+        props.extend(model_props(&app, &held));
     }
     Ok(Json(props).into_response())
 }
 
-/// What is known of a model that is loaded.
-fn of_model(app: &App, held: &Held) -> Map<String, Value> {
+/// The properties of a model that is loaded.
+fn model_props(app: &App, held: &Held) -> Map<String, Value> {
     let (model, n_ctx) = (held.model(), held.n_ctx());
     let params = &app.config.defaults.params;
     // The seed that stands for a random one.
@@ -70,22 +121,13 @@ fn of_model(app: &App, held: &Held) -> Map<String, Value> {
     props.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-async fn tokenize(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let text: String = fields.take("content")?.unwrap_or_default();
-    let encode = tokenizer::Encode {
-        add_special: fields.take("add_special")?.unwrap_or(false),
-        parse_special: fields.take("parse_special")?.unwrap_or(true),
-    };
-    let with_pieces: bool = fields.take("with_pieces")?.unwrap_or(false);
-    let ignored = fields.unknown();
-    let _place = app.place(&client, 1)?;
+async fn tokenize(read: Read<Tokenize>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let Read { app, client, body: Tokenize { content, add_special, parse_special, with_pieces }, .. } = read;
+    let encode = tokenizer::Encode { add_special, parse_special: parse_special.unwrap_or(true) };
+    let _admission = app.admit(&client, 1)?;
     let response = app.blocking(move || {
-        let ids = served.tokenizer().encode(&text, encode);
+        let ids = served.tokenizer().encode(&content, encode);
         if !with_pieces {
             return Ok(Json(Tokens { tokens: ids }).into_response());
         }
@@ -99,7 +141,7 @@ async fn tokenize(
         let tokens = ids.into_iter().map(|id| TokenPiece { id, piece: Piece::of(token_text(&served, id)) });
         Ok(Json(Tokens { tokens: tokens.collect() }).into_response())
     });
-    Ok(with_ignored(response.await??, &ignored))
+    response.await?
 }
 
 #[derive(Serialize)]
@@ -127,14 +169,9 @@ impl Piece {
     }
 }
 
-async fn detokenize(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let ids: Vec<u32> = fields.take("tokens")?.unwrap_or_default();
-    let ignored = fields.unknown();
+async fn detokenize(read: Read<Detokenize>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let Read { app, client, body: Detokenize { tokens: ids }, .. } = read;
     let n_vocab = served.tokenizer().vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
         return Err(ApiError::invalid(
@@ -142,21 +179,16 @@ async fn detokenize(
             format!("`tokens` has the id {id}, expected ids below {n_vocab}"),
         ));
     }
-    let _place = app.place(&client, 1)?;
+    let _admission = app.admit(&client, 1)?;
     let content = app.blocking(move || served.tokenizer().decode(&ids)).await?;
-    Ok(with_ignored(Json(json!({ "content": content })).into_response(), &ignored))
+    Ok(Json(json!({ "content": content })).into_response())
 }
 
-async fn apply_template(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (mut fields, served) = call(&app, request).await?;
-    let (conversation, _) = conversation::read(&mut fields, &app.config)?;
-    let ignored = fields.unknown();
-    let _place = app.place(&client, 1)?;
-    let prompt = app.blocking(move || served.model.prompt_text(conversation)).await?;
+async fn apply_template(read: Read<conversation::Prompt>) -> Result<Response, ApiError> {
+    let served = read.served().await?;
+    let (conversation, _) = conversation::read(read.body, &read.app.config)?;
+    let _admission = read.app.admit(&read.client, 1)?;
+    let prompt = read.app.blocking(move || served.model.prompt_text(conversation)).await?;
     let prompt = prompt.map_err(|error| ApiError::of_model(error, "messages", "response_format"))?;
-    Ok(with_ignored(Json(json!({ "prompt": prompt })).into_response(), &ignored))
+    Ok(Json(json!({ "prompt": prompt })).into_response())
 }
