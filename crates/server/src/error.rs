@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     },
     /// Too many requests wait.
     Busy,
-    /// The server is about to stop.
+    /// The server is shutting down.
     Stopping,
     Internal,
 }
@@ -161,10 +161,7 @@ impl ApiError {
                 ApiError::invalid(param(field), format!("`{}`: {error}", param(field)))
             }
             Error::Vocabulary(error) => ApiError::unsupported(format, error.to_string()),
-            Error::Closed => ApiError::new(
-                Kind::Stopping,
-                "the server is shutting down, and the time for requests to end is over; retry elsewhere",
-            ),
+            Error::Closed => ApiError::new(Kind::Stopping, "server is shutting down, retry elsewhere"),
             Error::Panicked => ApiError::internal(FAILED),
             error => ApiError::internal(error.to_string()),
         }
@@ -186,13 +183,15 @@ impl ApiError {
             Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
             Error::Sampling(SamplingError::Parameter(error)) => error.clone().into(),
             Error::Sampling(SamplingError::Bias { .. }) => ApiError::invalid("logit_bias", message),
-            // The log has the path of the file.
-            Error::File(_) => ApiError::internal(FAILED),
             Error::Prompt(Refusal::Empty)
             | Error::Token { .. }
             | Error::EmptyStopString
-            | Error::Sampling(_) => ApiError::new(Kind::Invalid, message),
-            _ => ApiError::internal(message),
+            | Error::Sampling(SamplingError::RuledOut | SamplingError::Failed(_)) => ApiError::new(Kind::Invalid, message),
+            // It may name files, which concern no client.
+            _ => {
+                tracing::error!("the model has failed: {message}");
+                ApiError::internal(FAILED)
+            }
         }
     }
 }

@@ -200,7 +200,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// The fields of a body. Fails if it is no JSON object, nests too deep, or has too many values.
+    /// The fields of a body. Fails if it is not a JSON object, nests too deep, or has too many values.
     pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
         if values(body) > MAX_VALUES {
             let why = format!("the body has more than {MAX_VALUES} JSON values; send several requests");
@@ -248,7 +248,7 @@ impl Fields {
             let message = match why.strip_prefix("found ") {
                 Some(why) => format!("`{path}` is {why}"),
                 None if path == name => format!("`{name}` is {found}: {why}"),
-                None => format!("`{path}`: {why}"),
+                None => format!("`{name}` is {found}: {why} at `{path}`"),
             };
             ApiError::invalid(name, message)
         })

@@ -135,7 +135,7 @@ impl Server {
         if let Some(time) = app.config.keep_alive {
             tokio::spawn(unload_idle(app.models.clone(), time));
         }
-        // When all must have ended. Whoever asks meanwhile is told to ask another server.
+        // When all must have ended. Meanwhile, requests are refused.
         let mut ending = pin!(async {
             // The sender is there until the end.
             let _ = stopped.wait_for(|&stopped| stopped).await;

@@ -54,6 +54,7 @@ pub(super) struct Options {
     post_sampling_probs: bool,
     /// Only these parts of the last event, such as `timings/predicted_ms`.
     #[serde(default)]
+    #[schemars(length(max = MAX_FIELDS))]
     response_fields: Vec<String>,
     /// Pieces have times.
     #[serde(default)]

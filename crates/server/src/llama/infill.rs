@@ -38,6 +38,7 @@ struct Gap {
     prompt: String,
     /// Other files.
     #[serde(default)]
+    #[schemars(length(max = MAX_FILES))]
     input_extra: Vec<File>,
 }
 

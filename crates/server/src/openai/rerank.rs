@@ -24,8 +24,10 @@ struct Body {
     /// The question.
     query: String,
     /// Texts to be scored.
+    #[schemars(length(min = 1, max = MAX_DOCUMENTS))]
     documents: Option<Vec<Document>>,
     /// The same; answers are in Hugging Face's shape.
+    #[schemars(length(min = 1, max = MAX_DOCUMENTS))]
     texts: Option<Vec<Document>>,
     /// Return so many of them.
     top_n: Option<Within<1, { usize::MAX }>>,
