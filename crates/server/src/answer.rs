@@ -1,4 +1,4 @@
-//! The answers of a call, and what the protocols write of them.
+//! The answers of a call, and the parts of them that several protocols write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Answers {
     /// The next piece of an answer; `None` when all answers have ended. Fails if one of them does.
     pub(crate) async fn next(&mut self) -> Result<Option<Delta>, ApiError> {
         let Some(delta) = self.stream.next_delta().await else { return Ok(None) };
-        let delta = delta.map_err(|error| ApiError::of_model(error, "messages", "response_format"))?;
+        let delta = delta.map_err(|error| ApiError::from_model(error, "messages", "response_format"))?;
         if let (DeltaKind::Token { .. }, Some(meter)) = (&delta.kind, &self.meter) {
             meter.charge(1);
         }
@@ -89,7 +89,7 @@ impl Totals {
         self.reasoning += *reasoning_tokens;
     }
 
-    /// Of several prompts.
+    /// The sum over several prompts.
     pub(crate) fn sum(totals: &[Totals]) -> Totals {
         totals.iter().fold(Totals::default(), |sum, of| Totals {
             prompt: sum.prompt + of.prompt,
@@ -148,7 +148,7 @@ pub(crate) fn prompt_progress(progress: &Progress) -> Json {
 }
 
 /// Times while a prompt is computed, in llama-server's shape.
-pub(crate) fn timings_of_prompt(progress: &Progress) -> Json {
+pub(crate) fn prompt_timings(progress: &Progress) -> Json {
     let (n, seconds) = (progress.processed - progress.cached, progress.time.as_secs_f64());
     json!({
         "cache_n": progress.cached,
@@ -185,7 +185,7 @@ pub(crate) fn timings(usage: &Usage) -> Json {
 }
 
 /// The text of tokens, with that of special ones.
-pub(crate) fn text_of(served: &Served, tokens: &[u32]) -> String {
+pub(crate) fn tokens_text(served: &Served, tokens: &[u32]) -> String {
     let bytes: Vec<u8> = tokens.iter().flat_map(|&token| token_text(served, token).1).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

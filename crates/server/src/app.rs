@@ -1,4 +1,4 @@
-//! What every handler knows: models, keys, limits, and how much is going on.
+//! The state that handlers share: models, keys, limits, and the number of requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::keys::{KeyHash, Keys};
 use crate::models::Models;
 use crate::quota::{Meter, Quota, Share};
 
-/// What every handler knows.
+/// The state that handlers share.
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) keys: RwLock<Keys>,
     /// Encrypts connections.
     pub(crate) tls: RwLock<Option<Tls>>,
-    /// What the keys have used, and of which quota.
+    /// Usage and quota of each key.
     meters: Mutex<HashMap<KeyHash, (Quota, Arc<Meter>)>>,
     pub(crate) models: Arc<Models>,
     /// When the server was started, in seconds since 1970.
@@ -44,7 +44,7 @@ const MAX_COMPILING: usize = 64;
 pub(crate) struct Admission {
     app: Arc<App>,
     n: usize,
-    /// Of the client's quota.
+    /// The part of the client's quota that it takes.
     share: Option<Share>,
 }
 

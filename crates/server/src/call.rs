@@ -138,7 +138,7 @@ impl Call {
         let admission = app.admit(client, n)?;
         let (format_field, format) = format.unzip();
         let failed =
-            |error| ApiError::of_model(error, input_field, format_field.unwrap_or("response_format"));
+            |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
         let tenant = Tenant {
             client: client.number(),
             priority: parameters.priority,
@@ -178,5 +178,5 @@ pub(crate) async fn count_tokens(
     let Input::Messages(conversation) = conversation.into() else { return Ok(0) };
     let model = served.model.clone();
     let counted = app.blocking(move || model.count_tokens(*conversation)).await?;
-    counted.map_err(|error| ApiError::of_model(error, field, "response_format"))
+    counted.map_err(|error| ApiError::from_model(error, field, "response_format"))
 }

@@ -1,4 +1,4 @@
-//! What the server is told at its start.
+//! Settings of the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::keys::Keys;
 pub struct Config {
     /// Where to listen.
     pub address: SocketAddr,
-    /// Who may use it; everybody if there are none.
+    /// Keys of those who may use it; everybody if there are none.
     pub keys: Keys,
     /// Values of the `Host` header that are accepted, besides the address itself. `*` accepts any.
     pub hosts: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Config {
     pub max_models: usize,
     /// Further names of the first model; `*` is any name that no model has.
     pub aliases: Vec<String>,
-    /// What requests get that do not say otherwise.
+    /// Defaults of requests.
     pub defaults: Defaults,
     /// Whether there is a page to chat.
     pub page: bool,
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// What requests get that do not say otherwise.
+/// Defaults of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
     /// Sampling, length and stop conditions.

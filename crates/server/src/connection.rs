@@ -89,7 +89,7 @@ pub(crate) fn watched(stream: TcpStream) -> io::Result<(TcpStream, Option<TcpStr
     Ok((TcpStream::from_std(stream)?, copy))
 }
 
-/// What a connection is to HTTP.
+/// A connection, as HTTP sees it.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}

@@ -110,7 +110,7 @@ impl Texts {
     }
 }
 
-/// What a protocol reads from a call.
+/// Texts to embed, as a protocol reads them.
 pub(crate) struct Embedding {
     pub(crate) texts: Texts,
     /// The field of the texts, for errors.
@@ -141,8 +141,8 @@ impl Embedding {
             return Err(ApiError::invalid(param, message));
         }
         let admission = app.admit(client, 1)?;
-        let (encoding, place, of_text) = (encoder.clone(), texts.place(param), texts.place(param));
-        let texts = app.blocking(move || texts.encode(&encoding, of_text)).await??;
+        let (encoding, place, text_place) = (encoder.clone(), texts.place(param), texts.place(param));
+        let texts = app.blocking(move || texts.encode(&encoding, text_place)).await??;
         let tokens = texts.iter().map(Vec::len).sum();
         admission.charge(tokens);
         Ok((encoder.embeddings(texts, place).await?, tokens))

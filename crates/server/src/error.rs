@@ -20,13 +20,13 @@ pub enum StartError {
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     pub(crate) kind: Kind,
-    /// What was found, and what to do.
+    /// Says the cause, and what to do.
     pub(crate) message: String,
     /// The field of the request.
     pub(crate) param: Option<String>,
 }
 
-/// What went wrong, from which status and codes follow.
+/// The cause, from which status and codes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A field has a wrong value.
@@ -133,7 +133,7 @@ pub(crate) const FAILED: &str = "the model has failed, and the server's log says
 
 impl ApiError {
     /// The error of a request to a model, whose messages or prompt are in the field `input`, and whose format is in `format`.
-    pub(crate) fn of_model(error: rustorch::Error, input: &str, format: &str) -> ApiError {
+    pub(crate) fn from_model(error: rustorch::Error, input: &str, format: &str) -> ApiError {
         use rustorch::{Error, Field};
         let param = |field| match field {
             Field::Messages => input,
@@ -142,7 +142,7 @@ impl ApiError {
             Field::Format => format,
         };
         match error {
-            Error::Engine { error } => ApiError::of_engine(&error, input),
+            Error::Engine { error } => ApiError::from_engine(&error, input),
             Error::Invalid { field, message } => {
                 ApiError::invalid(param(field), format!("`{}`: {message}", param(field)))
             }
@@ -167,7 +167,7 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn of_engine(error: &engine::Error, input: &str) -> ApiError {
+    pub(crate) fn from_engine(error: &engine::Error, input: &str) -> ApiError {
         use engine::{Error, Refusal, SamplingError};
         let message = error.to_string();
         match error {

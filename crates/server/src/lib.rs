@@ -26,7 +26,6 @@ mod keys;
 mod llama;
 mod metrics;
 mod models;
-mod ndjson;
 mod ollama;
 mod openai;
 mod openapi;

@@ -240,7 +240,7 @@ pub(crate) fn document(endpoints: &[(&'static str, Endpoint)], shapes: Vec<(&'st
     })
 }
 
-/// What is done, and below which path: `chat_v1_chat_completions`.
+/// The endpoint's name and its path: `chat_v1_chat_completions`.
 fn operation_id(name: &str, path: &str) -> String {
     let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     [name].into_iter().chain(words).collect::<Vec<_>>().join("_")

@@ -83,7 +83,7 @@ impl TryFrom<Written> for Prompts {
 }
 
 impl Prompts {
-    /// What to continue. In these protocols, names of special tokens in a text become these tokens.
+    /// The inputs of requests. In these protocols, names of special tokens in a text become these tokens.
     pub(crate) fn inputs(self) -> Vec<Input> {
         let input = |piece| match piece {
             Piece::Text(text) => Input::Text { text, parse_special: true },

@@ -1,4 +1,4 @@
-//! What a key may use: requests and tokens per minute, and requests at once.
+//! Quotas of keys: requests and tokens per minute, and requests at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::error::{ApiError, Kind};
 
-/// What a key may use; what is absent has no limit.
+/// The quota of a key; an absent limit is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Requests per minute. A call for several answers is as many requests.

@@ -6,8 +6,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value as Json, json};
 
-use crate::anthropic;
+use crate::anthropic::is_spoken;
 use crate::error::{ApiError, Kind};
+use crate::id;
 
 /// The error in OpenAI's shape.
 pub(crate) fn openai(error: &ApiError) -> Json {
@@ -60,15 +61,42 @@ pub(crate) fn llama(error: &ApiError) -> Json {
     json!({ "error": shape })
 }
 
-/// The shape of errors of a protocol.
-pub(crate) type Shape = fn(&ApiError) -> Json;
+/// The error in Anthropic's shape. <https://platform.claude.com/docs/en/api/errors>.
+pub(crate) fn anthropic(error: &ApiError) -> Json {
+    let kind = match error.kind {
+        Kind::Invalid | Kind::Unsupported | Kind::TooLong { .. } | Kind::Method | Kind::MediaType => {
+            "invalid_request_error"
+        }
+        Kind::NoKey => "authentication_error",
+        Kind::NoModel | Kind::NoRoute => "not_found_error",
+        Kind::BodyTooLarge => "request_too_large",
+        Kind::BodyTimeout => "timeout_error",
+        Kind::Busy | Kind::Stopping => "overloaded_error",
+        Kind::Forbidden => "permission_error",
+        Kind::Limited { .. } => "rate_limit_error",
+        Kind::NotImplemented | Kind::Internal => "api_error",
+    };
+    let message = match error.kind {
+        // Clients know by these words that they must shorten the conversation.
+        Kind::TooLong { prompt, n_ctx } => format!("prompt is too long: {prompt} tokens > {n_ctx} maximum"),
+        _ => error.message.clone(),
+    };
+    json!({
+        "type": "error",
+        "error": { "type": kind, "message": message },
+        "request_id": id::new("req_"),
+    })
+}
+
+/// Writes an error in the shape of a protocol.
+type Shape = fn(&ApiError) -> Json;
 
 /// The shape of the protocol that a request for `path` speaks.
-fn of(path: &str, headers: &HeaderMap) -> Shape {
+fn shape_for(path: &str, headers: &HeaderMap) -> Shape {
     match path {
         "/completion" | "/infill" | "/embedding" | "/slots" => llama,
         _ if path == "/api" || path.starts_with("/api/") => ollama,
-        _ if anthropic::is_spoken(path, headers) => anthropic::shape,
+        _ if is_spoken(path, headers) => anthropic,
         _ => openai,
     }
 }
@@ -76,7 +104,7 @@ fn of(path: &str, headers: &HeaderMap) -> Shape {
 /// Gives errors without a body one in the shape of their protocol.
 pub(crate) async fn errors(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let shape = of(&path, request.headers());
+    let shape = shape_for(&path, request.headers());
     let response = next.run(request).await;
     let (parts, body) = response.into_parts();
     let error = match parts.extensions.get::<ApiError>() {

@@ -1,8 +1,10 @@
-//! Server-sent events.
+//! Streams of answers: server-sent events, and lines of JSON.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value as Json;
@@ -14,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 const KEEP_ALIVE: Duration = Duration::from_secs(8);
 
 /// Events that are ready for the client, at most. What writes them waits; the engine does not.
-pub(crate) const READY: usize = 32;
+const READY: usize = 32;
 
 /// Where events are written. It is closed when the client has gone.
 #[derive(Clone, Debug)]
@@ -51,13 +53,40 @@ pub(crate) fn stream<F: Future<Output = Result<(), Gone>> + Send + 'static>(
     tokio::spawn(while_read(open, written));
     let events = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
-    let no_buffering = axum::http::HeaderValue::from_static("no");
+    let no_buffering = HeaderValue::from_static("no");
     response.headers_mut().insert("x-accel-buffering", no_buffering);
     response
 }
 
+/// Where lines are written. It is closed when the client has gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines(mpsc::Sender<String>);
+
+impl Lines {
+    pub(crate) async fn line(&self, json: &Json) -> Result<(), Gone> {
+        self.0.send(format!("{json}\n")).await.map_err(|_| Gone)
+    }
+}
+
+/// A stream of the lines that `write` writes. Nothing tells clients meanwhile that the server is alive: they read every line as
+/// JSON, even an empty one.
+pub(crate) fn lines<F: Future<Output = Result<(), Gone>> + Send + 'static>(
+    write: impl FnOnce(Lines) -> F,
+) -> Response {
+    let (sender, receiver) = mpsc::channel(READY);
+    let open = sender.clone();
+    let written = write(Lines(sender));
+    tokio::spawn(while_read(open, written));
+    let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, body).into_response()
+}
+
 /// Goes on until it has ended, or until the client leaves: dropping it cancels its requests, also while there is nothing to write.
-pub(crate) async fn while_read<T>(open: mpsc::Sender<T>, written: impl Future<Output = Result<(), Gone>>) {
+async fn while_read<T>(open: mpsc::Sender<T>, written: impl Future<Output = Result<(), Gone>>) {
     tokio::select! {
         _ = written => {}
         () = open.closed() => {}

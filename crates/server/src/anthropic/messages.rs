@@ -9,18 +9,18 @@ use engine::StopReason;
 use rustorch::{DeltaKind, End};
 use serde_json::{Value, json};
 
+use super::ANTHROPIC;
 use super::blocks::{Blocks, Content, Event};
 use super::request::{self, Asked, Length, Prompt, Uncounted};
-use super::{ANTHROPIC, error};
 use crate::answer::{Answers, Reply};
 use crate::app::Admission;
 use crate::call::{Sampling, Started, count_tokens};
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
-use crate::id;
 use crate::models::Served;
 use crate::sse::{self, Events, Gone};
+use crate::{id, shape};
 
 pub(crate) fn routes() -> Routes {
     let hi = json!([{ "role": "user", "content": "Hi" }]);
@@ -192,7 +192,7 @@ impl Writer {
             let delta = match answers.next().await {
                 Ok(Some(delta)) => delta,
                 Ok(None) => return send(&events, &json!({ "type": "message_stop" })).await,
-                Err(error) => return send(&events, &error::shape(&error)).await,
+                Err(error) => return send(&events, &shape::anthropic(&error)).await,
             };
             let (steps, end) = self.read(delta.kind);
             for step in steps {

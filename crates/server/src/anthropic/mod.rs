@@ -2,7 +2,6 @@
 
 mod blocks;
 mod conversation;
-mod error;
 mod messages;
 pub(crate) mod models;
 mod request;
@@ -10,7 +9,6 @@ mod tools;
 
 use axum::http::HeaderMap;
 
-pub(crate) use error::shape;
 pub(crate) use messages::routes;
 
 use crate::openapi::Protocol;

@@ -1,4 +1,4 @@
-//! What a call asks for. <https://platform.claude.com/docs/en/api/messages>.
+//! The body of a call. <https://platform.claude.com/docs/en/api/messages>.
 
 use engine::Params;
 use grammar::Source;

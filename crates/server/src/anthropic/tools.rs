@@ -108,10 +108,10 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bo
     }
     let Tool { name, description, input_schema, strict, others } = at(&place, json)?;
     for (field, value) in others {
-        let field_of_tools = format!("tools[].{field}");
+        let place = format!("tools[].{field}");
         let says_nothing = matches!(value, Json::Null | Json::Bool(false));
-        if !says_nothing && !HARMLESS.contains(&&*field) && !ignored.contains(&field_of_tools) {
-            ignored.push(field_of_tools);
+        if !says_nothing && !HARMLESS.contains(&&*field) && !ignored.contains(&place) {
+            ignored.push(place);
         }
     }
     let mut function = json!({ "name": name });

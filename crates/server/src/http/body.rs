@@ -39,14 +39,14 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         let message = format!("the body is {essence:?}, expected application/json");
         return Err(ApiError::new(Kind::MediaType, message));
     }
-    // What is small here may be huge when it is unpacked.
+    // A small compressed body may be huge.
     if parts.headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
         let message = "the body is compressed; send it without Content-Encoding";
         return Err(ApiError::new(Kind::MediaType, message));
     }
     let too_large = || {
         let most = limits.body;
-        let message = format!("the body has more than {most} bytes, the most that is accepted");
+        let message = format!("request body too large: more than {most} bytes; send less");
         ApiError::new(Kind::BodyTooLarge, message)
     };
     // Nobody has to send what is refused by its length.

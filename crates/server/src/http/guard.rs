@@ -1,4 +1,4 @@
-//! What every request must pass: host, origin, key; each is there once.
+//! Checks of every request: host, origin, key; each is there once.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -95,8 +95,9 @@ fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     if listed || is_own_name(&name) {
         return Ok(());
     }
-    let message =
-        format!("the host {host:?} is none of this server's; start it with --host-name {name} to allow it");
+    let message = format!(
+        "the host {host:?} is not one of this server's; start it with --host-name {name} to allow it"
+    );
     Err(ApiError::new(Kind::Invalid, message))
 }
 
@@ -110,14 +111,14 @@ fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
     let text = origin.to_str().ok()?;
     let is_allowed = |own: &String| match &**own {
         "*" => true,
-        "localhost" => is_of_this_machine(text),
+        "localhost" => is_local(text),
         own => own == text,
     };
     config.origins.iter().any(is_allowed).then(|| origin.clone())
 }
 
 /// Whether a page of this origin comes from this machine, whatever its port.
-fn is_of_this_machine(origin: &str) -> bool {
+fn is_local(origin: &str) -> bool {
     let authority = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
     authority.is_some_and(|authority| {
         let host = authority.host();

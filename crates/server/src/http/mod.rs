@@ -1,4 +1,4 @@
-//! Who calls, with what: keys, hosts, origins, bodies.
+//! HTTP: clients, routes, bodies, and checks of keys, hosts and origins.
 
 mod body;
 mod guard;
@@ -21,7 +21,7 @@ use crate::error::{ApiError, Kind};
 use crate::keys::KeyHash;
 use crate::quota::Meter;
 
-/// Who calls.
+/// The client of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     /// Its key; none on a server for everybody.

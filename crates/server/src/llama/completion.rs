@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{LLAMA, settings};
-use crate::answer::{Answers, Pace, prompt_progress, text_of, timings, timings_of_prompt};
+use super::LLAMA;
+use super::props::settings;
+use crate::answer::{Answers, Pace, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::{Admission, App};
 use crate::call::{Call, Parameters, Sampling, Started};
 use crate::error::ApiError;
@@ -174,9 +175,9 @@ impl Writer {
 
     fn probabilities(&self, id: u32, logprobs: &Logprobs) -> Value {
         if self.parameters.params.logprobs_of_draw {
-            logprobs::of_draw(&self.served, id, logprobs)
+            logprobs::draw_json(&self.served, id, logprobs)
         } else {
-            logprobs::of_token(&self.served, id, logprobs)
+            logprobs::token_json(&self.served, id, logprobs)
         }
     }
 
@@ -233,7 +234,7 @@ impl Writer {
         let mut piece = self.piece(index, Pending::default());
         piece["prompt_progress"] = prompt_progress(progress);
         if self.options.timings_per_token {
-            piece["timings"] = timings_of_prompt(progress);
+            piece["timings"] = prompt_timings(progress);
         }
         piece
     }
@@ -258,7 +259,7 @@ impl Writer {
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
         let (params, parts) = (&self.parameters.params, &self.options.response_fields);
-        let prompt = self.prompts.get(index / params.n).map(|ids| text_of(&self.served, ids));
+        let prompt = self.prompts.get(index / params.n).map(|ids| tokens_text(&self.served, ids));
         let more = json!({
             "stop": true,
             "stop_type": stop_type,
@@ -270,7 +271,7 @@ impl Writer {
             "tokens_predicted": usage.generated_tokens,
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.reused_tokens,
-            "generation_settings": settings::json(params, usage.seed, self.options.stream),
+            "generation_settings": settings(params, usage.seed, self.options.stream),
             "timings": timings(usage),
         });
         let mut last = self.piece(index, pending);

@@ -137,7 +137,7 @@ async fn handle(read: Read<(Gap, Manner)>) -> Result<Response, ApiError> {
     let marks = Marks::of(&served)?;
     at_most("input_extra", &gap.input_extra, MAX_FILES)?;
     let fits = served.model.check_text(gap.bytes());
-    fits.map_err(|error| ApiError::of_model(error, "input_prefix", "response_format"))?;
+    fits.map_err(|error| ApiError::from_model(error, "input_prefix", "response_format"))?;
     let encoding = served.clone();
     let prompt = read.app.blocking(move || gap.prompt(&encoding, &marks)).await?;
     completion::answer(Prompts::ids(prompt), manner, &read.app, served, &read.client).await

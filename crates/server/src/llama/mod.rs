@@ -4,7 +4,6 @@ mod completion;
 mod embedding;
 mod infill;
 mod props;
-pub(crate) mod settings;
 mod status;
 
 use serde_json::json;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use engine::Params;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::settings;
 use crate::answer::token_text;
 use crate::app::App;
 use crate::error::ApiError;
@@ -78,6 +78,23 @@ struct Detokenize {
 
 impl Group for Detokenize {}
 
+/// The settings of an answer, under the names of the request's fields.
+pub(super) fn settings(params: &Params, seed: u32, is_stream: bool) -> Value {
+    let common = Params::TABLE.iter().map(|param| (param.name.to_owned(), param.get(params)));
+    let mut settings: Map<String, Value> = common.collect();
+    let own = [
+        ("seed", json!(seed)),
+        ("n_predict", settings["max_tokens"].clone()),
+        ("n_probs", json!(params.logprobs.unwrap_or(0))),
+        ("stream", json!(is_stream)),
+        // A sampler that is always off here.
+        ("adaptive_target", json!(-1.0)),
+        ("adaptive_decay", json!(0.9)),
+    ];
+    settings.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    settings.into()
+}
+
 /// Looking at a model that is loaded on demand does not load it: then it sleeps.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(None).await?;
@@ -106,10 +123,7 @@ fn model_props(app: &App, held: &Held) -> Map<String, Value> {
     let special = |id: Option<u32>| id.and_then(|id| model.tokenizer().token_text(id)).unwrap_or_default();
     let ids = model.tokenizer().special_ids();
     let props = [
-        (
-            "default_generation_settings",
-            json!({ "n_ctx": n_ctx, "params": settings::json(params, seed, false) }),
-        ),
+        ("default_generation_settings", json!({ "n_ctx": n_ctx, "params": settings(params, seed, false) })),
         ("total_slots", slots.into()),
         ("n_ctx", n_ctx.into()),
         // Its folder concerns nobody.
@@ -189,6 +203,6 @@ async fn apply_template(read: Read<conversation::Prompt>) -> Result<Response, Ap
     let (conversation, _) = conversation::read(read.body, &read.app.config)?;
     let _admission = read.app.admit(&read.client, 1)?;
     let prompt = read.app.blocking(move || served.model.prompt_text(conversation)).await?;
-    let prompt = prompt.map_err(|error| ApiError::of_model(error, "messages", "response_format"))?;
+    let prompt = prompt.map_err(|error| ApiError::from_model(error, "messages", "response_format"))?;
     Ok(Json(json!({ "prompt": prompt })).into_response())
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::Stats;
 
-/// What has ended since it was asked for last, from which rates follow.
+/// Requests that have ended since the last call, from which rates follow.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Sums>);
 

@@ -20,7 +20,7 @@ pub(crate) struct Stats {
     pub(crate) pages: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
     pub(crate) cached_tokens: AtomicU64,
-    /// Of texts whose embeddings or scores were computed.
+    /// Tokens of texts whose embeddings or scores were computed.
     embedded_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) requests: AtomicU64,
@@ -128,7 +128,7 @@ pub(crate) fn text<'a>(
             count(&stats.accepted)
         }),
     ];
-    let of_all = llama::text(models.clone().map(|(_, stats)| stats));
+    let totals = llama::text(models.clone().map(|(_, stats)| stats));
     let mut text = String::new();
     for (name, kind, help, read) in figures {
         let total = if kind == "counter" { "_total" } else { "" };
@@ -148,7 +148,7 @@ pub(crate) fn text<'a>(
             escaped(model)
         );
     }
-    text + &of_all
+    text + &totals
 }
 
 /// The value of a label: <https://prometheus.io/docs/instrumenting/exposition_formats/>.

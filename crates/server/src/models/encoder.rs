@@ -67,31 +67,28 @@ impl Encoder {
 
     /// The tokens of `text`; `param` is its field, for errors. Takes a while: not for the threads of the runtime.
     pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
-        self.admit(text.len(), param)?;
+        self.check_bytes(text.len(), param)?;
         Ok(self.model.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
     }
 
     /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. Takes a while: not for the
     /// threads of the runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
-        self.admit(query.len() + document.len(), param)?;
+        self.check_bytes(query.len() + document.len(), param)?;
         let tokens = self
             .model
             .rerank_tokens(query, document)
-            .map_err(|error| ApiError::of_engine(&error, "query"))?;
-        match tokens.len() <= self.n_ctx {
-            true => Ok(tokens),
-            false => Err(self.too_long(tokens.len(), param)),
-        }
+            .map_err(|error| ApiError::from_engine(&error, "query"))?;
+        if tokens.len() <= self.n_ctx { Ok(tokens) } else { Err(self.too_long(tokens.len(), param)) }
     }
 
     /// Fails if so many bytes cannot fit the context, before they are encoded.
-    fn admit(&self, bytes: usize, param: &str) -> Result<(), ApiError> {
+    fn check_bytes(&self, bytes: usize, param: &str) -> Result<(), ApiError> {
         let longest = self.model.tokenizer().longest_token().max(1);
-        match bytes > self.n_ctx.saturating_mul(longest) {
-            true => Err(self.too_long(bytes.div_ceil(longest), param)),
-            false => Ok(()),
+        if bytes > self.n_ctx.saturating_mul(longest) {
+            return Err(self.too_long(bytes.div_ceil(longest), param));
         }
+        Ok(())
     }
 
     fn too_long(&self, found: usize, param: &str) -> ApiError {
@@ -123,7 +120,7 @@ impl Encoder {
         Ok(scores.into_iter().map(|scores| scores.first().copied().unwrap_or(f32::NAN)).collect())
     }
 
-    /// What the model computes of each text. Dropping the future cancels it. Fails if a text has no tokens, too many or
+    /// The model's results, one for each text. Dropping the future cancels it. Fails if a text has no tokens, too many or
     /// unknown ones; `param` names the field of text number `n`.
     async fn compute(&self, texts: Vec<Vec<u32>>, param: impl Fn(usize) -> String) -> Embeddings {
         let n_vocab = self.model.config().vocab_size;
@@ -185,9 +182,9 @@ fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
                 stats.embedded(job.texts[begin..end].iter().map(Vec::len).sum());
                 job.done.extend(embeddings);
             }
-            // Whoever does not listen needs no answer, here and below.
+            // A caller that has left needs no answer, here and below.
             Err(error) => {
-                let _ = job.answer.send(Err(ApiError::of_engine(&error, "input")));
+                let _ = job.answer.send(Err(ApiError::from_engine(&error, "input")));
                 continue;
             }
         }

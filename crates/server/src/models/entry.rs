@@ -99,7 +99,7 @@ impl Entry {
         !self.is_kept && self.is_loaded()
     }
 
-    /// What is lowest goes first: whether somebody uses it, and when it was used.
+    /// The lowest goes first: models in use rank above others, then the last use counts.
     pub(super) fn rank(&self) -> (bool, Instant) {
         let state = self.state.lock();
         (state.users > 0, state.last_use)

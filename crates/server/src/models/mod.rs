@@ -142,9 +142,10 @@ impl Model {
         match self {
             Model::Generator(generator) => Ok(generator),
             Model::Encoder(encoder) => {
-                let (what, path) = match encoder.is_reranker() {
-                    true => ("scores documents", "/v1/rerank"),
-                    false => ("computes embeddings", "/v1/embeddings"),
+                let (what, path) = if encoder.is_reranker() {
+                    ("scores documents", "/v1/rerank")
+                } else {
+                    ("computes embeddings", "/v1/embeddings")
                 };
                 let message = format!("the model `{}` {what} and writes no text; use {path}", encoder.name);
                 Err(ApiError::unsupported("model", message))
@@ -176,7 +177,7 @@ pub(crate) struct Models {
     aliases: Vec<String>,
     /// Models that are loaded at once.
     max_loaded: usize,
-    /// Whoever loads a model. In order of arrival, so that no model waits forever for one that is asked for all the time.
+    /// Held while a model is loaded. Callers wait in order of arrival, so that no model waits forever for one that is asked for all the time.
     loading: Arc<Mutex<()>>,
 }
 
@@ -221,7 +222,7 @@ impl Models {
         if let Some(model) = entry.lease() {
             return Ok(model);
         }
-        // Who leaves while others load is forgotten. What has begun goes on, in a task of its own.
+        // A caller that leaves while others load is forgotten. A load that has begun goes on, in a task of its own.
         let loading = self.loading.clone().lock_owned().await;
         let (models, entry) = (self.clone(), entry.clone());
         let loaded = tokio::spawn(async move {

@@ -16,9 +16,8 @@ use crate::app::Admission;
 use crate::call::Started;
 use crate::error::ApiError;
 use crate::models::Served;
-use crate::ndjson::{self, Lines};
 use crate::openai::logprobs;
-use crate::sse::Gone;
+use crate::sse::{self, Gone, Lines};
 use crate::{id, shape};
 
 pub(super) fn shapes() -> [(&'static str, Value); 2] {
@@ -83,7 +82,7 @@ impl Pending {
     }
 
     fn push_logprobs(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
-        self.logprobs.push(logprobs::of_token(served, id, logprobs));
+        self.logprobs.push(logprobs::token_json(served, id, logprobs));
     }
 
     /// Whether there is something to write now.
@@ -107,7 +106,7 @@ impl Writer {
     pub(super) async fn respond(self, started: Started, is_stream: bool) -> Result<Response, ApiError> {
         let Started { answers, admission, .. } = started;
         Ok(if is_stream {
-            ndjson::stream(move |lines| self.stream(answers, lines, admission))
+            sse::lines(move |lines| self.stream(answers, lines, admission))
         } else {
             Json(self.whole(answers).await?).into_response()
         })

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::conversation::{self, Prompt};
 use super::{FINGERPRINT, OPENAI, StreamOptions, finish_reason, logprobs};
-use crate::answer::{Answers, Pace, Reply, Totals, prompt_progress, text_of, timings, timings_of_prompt};
+use crate::answer::{Answers, Pace, Reply, Totals, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::{Admission, App};
 use crate::call::{Call, Sampling, Started};
 use crate::error::ApiError;
@@ -117,7 +117,7 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let (call, output) = self::read(read.body, &read.app)?;
     let Started { answers, n, admission, prompts } = call.start(&read.app, &served, &read.client).await?;
-    let prompt = prompts.first().filter(|_| output.verbose).map(|ids| text_of(&served, ids));
+    let prompt = prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids));
     let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
     Ok(if writer.output.stream {
         sse::stream(move |events| writer.stream(answers, n, events, admission))
@@ -167,7 +167,7 @@ impl Writer {
             let (index, choice) = (delta.choice, &mut choices[delta.choice]);
             match delta.kind {
                 DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
-                    choice.logprobs.push(logprobs::of_token(&self.served, id, &logprobs));
+                    choice.logprobs.push(logprobs::token_json(&self.served, id, &logprobs));
                 }
                 DeltaKind::Part(part) => choice.reply.push(part),
                 DeltaKind::End(end) => {
@@ -251,13 +251,13 @@ impl Writer {
                     let mut chunk = self.chunk(index, json!({}), None, None);
                     chunk["prompt_progress"] = prompt_progress(&progress);
                     if self.output.timings_per_token {
-                        chunk["timings"] = timings_of_prompt(&progress);
+                        chunk["timings"] = prompt_timings(&progress);
                     }
                     events.data(&chunk).await?;
                 }
                 DeltaKind::Token { id, logprobs, .. } => {
                     choice.pace.count();
-                    let logprobs = logprobs.map(|logprobs| logprobs::of_token(&self.served, id, &logprobs));
+                    let logprobs = logprobs.map(|logprobs| logprobs::token_json(&self.served, id, &logprobs));
                     choice.logprobs.extend(logprobs);
                 }
                 DeltaKind::Part(part) => {

@@ -133,7 +133,7 @@ struct Choice {
     text: String,
     /// Characters before the next token.
     chars: usize,
-    /// Of the answer's tokens, whose text may be held back; none before it has begun.
+    /// Decodes the answer's tokens, whose text may be held back; none before it has begun.
     detokenizer: Option<Detokenizer<Arc<Tokenizer>>>,
     logprobs: Option<CompletionLogprobs>,
     /// Log-probabilities of the prompt's tokens but the first.
@@ -169,7 +169,7 @@ impl Choice {
         self.chars += text.map_or(0, |text| text.chars().count());
     }
 
-    /// What is to be written, and the rest of the answer.
+    /// Takes the pieces to be written; the position stays.
     fn take(&mut self) -> Choice {
         let rest = Choice { chars: self.chars, detokenizer: self.detokenizer.take(), ..Choice::default() };
         std::mem::replace(self, rest)

@@ -175,7 +175,7 @@ pub(crate) fn read(
     Ok((conversation, format))
 }
 
-/// What follows the messages, under the names of vLLM and transformers.
+/// The end of the prompt, under the names of vLLM and transformers.
 fn ending(
     add: Option<bool>,
     go_on: Option<bool>,

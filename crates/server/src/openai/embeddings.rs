@@ -32,7 +32,7 @@ impl Group for Body {}
 enum Encoding {
     #[default]
     Float,
-    /// Of float32, little-endian.
+    /// float32, little-endian.
     Base64,
 }
 

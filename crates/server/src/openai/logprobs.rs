@@ -29,7 +29,7 @@ pub(super) fn shapes() -> [(&'static str, Json); 3] {
 }
 
 /// A token of an answer, in the shape that chats, llama-server and ollama share.
-pub(crate) fn of_token(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
+pub(crate) fn token_json(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
         json!({ "token": text, "logprob": logprob.max(LEAST), "bytes": bytes, "id": token })
@@ -41,7 +41,7 @@ pub(crate) fn of_token(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
 }
 
 /// A token of an answer with the probability by which it was drawn, in llama-server's shape.
-pub(crate) fn of_draw(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
+pub(crate) fn draw_json(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
         json!({ "token": text, "prob": logprob.exp(), "bytes": bytes, "id": token })
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_tokens_with_one_text_the_chosen_one_counts_else_the_likeliest() {
+    fn among_tokens_with_one_text_the_chosen_one_counts_else_the_likeliest() {
         let top =
             || [("\u{fffd}", -0.5), ("\u{fffd}", -1.5), ("a", -2.5)].map(|(text, of)| (text.to_owned(), of));
         let texts = |chosen| Json::from(by_text(top().into_iter(), chosen));

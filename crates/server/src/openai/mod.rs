@@ -50,7 +50,7 @@ impl StreamOptions {
     }
 }
 
-/// What computes the answers, in `system_fingerprint`: the same seed gives the same answer as long as it stays the same.
+/// `system_fingerprint`: the same seed gives the same answer as long as it stays the same.
 const FINGERPRINT: &str = concat!("build-", env!("CARGO_PKG_VERSION"));
 
 /// Why an answer without tool calls ended.

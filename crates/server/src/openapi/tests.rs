@@ -31,12 +31,12 @@ async fn document(router: &Router) -> Json {
 /// The operations: method, path and description.
 fn operations(document: &Json) -> Vec<(String, String, Json)> {
     let paths = document["paths"].as_object().expect("paths");
-    let of_path = |(path, item): (&String, &Json)| {
+    let listed = |(path, item): (&String, &Json)| {
         let item = item.as_object().cloned().unwrap_or_default();
         let path = path.clone();
         item.into_iter().map(move |(method, operation)| (method.to_uppercase(), path.clone(), operation))
     };
-    paths.iter().flat_map(of_path).collect()
+    paths.iter().flat_map(listed).collect()
 }
 
 fn encoder(name: &str) -> ModelSource {
@@ -62,7 +62,7 @@ fn app() -> Arc<App> {
     Arc::new(App::new(config, Models::new(models, Vec::new(), 4).expect("threads")))
 }
 
-/// What a reference names.
+/// The schema that a reference names.
 fn resolved<'a>(document: &'a Json, schema: &'a Json) -> &'a Json {
     let schema = schema["anyOf"].as_array().and_then(|any| any.first()).unwrap_or(schema);
     match schema["$ref"].as_str() {

@@ -100,7 +100,7 @@ struct Messages {
 /// Reasoning, a text and calls, which are items here and one message for a template.
 #[derive(Default)]
 struct Answer {
-    /// Of its first item.
+    /// The place of its first item.
     place: String,
     reasoning: Vec<String>,
     content: Option<Content>,

@@ -14,9 +14,9 @@ pub(super) struct Item {
     pub(super) id: String,
     pub(super) kind: Kind,
     pub(super) status: Status,
-    /// What it says; of a call the JSON of its arguments.
+    /// Its text; the arguments' JSON if it is a call.
     pub(super) text: String,
-    /// Of a message.
+    /// Log-probabilities of a message's tokens.
     pub(super) logprobs: Vec<Json>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Status {
     Incomplete,
 }
 
-/// What has become of the item number `index`. Items do not overlap: one ends before the next begins.
+/// A change of the item number `index`. Items do not overlap: one ends before the next begins.
 #[derive(Debug)]
 pub(super) enum Change {
     Begun { index: usize },
@@ -115,7 +115,7 @@ impl Output {
         (last.status == Status::InProgress).then_some((index, last))
     }
 
-    /// What becomes of the item in progress when another follows: a call that was completed is not in progress any more.
+    /// The status of the item in progress when another follows: a call that was completed is not in progress any more.
     fn left(&self) -> Status {
         match self.items.last() {
             Some(Item { kind: Kind::Call { .. }, .. }) => Status::Incomplete,
@@ -168,7 +168,7 @@ impl Output {
 
 impl Token {
     fn new(served: &Served, id: u32, logprobs: &Logprobs) -> Token {
-        let logprobs = logprobs::of_token(served, id, logprobs);
+        let logprobs = logprobs::token_json(served, id, logprobs);
         Token { length: logprobs["bytes"].as_array().map_or(0, Vec::len), logprobs }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Object {
     id: String,
     created_at: i64,
     served: Arc<Served>,
-    /// What it repeats of the call.
+    /// The fields of the call that it repeats.
     repeated: Json,
     pub(super) output: Output,
     pub(super) state: State,

@@ -1,4 +1,4 @@
-//! What a call asks for.
+//! The body of a call.
 
 use std::collections::BTreeMap;
 

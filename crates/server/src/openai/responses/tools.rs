@@ -123,7 +123,7 @@ impl Tools {
         if let Some(unknown) =
             allowed.iter().flatten().find(|allowed| tools.iter().all(|tool| tool.name != allowed.name))
         {
-            let why = format!("`tool_choice` allows {:?}, which is none of the tools", unknown.name);
+            let why = format!("`tool_choice` allows {:?}, which is not one of the tools", unknown.name);
             return Err(ApiError::invalid("tool_choice", why));
         }
         // The model sees only what it may call.
