@@ -186,7 +186,9 @@ impl ApiError {
             Error::Prompt(Refusal::Empty)
             | Error::Token { .. }
             | Error::EmptyStopString
-            | Error::Sampling(SamplingError::RuledOut | SamplingError::Failed(_)) => ApiError::new(Kind::Invalid, message),
+            | Error::Sampling(SamplingError::RuledOut | SamplingError::Failed(_)) => {
+                ApiError::new(Kind::Invalid, message)
+            }
             // It may name files, which concern no client.
             _ => {
                 tracing::error!("the model has failed: {message}");

@@ -212,7 +212,7 @@ async fn parameters_are_those_of_the_table() {
             if matches!(
                 (path, name),
                 ("/v1/messages", "temperature" | "max_tokens")
-                    | ("/v1/responses", "n" | "max_output_tokens")
+                    | ("/v1/responses", "n")
                     | ("/api/generate" | "/api/chat", "num_predict")
             ) {
                 continue;

@@ -35,8 +35,6 @@ pub(in crate::openai) struct Request {
     #[serde(default)]
     #[schemars(extend("items" = { "enum": ["message.output_text.logprobs", "reasoning.encrypted_content"] }))]
     include: Vec<String>,
-    /// Tokens of the answer, at most.
-    max_output_tokens: Option<Within<1, { usize::MAX }>>,
     /// So many most likely tokens; needs `include`.
     top_logprobs: Option<Within<0, 20>>,
     /// A prompt is never cut.
@@ -132,8 +130,6 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     let format = constraint.or(format(&body.text.format)?)?;
     let mut parameters = sampling.one_over(&app.config.defaults.params)?;
     parameters.params.logprobs = logprobs;
-    let most = body.max_output_tokens.map(|most| most.0);
-    parameters.params.max_tokens = most.or(parameters.params.max_tokens);
     let params = &parameters.params;
     let told = |name: &str| Param::find(name).map(|param| param.get(params));
     let repeated = json!({
