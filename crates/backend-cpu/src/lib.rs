@@ -231,12 +231,12 @@ impl State {
         match block {
             CacheBlock::Kv { group, block } => {
                 let stores = graph.stores().zip(&mut self.stores);
-                let stores = stores.filter(|((id, _), _)| graph.group_of(*id) == group);
+                let stores = stores.filter(|((id, _), _)| graph.store_group(*id) == group);
                 stores.flat_map(|(_, store)| store.page(block as usize)).collect()
             }
             CacheBlock::State { slot } => {
                 let states = graph.values().zip(&mut self.slots).map(|((id, _), states)| {
-                    let values = graph.state_of(id);
+                    let values = graph.state_len(id);
                     bytemuck::cast_slice_mut(&mut states[slot as usize * values..][..values])
                 });
                 states.collect()

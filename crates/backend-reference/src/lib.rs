@@ -155,7 +155,7 @@ impl State {
         let parts: Vec<&mut [f32]> = match block {
             CacheBlock::Kv { group, block } => {
                 let stores = graph.stores().zip(&mut self.stores);
-                let stores = stores.filter(|((id, _), _)| graph.group_of(*id) == group);
+                let stores = stores.filter(|((id, _), _)| graph.store_group(*id) == group);
                 stores.flat_map(|(_, store)| store.page(block as usize)).collect()
             }
             CacheBlock::State { slot } => {

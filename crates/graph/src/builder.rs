@@ -217,7 +217,7 @@ impl Builder {
     /// Makes `value`, which has one row per output row, a further result.
     #[track_caller]
     pub fn head(&mut self, value: ValueId) {
-        assert_eq!(self.shape_of(value).0, Rows::Output, "a result of a graph has one row per output row");
+        assert_eq!(self.shape_at(value).0, Rows::Output, "a result of a graph has one row per output row");
         self.heads.push(value);
     }
 

@@ -6,7 +6,7 @@
 
 use quant::*;
 
-use super::formats::{load_f16, each_row, sixteen, store_f16, store_grouped};
+use super::formats::{each_row, load_f16, sixteen, store_f16, store_grouped};
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
 
