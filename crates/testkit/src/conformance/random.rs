@@ -64,8 +64,8 @@ pub fn linear_of_three_weights(make: Make<'_>, oracle: Make<'_>) {
                     net.graph.linear(name, x, w)
                 });
                 let ab = net.graph.join("ab", [outputs[0], outputs[1]], 1, 1);
-                let abc = net.graph.join("abc", [ab, outputs[2]], 1, 1);
-                abc
+
+                net.graph.join("abc", [ab, outputs[2]], 1, 1)
             },
         );
     }
@@ -94,8 +94,8 @@ pub fn gated_linear_unit_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
                     let w = net.weights(&format!("{name}.weight"), format, [1, outputs, cols], bytes);
                     net.graph.linear(name, x, w)
                 });
-                let y = net.graph.gate("y", gate, up, Activation::Silu);
-                y
+
+                net.graph.gate("y", gate, up, Activation::Silu)
             },
         );
     }
@@ -114,8 +114,8 @@ pub fn embed_looks_up_quantised_rows(make: Make<'_>, oracle: Make<'_>) {
             |net| {
                 let bytes = crate::random_matrix(format, 67 * cols, 1.0, SEED);
                 let table = net.weights("table", format, [1, 67, cols], bytes);
-                let y = net.graph.embed("y", table);
-                y
+
+                net.graph.embed("y", table)
             },
         );
     }
@@ -205,8 +205,8 @@ fn check_linear(
         |net| {
             let x = net.input("x", 64, x);
             let w = net.weights("w", format, [1, outputs, cols], bytes.clone());
-            let y = net.graph.linear("y", x, w);
-            y
+
+            net.graph.linear("y", x, w)
         },
     );
 }

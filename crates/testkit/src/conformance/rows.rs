@@ -241,8 +241,8 @@ fn head_linear(
             let x = net.input("x", 64, &normal(SEED, "x", 64 * heads * cols));
             let bytes = crate::random_matrix(format, heads * outputs * cols, 0.1, 3);
             let w = net.weights("w", format, [heads, outputs, cols], bytes);
-            let y = net.graph.head_linear("y", x, w);
-            y
+
+            net.graph.head_linear("y", x, w)
         },
     );
 }
