@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value as Json};
+
 use crate::message::Message;
-use crate::prompt::{Prompt, Segment, TurnEnd};
+use crate::prompt::{self, Segment, TurnEnd};
 use crate::reasoning::Format;
-use crate::template::{Options, Template, reasoning_switch};
 use crate::tools::{self, Missing};
 
 /// The time limit of a sample. Results are kept: they must not depend on the time of one caller.
-const SAMPLE_TIME: Duration = Duration::from_secs(2);
+pub(crate) const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
 /// Properties of a template that samples show.
 #[derive(Debug)]
@@ -25,36 +26,38 @@ pub(crate) struct Capabilities {
 }
 
 impl Capabilities {
-    pub(crate) fn probe(template: &Template) -> Capabilities {
-        let render = |messages: &[Message], options: Options| {
-            template.render(messages, &Options { time: SAMPLE_TIME, ..options }).ok()
-        };
-        let answers = || Options { add_generation_prompt: false, ..Options::default() };
+    /// `sources` are the template's texts, that of conversations without tools first. `render` takes messages, tools, variables,
+    /// and whether the prompt of an answer is appended.
+    pub(crate) fn probe(
+        sources: &[&str],
+        render: impl Fn(&[Message], Vec<Json>, Map<String, Json>, bool) -> Option<Vec<Segment>>,
+    ) -> Capabilities {
+        let answered = |messages: &[Message]| render(messages, Vec::new(), Map::new(), false);
         let question = Message::new("user", "q");
 
         let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
         // Some templates compose the marks.
-        let sample = render(&[question.clone(), thought], answers()).map(|prompt| prompt.to_string());
-        let reasoning = Format::of(&(template.source().to_owned() + &sample.unwrap_or_default()));
+        let sample = answered(&[question.clone(), thought]).unwrap_or_default();
+        let reasoning = Format::of(&(sources[0].to_owned() + &prompt::text(&sample)));
 
-        let switched = |on| {
-            let options = Options { variables: reasoning_switch(on), ..Options::default() };
-            render(std::slice::from_ref(&question), options).map(|prompt| prompt.segments().to_vec())
-        };
-        let tools =
-            tools::detect(&template.sources().collect::<Vec<_>>(), reasoning, |messages, tools, prompts| {
-                let options = Options { add_generation_prompt: prompts, tools, ..Options::default() };
-                render(messages, options).map(|prompt| prompt.to_string())
-            });
+        let switched = |on| render(std::slice::from_ref(&question), Vec::new(), reasoning_switch(on), true);
+        let tools = tools::detect(sources, reasoning, |messages, tools, prompts| {
+            render(messages, tools, Map::new(), prompts).map(|segments| prompt::text(&segments))
+        });
         let turns = [("user", "a"), ("assistant", FIRST), ("user", "b"), ("assistant", LAST)];
-        let turns = render(&turns.map(|(role, content)| Message::new(role, content)), answers());
+        let turns = answered(&turns.map(|(role, content)| Message::new(role, content)));
         Capabilities {
             reasoning,
             switches_reasoning: switched(true) != switched(false),
-            turn_end: turns.and_then(|prompt| turn_end(&prompt, reasoning)),
+            turn_end: turns.and_then(|segments| turn_end(&segments, reasoning)),
             tools,
         }
     }
+}
+
+/// The variables that turn reasoning on or off, by the names that templates have for it.
+pub fn reasoning_switch(on: bool) -> Map<String, Json> {
+    ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
 }
 
 /// Sample answers.
@@ -62,7 +65,7 @@ const FIRST: &str = "Nineteen-Hedgehogs";
 const LAST: &str = "Twenty-Porcupines";
 
 /// The text or token that follows the sample answers in `prompt`.
-fn turn_end(prompt: &Prompt, reasoning: Option<&Format>) -> Option<TurnEnd> {
+fn turn_end(prompt: &[Segment], reasoning: Option<&Format>) -> Option<TurnEnd> {
     let ends_reasoning = |text: &str| reasoning.is_some_and(|format| format.closes_with(text));
     let (text, token) = after(prompt, LAST)?;
     if let Some((id, token)) = token
@@ -77,11 +80,11 @@ fn turn_end(prompt: &Prompt, reasoning: Option<&Format>) -> Option<TurnEnd> {
 }
 
 /// The text after `answer` in `prompt`, and the token that ends this text.
-fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<(u32, &'a str)>)> {
-    prompt.segments().iter().enumerate().find_map(|(index, segment)| match segment {
+fn after<'a>(prompt: &'a [Segment], answer: &str) -> Option<(&'a str, Option<(u32, &'a str)>)> {
+    prompt.iter().enumerate().find_map(|(index, segment)| match segment {
         Segment::Text(text) => {
             let (_, rest) = text.split_once(answer)?;
-            let next = match prompt.segments().get(index + 1) {
+            let next = match prompt.get(index + 1) {
                 Some(Segment::Token { id, text }) => Some((*id, &**text)),
                 _ => None,
             };

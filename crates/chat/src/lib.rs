@@ -43,12 +43,13 @@ mod tools;
 
 pub use answer::AnswerParser;
 pub use builtin::{builtin, builtin_names};
+pub use capabilities::reasoning_switch;
 pub use delta::{Answer, Calls, Delta};
 pub use error::Error;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use parts::{AnswerPart, Enclosed, Leads, Marks, Next, Preamble};
-pub use prompt::{Prompt, Segment, TurnEnd};
-pub use template::{Options, Specials, Template, reasoning_switch};
+pub use prompt::{Segment, TurnEnd};
+pub use template::{Options, Prompt, Specials, Template};
 pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced, is_annotation};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.

@@ -1,5 +1,6 @@
 //! The chat template of a file.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -7,13 +8,16 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::{Value as Json, json};
 
-use crate::capabilities::Capabilities;
+use crate::answer::{AnswerParser, Callable};
+use crate::capabilities::{Capabilities, SAMPLE_TIME, reasoning_switch};
+use crate::delta::Calls;
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
-use crate::prompt::{Prompt, Segment, TurnEnd};
+use crate::parts::Preamble;
+use crate::prompt::{Segment, TurnEnd};
 use crate::shape::Shape;
-use crate::tools::ToolFormat;
+use crate::tools::{Choice, Grammar, ToolFormat, Tools, ToolsError};
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
 /// Parts of the vocabulary that a template needs.
@@ -141,8 +145,10 @@ impl Template {
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
-        let prompt =
-            |segments, merged_system| Prompt::new(segments, merged_system, self.clone(), &options.tools);
+        let prompt = |segments, merged_system| {
+            let tools = Tools::read(&options.tools).map(Arc::new);
+            Prompt { segments, merged_system, template: self.clone(), tools }
+        };
         let rendered = self.render_exactly(messages, options, end);
         let marked = marks::marked(messages, system::is_system);
         let writes_system = |messages: &[Message]| {
@@ -294,12 +300,20 @@ impl Template {
 
     /// Found by rendering samples, once.
     pub(crate) fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities.get_or_init(|| Capabilities::probe(self))
-    }
-
-    /// The sources, that of conversations without tools first.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
-        [Some(&self.0.main), self.0.tool_use.as_ref()].into_iter().flatten().map(|source| &*source.text)
+        self.0.capabilities.get_or_init(|| {
+            let sources = [Some(&self.0.main), self.0.tool_use.as_ref()];
+            let sources: Vec<&str> = sources.into_iter().flatten().map(|source| &*source.text).collect();
+            Capabilities::probe(&sources, |messages, tools, variables, add_generation_prompt| {
+                let options = Options {
+                    add_generation_prompt,
+                    tools,
+                    variables,
+                    time: SAMPLE_TIME,
+                    ..Options::default()
+                };
+                self.render(messages, &options).ok().map(|prompt| prompt.segments)
+            })
+        })
     }
 
     /// Ids and texts of the special tokens.
@@ -308,9 +322,99 @@ impl Template {
     }
 }
 
-/// The variables that turn reasoning on or off, by the names that templates have for it.
-pub fn reasoning_switch(on: bool) -> serde_json::Map<String, Json> {
-    ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
+/// A rendered conversation, and how the answer to it is read. [`Display`](fmt::Display) gives the template's output; only
+/// [`segments`](Prompt::segments) distinguish special tokens from text that looks like them.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    segments: Vec<Segment>,
+    merged_system: bool,
+    template: Template,
+    tools: Result<Arc<Tools>, ToolsError>,
+}
+
+impl Prompt {
+    /// The pieces in order. No text is empty or follows another.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Bytes of the template's output.
+    pub fn len(&self) -> usize {
+        self.segments.iter().map(|segment| segment.text().len()).sum()
+    }
+
+    /// Whether the template's output is empty.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Whether system messages were merged into other messages, because the template does not write them where they were.
+    pub fn merged_system(&self) -> bool {
+        self.merged_system
+    }
+
+    /// The end of an answer in the template: a special token, or text that follows every answer. `None` if there is
+    /// neither.
+    ///
+    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
+    /// reasoning.
+    pub fn turn_end(&self) -> Option<&TurnEnd> {
+        self.template.turn_end()
+    }
+
+    /// The tools that the answer may call: those of [`Options::tools`](crate::Options::tools). Fails if they are invalid, or
+    /// if the model cannot be given any, as no format of calls is known for its template, or the template leaves them out.
+    pub fn tools(&self) -> Result<&Arc<Tools>, Error> {
+        self.template.capabilities().tools?;
+        self.tools.as_ref().map_err(|error| error.clone().into())
+    }
+
+    /// The marks before the content of an answer.
+    pub fn preamble(&self) -> Preamble {
+        let format = self.tool_format();
+        format.map_or_else(
+            || Preamble::new(self.template.capabilities().reasoning, None),
+            |format| format.preamble(),
+        )
+    }
+
+    /// Reads an answer: its reasoning, its content, and the calls of [`tools`](Prompt::tools). Where the model does not write
+    /// their arguments as JSON, calls are [whole](Calls::Whole).
+    pub fn parser(&self, calls: Calls) -> AnswerParser {
+        let format = self.tool_format();
+        let callable = format.as_ref().zip(self.tools.as_ref().ok()).map(|(format, tools)| Callable {
+            format: format.format(),
+            tools: tools.clone(),
+            calls: if format.writes_json() { calls } else { Calls::Whole },
+        });
+        let reasoning = self.template.capabilities().reasoning;
+        AnswerParser::new(reasoning, callable, self.template.special(), &self.to_string())
+    }
+
+    /// The grammar of an answer that calls `tools`, or with `reply` of one that calls them or is what this Lark rule accepts.
+    /// Fails if the model cannot be given tools, if `choice` demands a tool that there is not, or if the grammar is too long.
+    pub fn grammar(
+        &self,
+        tools: &Tools,
+        choice: &Choice,
+        parallel: bool,
+        reply: Option<&str>,
+    ) -> Result<Grammar, ToolsError> {
+        let format = self.template.tool_format().map_err(|_| ToolsError::None)?;
+        format.grammar(self, tools, choice, parallel, reply)
+    }
+
+    /// The format of calls, if the answer may have some.
+    fn tool_format(&self) -> Option<ToolFormat> {
+        let has_tools = self.tools.as_ref().is_ok_and(|tools| !tools.is_empty());
+        has_tools.then(|| self.template.tool_format().ok())?
+    }
+}
+
+impl fmt::Display for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.segments.iter().try_for_each(|segment| f.write_str(segment.text()))
+    }
 }
 
 fn has_parts(message: &Message) -> bool {

@@ -30,7 +30,6 @@ use self::format::{Element, Format, IdPlace, Keys};
 use crate::answer::{AnswerParser, Callable};
 use crate::delta::Calls;
 use crate::parts::Preamble;
-use crate::prompt::Prompt;
 use crate::reasoning;
 
 /// How the model of a [template](crate::Template::tool_format) writes tool calls.
@@ -71,7 +70,7 @@ impl ToolFormat {
     }
 
     /// Reads an answer to `prompt`, which may call `tools`.
-    pub fn parser(&self, prompt: &Prompt, tools: Arc<Tools>, calls: Calls) -> AnswerParser {
+    pub fn parser(&self, prompt: &impl std::fmt::Display, tools: Arc<Tools>, calls: Calls) -> AnswerParser {
         let callable = Callable { format: self.format, tools, calls };
         AnswerParser::new(self.reasoning, Some(callable), &self.special, &prompt.to_string())
     }
@@ -85,7 +84,7 @@ impl ToolFormat {
     /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
     pub fn grammar(
         &self,
-        prompt: &Prompt,
+        prompt: &impl std::fmt::Display,
         tools: &Tools,
         choice: &Choice,
         parallel: bool,
