@@ -45,7 +45,7 @@ pub enum Error {
     CacheBytes { block: crate::CacheBlock, found: usize, expected: usize },
     /// A backend lacks what a step needs.
     #[error("the {backend} backend does not support {feature}; the cpu backend does")]
-    Unsupported { backend: String, feature: crate::Feature },
+    Unsupported { backend: String, feature: Feature },
     /// An [`Interrupt`](crate::Interrupt) ended the step early.
     #[error("the step was interrupted")]
     Interrupted,
@@ -128,4 +128,18 @@ mod tests {
             ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.4 MiB", "1024.0 KiB", "1.0 PiB", "16384.0 PiB"];
         assert_eq!(sizes, expected);
     }
+}
+
+/// A feature that a backend may lack. One that does refuses what needs it by its own name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Feature {
+    /// Rows of given embeddings ([`Input::Embedding`](crate::Input::Embedding)).
+    #[error("rows of given embeddings")]
+    Embeddings,
+    /// Rows that see later ones ([`Sequence::spans`](crate::Sequence::spans)).
+    #[error("spans of rows that see each other")]
+    Spans,
+    /// [`LoadedModel::with_block`].
+    #[error("reading and writing blocks of the cache")]
+    CacheBlocks,
 }

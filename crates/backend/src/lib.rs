@@ -7,9 +7,9 @@
 
 mod bind;
 mod block_table;
+mod cache_block;
 mod draw;
 mod error;
-mod feature;
 mod group;
 mod host;
 mod kv_layout;
@@ -23,9 +23,9 @@ use quant::Format;
 
 pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
+pub use cache_block::CacheBlock;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
-pub use error::{Error, MemoryKind, Remedy, readable_size};
-pub use feature::{CacheBlock, Feature};
+pub use error::{Error, Feature, MemoryKind, Remedy, readable_size};
 pub use group::{GroupId, Member};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{

@@ -1,20 +1,6 @@
-//! What not every backend supports.
+//! Blocks of the cache, to move sequences from one backend to another.
 
 use crate::{Error, LoadedModel};
-
-/// A feature that a backend may lack. One that does refuses what needs it by its own name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Feature {
-    /// Rows of given embeddings ([`Input::Embedding`](crate::Input::Embedding)).
-    #[error("rows of given embeddings")]
-    Embeddings,
-    /// Rows that see later ones ([`Sequence::spans`](crate::Sequence::spans)).
-    #[error("spans of rows that see each other")]
-    Spans,
-    /// [`LoadedModel::with_block`].
-    #[error("reading and writing blocks of the cache")]
-    CacheBlocks,
-}
 
 /// A block of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

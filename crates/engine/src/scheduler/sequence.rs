@@ -1,0 +1,175 @@
+//! A request's tokens and its part of the cache, and the rows that a step computes of it.
+
+use std::sync::Arc;
+
+use backend::{BlockTable, Input, Output, PAGE, Row, Slots};
+
+use crate::blocks::{BlockManager, Cache};
+use crate::ids::RequestId;
+use crate::prefix::{Prefix, Prefixes};
+use crate::queue::Admission;
+
+/// Consecutive rows of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) id: RequestId,
+    pub(crate) tokens: Vec<u32>,
+    /// Tokens in the cache, and thus the position of the first row.
+    pub(crate) n_past: usize,
+    /// Block tables, one per group, with pages for all positions that the rows read and write.
+    pub(crate) tables: Arc<[BlockTable]>,
+    /// Where the states of recurrent layers are read and written.
+    pub(crate) slots: Slots,
+    /// Number of output rows, at the end of the chunk.
+    pub(crate) outputs: usize,
+    /// Whether the chunk has the last token: its logits yield the next one.
+    pub(crate) is_last: bool,
+    /// Number of drafted tokens, which follow the last one.
+    pub(crate) drafted: usize,
+    /// The output row of the step before whose token its only row takes.
+    pub(crate) ahead: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) id: RequestId,
+    /// Prompt and generated tokens; those that are not in the cache are to be computed. Drafted tokens follow them.
+    pub(super) tokens: Vec<u32>,
+    /// Number of drafted tokens. The last step has computed them, but the cache does not count them.
+    pub(super) drafted: usize,
+    /// Whether the last of `tokens` stands for one that the device has chosen, or will choose. A planned step computes its row, but
+    /// the cache does not count it.
+    pub(super) is_ahead: bool,
+    /// Tokens of the prompt, or all tokens when it was preempted.
+    pub(super) prompt: usize,
+    pub(super) prefixes: Prefixes,
+    /// Position of the first output row. The row of the last token always is one.
+    pub(super) outputs_from: usize,
+    pub(super) cache: Cache,
+    /// Position whose state is stored for later requests; 0 for none.
+    pub(super) checkpoint: usize,
+    /// Rows in the step being planned.
+    pub(super) rows: usize,
+    /// Rows of other prompts while its own had to wait.
+    pub(super) passed_rows: usize,
+    /// Requests that started while it waited for pages.
+    pub(super) passed_by: usize,
+    pub(super) admission: Admission,
+}
+
+impl Sequence {
+    pub(super) fn remaining(&self) -> usize {
+        self.tokens.len() - self.cache.positions
+    }
+
+    /// Output rows among the next `rows`.
+    pub(super) fn outputs(&self, rows: usize) -> usize {
+        let end = self.cache.positions + rows;
+        let asked_for = end.saturating_sub(self.outputs_from.max(self.cache.positions));
+        asked_for.max(usize::from(end == self.tokens.len()))
+    }
+
+    /// Tokens that may be reused from a cache: at least one must be computed, and so must all output rows.
+    pub(super) fn reusable(&self) -> usize {
+        self.outputs_from.min(self.tokens.len() - 1)
+    }
+
+    /// Pages and states of its prompt that it will publish.
+    pub(super) fn filling(&self, has_states: bool) -> impl Iterator<Item = Prefix> {
+        let pages = if !has_states {
+            self.cache.positions / PAGE + 1..self.prompt / PAGE + 1
+        } else if self.cache.positions < self.checkpoint {
+            // Pages are of no use without a state.
+            self.checkpoint / PAGE..self.checkpoint / PAGE + 1
+        } else {
+            0..0
+        };
+        pages.map(|pages| self.prefixes.of_pages(pages))
+    }
+
+    /// Appends the next token. The cache already has the row of one that was drafted, or of a step ahead; another one replaces the
+    /// draft.
+    pub(super) fn push(&mut self, token: u32) {
+        if std::mem::take(&mut self.is_ahead) {
+            self.tokens.pop();
+            self.tokens.push(token);
+            self.cache.positions += 1;
+            return;
+        }
+        let generated = self.tokens.len() - self.drafted;
+        if self.tokens.get(generated) == Some(&token) {
+            self.drafted -= 1;
+            self.cache.positions += 1;
+        } else {
+            self.drop_draft();
+            self.tokens.push(token);
+        }
+    }
+
+    pub(super) fn drop_draft(&mut self) {
+        self.tokens.truncate(self.tokens.len() - self.drafted);
+        self.drafted = 0;
+    }
+
+    /// Tokens that are known, with drafted ones.
+    pub(super) fn known(&self) -> &[u32] {
+        &self.tokens[..self.tokens.len() - usize::from(self.is_ahead)]
+    }
+
+    pub(super) fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
+        let (n_past, outputs) = (self.cache.positions, self.outputs(self.rows));
+        let slots = blocks.slots(&mut self.cache, self.rows, self.checkpoint);
+        let end = n_past + self.rows;
+        (self.cache.positions, self.rows) = (end, 0);
+        Chunk {
+            id: self.id,
+            tokens: self.tokens[n_past..end].to_vec(),
+            n_past,
+            tables: self.cache.tables.clone(),
+            slots,
+            outputs,
+            is_last: end == self.tokens.len(),
+            drafted: 0,
+            ahead: None,
+        }
+    }
+}
+
+impl Chunk {
+    /// Appends the rows of a draft.
+    pub(crate) fn append(&mut self, draft: Chunk) {
+        self.tokens.extend(draft.tokens);
+        self.tables = draft.tables;
+        self.outputs += draft.outputs;
+        self.drafted += draft.drafted;
+    }
+
+    /// Position of the first output row.
+    pub(crate) fn output_position(&self) -> usize {
+        self.n_past + self.tokens.len() - self.outputs
+    }
+
+    /// Number of output rows, at the end, whose outputs yield the next tokens: those of the last token and of drafted ones.
+    pub(crate) fn next_tokens(&self) -> usize {
+        if self.is_last { 1 + self.drafted } else { 0 }
+    }
+
+    /// Its rows in a step, and the sequence that they belong to. `output` is called with the position of each output row.
+    pub(crate) fn rows(
+        &self,
+        mut output: impl FnMut(usize) -> Output,
+    ) -> (impl Iterator<Item = Row>, backend::Sequence) {
+        let first = self.output_position();
+        let rows = (self.n_past..).zip(&self.tokens).map(move |(position, &token)| Row {
+            input: self.ahead.map_or(Input::Token(token), Input::Ahead),
+            output: if position < first { Output::None } else { output(position) },
+        });
+        let (n_past, len, tables, slots) = (self.n_past, self.tokens.len(), self.tables.clone(), self.slots);
+        (rows, backend::Sequence { n_past, len, tables, slots, ..backend::Sequence::default() })
+    }
+
+    /// Whether it is the last token alone, or with a draft.
+    pub(crate) fn is_decode(&self) -> bool {
+        self.tokens.len() == 1 + self.drafted && self.is_last
+    }
+}
