@@ -331,6 +331,9 @@ Result cuFuncGetAttribute(int* value, int attribute, const Kernel*) {
     }
     return SUCCESS;
 }
+Result cuFuncGetParamInfo(const Kernel* kernel, size_t index, size_t* offset, size_t* bytes) {
+    return *offset = 0, *bytes = kernel->args, index == 0 ? SUCCESS : INVALID_VALUE;
+}
 Result cuFuncSetAttribute(const Kernel*, int, int) { return SUCCESS; }
 Result cuOccupancyMaxActiveClusters(int* clusters, const Kernel*, const LaunchConfig* config) {
     // Two blocks of a multiprocessor, and clusters of 16 at most.

@@ -8,43 +8,7 @@
 #include "instructions.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-struct AttentionArgs {
-    const u32* step;
-    // Queries, and the row's own keys and values where the kernel writes them to the cache, or null.
-    const float* q;
-    const float* k;
-    const float* v;
-    float* y;
-    u8* keys;
-    u8* values;
-    // A logit per head that only enters the denominator of the softmax, or null.
-    const float* sinks;
-    // Partial results of split attention, and a counter per row and block of heads, zero between launches.
-    float* parts;
-    u32* counters;
-    // Of `flash_wgmma` and `decode_bulk` with a cache in f16: the tensor maps of keys and of values, 128 bytes each; or null.
-    const u8* tensor_maps;
-    // Offsets and strides.
-    u32 q_at, q_stride, k_at, k_stride, v_at, v_stride, y_at, y_stride;
-    // Query heads, K/V heads; columns of a head.
-    u32 heads, kv_heads, k_dim, v_dim;
-    float scale;
-    // Roped columns, 0 for none, and the offset of the cos/sin table in `step`; columns i and i + dims / 2 pair.
-    u32 dims, cos_sin, halves;
-    // The same for keys.
-    u32 k_dims, k_cos_sin, k_halves;
-    // Offsets in `step`: positions, block table offsets, pages; number of splits and positions per split; first visible
-    // position and end of these per row; tiles.
-    u32 positions, tables, pages, split, visible, tiles;
-    // Whether `visible` differs from all positions up to the row's own.
-    u32 masked;
-    // Cap of scores, or 0; largest bias of ALiBi, or 0.
-    float cap, alibi;
-};
-
-// As `attention_words` writes them.
-static_assert(sizeof(AttentionArgs) == 11 * 8 + 28 * 4, "the host passes 11 pointers and 28 words");
+#include "arguments/attention.cuh"
 
 // Query heads of a block at most, as `attend.rs` counts blocks, and splits of a row's positions (`passes::inputs`).
 constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;

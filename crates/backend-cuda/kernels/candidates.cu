@@ -5,31 +5,11 @@
 // penalties may change logits; afterwards, one warp filters the candidates and draws, if they are all that the draw considers
 // (`draw.cu` has the other draws).
 #include "draws.cuh"
+#include "arguments/candidates.cuh"
 
 constexpr u32 THREADS = 256;
 // Ranks of a thread, and of a part.
 constexpr u32 OWN = 16, PART = OWN * THREADS;
-
-struct PartArgs {
-    const u32* step;
-    // The `K` best ranks of each part of a row, in any order.
-    u64* ranks;
-    const float* x;
-    // Offset and stride, multiples of 4; columns.
-    u32 x_at, x_stride, cols;
-};
-
-struct MergeArgs {
-    const u32* step;
-    // `K` ids of each row, best first, and the bits of their logits. Missing ids are 0xffffffff; all are if a logit is NaN or
-    // infinity (`backend::Outputs::from_candidates`).
-    u32* candidates;
-    const u64* ranks;
-    const float* x;
-    u32 x_at, x_stride;
-    // Parts of a row.
-    u32 parts;
-};
 
 // Selects the `K` largest of the ranks that the threads of the block own. They are unique, but for zeros. Writes them to `best`
 // in any order, zeros for those that are missing. Every thread may read them then.
@@ -157,24 +137,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) candidates_of_row(const __
     to[0] = is_missing ? MISSING : id;
     to[K] = is_missing ? 0 : __float_as_uint(x[id]);
 }
-
-struct AdjustArgs {
-    const u32* step;
-    float* x;
-    // Offset, stride, columns.
-    u32 x_at, x_stride, cols;
-    // Offsets of tokens, of output rows, and of the offset of draws.
-    u32 tokens, outputs, draws;
-};
-
-struct DrawArgs {
-    const u32* step;
-    // The token of each row, or 0xffffffff (`backend::Outputs::NO_TOKEN`).
-    u32* tokens;
-    const u64* ranks;
-    // Parts of a row; offset of the offset of draws.
-    u32 parts, draws;
-};
 
 // Of a token that occurred `n` times. Functions of one instruction: the compiler must not contract them to multiply-adds, which the
 // host does not use.

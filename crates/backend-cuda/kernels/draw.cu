@@ -7,22 +7,13 @@
 //
 // Sums are f64 and of a fixed order, but not that of the host.
 #include "draws.cuh"
+#include "arguments/draw.cuh"
 
 constexpr u32 THREADS = 1024, WARPS = THREADS / 32;
 // Columns that a warp reads at once.
 constexpr u32 SPAN = 128;
 // Ranks that are tried at a time.
 constexpr u32 TRIED = 8;
-
-struct VocabularyArgs {
-    const u32* step;
-    // The token of each row, or 0xffffffff (`backend::Outputs::NO_TOKEN`).
-    u32* tokens;
-    // Logits, which change.
-    float* x;
-    // Offset and stride, multiples of 4; columns; offset of the offset of draws.
-    u32 x_at, x_stride, cols, draws;
-};
 
 struct Row {
     float* x;

@@ -6,22 +6,7 @@
 // panel of 64 columns one row after the other, whose units of 8 columns are permuted by the row, as they lie in shared memory.
 #include "common.cuh"
 #include <cuda_fp16.h>
-
-struct F16RowsArgs {
-    const u32* step;
-    const float* x;
-    __half* y;
-    // The factor that undoes the scaling, per row.
-    float* scales;
-    // Weights of the norm, or null.
-    const float* g;
-    // Lists of experts: a row is an entry of a list, and entries past its end are skipped; or null.
-    const u32* chosen;
-    u32 x_at, x_stride, cols, y_stride, used;
-    float eps;
-    // Rows of a tile; 1: rows of groups; 0: rows of `gemm`.
-    u32 tile;
-};
+#include "arguments/f16_rows.cuh"
 
 constexpr u32 THREADS = 512;
 

@@ -2,6 +2,7 @@
 #include "gemm.cuh"
 #include "wgmma.cuh"
 #include "gemv.cuh"
+#include "arguments/embed.cuh"
 
 GEMV(gemv_f32_1, FORMAT, 1, false, true)
 GEMV(gemv_f32_4, FORMAT, 4, false, true)
@@ -30,19 +31,6 @@ WGMMA(wgmma_groups, FORMAT, 32, true)
 
 // `passes::FOLLOWS`.
 constexpr u32 FOLLOWS = 1u << 31;
-
-struct EmbedArgs {
-    const u32* step;
-    // With tokens: the step inputs, to be written, and the tokens of the output rows of the step before.
-    u32* inputs;
-    const u32* before;
-    const u8* table;
-    float* y;
-    // Offset of the rows' indices in `step`, and of the number of rows.
-    u32 indices, rows;
-    // Bytes of a row of the table, and whether rows come in pairs (`formats.cuh`).
-    u32 y_at, y_stride, cols, table_rows, pitch, is_paired;
-};
 
 // Looks up rows of a table: a thread has 4 values. A row that follows an output row of the step before takes its token, which
 // replaces the row's in the step inputs; one that has none takes 0: its results are not used.

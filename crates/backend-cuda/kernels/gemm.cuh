@@ -178,7 +178,7 @@ template <class F, int M, int N, int WARPS_N> __device__ __forceinline__ void ge
     auto fetch = [&](u32 step) {
         u32 chunk = min(2 * step + thread % 2, a.chunks - 1);
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk, a.is_paired()), chunk % TILE_CHUNKS, raw[i]);
+        for (int i = 0; i < CHUNKS; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk, is_paired(a)), chunk % TILE_CHUNKS, raw[i]);
     };
     auto store = [&](u32 step) {
         u8* to = weights + (step % 2) * M * TILE_ROW + thread / 2 * TILE_ROW;
@@ -303,7 +303,7 @@ template <class F> __device__ __forceinline__ void multiply_f32(const MatmulArgs
             u = F::four(row_at + (32 * chunk + k) * F::SIZE);
             v = F::four(row_at + (32 * chunk + k + 4) * F::SIZE);
         } else {
-            Chunk c = load<F>(tile_of<F>(row_at, a.chunks, chunk, a.is_paired()), chunk % TILE_CHUNKS);
+            Chunk c = load<F>(tile_of<F>(row_at, a.chunks, chunk, is_paired(a)), chunk % TILE_CHUNKS);
             // The index must be known at compile time.
             switch (thread % 4) {
             case 0: u = dequantize<F>(c, 0), v = dequantize<F>(c, 1); break;

@@ -2,6 +2,7 @@
 #pragma once
 #include "formats.cuh"
 #include "instructions.cuh"
+#include "arguments/matmul.cuh"
 
 extern __shared__ uint4 shared[];
 
@@ -16,55 +17,9 @@ constexpr u32 FIRST = 1, SECOND = 2;
 // Weight rows come in pairs (`formats.cuh`).
 constexpr u32 PAIRED = 4;
 
-struct MatmulArgs {
-    const u32* step;
-    const float* x;
-    float* y;
-    const u8* w[3];
-    // Weights of a fused norm, or null.
-    const float* g;
-    // Residual or biases, or null.
-    const float* r;
-    // Lists of experts, or null.
-    const u32* chosen;
-    // Biases and factors of experts, or null.
-    const float* biases;
-    // GEMM: activations as f16 with a factor per row (`f16_rows.cu`); rows grouped by experts, or null.
-    const __half* x16;
-    const float* x16_scales;
-    const u32* groups;
-    // Activations: offset, stride, columns. A row can have `x_segments` segments of `cols` columns, `x_segment` apart.
-    u32 x_at, x_stride, cols, chunks, x_segments, x_segment;
-    // Index of the row count in `step`.
-    u32 rows;
-    // Outputs of each weight, and their column offset in `y`; stride of `y`.
-    u32 outputs[3];
-    u32 y_at[3];
-    u32 y_stride;
-    u32 r_at, r_stride;
-    float eps;
-    // A gated linear unit of the first weight's outputs and the second's.
-    u32 glu, act, limited;
-    float limit;
-    // Bytes of a weight row.
-    u32 pitch;
-    // Experts: 0 none, 1 into hidden values, 2 out of them, summed; 3: a matrix per head.
-    u32 mode;
-    // Maximum experts per row; matrices per expert, and which is the up projection; number of experts.
-    u32 used, per_expert, up, experts;
-    u32 weighs_inputs;
-    // Biases: whether there are any, and the offset of those of the up projection. Offset of the factors, or ~0.
-    u32 has_biases, up_biases, factors;
-    // GEMM: columns of a row of `x16`; offset of the entries in `groups`.
-    u32 x16_stride, entries;
-    // FIRST, SECOND, PAIRED.
-    u32 flags;
-
-    __device__ __forceinline__ bool is_paired() const { return flags & PAIRED; }
-};
-
-// As `Matmul::words` writes them.
-static_assert(sizeof(MatmulArgs) == 13 * 8 + 34 * 4, "the host passes 13 pointers and 34 words");
+__device__ __forceinline__ bool is_paired(const MatmulArgs& a) {
+    return a.flags & PAIRED;
+}
 
 constexpr u32 INTO_HIDDEN = 1, OUT_OF_HIDDEN = 2, PER_HEAD = 3;
 
@@ -94,7 +49,7 @@ template <class T> __device__ __forceinline__ T select3(u32 i, T a, T b, T c) {
 
 // A weight row of a part. Parts have equal columns, and thus equal pitches.
 template <class F> __device__ __forceinline__ const u8* weight_row(const MatmulArgs& a, u32 part, size_t row) {
-    return row_of<F>(select3(part, a.w[0], a.w[1], a.w[2]), row, a.pitch, a.is_paired());
+    return row_of<F>(select3(part, a.w[0], a.w[1], a.w[2]), row, a.pitch, is_paired(a));
 }
 
 // The activation of an output, or the gated linear unit of `value` and `up`.

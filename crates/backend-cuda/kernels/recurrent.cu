@@ -3,23 +3,7 @@
 // Eight words of `step` per sequence, from `sequences` on: first row, rows, whether there is a state, slots to read and to
 // write, checkpoint and its slot, 0. The state after row `checkpoint - 1` of the sequence goes to the checkpoint's slot.
 #include "common.cuh"
-
-struct ConvArgs {
-    const u32* step;
-    float* y;
-    const float* x;
-    // Slots of the last `taps - 1` inputs, `[taps - 1][cols]`.
-    float* state;
-    // `[cols][taps]`.
-    const float* weight;
-    // Or null.
-    const float* bias;
-    // Offsets and strides.
-    u32 x_at, x_stride;
-    u32 y_at, y_stride;
-    u32 cols, taps;
-    u32 sequences;
-};
+#include "arguments/recurrent.cuh"
 
 // Columns of a block, and parts that the rows of a sequence are split into.
 constexpr u32 CONV_COLS = 32, CONV_PARTS = 8;
@@ -121,36 +105,6 @@ extern "C" __global__ void __launch_bounds__(256) conv_16(const __grid_constant_
 extern "C" __global__ void __launch_bounds__(256) conv_512(const __grid_constant__ ConvArgs args) {
     conv<512>(args);
 }
-
-struct LinearAttentionArgs {
-    const u32* step;
-    float* y;
-    const float* q;
-    const float* k;
-    const float* v;
-    const float* decay;
-    const float* beta;
-    // Slots of the heads' states, `[heads][k_dim][v_dim]`.
-    float* state;
-    // The heads' factors of values, or null.
-    const float* skip;
-    // Offsets and strides.
-    u32 q_at, q_stride;
-    u32 k_at, k_stride;
-    u32 v_at, v_stride;
-    u32 decay_at, decay_stride;
-    u32 beta_at, beta_stride;
-    u32 y_at, y_stride;
-    u32 heads, k_heads;
-    float scale;
-    u32 sequences;
-    // Columns of a head of keys and of values.
-    u32 k_dim, v_dim;
-    // Whether it follows the delta rule.
-    u32 is_delta;
-    // Whether value head `h` reads key head `h mod k_heads`, otherwise `h / (heads / k_heads)`.
-    u32 is_tiled;
-};
 
 constexpr u32 LINEAR_THREADS = 128;
 

@@ -1,5 +1,6 @@
 // Routing of mixtures of experts: the experts of each row, rows grouped by experts, and the sum of their outputs.
 #include "common.cuh"
+#include "arguments/route.cuh"
 
 // A row's list of experts holds a count, then for each expert its index and the bits of its weight, by rank; at most
 // `used`. Experts of weight 0 are left out.
@@ -7,30 +8,6 @@
 // The softmax over the logits of the chosen experts or over all, or the sigmoid of each logit, in the order of
 // `graph::Gating`.
 enum Gating : u32 { CHOSEN_SOFTMAX, SOFTMAX, SIGMOIDS };
-
-struct RouteArgs {
-    const u32* step;
-    // The lists.
-    u32* chosen;
-    // Logits; routing weights for `route_list`.
-    const float* x;
-    // Routing weights; null for `route_list`.
-    float* y;
-    // Added to the weights for the selection only; or null.
-    const float* bias;
-    // Offsets and strides.
-    u32 x_at, x_stride;
-    u32 y_at, y_stride;
-    // Factor of the weights.
-    float scale;
-    u32 experts, used;
-    u32 gating;
-    // Whether the weights are divided by their sum, at least 2^-14.
-    u32 renormalises;
-    // Experts are selected among the `used_groups` groups whose two largest weights, biases included, have the largest
-    // sum; 0 groups for no such limit.
-    u32 groups, used_groups;
-};
 
 // The order keys of NaN, positive and negative infinity. No number has the key 0.
 constexpr u32 NAN_KEY = 0xffffffffu;
@@ -202,21 +179,6 @@ extern "C" __global__ void __launch_bounds__(32) route_list(const __grid_constan
     if (lane == 0) list[0] = place;
 }
 
-struct GroupsArgs {
-    const u32* step;
-    // A count of tiles; for each tile its expert, first entry and number of entries, at most `tile` of one expert; then,
-    // at `entries`, the entries by expert: the index of row and list entry, `row * used + slot`, and the bits of the
-    // routing weight. The order within an expert varies, and changes no result.
-    u32* groups;
-    // The lists.
-    const u32* chosen;
-    // Index of the row count in `step`.
-    u32 rows;
-    u32 entries;
-    u32 experts, used;
-    u32 tile;
-};
-
 constexpr u32 GROUPS_THREADS = 1024;
 
 // The sum of `x` over the threads before, and over all.
@@ -291,23 +253,6 @@ extern "C" __global__ void __launch_bounds__(GROUPS_THREADS) groups(const __grid
         }
     }
 }
-
-struct MixArgs {
-    const u32* step;
-    float* y;
-    // Outputs of the experts, weighted: `[row * used + slot][cols]`.
-    const float* x;
-    // The lists.
-    const u32* chosen;
-    // Residual, or null.
-    const float* r;
-    // Offsets and strides.
-    u32 y_at, y_stride;
-    u32 r_at, r_stride;
-    u32 cols;
-    // Maximum experts per row.
-    u32 used;
-};
 
 template <u32 N> __device__ __forceinline__ void mix_columns(const MixArgs& args, u32 i) {
     u32 row = blockIdx.y, count = args.chosen[size_t(row) * (1 + 2 * args.used)];

@@ -1,5 +1,6 @@
 // Row-wise operations and argmax. Row `blockIdx.y`.
 #include "draws.cuh"
+#include "arguments/rows.cuh"
 
 // Norms of groups of `cols` columns, with `b` times its columns, which repeat:
 // - `RMS_NORM`: `y = a / sqrt(mean(a^2) + eps)`.
@@ -37,29 +38,6 @@ enum Operation : u32 {
     OUTPUT_ROWS,
     FIRST_OF_SEQUENCE,
     MEAN_OF_SEQUENCE,
-};
-
-struct RowsArgs {
-    const u32* step;
-    const float* a;
-    // Or null.
-    const float* b;
-    float* y;
-    // Offsets and strides.
-    u32 a_at, a_stride;
-    u32 b_at, b_stride;
-    u32 y_at, y_stride;
-    u32 operation;
-    // Of `ACT` and `GATE`; whether a gate is limited.
-    u32 act, limited;
-    // Columns of a norm's group, and of `y`.
-    u32 cols, y_cols;
-    // Epsilon, factor, cap or limit.
-    float scalar;
-    // Columns of `b`; a norm's groups divide them.
-    u32 b_cols;
-    // `SLICE`: columns of a head of `a` and of `y`, first column. `JOIN`: columns of a head of `a` and of `b`.
-    u32 head[3];
 };
 
 // Whether columns that start at a multiple of 4 can be accessed as vectors.
@@ -225,19 +203,6 @@ extern "C" __global__ void __launch_bounds__(256) rows_map(const __grid_constant
 #pragma unroll 1
     for (u32 i = first + threadIdx.x; i < end; i += 256) map<1>(args, i);
 }
-
-struct ArgMaxArgs {
-    const u32* step;
-    u32* tokens;
-    const float* x;
-    // By row, the best of each part, and a counter of finished parts, zero between launches.
-    u64* best;
-    u32* counters;
-    // Offset and stride, multiples of 4; columns.
-    u32 x_at, x_stride, cols;
-    // The word of the step inputs with the offset of draws, whose biases are added; or `NO_DRAWS`.
-    u32 draws;
-};
 
 constexpr u32 NO_DRAWS = ~0u;
 

@@ -131,7 +131,7 @@ template <bool PLAIN> struct Stream {
     __device__ __forceinline__ bool follows() const { return PLAIN && position.unit != elsewhere; }
     // Bytes from behind the last tile of a row, were it whole, to the row in its place in the next pair.
     template <class F> static __device__ __forceinline__ int to_next_pair(const MatmulArgs& a, const Shape& shape) {
-        return int(2 * a.pitch - shape.stages * tile_step<F>(a.is_paired()));
+        return int(2 * a.pitch - shape.stages * tile_step<F>(is_paired(a)));
     }
 };
 
@@ -161,7 +161,7 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
         this->elsewhere = of.elsewhere;
         u32 stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
 #pragma unroll
-        for (int r = 0; r < 2; r++) at[r] = weight_row<F>(a, of.parts[r], of.rows[r]) + (stage * tile_step<F>(a.is_paired()) + 16 * lane);
+        for (int r = 0; r < 2; r++) at[r] = weight_row<F>(a, of.parts[r], of.rows[r]) + (stage * tile_step<F>(is_paired(a)) + 16 * lane);
     }
 
     // Copies the next stage to `stage`, if there is one.
@@ -195,7 +195,7 @@ template <class F, bool IS_PLAIN> struct AsyncStream : Stream<IS_PLAIN> {
                 }
             }
         }
-        u32 step = tile_step<F>(a.is_paired());
+        u32 step = tile_step<F>(is_paired(a));
         at[0] += step, at[1] += step;
         if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
@@ -239,14 +239,14 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
         Rows of = rows_of(a, shape, this->position);
         this->elsewhere = of.elsewhere;
         u32 row = lane & 1, stage = (shape.chunks - this->position.rest) / TILE_CHUNKS;
-        at = weight_row<F>(a, row ? of.parts[1] : of.parts[0], row ? of.rows[1] : of.rows[0]) + stage * tile_step<F>(a.is_paired());
+        at = weight_row<F>(a, row ? of.parts[1] : of.parts[0], row ? of.rows[1] : of.rows[0]) + stage * tile_step<F>(is_paired(a));
     }
 
     // Copies the next stage to `stage`, if there is one.
     __device__ __forceinline__ void copy(const MatmulArgs& a, const Shape& shape, u32 stage, int lane) {
         if (--this->left < 0) return;
         u32 rest = this->position.rest, to = stage + (lane & 1) * TILE_BYTES<F>;
-        if (PLAIN && !F::FLOAT && a.is_paired()) {
+        if (PLAIN && !F::FLOAT && is_paired(a)) {
             if (lane == 0) {
                 expect_bytes(stage + BYTES, BYTES);
                 copy_bulk(stage, at, BYTES, stage + BYTES);
@@ -266,7 +266,7 @@ template <class F, bool IS_PLAIN> struct BulkStream : Stream<IS_PLAIN> {
             if (lane == 0) expect_bytes(stage + BYTES, all);
             if (lane < 2 * F::PLANES) copy_bulk(to + own.to, at + own.from, own.bytes, stage + BYTES);
         }
-        at += tile_step<F>(a.is_paired());
+        at += tile_step<F>(is_paired(a));
         if (!this->position.ends_row(shape) || this->left == 0) return;
         if (!this->follows()) return find_rows(a, shape, lane);
         at += Base::template to_next_pair<F>(a, shape);

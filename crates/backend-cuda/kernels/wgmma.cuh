@@ -160,7 +160,7 @@ __device__ __forceinline__ void multiply_staged(const MatmulArgs& a, const Weigh
         u32 to = base + stage * S::STAGE + S::ACTIVATIONS;
         if (both < last) {
             // A window has a block of a tile.
-            u32 blocks = min(windows - both / 4 * BLOCKS, BLOCKS), at_tile = both / 4 * tile_step<F>(a.is_paired());
+            u32 blocks = min(windows - both / 4 * BLOCKS, BLOCKS), at_tile = both / 4 * tile_step<F>(is_paired(a));
 #pragma unroll
             for (int p = 0; p < F::PLANES; p++) {
                 u32 units = S::units(p), at = both % 4 * S::bytes(p), to_plane = to + S::plane_at(p);
@@ -252,14 +252,14 @@ __device__ __forceinline__ void multiply_from_registers(const MatmulArgs& a, con
         // Formats of several planes have whole blocks, padded with zeros.
         if (F::PLANES == 1) of_lane = min(of_lane, a.chunks - 1 - chunk / TILE_CHUNKS * TILE_CHUNKS);
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk, a.is_paired()), int(of_lane), raw[i]);
+        for (u32 i = 0; i < 2; i++) F::fetch(tile_of<F>(p[i], a.chunks, chunk, is_paired(a)), int(of_lane), raw[i]);
     };
     // Loads into registers alone would leave too few bytes on the way from memory. Of four lanes, two fetch the first plane
     // of their rows, and the others the rest in turn.
     constexpr u32 REST = F::PLANES > 1 ? F::PLANES - 1 : 1;
     auto prefetch = [&](u32 window) {
         u32 plane = lane % 4 < 2 || F::PLANES == 1 ? 0 : 1 + window % REST, at = 0;
-        Tile<F> of_window = tile_of<F>(lane % 2 ? p[1] : p[0], a.chunks, 4 * window, a.is_paired());
+        Tile<F> of_window = tile_of<F>(lane % 2 ? p[1] : p[0], a.chunks, 4 * window, is_paired(a));
 #pragma unroll
         for (int i = 0; i < F::PLANES; i++) {
             if (plane == i) at = plane_at<F>(i, of_window.blocks) + window % 8 * (F::bytes(i) / 8);

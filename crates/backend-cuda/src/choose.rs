@@ -3,10 +3,11 @@
 
 use backend::{MAX_CANDIDATES, Transfer};
 use graph::ValueId;
-use passes::{Cost, Purpose, Variant, When};
+use passes::{BufferId, Cost, F32, Grid, Purpose, Variant, When};
 
+use crate::arguments::{AdjustArgs, ArgMaxArgs, DrawArgs, MergeArgs, PartArgs, Pointer, VocabularyArgs};
 use crate::compile::Compiler;
-use crate::launch::{BufferId, F32, Grid, LaunchPlan};
+use crate::launch::LaunchPlan;
 
 /// Threads of `draw_of_vocabulary`.
 const VOCABULARY_THREADS: u32 = 1024;
@@ -22,22 +23,44 @@ const RANK: usize = size_of::<u64>();
 
 impl Compiler<'_> {
     /// What a step chooses from its logits, unless it requests all of them.
-    pub(crate) fn choose(&mut self, output: ValueId) {
-        let chosen = BufferId::Chosen;
-        let rows = self.bound.bucket().outputs;
-        let parts = self.cols(output).div_ceil(PART);
-        let ranks = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * MAX_CANDIDATES * RANK));
+    pub(crate) fn choose_tokens(&mut self, output: ValueId) {
+        let (rows, cols) = (self.bound.bucket().outputs, self.cols(output));
+        let parts = cols.div_ceil(PART);
+        let mut buffer = |bytes| Pointer::from(BufferId::Own(self.buffer(Purpose::Activations, bytes)));
+        let ranks = buffer(rows * parts * MAX_CANDIDATES * RANK);
+        let (best, counters) = (buffer(rows * parts * RANK), buffer(rows * size_of::<u32>()));
+        let (chosen, x, x_at) = (Pointer::Chosen, Pointer::from(self.slot(output)), self.at(output));
+        let (n_cols, n_parts, draws) = (cols as u32, parts as u32, self.inputs.draws());
+        let by_part =
+            |kernel, args| self.launch(kernel, args, Grid::rows(parts), Cost::row("arg_max", cols * F32));
+        let largest = ArgMaxArgs { tokens: chosen, x, best, counters, x_at, cols: n_cols, draws };
+        // The argmax of each row.
+        let arg_max_biased = by_part("rows/arg_max", largest);
+        let arg_max = by_part("rows/arg_max", ArgMaxArgs { draws: NO_DRAWS, ..largest });
+        // Adds biases to the logits, and subtracts penalties, in place: a step that draws returns no logits, and a tapped output has
+        // been copied before.
+        let (tokens, outputs) = (self.inputs.tokens as u32, self.inputs.outputs as u32);
+        let args = AdjustArgs { x, x_at, cols: n_cols, tokens, outputs, draws };
+        let cost = Cost::row("adjust_logits", 0);
+        let adjust = self.launch("candidates/adjust_logits", args, Grid::rows(1), cost);
+        // The ranks of the best candidates of each part of a row.
+        let args = PartArgs { ranks, x, x_at, cols: n_cols };
+        let cost = Cost::row("candidates_of_parts", cols * F32);
+        let of_parts = self.launch("candidates/candidates_of_parts", args, Grid::rows(parts), cost);
+        // The best candidates of each row.
+        let merged = |name| Cost::row(name, parts * MAX_CANDIDATES * RANK);
+        let args = MergeArgs { candidates: chosen, ranks, x, x_at, parts: n_parts };
+        let of_row = merged("candidates_of_row");
+        let of_row = self.launch("candidates/candidates_of_row", args, Grid::rows(1), of_row);
+        // A token of the best candidates, if they are all that the row's draw considers.
+        let args = DrawArgs { tokens: chosen, ranks, parts: n_parts, draws };
+        let draw = self.launch("candidates/draw_of_row", args, Grid::rows(1), merged("draw_of_row"));
+        // A token of the whole vocabulary, otherwise.
+        let args = VocabularyArgs { tokens: chosen, x, x_at, cols: n_cols, draws };
+        let cost = Cost::row("draw_of_vocabulary", cols * F32);
+        let draw_of_all = self.launch("draw/draw_of_vocabulary", args, Grid::rows(1), cost);
+        let draw_of_all = LaunchPlan { threads: VOCABULARY_THREADS, ..draw_of_all };
 
-        let best = BufferId::Own(self.buffer(Purpose::Activations, rows * parts * RANK));
-        let counters = BufferId::Own(self.buffer(Purpose::Activations, rows * size_of::<u32>()));
-        let of_largest = [chosen, best, counters];
-        let arg_max = self.arg_max(output, parts, of_largest, NO_DRAWS);
-        let arg_max_biased = self.arg_max(output, parts, of_largest, self.inputs.draws());
-        let adjust = self.adjust(output);
-        let of_parts = self.candidates_of_parts(output, parts, ranks);
-        let of_row = self.candidates_of_row(output, parts, ranks, chosen);
-        let draw = self.draw_of_row(parts, ranks, chosen);
-        let draw_of_all = self.draw_of_vocabulary(output, chosen);
         let of = |transfer| When { transfer: Some(transfer), ..When::default() };
         let adjusted = When { is_adjusted: true, ..of(Transfer::Drawn) }.launches(vec![adjust]);
         self.dispatch(output, vec![adjusted, Variant::default()]);
@@ -58,91 +81,5 @@ impl Compiler<'_> {
         // Last: it changes logits of its rows.
         let of_all = When { draws_of_all: true, ..of(Transfer::Drawn) }.launches(vec![draw_of_all]);
         self.dispatch(output, vec![of_all, Variant::default()]);
-    }
-
-    /// Writes the argmax of each row of `x`, by blocks of `parts` of it, to the first of the buffers; the others are its own.
-    fn arg_max(
-        &self,
-        x: ValueId,
-        parts: usize,
-        [tokens, best, counters]: [BufferId; 3],
-        draws: u32,
-    ) -> LaunchPlan {
-        let cols = self.cols(x);
-        let (from, [at, stride]) = self.operand(x);
-        self.launch(
-            "rows/arg_max",
-            [tokens, from, best, counters].map(Some).into(),
-            vec![at, stride, cols as u32, draws],
-            Grid::rows(parts),
-            Cost::row("arg_max", cols * F32),
-        )
-    }
-
-    /// Adds biases to the logits `x`, and subtracts penalties, in place: a step that draws returns no logits, and a tapped output
-    /// has been copied before.
-    fn adjust(&self, x: ValueId) -> LaunchPlan {
-        let (logits, [at, stride]) = self.operand(x);
-        let inputs = [self.inputs.tokens as u32, self.inputs.outputs as u32, self.inputs.draws()];
-        let mut words = vec![at, stride, self.cols(x) as u32];
-        words.extend(inputs);
-        let cost = Cost::row("adjust_logits", 0);
-        self.launch("candidates/adjust_logits", vec![Some(logits)], words, Grid::rows(1), cost)
-    }
-
-    /// Writes the ranks of the best candidates of each part of each row of `x` to `ranks`.
-    fn candidates_of_parts(&self, x: ValueId, parts: usize, ranks: BufferId) -> LaunchPlan {
-        let cols = self.cols(x);
-        let (from, [at, stride]) = self.operand(x);
-        self.launch(
-            "candidates/candidates_of_parts",
-            vec![Some(ranks), Some(from)],
-            vec![at, stride, cols as u32],
-            Grid::rows(parts),
-            Cost::row("candidates_of_parts", cols * F32),
-        )
-    }
-
-    /// Writes the best candidates of each row of `x` to `candidates`.
-    fn candidates_of_row(
-        &self,
-        x: ValueId,
-        parts: usize,
-        ranks: BufferId,
-        candidates: BufferId,
-    ) -> LaunchPlan {
-        let (from, [at, stride]) = self.operand(x);
-        self.launch(
-            "candidates/candidates_of_row",
-            vec![Some(candidates), Some(ranks), Some(from)],
-            vec![at, stride, parts as u32],
-            Grid::rows(1),
-            Cost::row("candidates_of_row", parts * MAX_CANDIDATES * RANK),
-        )
-    }
-
-    /// Draws the token of each row of `x` from the whole vocabulary, if its best candidates are not all that its draw considers.
-    fn draw_of_vocabulary(&self, x: ValueId, tokens: BufferId) -> LaunchPlan {
-        let cols = self.cols(x);
-        let (logits, [at, stride]) = self.operand(x);
-        let launch = self.launch(
-            "draw/draw_of_vocabulary",
-            vec![Some(tokens), Some(logits)],
-            vec![at, stride, cols as u32, self.inputs.draws()],
-            Grid::rows(1),
-            Cost::row("draw_of_vocabulary", cols * F32),
-        );
-        LaunchPlan { threads: VOCABULARY_THREADS, ..launch }
-    }
-
-    /// Draws the token of each row from its best candidates, if they are all that its draw considers.
-    fn draw_of_row(&self, parts: usize, ranks: BufferId, tokens: BufferId) -> LaunchPlan {
-        self.launch(
-            "candidates/draw_of_row",
-            vec![Some(tokens), Some(ranks)],
-            vec![parts as u32, self.inputs.draws()],
-            Grid::rows(1),
-            Cost::row("draw_of_row", parts * MAX_CANDIDATES * RANK),
-        )
     }
 }

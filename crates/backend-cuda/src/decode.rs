@@ -2,10 +2,9 @@
 
 use backend::{BoundProgram, Error, KvType, PAGE, StoreLayout};
 use graph::{Op, Store};
-use passes::{Clusters, Splits};
+use passes::{Clusters, F32, Splits};
 
 use crate::driver::{Card, Device};
-use crate::launch::F32;
 use crate::occupancy::Block;
 
 /// Whether these kernels have heads and caches of this layout.

@@ -1,12 +1,15 @@
 //! Passes of mixture-of-experts layers: a GEMV per row and expert, or a GEMM over the rows of each expert.
 
-use graph::{Activation, Hidden, WeightId};
-use passes::{Experts, GROUP_ROWS, Purpose, When, max_groups, may_fit_f16, min_grouped_rows};
+use graph::{Hidden, WeightId};
+use passes::{
+    CHUNK, Each, Experts, F32, GROUP_ROWS, Scratch, When, max_groups, may_fit_f16, min_grouped_rows,
+};
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
+use crate::arguments::{MatmulArgs, Pointer};
 use crate::compile::Compiler;
-use crate::launch::{BufferId, Each, F32, LaunchPlan};
-use crate::matmul::{Beside, ExpertArgs, Matmul, Mode};
+use crate::launch::LaunchPlan;
+use crate::matmul::{Matmul, Mode};
 
 /// The matmuls of an experts pass.
 struct Projections {
@@ -20,8 +23,8 @@ impl Compiler<'_> {
         let Experts { routes, list, down, y, .. } = *pass;
         let experts = self.bound.weight(down).count;
         let used = self.plan.lists[list].used;
-        let max_rows = self.max_rows_of(y);
-        let list = pass.makes_list.then(|| self.list(routes, list));
+        let max_rows = self.max_rows(y);
+        let list = pass.makes_list.then(|| self.list_experts(routes, list));
         let Projections { into_hidden, out_of_hidden } = self.projections(pass);
 
         let mut launches: Vec<LaunchPlan> = list.clone().into_iter().collect();
@@ -34,29 +37,30 @@ impl Compiler<'_> {
         if max_rows >= min_rows {
             let entries = (1 + 3 * max_groups(max_rows, experts, used)) as u32;
             let words = entries as usize + 2 * max_rows * used;
-            let groups = self.scratch_buffer(|own| &mut own.groups, Purpose::Activations, words * F32);
+            let groups = self.scratch(Scratch::Groups, words * F32);
             let bytes = max_rows * used * self.cols(y) * F32;
-            let downs = self.scratch_buffer(|own| &mut own.downs, Purpose::Activations, bytes);
+            let downs = self.scratch(Scratch::Downs, bytes);
             let sort = self.groups(y, pass.list, groups, entries, experts);
             let mix = self.mix(y, pass.list, downs, pass.residual);
-            let grouped = |matmul: &Matmul| Matmul {
-                experts: ExpertArgs { groups: Some((groups, entries)), ..matmul.experts.clone() },
-                ..matmul.clone()
-            };
-            let into_hidden = grouped(&into_hidden);
-            let padded = out_of_hidden.x_segments[1];
-            let out_of_hidden = Matmul {
-                x: (out_of_hidden.x.0, [0, padded as u32]),
-                x_segments: [1, 0],
-                y: downs,
+            let groups = groups.into();
+            let (hidden, out) = (&into_hidden, &out_of_hidden.args);
+            let into_hidden =
+                Matmul { args: MatmulArgs { groups, entries, ..hidden.args }, ..hidden.clone() };
+            let args = MatmulArgs {
+                y: downs.into(),
+                r: Pointer::Null,
+                groups,
+                entries,
+                x_at: [0, out.x_segment],
+                x_segments: 1,
+                x_segment: 0,
                 y_stride: self.cols(y) as u32,
-                parts: vec![(down, self.cols(y), 0)],
-                addend: None,
-                ..grouped(&out_of_hidden)
+                r_at: [0, 0],
+                ..*out
             };
+            let out_of_hidden = self.matmul(Mode::OutOfHidden, &[(down, self.cols(y), 0)], args);
             let is_f32 = self.device.f32_activations;
-            let parts = into_hidden.parts.iter().chain(&out_of_hidden.parts);
-            let weights: Vec<WeightId> = parts.map(|part| part.0).collect();
+            let weights: Vec<WeightId> = into_hidden.weights().chain(out_of_hidden.weights()).collect();
             let may_fit = weights.iter().all(|&id| may_fit_f16(self.model.matrix(id).layout.format));
             let mut methods = vec![Algorithm::GemmF32];
             if may_fit && !is_f32 {
@@ -80,81 +84,57 @@ impl Compiler<'_> {
 
     /// The GEMV kernel of one row.
     fn row_algorithm(&self, matmul: &Matmul) -> Algorithm {
-        let format = self.model.matrix(matmul.parts[0].0).layout.format;
+        let weight = matmul.weights().next().expect("a weight");
+        let format = self.model.matrix(weight).layout.format;
         let fits_q8 = |n: usize| n == 1 && matmul.fits_q8(self.device, format, n);
         algorithms(format, self.device.f32_activations, TensorCores::None, fits_q8)[0].0
     }
 
     fn projections(&mut self, pass: &Experts) -> Projections {
-        let Experts { x, norm, down, scale, bias, residual, weighs_inputs, list, y, .. } = *pass;
+        let Experts { x, norm, down, bias, residual, weighs_inputs, list, y, .. } = *pass;
         let (experts, inner) = (self.bound.weight(down).count, self.bound.weight(down).cols);
         let used = self.plan.lists[list].used;
         let padded = inner.next_multiple_of(4);
-        let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
-        let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes);
-        let vector = |id: WeightId| self.bound.weight(id).vector();
-        // Biases of one weight after another, then the factors of products and outputs.
-        let mut values: Vec<f32> = pass.hidden.biases().iter().flat_map(|&id| vector(id)).collect();
-        let scales: Vec<Option<WeightId>> = pass.hidden.scales().iter().copied().chain([scale]).collect();
-        let factors = scales.iter().any(Option::is_some).then_some(values.len());
-        if factors.is_some() {
-            values.extend(scales.iter().flat_map(|id| id.map_or_else(|| vec![1.0; experts], vector)));
-        }
-        let values: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
-        let of_hidden = if values.is_empty() { None } else { Some(self.constants(values)) };
-        let of_down = bias.map(|bias| self.vector(bias));
-        let (glu, act) = match pass.hidden {
-            Hidden::Gated { glu, .. } => (Some(glu), Activation::Identity),
-            Hidden::Plain { act, .. } => (None, act),
-        };
-        let args = ExpertArgs {
-            chosen: Some(BufferId::Own(self.scratch.lists[list])),
-            used,
-            count: experts,
-            weighs_inputs,
-            ..ExpertArgs::NONE
-        };
-        let into_hidden = Matmul {
-            x: (self.slot(x), self.at(x)),
-            y: hidden,
-            parts: pass.hidden.weights().iter().map(|&id| (id, inner, 0)).collect(),
+        let bytes = self.max_rows(y).max(1) * used * padded * F32;
+        let hidden = self.scratch(Scratch::Hidden, bytes);
+        let (biases, factors) = self.expert_vectors(pass);
+        let mut args = self.matmul_args(self.operand(x), self.cols(x), norm, y);
+        args.chosen = self.list(list).into();
+        (args.used, args.experts) = (used as u32, experts as u32);
+        args.weighs_inputs = u32::from(weighs_inputs);
+        let of_hidden = MatmulArgs {
+            y: hidden.into(),
+            biases: biases.into(),
             y_stride: padded as u32,
-            norm: norm.map(|norm| (self.vector(norm.weight), norm.eps)),
-            addend: None,
-            cols: self.cols(x),
-            x_segments: [1, 0],
-            rows_word: self.row_count_word(y),
-            glu,
-            act,
-            mode: Mode::IntoHidden,
-            experts: ExpertArgs {
-                biases: of_hidden,
-                per_expert: pass.hidden.matrices_per_expert(),
-                up: pass.hidden.matrix(1, 0),
-                has_biases: !pass.hidden.biases().is_empty(),
-                up_biases: experts * inner,
-                factors,
-                ..args.clone()
-            },
-            beside: Beside::default(),
+            per_expert: pass.hidden.matrices_per_expert() as u32,
+            up: pass.hidden.matrix(1, 0) as u32,
+            has_biases: u32::from(!pass.hidden.biases().is_empty()),
+            up_biases: (experts * inner) as u32,
+            factors: factors.map_or(u32::MAX, |at| at as u32),
+            ..args
         };
-        let [y_at, y_stride] = self.at(y);
-        let out_of_hidden = Matmul {
-            x: (hidden, [0, (used * padded) as u32]),
-            y: self.slot(y),
-            parts: vec![(down, self.cols(y), y_at)],
-            y_stride,
-            norm: None,
-            addend: residual.map(|id| (self.slot(id), self.at(id))),
-            cols: inner,
-            x_segments: [used, padded],
-            rows_word: self.row_count_word(y),
-            glu: None,
-            act: Activation::Identity,
-            mode: Mode::OutOfHidden,
-            experts: ExpertArgs { biases: of_down, has_biases: of_down.is_some(), ..args },
-            beside: Beside::default(),
+        let of_hidden = match pass.hidden {
+            Hidden::Gated { glu, .. } => of_hidden.with_glu(glu),
+            Hidden::Plain { act, .. } => MatmulArgs { act: act as u32, ..of_hidden },
         };
-        Projections { into_hidden, out_of_hidden }
+        let parts: Vec<_> = pass.hidden.weights().iter().map(|&id| (id, inner, 0)).collect();
+        let into_hidden = self.matmul(Mode::IntoHidden, &parts, of_hidden);
+        let args = MatmulArgs {
+            x: hidden.into(),
+            g: Pointer::Null,
+            r: residual.map(|id| self.slot(id)).into(),
+            biases: bias.map(|bias| self.vector(bias)).into(),
+            x_at: [0, (used * padded) as u32],
+            cols: inner as u32,
+            chunks: inner.div_ceil(CHUNK) as u32,
+            x_segments: used as u32,
+            x_segment: padded as u32,
+            r_at: residual.map_or([0, 0], |id| self.at(id)),
+            eps: 0.0,
+            has_biases: u32::from(bias.is_some()),
+            ..args
+        };
+        let part = (down, self.cols(y), self.at(y)[0]);
+        Projections { into_hidden, out_of_hidden: self.matmul(Mode::OutOfHidden, &[part], args) }
     }
 }

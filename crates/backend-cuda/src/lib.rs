@@ -1,13 +1,14 @@
 //! The CUDA backend: NVIDIA cards from compute capability 8.0 on.
 //!
-//! `passes` lowers a graph to fused passes. `compile.rs` lowers each pass to kernel launches with words and buffer
-//! indices; that is enough to report memory requirements. `program.rs` allocates the buffers and builds the launches. A
+//! `passes` lowers a graph to fused passes. `compile.rs` lowers each pass to kernel launches, whose arguments (`arguments.rs`) name
+//! buffers; that is enough to report memory requirements. `program.rs` allocates the buffers and builds the launches. A
 //! step then uploads its inputs, replays a recorded graph of its shape, and reads back the outputs. Kernels are CUDA C++
 //! in `kernels`, compiled ahead by `kernels/build` and part of the library; the driver is opened at run time.
 //!
 //! Activations are f32. GEMV kernels quantise them to 8 bits per 32 values, tensor cores round them to f16.
 
 mod algorithm;
+mod arguments;
 mod attend;
 mod choose;
 mod compile;
@@ -33,14 +34,14 @@ use backend::{
     Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
-use passes::Formats;
+use passes::{Formats, lock};
 use quant::Format;
 
 use compile::Blueprint;
 pub use devices::CudaDriver;
+use driver::Device;
 pub use driver::{Card, cards};
-use driver::{Device, lock};
-use model::{Model, ModelPlan};
+use model::{Model, ModelPlan, tensor_map_bytes};
 use program::CudaProgram;
 
 /// The CUDA backend on an opened card.
@@ -83,7 +84,7 @@ impl Cuda {
             });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;
-        ModelPlan::new(bound, &mut lock(&self.formats))
+        model::plan(bound, &mut lock(&self.formats))
     }
 }
 
@@ -103,10 +104,10 @@ impl Backend for Cuda {
         let plan = self.plan(graph, weights, kv_layout)?;
         let bytes = buckets.iter().map(|&bucket| {
             let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
-            Ok(Blueprint::new(&self.device, &plan, bound, taps)?.bytes())
+            Ok(Blueprint::new(&self.device, &plan, &bound, taps)?.bytes())
         });
         let bytes = bytes.sum::<Result<u64, Error>>()?;
-        Ok(plan.memory(bytes))
+        Ok(plan.memory(bytes.saturating_add(tensor_map_bytes(&plan))))
     }
 
     fn join(&mut self, member: Member) -> Result<(), Error> {
@@ -137,7 +138,7 @@ impl LoadedModel for Loaded {
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let Model { device, plan, .. } = &*self.0;
         let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
-        let blueprint = Blueprint::new(device, plan, bound, taps)?;
+        let blueprint = Blueprint::new(device, plan, &bound, taps)?;
         Ok(Box::new(CudaProgram::new(self.0.clone(), blueprint)?))
     }
 
@@ -146,7 +147,8 @@ impl LoadedModel for Loaded {
     }
 
     fn memory(&self) -> Memory {
-        self.0.plan.memory(lock(&self.0.state).activations)
+        let Model { plan, state, .. } = &*self.0;
+        plan.memory(lock(state).activations.saturating_add(tensor_map_bytes(plan)))
     }
 
     fn timings(&self) -> Vec<Timing> {

@@ -2,13 +2,19 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{BoundModel, Error, KvFormat, KvType, Memory, PAGE, Remedy, StoreLayout, Timing, Weight};
-use graph::{Op, Role, Value, WeightId};
-use passes::{Formats, Purpose, TiledLayout, kernel_name, may_fit_f16, model_memory, out_of_memory};
+use backend::{BoundModel, Error, KvFormat, PAGE, Remedy, Weight};
+use graph::{Op, WeightId};
+use passes::{Formats, Purpose, State, TiledLayout, kernel_name, may_fit_f16, out_of_memory};
 use quant::Format;
 
-use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size, lock};
+use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size};
 use crate::upload::{Upload, upload};
+
+/// How the weights and the KV cache of a model are stored on a card.
+pub(crate) type ModelPlan = passes::ModelPlan<MatrixLayout>;
+
+/// Columns of a head in a cache are a multiple of this (`kernels/attention.cuh`).
+const CACHE_COLS: usize = 8;
 
 /// How a table or matrix, or all matrices of the experts, is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,78 +34,34 @@ impl MatrixLayout {
         Ok(MatrixLayout { rows: weight.rows, layout })
     }
 
-    /// Size in device memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        allocated_size(self.layout.bytes() as u64)
-    }
-
     /// Bytes of a row, and whether rows come in pairs.
     pub(crate) fn pitch_and_pairs(&self) -> (u32, bool) {
         (self.layout.pitch() as u32, self.layout.is_paired())
     }
 }
 
-/// How the weights and the KV cache of a model are stored on a card.
-#[derive(Debug)]
-pub(crate) struct ModelPlan {
-    pub(crate) bound: Arc<BoundModel>,
-    /// By weight; `None` for single-row weights, which programs hold as f32 constants.
-    matrices: Vec<Option<MatrixLayout>>,
-    /// By store: sizes of keys and values in bytes.
-    stores: Vec<[u64; 2]>,
-    /// By value: the size of the slots of a recurrent operation in bytes.
-    states: Vec<Option<u64>>,
+impl passes::MatrixLayout for MatrixLayout {
+    fn format(&self) -> Format {
+        self.layout.format
+    }
+
+    fn bytes(&self) -> u64 {
+        allocated_size(self.layout.bytes() as u64)
+    }
 }
 
-impl ModelPlan {
-    pub(crate) fn new(bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
-        let roles = bound.graph().roles();
-        let is_unquantised = differing_formats(&bound, formats);
-        let matrix = |((weight, roles), &is_unquantised): ((&Weight, &Vec<Role>), &bool)| {
-            let is_matrix = roles.iter().any(|role| match role {
-                Role::Table | Role::Matrix | Role::Experts => true,
-                Role::Vector => false,
-            });
-            let mut format =
-                || if is_unquantised { formats.unquantised(weight) } else { formats.get(weight) };
-            is_matrix.then(|| MatrixLayout::new(weight, format())).transpose()
-        };
-        let weights = bound.weights().iter().zip(&roles).zip(&is_unquantised);
-        let matrices = weights.map(matrix).collect::<Result<_, Error>>()?;
-        let store = |layout: &StoreLayout| {
-            [(layout.format.k, layout.store.k_dim), (layout.format.v, layout.store.v_dim)]
-                .map(|(kind, dim)| store_bytes(layout, kind, dim))
-        };
-        let stores = bound.stores().iter().map(store).collect();
-        let state = |(id, value): (_, &Value)| {
-            value.op.is_recurrent().then(|| {
-                let values = bound.slots().saturating_mul(bound.graph().state_len(id));
-                (values as u64).saturating_mul(size_of::<f32>() as u64)
-            })
-        };
-        let states = bound.graph().values().map(state).collect();
-        Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
-    }
+pub(crate) fn plan(bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
+    let is_unquantised = differing_formats(&bound, formats);
+    ModelPlan::new(bound, CACHE_COLS, |id, weight, _| {
+        let is_unquantised = is_unquantised[id.index()];
+        let format = if is_unquantised { formats.unquantised(weight) } else { formats.get(weight) };
+        MatrixLayout::new(weight, format)
+    })
+}
 
-    /// The layout of a weight that is not a vector.
-    pub(crate) fn matrix(&self, id: WeightId) -> &MatrixLayout {
-        self.matrices[id.index()].as_ref().expect("weights of matmuls are matrices")
-    }
-
-    /// Memory use, with `activations` bytes for all programs, among which tensor maps count.
-    pub(crate) fn memory(&self, activations: u64) -> Memory {
-        let on_device = |matrix: &Option<MatrixLayout>| {
-            matrix.as_ref().map(|matrix| (matrix.layout.format, matrix.bytes()))
-        };
-        let weights = self.bound.weights().iter().zip(self.matrices.iter().map(on_device));
-        let kv = self.stores.iter().flatten().chain(self.states.iter().flatten()).copied();
-        model_memory(weights, kv, activations.saturating_add(self.tensor_maps()))
-    }
-
-    /// Bytes of the tensor maps of all stores.
-    fn tensor_maps(&self) -> u64 {
-        allocated_size((self.stores.len() * 2 * TENSOR_MAP_BYTES) as u64)
-    }
+/// Bytes of the tensor maps of all stores.
+pub(crate) fn tensor_map_bytes(plan: &ModelPlan) -> u64 {
+    allocated_size((plan.stores.len() * 2 * TENSOR_MAP_BYTES) as u64)
 }
 
 /// By weight: whether it is one of the experts' gates and up projections that differ in format. A kernel multiplies both.
@@ -114,12 +76,6 @@ fn differing_formats(bound: &BoundModel, formats: &mut Formats) -> Vec<bool> {
         }
     }
     differ
-}
-
-/// Size in bytes of a store's keys (`dim` = `k_dim`) or values (`v_dim`), in the layout of `kernels/attention.cuh`.
-fn store_bytes(layout: &StoreLayout, kind: KvType, dim: usize) -> u64 {
-    let row = kind.row_bytes(dim.next_multiple_of(8));
-    [layout.pages, PAGE, layout.store.heads].iter().fold(row as u64, |all, &n| all.saturating_mul(n as u64))
 }
 
 /// A model whose buffers are allocated.
@@ -159,14 +115,6 @@ impl Matrix {
     }
 }
 
-/// State shared by the programs of a model.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Bytes of all programs.
-    pub(crate) activations: u64,
-    pub(crate) timings: Vec<Timing>,
-}
-
 impl Model {
     pub(crate) fn new(device: Arc<Device>, plan: ModelPlan) -> Result<Model, Error> {
         let matrix = |layout: &Option<MatrixLayout>| {
@@ -180,14 +128,14 @@ impl Model {
         let store = |bytes: u64| device.buffer(Purpose::Store, bytes);
         let stores = plan.stores.iter().map(|&[k, v]| Ok([store(k)?, store(v)?]));
         let stores = stores.collect::<Result<Vec<_>, Error>>()?;
-        let tensor_maps = device.buffer(Purpose::Activations, plan.tensor_maps())?;
+        let tensor_maps = device.buffer(Purpose::Activations, tensor_map_bytes(&plan))?;
         for ((store, layout), at) in
             stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * TENSOR_MAP_BYTES))
         {
             if layout.format == KvFormat::F16 && layout.pages > 0 && device.card.has_wgmma() {
                 let rows = layout.pages * layout.store.heads * PAGE;
                 let [k, v] = [(&store[0], layout.store.k_dim), (&store[1], layout.store.v_dim)]
-                    .map(|(buffer, dim)| device.tensor_map(buffer, rows, dim.next_multiple_of(8)));
+                    .map(|(buffer, dim)| device.tensor_map(buffer, rows, dim.next_multiple_of(CACHE_COLS)));
                 device.write(&tensor_maps, at as u64, &[k?, v?].concat())?;
             }
         }
@@ -203,36 +151,32 @@ impl Model {
         if self.is_uploaded.get().is_some() {
             return Ok(());
         }
-        let graph = self.plan.bound.graph();
-        let mut weights: Vec<_> = graph.weights().collect();
-        weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
-        // Weights that are parts of one tensor are adjacent.
-        let tensors = weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor);
+        let tensors = self.plan.tensors();
         let matrix = |id: WeightId| self.matrices[id.index()].as_ref();
-        let mut copied_if_whole = |parts: &[(WeightId, &graph::Weight)]| {
-            if parts.iter().all(|(id, _)| matrix(*id).is_some_and(Matrix::is_uploaded)) {
-                copied(&parts[0].1.tensor);
+        let mut copied_if_whole = |(tensor, parts): &(&str, Vec<WeightId>)| {
+            if parts.iter().all(|&id| matrix(id).is_some_and(Matrix::is_uploaded)) {
+                copied(tensor);
             }
         };
         let (mut left, mut uploads) = (Vec::new(), Vec::new());
-        for parts in tensors {
-            copied_if_whole(parts);
-            for &(id, _) in parts {
+        for tensor in &tensors {
+            copied_if_whole(tensor);
+            for &id in &tensor.1 {
                 if let Some(matrix) = matrix(id).filter(|matrix| !matrix.is_uploaded()) {
                     let (weight, layout) = (self.plan.bound.weight(id), &self.plan.matrix(id).layout);
-                    left.push((parts, matrix));
+                    left.push((tensor, matrix));
                     uploads.push(Upload { weight, layout, to: &matrix.buffer });
                 }
             }
         }
         upload(&self.device, &uploads, |i, bound| {
-            let (parts, matrix) = left[i];
+            let (tensor, matrix) = left[i];
             let format = uploads[i].layout.format;
             let may_fit = may_fit_f16(format);
             let is_scaled = self.device.card.has_wgmma() && format != Format::F16;
             let limit = if is_scaled { MAX_F16 / F16_SCALE } else { half::f16::MAX.into() };
             matrix.fits_f16.get_or_init(|| may_fit && bound <= limit);
-            copied_if_whole(parts);
+            copied_if_whole(tensor);
         })?;
         self.is_uploaded.get_or_init(|| ());
         Ok(())
@@ -241,25 +185,5 @@ impl Model {
     /// Whether a weight is uploaded and all its values are finite in f16.
     pub(crate) fn fits_f16(&self, id: WeightId) -> bool {
         self.matrices[id.index()].as_ref().is_some_and(|matrix| matrix.fits_f16.get() == Some(&true))
-    }
-
-    /// Adds to the times of a kernel.
-    pub(crate) fn add_timing(&self, what: &str, seconds: f64, (bytes, multiply_adds): (u64, u64)) {
-        let timings = &mut lock(&self.state).timings;
-        let index = timings.iter().position(|timing| timing.what == what).unwrap_or_else(|| {
-            timings.push(Timing {
-                what: what.to_owned(),
-                calls: 0,
-                seconds: 0.0,
-                bytes: 0,
-                multiply_adds: 0,
-            });
-            timings.len() - 1
-        });
-        let timing = &mut timings[index];
-        timing.calls += 1;
-        timing.seconds += seconds;
-        timing.bytes += bytes;
-        timing.multiply_adds += multiply_adds;
     }
 }

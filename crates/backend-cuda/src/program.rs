@@ -1,62 +1,68 @@
 //! A program on a card: launches are built once; a step uploads its inputs and replays a recorded graph. Two steps can be in
-//! progress, so that the card computes the next one while the host reads the outputs of the one before.
+//! flight, so that the card computes the next one while the host reads the outputs of the one before.
 
 use std::sync::Arc;
 
 use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer};
 use graph::{Index, Op};
-use passes::{Cost, StepShape, Variant, chosen_words, tiles};
+use passes::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words, lock};
 
+use crate::arguments::Pointer;
 use crate::compile::Blueprint;
-use crate::driver::{Buffer, Device, Event, Launch, PLACES, Pinned, Recording, TENSOR_MAP_BYTES, lock};
-use crate::launch::{BufferId, F32, Grid, LaunchPlan, Work};
+use crate::driver::{
+    Buffer, Event, How, IN_FLIGHT, Launch, Pinned, Queue, Recording, Staging, TENSOR_MAP_BYTES,
+};
+use crate::launch::{LaunchPlan, blocks, cluster};
 use crate::model::Model;
 use crate::occupancy::Block;
 
-/// Recorded graphs that a program holds: steps alternate between few shapes, and between the places of steps in progress.
-const MAX_RECORDINGS: usize = 8 * PLACES;
+/// Recorded graphs that a program holds: steps alternate between few shapes, and between the buffers of steps in flight.
+const MAX_RECORDINGS: usize = 8 * IN_FLIGHT;
 
 /// Steps of more rows do not launch kernels before the one before has ended: early blocks would crowd the multiprocessors
 /// that are free first.
 const MAX_DEPENDENT_ROWS: usize = 128;
 
 pub(crate) struct CudaProgram {
-    model: Arc<Model>,
-    /// Its launch plans have moved to `work`.
-    blueprint: Blueprint,
-    work: Vec<Work<Built>>,
-    buffers: Vec<Buffer>,
-    /// Input rows that the device reads, and values that it writes. A step that uses them is the only one in progress.
+    built: Built,
+    /// Input rows, and values that are read back. A step that has such rows or values is the only one in flight.
     rows: Vec<Pinned>,
-    staging: Pinned,
+    staging: Staging,
     chosen: Vec<u32>,
     bytes: u64,
-    pending: Pending<PLACES>,
-    places: [Place; PLACES],
+    pending: Pending<IN_FLIGHT>,
+    in_flight: [InFlight; IN_FLIGHT],
     /// Shapes of the last submitted step, and of the last one that was waited for.
     shape: StepShape,
     read: StepShape,
     timer: Option<(Timer, Step)>,
-    /// Graphs by place and shape, the last used at the end.
+    /// Graphs by step in flight and shape, the last used at the end.
     recordings: Vec<(usize, StepShape, Recording)>,
 }
 
-/// The buffers of a step in progress ([`Pending::place_of`]).
-struct Place {
-    /// Step inputs that the device copies, and the end of the copy.
-    inputs: Pinned,
-    copied: Event,
-    shape: StepShape,
-    /// The end of what computes, and that of the copy of chosen tokens or candidates.
-    computed: Event,
-    chosen: Pinned,
-    ended: Event,
+/// What steps are queued from.
+struct Built {
+    model: Arc<Model>,
+    /// Its launch plans have moved to `work`.
+    blueprint: Blueprint,
+    work: Vec<Work<BuiltLaunch>>,
+    buffers: Vec<Buffer>,
 }
 
-struct Built {
+struct BuiltLaunch {
     launch: Launch,
     grid: Grid,
     cost: Cost,
+}
+
+/// The buffers of a step in flight ([`Pending::place_of`]).
+struct InFlight {
+    inputs: Pinned,
+    shape: StepShape,
+    /// The end of what computes.
+    computed: Event,
+    /// Chosen tokens or candidates, which are copied last.
+    chosen: Pinned,
 }
 
 /// Events around each launch, with its cost and rows.
@@ -69,58 +75,41 @@ impl CudaProgram {
     /// Allocates the buffers of `blueprint`, and builds its launches.
     pub(crate) fn new(model: Arc<Model>, mut blueprint: Blueprint) -> Result<CudaProgram, Error> {
         let device = &model.device;
-        let bytes = blueprint.bytes();
+        let (bytes, common) = (blueprint.bytes(), &blueprint.common);
         let mut buffers = Vec::new();
-        for plan in &blueprint.buffers {
+        for plan in &common.buffers {
             let buffer = device.buffer(plan.purpose, plan.bytes)?;
             if !plan.words.is_empty() {
                 device.write(&buffer, 0, bytemuck::cast_slice(&plan.words))?;
             }
             buffers.push(buffer);
         }
-        let place = || {
-            let inputs = device.pinned(blueprint.inputs.words.len())?;
-            let chosen =
-                device.pinned(blueprint.bound.bucket().outputs * chosen_words(Transfer::Candidates))?;
-            let [copied, computed, ended] = [device.mark()?, device.mark()?, device.mark()?];
-            Ok::<_, Error>(Place { inputs, copied, shape: StepShape::default(), computed, chosen, ended })
+        let chosen_words = common.bound.bucket().outputs * chosen_words(Transfer::Candidates);
+        let in_flight = || {
+            let inputs = Pinned::new(device, common.inputs.words.len())?;
+            let chosen = Pinned::new(device, chosen_words)?;
+            Ok::<_, Error>(InFlight { inputs, shape: StepShape::default(), computed: device.mark()?, chosen })
         };
-        let places = [place()?, place()?];
-        let of_places = [0, 1].map(|place| OfPlace {
-            inputs: buffers[blueprint.uploaded[place]].address(),
-            chosen: buffers[blueprint.chosen[place]].address(),
-            before: buffers[blueprint.chosen[(place + PLACES - 1) % PLACES]].address(),
-        });
-        let build = |plan| build(&model, &buffers, &of_places, plan);
+        let in_flight = [in_flight()?, in_flight()?];
+        let staging = Staging::new(device, common.staged)?;
         let (mut work, mut rows) = (Vec::new(), Vec::new());
-        for next in std::mem::take(&mut blueprint.work) {
-            work.push(match next {
-                Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| variant.build(build));
-                    Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
-                }
-                Work::Input { buffer, col, cols, stride } => {
-                    rows.push(device.pinned(blueprint.buffers[buffer].bytes as usize / 4)?);
-                    Work::Input { buffer, col, cols, stride }
-                }
-                Work::Readback(index) => Work::Readback(index),
-                Work::AllReduce { rows, buffer, cols } => Work::AllReduce { rows, buffer, cols },
-            });
+        for next in std::mem::take(&mut blueprint.common.work) {
+            if let Work::Input(input) = &next {
+                let bytes = blueprint.common.buffers[input.buffer].bytes;
+                rows.push(Pinned::new(device, bytes as usize / F32)?);
+            }
+            work.push(next.build(|plan| build(&model, &buffers, &blueprint, plan))?);
         }
-        let staging = device.pinned(blueprint.staged)?;
         device.wait()?;
         lock(&model.state).activations += bytes;
         Ok(CudaProgram {
-            model,
-            blueprint,
-            work,
-            buffers,
+            built: Built { model, blueprint, work, buffers },
             rows,
             staging,
             chosen: Vec::new(),
             bytes,
             pending: Pending::default(),
-            places,
+            in_flight,
             shape: StepShape::default(),
             read: StepShape::default(),
             timer: None,
@@ -129,120 +118,105 @@ impl CudaProgram {
     }
 }
 
-/// Addresses of what steps of a place have for themselves.
-struct OfPlace {
-    inputs: u64,
-    chosen: u64,
-    before: u64,
-}
-
 /// Finds the kernel of a launch, and writes its arguments.
 fn build(
     model: &Model,
     own: &[Buffer],
-    places: &[OfPlace; PLACES],
+    blueprint: &Blueprint,
     plan: LaunchPlan,
-) -> Result<Built, Error> {
-    let LaunchPlan { kernel, buffers, words, grid, threads, shared, shared_of_warp, cluster, cost } = plan;
-    let address = |id: BufferId, place: &OfPlace| match id {
-        BufferId::Own(index) => own[index].address(),
-        BufferId::Inputs => place.inputs,
-        BufferId::Chosen => place.chosen,
-        BufferId::ChosenBefore => place.before,
-        BufferId::Weight(weight) => {
-            let matrix = model.matrices[weight.index()].as_ref();
-            matrix.expect("weights of matmuls are matrices").buffer.address()
-        }
-        BufferId::Store(store, which) => model.stores[store.index()][which].address(),
-        BufferId::TensorMaps(store) => {
-            model.tensor_maps.address() + (store.index() * 2 * TENSOR_MAP_BYTES) as u64
-        }
-        BufferId::State(id) => {
-            model.states[id.index()].as_ref().expect("recurrent operations have states").address()
-        }
+) -> Result<BuiltLaunch, Error> {
+    let LaunchPlan { kernel, args, grid, threads, shared, shared_per_warp, cluster, cost } = plan;
+    let Blueprint { uploaded, chosen, .. } = blueprint;
+    let find = |pointer, number: usize| {
+        let buffer = match pointer {
+            Pointer::Null => return None,
+            Pointer::Inputs => &own[uploaded[number]],
+            Pointer::Chosen => &own[chosen[number]],
+            Pointer::ChosenBefore => &own[chosen[(number + IN_FLIGHT - 1) % IN_FLIGHT]],
+            Pointer::TensorMaps(store) => {
+                let at = store.index() * 2 * TENSOR_MAP_BYTES;
+                return Some((&model.tensor_maps, at as u64));
+            }
+            Pointer::Buffer(BufferId::Own(index)) => &own[index],
+            Pointer::Buffer(BufferId::Weight(weight, _)) => {
+                let matrix = model.matrices[weight.index()].as_ref();
+                &matrix.expect("weights of matmuls are matrices").buffer
+            }
+            Pointer::Buffer(BufferId::Store(store, which)) => &model.stores[store.index()][which],
+            Pointer::Buffer(BufferId::State(id)) => {
+                model.states[id.index()].as_ref().expect("recurrent operations have states")
+            }
+        };
+        Some((buffer, 0))
     };
-    let args = places.each_ref().map(|place| {
-        let addresses = buffers.iter().map(|id| id.map_or(0, |id| address(id, place)));
-        let words = words
-            .chunks(2)
-            .map(|pair| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or_default()) << 32);
-        [place.inputs].into_iter().chain(addresses).chain(words).collect()
-    });
     let kernel = model.device.kernel(&kernel)?;
-    let forms = match shared_of_warp {
+    let forms = match shared_per_warp {
         0 => [Block { threads, shared: shared as u32 }; 2],
-        of_warp => model.device.limits.forms(kernel.needs, shared, of_warp),
+        per_warp => model.device.limits.forms(kernel.needs, shared, per_warp),
     };
     let cluster = cluster.size(|size| model.device.active_clusters(kernel, forms[0], size)) as u32;
-    Ok(Built { launch: Launch { kernel, args, forms, cluster }, grid, cost })
+    Ok(BuiltLaunch { launch: Launch::new(kernel, &*args, forms, cluster, find), grid, cost })
 }
 
 impl Program for CudaProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         let on_device = if self.shape.transfer.are_tokens() { self.shape.outputs } else { 0 };
-        self.blueprint.bound.check_after(step, on_device)?;
+        self.built.blueprint.common.bound.check_after(step, on_device)?;
         step.check_features("cuda", &[])?;
-        let model = self.model.clone();
-        model.upload(|_| {})?;
+        self.built.model.upload(|_| {})?;
         let number = self.pending.next_place();
         // A step that follows none has the card's other buffers for itself, too.
         let is_alone = !step.is_ahead();
-        let mut before = self.places.iter().enumerate().filter(|(place, _)| is_alone || *place == number);
-        before.try_for_each(|(_, place)| place.ended.wait())?;
-        let Blueprint { inputs, uploaded, chosen: of_places, chooses, .. } = &mut self.blueprint;
-        let mut shape = StepShape {
-            rows: step.rows().len(),
-            outputs: step.outputs().len(),
-            sequences: step.sequences().len(),
-            tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
-            is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
-            transfer: if *chooses { inputs.transfer(step) } else { Transfer::Logits },
-            ..StepShape::default()
-        };
-        let words = inputs.fill(step, &mut shape)?;
+        let mut before = self.in_flight.iter().enumerate().filter(|(other, _)| is_alone || *other == number);
+        before.try_for_each(|(_, before)| before.chosen.wait())?;
+        let Blueprint { common, uploaded, chosen, chooses } = &mut self.built.blueprint;
+        let transfer = if *chooses { common.inputs.transfer(step) } else { Transfer::Logits };
+        let mut shape = StepShape::new(step, transfer);
+        let words = common.inputs.fill(step, &mut shape)?;
         let is_repeated = shape == self.shape;
-        let place = &mut self.places[number];
-        place.inputs.words_mut()[..words].copy_from_slice(&inputs.words[..words]);
-        place.shape.clone_from(&shape);
+        let (to, from) =
+            (self.built.buffers[uploaded[number]].clone(), self.built.buffers[chosen[number]].clone());
+        let own = &mut self.in_flight[number];
+        own.inputs.words_mut()?[..words].copy_from_slice(&common.inputs.words[..words]);
+        own.shape.clone_from(&shape);
         self.shape = shape;
-        let (to, chosen_buffer) = (&self.buffers[uploaded[number]], of_places[number]);
-        let uploaded = model.device.upload_beside(to, &place.inputs, words, &place.copied);
+        let uploaded = own.inputs.upload_beside(&to, words);
         let queued = uploaded.and_then(|()| self.start(step, number, is_repeated));
-        // Also if it failed: the next step in this place waits for what is queued.
-        let Place { chosen, computed, ended, .. } = &self.places[number];
-        let (from, count) = (&self.buffers[chosen_buffer], self.shape.chosen());
-        model.device.download_beside(chosen, from, count, computed, ended).and(queued)?;
+        // Also if it failed: the next step in these buffers waits for what is queued.
+        let InFlight { chosen, computed, .. } = &mut self.in_flight[number];
+        chosen.download_beside(&from, self.shape.chosen(), computed).and(queued)?;
         Ok(self.pending.begin(step))
     }
 
     fn can_follow(&self) -> bool {
-        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        let passes::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
         let reads_nothing = readbacks.iter().all(|readback| readback.rows(bound, &self.shape) == 0);
         // `embed` takes the tokens.
         let takes = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
         let has_tokens = bound.graph().values().any(|(_, value)| takes(&value.op));
-        self.shape.transfer.are_tokens() && has_tokens && reads_nothing && !self.model.device.is_timed
+        self.shape.transfer.are_tokens() && has_tokens && reads_nothing && !self.built.model.device.is_timed
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let CudaProgram { model, blueprint, chosen, pending, places, read, timer, staging, .. } = self;
-        let Blueprint { bound, readbacks, .. } = blueprint;
-        let place = &places[pending.place_of(&ticket)];
+        let CudaProgram { built, chosen, pending, in_flight, read, timer, staging, .. } = self;
+        let passes::Blueprint { bound, readbacks, .. } = &mut built.blueprint.common;
+        let own = &in_flight[pending.place_of(&ticket)];
         let output_rows = pending.end(ticket)?;
-        place.ended.wait()?;
-        read.clone_from(&place.shape);
+        let chosen_words = own.chosen.words()?;
+        read.clone_from(&own.shape);
         chosen.clear();
-        chosen.extend(&place.chosen.words()[..read.chosen()]);
-        let staged = bytemuck::cast_slice(staging.words());
+        chosen.extend(&chosen_words[..read.chosen()]);
+        let is_read = readbacks.iter().any(|readback| readback.rows(bound, read) > 0);
+        let staged = if is_read { bytemuck::cast_slice(staging.words()?) } else { &[] };
         readbacks.iter_mut().for_each(|readback| readback.take(bound, read, staged));
         if let Some((timer, step)) = timer.take() {
-            timer.add(model, &step)?;
+            timer.add(&built.model, &step)?;
         }
         Ok(passes::outputs(readbacks, bound, read, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        let passes::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
         passes::read(readbacks, bound, &self.read, name)
     }
 }
@@ -250,70 +224,78 @@ impl Program for CudaProgram {
 impl CudaProgram {
     /// Queues a step, or replays one of its shape.
     fn start(&mut self, step: &Step, number: usize, is_repeated: bool) -> Result<(), Error> {
-        let model = self.model.clone();
         self.upload_input(step)?;
-        let recorded = |(place, shape, _): &(usize, StepShape, _)| *place == number && *shape == self.shape;
-        if model.device.is_timed {
-            let mut timer = Timer { start: model.device.event()?, launches: Vec::new() };
-            timer.start.record()?;
-            self.queue(number, Some(&mut timer))?;
-            self.timer = Some((timer, step.clone()));
-        } else if let Some(index) = self.recordings.iter().position(recorded) {
-            let last = self.recordings.remove(index);
-            model.device.replay(&last.2)?;
-            self.recordings.push(last);
+        let CudaProgram { built, staging, shape, timer, recordings, .. } = self;
+        let device = built.model.device.clone();
+        let recorded = |(of, known, _): &(usize, StepShape, _)| *of == number && known == shape;
+        if device.is_timed {
+            let mut events = Timer { start: device.event()?, launches: Vec::new() };
+            events.start.record()?;
+            built.queue(&mut device.queue()?, shape, number, staging, Some(&mut events))?;
+            *timer = Some((events, step.clone()));
+        } else if let Some(index) = recordings.iter().position(recorded) {
+            let last = recordings.remove(index);
+            device.queue()?.replay(&last.2, staging)?;
+            recordings.push(last);
         } else if is_repeated {
             // The second step of a shape in a row: more will follow.
-            let recording = model.device.record(|| self.queue(number, None))?;
-            model.device.replay(&recording)?;
-            if self.recordings.len() == MAX_RECORDINGS {
-                self.recordings.remove(0);
+            let recording = device.record(|queue| built.queue(queue, shape, number, staging, None))?;
+            device.queue()?.replay(&recording, staging)?;
+            if recordings.len() == MAX_RECORDINGS {
+                recordings.remove(0);
             }
-            self.recordings.push((number, self.shape.clone(), recording));
+            recordings.push((number, shape.clone(), recording));
         } else {
-            self.queue(number, None)?;
+            built.queue(&mut device.queue()?, shape, number, staging, None)?;
         }
         Ok(())
     }
 
     /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
-        let inputs = self.work.iter().filter_map(|work| match *work {
-            Work::Input { buffer, col, cols, stride } => Some((buffer, col, cols, stride)),
+        let inputs = self.built.work.iter().filter_map(|work| match work {
+            Work::Input(input) => Some(input),
             Work::Dispatch { .. } | Work::Readback(_) | Work::AllReduce { .. } => None,
         });
-        for ((buffer, col, cols, stride), rows) in inputs.zip(&mut self.rows) {
-            let words: &mut [f32] = bytemuck::cast_slice_mut(rows.words_mut());
-            for (row, given) in words.chunks_mut(stride).zip(step.hidden().chunks_exact(cols)) {
-                row[col..][..cols].copy_from_slice(given);
-            }
-            let used = words.len().min(step.rows().len() * stride);
-            self.model.device.upload(&self.buffers[buffer], rows, used)?;
+        for (input, rows) in inputs.zip(&mut self.rows) {
+            let values: &mut [f32] = bytemuck::cast_slice_mut(rows.words_mut()?);
+            input.copy(step.hidden(), values);
+            let used = values.len().min(step.rows().len() * input.stride);
+            rows.upload(&self.built.buffers[input.buffer], 0, used * F32)?;
         }
         Ok(())
     }
+}
 
-    /// Queues a step of the current shape in a place. What is queued does not depend on tokens or positions.
-    fn queue(&self, place: usize, mut timer: Option<&mut Timer>) -> Result<(), Error> {
-        let Blueprint { bound, readbacks, .. } = &self.blueprint;
-        let (device, shape): (&Arc<Device>, _) = (&self.model.device, &self.shape);
+impl Built {
+    /// Queues a step of this shape. What is queued does not depend on tokens or positions.
+    fn queue(
+        &self,
+        queue: &mut Queue<'_>,
+        shape: &StepShape,
+        number: usize,
+        staging: &mut Staging,
+        mut timer: Option<&mut Timer>,
+    ) -> Result<(), Error> {
+        let passes::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
+        let device = &self.model.device;
         // A launch after a copy or an event waits for it.
         let mut is_dependent = false;
         let mut form = 0;
         for work in &self.work {
             match work {
-                Work::Input { .. } => {}
+                Work::Input(_) => {}
                 Work::Readback(index) => {
                     let readback = &readbacks[*index];
                     let words = readback.rows(bound, shape) * readback.stride;
                     if words > 0 {
-                        device.download(&self.staging, readback.at, &self.buffers[readback.slot], words)?;
+                        queue.download(staging, readback.at, &self.buffers[readback.slot], words)?;
                         is_dependent = false;
                     }
                 }
                 Work::AllReduce { rows, buffer, cols } => {
                     let rows = shape.rows(*rows);
-                    device.all_reduce(&self.buffers[*buffer], rows * cols)?;
+                    queue.all_reduce(&self.buffers[*buffer], rows * cols)?;
                     // It is no kernel of ours: the next one waits for its end.
                     is_dependent = false;
                     if let Some(timer) = timer.as_mut().filter(|_| rows > 0) {
@@ -329,9 +311,9 @@ impl CudaProgram {
                     }
                     let fits_f16 = |weight| self.model.fits_f16(weight);
                     for built in &Variant::choose(variants, rows, shape, fits_f16).launches {
-                        let grid = built.grid.blocks(rows, shape);
-                        let cluster = built.grid.cluster(shape).unwrap_or(built.launch.cluster);
-                        device.launch(&built.launch, place, grid, cluster, form, is_dependent)?;
+                        let grid = blocks(&built.grid, rows, shape);
+                        let cluster = cluster(&built.grid, shape).unwrap_or(built.launch.cluster);
+                        queue.launch(&built.launch, How { number, grid, cluster, form, is_dependent })?;
                         if built.launch.forms[0] != built.launch.forms[1] {
                             form = 1 - form;
                         }
@@ -353,8 +335,9 @@ impl Timer {
     /// Adds the times of a finished step.
     fn add(self, model: &Model, step: &Step) -> Result<(), Error> {
         let mut start = &self.start;
+        let mut state = lock(&model.state);
         for (end, cost, rows) in &self.launches {
-            model.add_timing(&cost.what, start.seconds_to(end)?, cost.of(step, *rows));
+            state.add_timing(cost.what.clone(), start.seconds_to(end)?, cost.of(step, *rows));
             start = end;
         }
         Ok(())
@@ -363,6 +346,6 @@ impl Timer {
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
-        lock(&self.model.state).activations -= self.bytes;
+        lock(&self.built.model.state).activations -= self.bytes;
     }
 }

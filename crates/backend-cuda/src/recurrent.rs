@@ -2,10 +2,11 @@
 
 use backend::{Error, Remedy};
 use graph::{LinearHeads, Op, ValueId, WeightId};
-use passes::{Cost, Variant, out_of_memory};
+use passes::{BufferId, Cost, Each, F32, Grid, out_of_memory};
 
+use crate::arguments::{ConvArgs, LinearAttentionArgs};
 use crate::compile::Compiler;
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
+use crate::launch::LaunchPlan;
 
 /// Columns of a block of `conv`, and of `linear_attention`.
 const CONV_COLS: usize = 32;
@@ -23,22 +24,13 @@ const QUARTERS: [usize; 4] = [16, 32, 64, 128];
 impl Compiler<'_> {
     /// A convolution or a linear attention with result `y`.
     pub(crate) fn recurrent(&mut self, op: Op, y: ValueId) -> Result<(), Error> {
-        // Each sequence reads and writes its state; there is at least one.
-        let values = self.bound.graph().state_len(y);
-        let cols: usize = op.inputs().chain([y]).map(|x| self.cols(x)).sum();
-        let cost = Cost {
-            what: op.name().to_owned(),
-            bytes: (2 * values * F32) as u64,
-            row_bytes: (cols * F32) as u64,
-            row_multiply_adds: (3 * values) as u64,
-            ..Cost::default()
-        };
+        let cost = self.recurrent_cost(&op, y);
         let launch = if let Op::Conv { x, weight, bias } = op {
             self.conv(x, weight, bias, y, cost)?
         } else {
             self.linear_attention(op, y, cost)?
         };
-        self.dispatch(y, vec![Variant::always(vec![launch])]);
+        self.dispatch_always(y, launch);
         Ok(())
     }
 
@@ -55,17 +47,20 @@ impl Compiler<'_> {
             let what = "the taps of a convolution, which must fit in the memory of a thread";
             return Err(out_of_memory(what, (taps * F32) as u64, Remedy::UseCpu));
         };
-        let buffers = vec![
-            Some(self.slot(y)),
-            Some(self.slot(x)),
-            Some(BufferId::State(y)),
-            Some(self.vector(weight)),
-            bias.map(|bias| self.vector(bias)),
-        ];
-        let mut words = [self.at(x), self.at(y)].as_flattened().to_vec();
-        words.extend([cols as u32, taps as u32, self.inputs.sequences as u32]);
+        let args = ConvArgs {
+            y: self.slot(y).into(),
+            x: self.slot(x).into(),
+            state: BufferId::State(y).into(),
+            weight: self.vector(weight).into(),
+            bias: bias.map(|bias| self.vector(bias)).into(),
+            x_at: self.at(x),
+            y_at: self.at(y),
+            cols: cols as u32,
+            taps: taps as u32,
+            sequences: self.inputs.sequences as u32,
+        };
         let grid = Grid { groups: cols.div_ceil(CONV_COLS), each: Each::Sequence };
-        Ok(self.launch(format!("recurrent/conv_{most}"), buffers, words, grid, cost))
+        Ok(self.launch(format!("recurrent/conv_{most}"), args, grid, cost))
     }
 
     fn linear_attention(&mut self, op: Op, y: ValueId, cost: Cost) -> Result<LaunchPlan, Error> {
@@ -78,15 +73,32 @@ impl Compiler<'_> {
             let what = "a column of the state of linear attention, which must fit in registers";
             return Err(out_of_memory(what, (k_dim * F32) as u64, Remedy::UseCpu));
         };
-        let inputs = [q, k, v, decay, beta];
-        let mut buffers = vec![Some(self.slot(y))];
-        buffers.extend(inputs.map(|x| Some(self.slot(x))));
-        buffers.extend([Some(BufferId::State(y)), skip.map(|skip| self.vector(skip))]);
-        let mut words: Vec<u32> = inputs.iter().chain([&y]).flat_map(|&x| self.at(x)).collect();
-        words.extend([heads as u32, k_heads as u32, scale.to_bits(), self.inputs.sequences as u32]);
-        words.extend([k_dim as u32, v_dim as u32, u32::from(is_delta), u32::from(is_tiled)]);
+        let args = LinearAttentionArgs {
+            y: self.slot(y).into(),
+            q: self.slot(q).into(),
+            k: self.slot(k).into(),
+            v: self.slot(v).into(),
+            decay: self.slot(decay).into(),
+            beta: self.slot(beta).into(),
+            state: BufferId::State(y).into(),
+            skip: skip.map(|skip| self.vector(skip)).into(),
+            q_at: self.at(q),
+            k_at: self.at(k),
+            v_at: self.at(v),
+            decay_at: self.at(decay),
+            beta_at: self.at(beta),
+            y_at: self.at(y),
+            heads: heads as u32,
+            k_heads: k_heads as u32,
+            scale,
+            sequences: self.inputs.sequences as u32,
+            k_dim: k_dim as u32,
+            v_dim: v_dim as u32,
+            is_delta: u32::from(is_delta),
+            is_tiled: u32::from(is_tiled),
+        };
         let grid = Grid { groups: heads * v_dim.div_ceil(LINEAR_COLS), each: Each::Sequence };
-        let launch = self.launch(format!("recurrent/linear_attention_{quarter}"), buffers, words, grid, cost);
+        let launch = self.launch(format!("recurrent/linear_attention_{quarter}"), args, grid, cost);
         Ok(LaunchPlan { threads: LINEAR_THREADS, ..launch })
     }
 }

@@ -1,11 +1,12 @@
 //! Passes around the matmuls of mixture-of-experts layers: routing, rows grouped by experts, the sum of their outputs.
 
 use backend::{Error, Remedy};
-use graph::{Gating, Router, ValueId, WeightId};
-use passes::{Cost, GROUP_ROWS, Variant, out_of_memory};
+use graph::{Router, ValueId, WeightId};
+use passes::{BufferId, Cost, Each, F32, GROUP_ROWS, Grid, out_of_memory};
 
-use crate::compile::{Compiler, ONE_BLOCK};
-use crate::launch::{BufferId, F32, Grid, LaunchPlan};
+use crate::arguments::{GroupsArgs, MixArgs, RouteArgs};
+use crate::compile::Compiler;
+use crate::launch::LaunchPlan;
 
 /// Threads of `groups` and of `route_list` in `kernels/route.cu`.
 const GROUPS_THREADS: u32 = 1024;
@@ -34,35 +35,40 @@ impl Compiler<'_> {
             let what = "the routing weights of a row, which must fit in shared memory";
             return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
         }
-        let gating = match router.gating {
-            Gating::ChosenSoftmax => 0,
-            Gating::Softmax => 1,
-            Gating::Sigmoid => 2,
+        let args = RouteArgs {
+            chosen: self.list(list).into(),
+            x: self.slot(logits).into(),
+            y: self.slot(y).into(),
+            bias: bias.into(),
+            x_at: self.at(logits),
+            y_at: self.at(y),
+            scale: router.scale,
+            experts: experts as u32,
+            used: used as u32,
+            gating: router.gating as u32,
+            renormalises: u32::from(router.renormalises),
+            groups: groups as u32,
+            used_groups: used_groups as u32,
         };
-        let buffers = vec![
-            Some(BufferId::Own(self.scratch.lists[list])),
-            Some(self.slot(logits)),
-            Some(self.slot(y)),
-            bias,
-        ];
-        let mut words = [self.at(logits), self.at(y)].as_flattened().to_vec();
-        words.extend([router.scale.to_bits(), experts as u32, used as u32]);
-        words.extend([gating, u32::from(router.renormalises), groups as u32, used_groups as u32]);
         let cost = Cost::row("route", 2 * experts * F32);
-        let launch = self.launch("route/route", buffers, words, Grid::rows(1), cost);
-        self.dispatch(y, vec![Variant::always(vec![LaunchPlan { shared, ..launch }])]);
+        let launch = self.launch("route/route", args, Grid::rows(1), cost);
+        self.dispatch_always(y, LaunchPlan { shared, ..launch });
         Ok(())
     }
 
     /// Lists the experts of given routing weights.
-    pub(crate) fn list(&self, routes: ValueId, list: usize) -> LaunchPlan {
+    pub(crate) fn list_experts(&self, routes: ValueId, list: usize) -> LaunchPlan {
         let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
-        let chosen = BufferId::Own(self.scratch.lists[list]);
-        let buffers = vec![Some(chosen), Some(self.slot(routes)), None, None];
-        let mut words = self.at(routes).to_vec();
-        words.extend([0, 0, 0, experts as u32, used as u32, 0, 0, 0, 0]);
+        let args = RouteArgs {
+            chosen: self.list(list).into(),
+            x: self.slot(routes).into(),
+            x_at: self.at(routes),
+            experts: experts as u32,
+            used: used as u32,
+            ..RouteArgs::default()
+        };
         let cost = Cost::row("route", experts * F32);
-        let launch = self.launch("route/route_list", buffers, words, Grid::rows(1), cost);
+        let launch = self.launch("route/route_list", args, Grid::rows(1), cost);
         LaunchPlan { threads: LIST_THREADS, ..launch }
     }
 
@@ -77,10 +83,17 @@ impl Compiler<'_> {
         experts: usize,
     ) -> LaunchPlan {
         let used = self.plan.lists[list].used;
-        let buffers = vec![Some(groups), Some(BufferId::Own(self.scratch.lists[list]))];
-        let words = vec![self.row_count_word(y), entries, experts as u32, used as u32, GROUP_ROWS as u32];
+        let args = GroupsArgs {
+            groups: groups.into(),
+            chosen: self.list(list).into(),
+            rows: self.row_count_word(y),
+            entries,
+            experts: experts as u32,
+            used: used as u32,
+            tile: GROUP_ROWS as u32,
+        };
         let cost = Cost::row("groups", 4 * used * size_of::<u32>());
-        let launch = self.launch("route/groups", buffers, words, ONE_BLOCK, cost);
+        let launch = self.launch("route/groups", args, Grid { groups: 1, each: Each::Step }, cost);
         LaunchPlan { threads: GROUPS_THREADS, shared: experts * size_of::<u32>(), ..launch }
     }
 
@@ -93,11 +106,17 @@ impl Compiler<'_> {
         residual: Option<ValueId>,
     ) -> LaunchPlan {
         let (cols, used) = (self.cols(y), self.plan.lists[list].used);
-        let chosen = BufferId::Own(self.scratch.lists[list]);
-        let buffers = vec![Some(self.slot(y)), Some(downs), Some(chosen), residual.map(|id| self.slot(id))];
-        let mut words = [self.at(y), residual.map_or([0; 2], |id| self.at(id))].as_flattened().to_vec();
-        words.extend([cols as u32, used as u32]);
+        let args = MixArgs {
+            y: self.slot(y).into(),
+            x: downs.into(),
+            chosen: self.list(list).into(),
+            r: residual.map(|id| self.slot(id)).into(),
+            y_at: self.at(y),
+            r_at: residual.map_or([0; 2], |id| self.at(id)),
+            cols: cols as u32,
+            used: used as u32,
+        };
         let cost = Cost::row("mix", (used + 2) * cols * F32);
-        self.launch("route/mix", buffers, words, Grid::rows(cols.div_ceil(MIX_COLS)), cost)
+        self.launch("route/mix", args, Grid::rows(cols.div_ceil(MIX_COLS)), cost)
     }
 }

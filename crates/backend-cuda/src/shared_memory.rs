@@ -1,10 +1,9 @@
 //! Shared memory of the kernels of matmuls, and of flash attention.
 
-use passes::{FLASH_ROWS, TiledLayout, tile_bytes};
+use passes::{F32, FLASH_ROWS, TiledLayout, tile_bytes};
 use quant::Format;
 
 use crate::algorithm::is_float;
-use crate::launch::F32;
 
 /// Columns that `wgmma` reads at a time.
 pub(crate) const WINDOW: usize = 128;

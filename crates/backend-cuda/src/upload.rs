@@ -13,7 +13,7 @@ use std::thread;
 use backend::{Error, Weight};
 use passes::TiledLayout;
 
-use crate::driver::{Buffer, Device, Staging};
+use crate::driver::{Buffer, Device, Pinned};
 
 /// Bytes of a part: many times what the start of a copy costs, and few enough to stay in cache until it is copied.
 const PART: usize = 4 << 20;
@@ -95,10 +95,11 @@ fn pack_and_copy<'a>(
     take: impl Fn() -> Option<&'a Part>,
     copied: impl Fn(&'a Part, f32) -> bool,
 ) -> Result<(), Error> {
-    let mut turns = [(Staging::new(device, largest)?, None), (Staging::new(device, largest)?, None)];
+    let words = largest.div_ceil(size_of::<u32>());
+    let mut turns = [(Pinned::blocking(device, words)?, None), (Pinned::blocking(device, words)?, None)];
     for turn in 0.. {
-        let (staging, packed) = &mut turns[turn % 2];
-        let bytes = staging.bytes()?;
+        let (memory, packed) = &mut turns[turn % 2];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory.words_mut()?);
         if let Some((part, bound)) = packed.take()
             && !copied(part, bound)
         {
@@ -110,11 +111,11 @@ fn pack_and_copy<'a>(
         let row = weight.bytes.len() / layout.rows;
         let source = &weight.bytes[part.rows.start * row..part.rows.end * row];
         let bound = rows.pack(weight.format, source, &mut bytes[..rows.bytes()]);
-        staging.copy(to, part.rows.start * layout.pitch(), rows.bytes())?;
+        memory.upload(to, part.rows.start * layout.pitch(), rows.bytes())?;
         *packed = Some((part, bound));
     }
-    for (staging, packed) in &turns {
-        staging.wait()?;
+    for (memory, packed) in &turns {
+        memory.wait()?;
         if let &Some((part, bound)) = packed {
             copied(part, bound);
         }

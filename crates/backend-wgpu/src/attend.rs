@@ -1,13 +1,15 @@
 //! Passes of attention: RoPE, KV cache writes, and the attention kernels.
 
-use backend::{Error, Remedy, StoreLayout};
+use backend::{Error, Remedy};
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{Attend, Cost, Purpose, Variant, When, max_tiles, out_of_memory, partials_bytes};
+use passes::{
+    Attend, BufferId, Cost, Each, F32, Grid, Operand, Scratch, Variant, When, max_tiles, out_of_memory,
+    partials_bytes,
+};
 
 use crate::compile::Compiler;
-
 use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
+use crate::launch::LaunchPlan;
 use crate::model::is_kv_f32;
 use crate::policy::{self, Attention};
 
@@ -34,20 +36,8 @@ fn cap(score: Score) -> u32 {
 }
 
 impl Compiler<'_> {
-    /// Offset, stride, number of heads and head dimension of a value.
-    fn heads(&self, id: ValueId, heads: usize) -> [u32; 4] {
-        let [at, stride] = self.at(id);
-        [at, stride, heads as u32, (self.cols(id) / heads) as u32]
-    }
-
-    /// Roped columns per head, and the offset of the cos/sin table in the step inputs.
-    fn rope_table(&self, rope: Option<&Rope>) -> [u32; 2] {
-        let table = rope.and_then(|rope| self.inputs.rope_tables.iter().find(|table| table.rope == *rope));
-        [rope.map_or(0, |rope| rope.dims as u32), table.map_or(0, |table| table.at as u32)]
-    }
-
     /// RoPE as a separate pass, if another operation also reads the heads before or after RoPE.
-    pub(crate) fn rope(&self, x: ValueId, rope: &Rope, y: BufferId, at: [u32; 2]) -> LaunchPlan {
+    pub(crate) fn rope(&self, x: ValueId, rope: &Rope, (y, at): Operand) -> LaunchPlan {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();
         params.extend(at);
@@ -59,15 +49,15 @@ impl Compiler<'_> {
 
     /// Writes keys and values to the KV cache. With `roped`, also ropes the queries into it: they share slot and
     /// RoPE parameters with the keys.
-    fn store(&self, attend: &Attend, [k, v]: [ValueId; 2], roped: Option<BufferId>) -> LaunchPlan {
+    fn store_rows(&self, attend: &Attend, [k, v]: [ValueId; 2], roped: Option<BufferId>) -> LaunchPlan {
         let Attend { q, ref k_rope, heads, .. } = *attend;
-        let layout = self.layout(attend);
+        let layout = self.store(attend.store);
         let kv_heads = layout.store.heads;
         let queries = roped.map_or([0; 4], |_| self.heads(q, heads));
         let mut params = [queries, self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
         params.extend([0, queries[2] * queries[3]]);
         params.extend(self.rope_table(k_rope.as_ref()));
-        params.extend(self.table_offsets(attend));
+        params.extend(self.table_offsets(attend.store));
         let separate = self.plan.location(k).slot != self.plan.location(v).slot;
         let mut buffers = vec![self.slot(k)];
         buffers.extend(roped);
@@ -92,29 +82,16 @@ impl Compiler<'_> {
         self.launch(Kernel::Rope(rope), params, buffers, grid, cost)
     }
 
-    fn layout(&self, attend: &Attend) -> StoreLayout {
-        self.model.bound.stores()[attend.store.index()]
-    }
-
-    fn group(&self, attend: &Attend) -> usize {
-        self.bound.graph().store_group(attend.store)
-    }
-
-    /// Offsets of positions, block tables and pages in the step inputs.
-    fn table_offsets(&self, attend: &Attend) -> [u32; 3] {
-        self.inputs.table_offsets(self.group(attend))
-    }
-
     pub(crate) fn attend(&mut self, attend: &Attend) -> Result<(), Error> {
         let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, score } = *attend;
-        let (layout, group) = (self.layout(attend), self.group(attend));
+        let (layout, group) = (self.store(store), self.bound.graph().store_group(store));
         let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
         if !policy::fits_attention(k_dim, v_dim) {
             let what = "a head of attention, which must fit in workgroup memory";
             let bytes = k_dim.saturating_add(v_dim).saturating_mul(F32);
             return Err(out_of_memory(what, bytes as u64, Remedy::UseCpu));
         }
-        let sinks = score.sinks.map(|sinks| self.vector(sinks)).transpose()?;
+        let sinks = score.sinks.map(|sinks| self.vector(sinks));
         let share = heads / kv_heads;
         let together = policy::heads_per_workgroup(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
@@ -140,35 +117,33 @@ impl Compiler<'_> {
             let mut params = [compiler.at(q), y].as_flattened().to_vec();
             params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
             params.extend(compiler.rope_table(q_rope.as_ref()));
-            params.extend(compiler.table_offsets(attend));
+            params.extend(compiler.table_offsets(store));
             params.extend(kv.map_or([0; 2], |kv| kv.map(|id| compiler.at(id)[0])));
             params.extend([compiler.inputs.split(group), compiler.inputs.visible(group), cap(score)]);
             params.push(score.alibi.unwrap_or_default().to_bits());
             params
         };
-        let values_of_row = heads * (k_dim + v_dim);
-        let cost = |what: &str| Cost {
-            what: format!("{what} {heads} heads of {k_dim}, {kv_heads} of K/V"),
-            row_bytes: (values_of_row * F32) as u64,
-            position_bytes: (kv_heads * layout.format.row_bytes(&layout.store)) as u64,
-            pair_multiply_adds: values_of_row as u64,
-            mask,
-            ..Cost::default()
-        };
         let whole = |compiler: &Self, fresh: bool| {
             let buffers = [compiler.slot(q), compiler.slot(y), keys, values];
             let buffers = buffers.into_iter().chain(sinks).collect();
             let params = params(compiler, compiler.at(y));
-            compiler.launch(kernel(false, fresh), params, buffers, Grid::rows(groups), cost("attention"))
+            compiler.launch(
+                kernel(false, fresh),
+                params,
+                buffers,
+                Grid::rows(groups),
+                compiler.attention_cost("attention", attend),
+            )
         };
 
         let bytes = partials_bytes(&layout, self.bound.bucket().rows, heads) as usize;
-        let parts = self.scratch_buffer(|own| &mut own.parts, Purpose::AttentionParts, bytes)?;
+        let parts = self.scratch(Scratch::Parts, bytes);
         let split = |compiler: &Self, fresh: bool| {
             let buffers = vec![compiler.slot(q), parts, keys, values];
             let grid = Grid { groups, each: Each::Part(group) };
             let params = params(compiler, [0, 0]);
-            compiler.launch(kernel(true, fresh), params, buffers, grid, cost("attention in parts"))
+            let cost = compiler.attention_cost("attention in parts", attend);
+            compiler.launch(kernel(true, fresh), params, buffers, grid, cost)
         };
         let combine = |compiler: &Self| {
             let mut params = compiler.at(y).to_vec();
@@ -189,9 +164,9 @@ impl Compiler<'_> {
             let launches = vec![whole(self, true)];
             variants.push(When { is_decode, ..When::default() }.launches(launches));
         }
-        let flash = self.flash(attend, fused_qkv, cost("flash attention"))?;
+        let flash = self.flash(attend, fused_qkv);
         variants.extend(flash.map(|launches| When { is_tiled: true, ..When::default() }.launches(launches)));
-        let stored = || kv.map(|kv| self.store(attend, kv, None)).into_iter();
+        let stored = || kv.map(|kv| self.store_rows(attend, kv, None)).into_iter();
         let launches = stored().chain([split(self, false), combine(self)]).collect();
         variants.push(When { split: Some(group), ..When::default() }.launches(launches));
         variants.push(Variant::always(stored().chain([whole(self, false)]).collect()));
@@ -201,51 +176,49 @@ impl Compiler<'_> {
 
     /// Flash attention, where a kernel supports the head dimensions. `fused_qkv`: the cache-write launch can rope
     /// the queries too.
-    fn flash(
-        &mut self,
-        attend: &Attend,
-        fused_qkv: bool,
-        cost: Cost,
-    ) -> Result<Option<Vec<LaunchPlan>>, Error> {
+    fn flash(&mut self, attend: &Attend, fused_qkv: bool) -> Option<Vec<LaunchPlan>> {
         let Attend { q, kv, ref q_rope, y, store, heads, score, .. } = *attend;
-        let layout = self.layout(attend);
+        let layout = self.store(attend.store);
         let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
         let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
         // Flash kernels have no ALiBi.
         if kind == Attention::Rows || score.alibi.is_some() || max_tiles(self.bound.bucket().rows) == 0 {
-            return Ok(None);
+            return None;
         }
         let coop = kind == Attention::FlashCoop;
         // The flash kernels read queries that are already roped.
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
-        let roped = match q_rope {
-            Some(_) => Some(self.scratch_buffer(|own| &mut own.roped, Purpose::Activations, bytes)?),
-            None => None,
-        };
+        let roped = q_rope.is_some().then(|| self.scratch(Scratch::Roped, bytes));
         let of_roped = [0, self.cols(q) as u32];
         let mut launches = Vec::new();
         match (roped, q_rope) {
             (Some(roped), Some(rope)) if !fused_qkv => {
-                launches.push(self.rope(q, rope, roped, of_roped));
-                launches.extend(kv.map(|kv| self.store(attend, kv, None)));
+                launches.push(self.rope(q, rope, (roped, of_roped)));
+                launches.extend(kv.map(|kv| self.store_rows(attend, kv, None)));
             }
-            _ => launches.extend(kv.map(|kv| self.store(attend, kv, roped))),
+            _ => launches.extend(kv.map(|kv| self.store_rows(attend, kv, roped))),
         }
-        let (queries, at) = roped.map_or((self.slot(q), self.at(q)), |roped| (roped, of_roped));
+        let (queries, at) = roped.map_or(self.operand(q), |roped| (roped, of_roped));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
-        params.extend(self.table_offsets(attend));
-        params.extend([self.inputs.tiles as u32, self.inputs.visible(self.group(attend)), cap(score), 0]);
+        params.extend(self.table_offsets(attend.store));
+        params.extend([
+            self.inputs.tiles as u32,
+            self.inputs.visible(self.bound.graph().store_group(store)),
+            cap(score),
+            0,
+        ]);
         let masked = mask != Mask::Causal;
         let capped = score.cap.is_some();
-        let sinks = score.sinks.map(|sinks| self.vector(sinks)).transpose()?;
+        let sinks = score.sinks.map(|sinks| self.vector(sinks));
         let has_sinks = sinks.is_some();
         let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: has_sinks, coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = [queries, self.slot(y), keys, values].into_iter().chain(sinks).collect();
+        let cost = self.attention_cost("flash attention", attend);
         launches.push(self.launch(Kernel::Flash(flash), params, buffers, grid, cost));
-        Ok(Some(launches))
+        Some(launches)
     }
 }

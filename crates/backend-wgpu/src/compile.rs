@@ -1,20 +1,17 @@
-//! Compiles a plan to launches and buffers, without touching device memory.
-//!
-//! [`Blueprint`] holds everything but the buffers themselves, so that memory requirements are known before anything
-//! is allocated.
+//! Compiles a plan to launches, without touching device memory.
 
-use std::collections::HashMap;
+use std::ops::{Deref, DerefMut, Range};
 
 use backend::{BoundProgram, Error, Remedy, Taps, Transfer};
-use graph::{Index, Rows, ValueId, WeightId};
+use graph::{Index, ValueId, WeightId};
 use passes::{
-    Addend, CHUNK, Cost, Inputs, LinearOutput, Norm, Part, Pass, Plan, Purpose, Readback, Splits, Variant,
-    When, kernel_name, out_of_memory,
+    Addend, BufferId, CHUNK, Compiler as Common, Cost, Each, F32, Grid, Inputs, LinearOutput, Lower, Norm,
+    Operand, Part, Pass, Plan, Purpose, RowWise, Scratch, Splits, Variant, When, kernel_name, out_of_memory,
 };
 
-use crate::device::{Device, STORAGE, allocated_size};
+use crate::device::{Device, allocated_size};
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, BufferPlan, Each, F32, Grid, LaunchPlan, Work};
+use crate::launch::LaunchPlan;
 use crate::model::ModelPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
@@ -22,61 +19,35 @@ use crate::weights::{MatrixLayout, Shard};
 /// Fills the margins around values: a NaN that no computation produces.
 pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
-/// A buffer with the offset and stride of a value in it.
-pub(crate) type Operand = (BufferId, [u32; 2]);
-
-const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
-
 /// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
-    pub(crate) bound: BoundProgram,
-    #[cfg(test)]
-    pub(crate) plan: Plan,
-    #[cfg(test)]
-    pub(crate) scratch: Scratch,
-    /// The first ones are the plan's slots.
-    pub(crate) buffers: Vec<BufferPlan>,
-    pub(crate) work: Vec<Work<LaunchPlan>>,
-    pub(crate) inputs: Inputs,
+    pub(crate) common: passes::Blueprint<LaunchPlan>,
     /// Indices of the input buffer and of the staging buffer for readback.
     pub(crate) uploaded: usize,
     pub(crate) staging: usize,
-    pub(crate) readbacks: Vec<Readback>,
     /// Index of the buffer with the argmax of each output row; `None` unless the graph's output is logits.
     pub(crate) tokens: Option<usize>,
 }
 
-/// Buffers shared by all passes, each as large as the most demanding pass needs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scratch {
-    /// Partial results of split attention.
-    pub(crate) parts: Option<usize>,
-    /// Roped queries for flash attention.
-    pub(crate) roped: Option<usize>,
-    /// f16 activation rows for cooperative matrices, and a scale per row.
-    pub(crate) f16_rows: Option<usize>,
-    pub(crate) f16_scales: Option<usize>,
-    /// Outputs of the experts' gate and up projections, and of their down projections.
-    pub(crate) hidden: Option<usize>,
-    pub(crate) downs: Option<usize>,
-    /// Rows grouped by experts.
-    pub(crate) groups: Option<usize>,
-    /// Argmax of each output row.
-    pub(crate) tokens: Option<usize>,
-    /// Lists of the experts that each row uses.
-    pub(crate) lists: Vec<usize>,
-}
-
 pub(crate) struct Compiler<'a> {
+    common: Common<'a, LaunchPlan>,
     pub(crate) device: &'a Device,
     pub(crate) model: &'a ModelPlan,
-    pub(crate) bound: &'a BoundProgram,
-    pub(crate) plan: Plan,
-    pub(crate) buffers: Vec<BufferPlan>,
-    vectors: HashMap<WeightId, BufferId>,
-    pub(crate) inputs: Inputs,
-    pub(crate) scratch: Scratch,
-    work: Vec<Work<LaunchPlan>>,
+    tokens: Option<usize>,
+}
+
+impl<'a> Deref for Compiler<'a> {
+    type Target = Common<'a, LaunchPlan>;
+
+    fn deref(&self) -> &Common<'a, LaunchPlan> {
+        &self.common
+    }
+}
+
+impl<'a> DerefMut for Compiler<'a> {
+    fn deref_mut(&mut self) -> &mut Common<'a, LaunchPlan> {
+        &mut self.common
+    }
 }
 
 impl Blueprint {
@@ -84,7 +55,7 @@ impl Blueprint {
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
-        bound: BoundProgram,
+        bound: &BoundProgram,
         taps: Taps<'_>,
     ) -> Result<Blueprint, Error> {
         let rows = bound.bucket().rows;
@@ -93,103 +64,54 @@ impl Blueprint {
             let what = "activations of more rows than a dispatch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        let plan = Plan::new(&bound, device.margin());
-        let inputs = Inputs::new(&bound, vec![Splits::default(); bound.graph().groups().len()]);
-        let mut compiler = Compiler {
-            device,
-            model,
-            bound: &bound,
-            plan,
-            buffers: Vec::new(),
-            vectors: HashMap::new(),
-            inputs,
-            scratch: Scratch::default(),
-            work: Vec::new(),
-        };
-        for slot in compiler.plan.slots.clone() {
-            let rows = bound.bucket().count(slot.rows).max(1);
-            compiler.buffer(Purpose::Activations, (rows * slot.cols - device.margin()) * F32)?;
-        }
-        for list in compiler.plan.lists.clone() {
-            let bytes = bound.bucket().count(list.rows).max(1) * list.words() * F32;
-            let list = compiler.buffer(Purpose::Activations, bytes)?;
-            compiler.scratch.lists.push(list);
-        }
-        let output = bound.output();
-        let is_tapped = taps.contains(&bound.value(output).name);
+        let plan = Plan::new(bound, device.margin());
+        let inputs = Inputs::new(bound, vec![Splits::default(); bound.graph().groups().len()]);
+        let common = Common::new(bound, plan, device.margin(), inputs);
+        let mut compiler = Compiler { common, device, model, tokens: None };
         // Tokens come first in the staging buffer, and logits, as the last value, come last: a step that asks for
         // tokens only maps just the tokens.
-        let (mut readbacks, mut staged) = (Vec::new(), bound.bucket().outputs);
-        for pass in compiler.plan.passes.clone() {
-            compiler.pass(&pass)?;
-            for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
-                let readback = Readback::new(&bound, &compiler.plan, id, staged, is_tapped);
-                let values = bound.bucket().count(compiler.plan.slots[readback.slot].rows) * readback.stride;
-                compiler.work.push(Work::Readback(readbacks.len()));
-                readbacks.push(readback);
-                staged += values;
-            }
+        let readbacks = compiler.passes(taps, bound.bucket().outputs)?;
+        let (words, tokens) = (compiler.inputs.words.len(), compiler.tokens);
+        let uploaded = compiler.buffer(Purpose::Inputs, words * F32);
+        let staging = compiler.buffer(Purpose::Results, readbacks.1 * F32);
+        let common = compiler.common.finish(readbacks);
+        for buffer in &common.buffers {
+            device.check_size(buffer.purpose, buffer.bytes)?;
         }
-        compiler.choose_tokens(output)?;
-        let tokens = compiler.scratch.tokens;
-        let uploaded = compiler.inputs.words.len() * F32;
-        let uploaded = compiler.add(Purpose::Inputs, uploaded, CONSTANTS, Vec::new())?;
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = compiler.add(Purpose::Results, staged * F32, usage, Vec::new())?;
-        let Compiler { buffers, work, inputs, .. } = compiler;
-        Ok(Blueprint {
-            #[cfg(test)]
-            plan: compiler.plan,
-            #[cfg(test)]
-            scratch: compiler.scratch,
-            bound,
-            buffers,
-            work,
-            inputs,
-            uploaded,
-            staging,
-            readbacks,
-            tokens,
-        })
+        Ok(Blueprint { common, uploaded, staging, tokens })
     }
 
     /// Size of all buffers in bytes, parameters included.
     pub(crate) fn bytes(&self) -> u64 {
-        let own: u64 = self.buffers.iter().map(|buffer| allocated_size(buffer.bytes)).sum();
-        let variants = self.work.iter().filter_map(|work| match work {
-            Work::Dispatch { variants, .. } => Some(variants),
-            Work::Input { .. } | Work::Readback(_) => None,
-        });
-        let launches = variants.flatten().flat_map(|variant| &variant.launches);
-        own + launches.map(|launch| allocated_size((launch.params.len() * F32) as u64)).sum::<u64>()
+        let own = self.common.buffers.iter().map(|buffer| buffer.bytes);
+        let params = self.common.launches().map(|launch| (launch.params.len() * F32) as u64);
+        own.chain(params).map(allocated_size).sum()
     }
 }
 
-impl Compiler<'_> {
-    fn pass(&mut self, pass: &Pass) -> Result<(), Error> {
+impl<'a> Lower<'a> for Compiler<'a> {
+    type Launch = LaunchPlan;
+
+    fn launches(&mut self, pass: &Pass) -> Result<(), Error> {
         match *pass {
-            Pass::Input { y } => {
-                let location = self.plan.location(y);
-                let stride = self.plan.slots[location.slot].cols;
-                let rows = vec![CANARY; allocated_size(self.buffers[location.slot].bytes) as usize / F32];
-                let (col, cols) = (location.col, self.cols(y));
-                self.work.push(Work::Input { buffer: location.slot, col, cols, stride, rows });
-            }
+            Pass::Input { .. } | Pass::Same { .. } => {}
             Pass::Embed { table, index, y } => self.embed(table, index, y),
             Pass::Linear { x, norm, ref parts, output, ref addend } => {
-                self.linear(x, norm, parts, output, addend)?
+                self.linear(x, norm, parts, output, addend)
             }
-            Pass::HeadLinear { x, weight, y } => self.head_linear(x, weight, y)?,
-            Pass::Rows { ref op, y } => self.row_wise(op, y)?,
-            Pass::Same { .. } => {}
+            Pass::HeadLinear { x, weight, y } => self.head_linear(x, weight, y),
+            Pass::Rows { ref op, y } => {
+                let row = RowWise::new(self, op);
+                self.row_wise(&row, y);
+            }
             Pass::Rope { x, ref rope, y } => {
-                let launch = self.rope(x, rope, self.slot(y), self.at(y));
-                self.dispatch(y, vec![Variant::always(vec![launch])]);
+                let launch = self.rope(x, rope, self.operand(y));
+                self.dispatch_always(y, launch);
             }
             Pass::Recurrent { op, y } => self.recurrent(op, y)?,
             Pass::Attend(ref attend) => self.attend(attend)?,
             Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
-            Pass::Experts(ref experts) => self.experts(experts)?,
+            Pass::Experts(ref experts) => self.experts(experts),
             Pass::AllReduce { .. } => {
                 return Err(Error::Shard("Vulkan and Metal have no sums over ranks".to_owned()));
             }
@@ -197,73 +119,23 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    pub(crate) fn add(
-        &mut self,
-        purpose: Purpose,
-        bytes: usize,
-        usage: wgpu::BufferUsages,
-        words: Vec<u32>,
-    ) -> Result<usize, Error> {
-        let bytes = bytes as u64;
-        self.device.check_size(purpose, bytes, usage)?;
-        self.buffers.push(BufferPlan { purpose, bytes, usage, words });
-        Ok(self.buffers.len() - 1)
+    /// Argmax over the logits, in steps that request only tokens.
+    fn choose(&mut self, output: ValueId) {
+        let rows = self.bound.bucket().outputs;
+        let tokens = self.buffer(Purpose::Activations, rows * size_of::<u32>());
+        let [at, stride] = self.at(output);
+        let params = vec![at / 4, stride / 4, self.cols(output) as u32, 0];
+        let kernel = Kernel::ArgMax { ahead: 8 };
+        let cost = Cost::row("arg_max", self.cols(output) * F32);
+        let buffers = vec![BufferId::Own(tokens), self.slot(output)];
+        let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
+        let variant = When { transfer: Some(Transfer::Tokens), ..When::default() }.launches(vec![launch]);
+        self.dispatch(output, vec![variant, Variant::default()]);
+        self.tokens = Some(tokens);
     }
+}
 
-    /// Adds a buffer that kernels write.
-    pub(crate) fn buffer(&mut self, purpose: Purpose, bytes: usize) -> Result<usize, Error> {
-        self.add(purpose, bytes, STORAGE, Vec::new())
-    }
-
-    /// Adds a buffer with initial contents.
-    pub(crate) fn constants(&mut self, words: Vec<u32>) -> Result<BufferId, Error> {
-        self.add(Purpose::Constants, words.len() * F32, CONSTANTS, words).map(BufferId::Own)
-    }
-
-    /// A scratch buffer shared by passes, grown to at least `bytes`.
-    pub(crate) fn scratch_buffer(
-        &mut self,
-        of: fn(&mut Scratch) -> &mut Option<usize>,
-        purpose: Purpose,
-        bytes: usize,
-    ) -> Result<BufferId, Error> {
-        let index = match *of(&mut self.scratch) {
-            Some(index) => {
-                let bytes = self.buffers[index].bytes.max(bytes as u64);
-                self.device.check_size(purpose, bytes, STORAGE)?;
-                self.buffers[index].bytes = bytes;
-                index
-            }
-            None => self.buffer(purpose, bytes)?,
-        };
-        *of(&mut self.scratch) = Some(index);
-        Ok(BufferId::Own(index))
-    }
-
-    pub(crate) fn slot(&self, id: ValueId) -> BufferId {
-        BufferId::Own(self.plan.location(id).slot)
-    }
-
-    /// Offset and stride of a value in its buffer.
-    pub(crate) fn at(&self, id: ValueId) -> [u32; 2] {
-        let location = self.plan.location(id);
-        [location.col as u32, self.plan.slots[location.slot].cols as u32]
-    }
-
-    pub(crate) fn cols(&self, id: ValueId) -> usize {
-        self.bound.value(id).cols
-    }
-
-    /// A single-row weight, as f32.
-    pub(crate) fn vector(&mut self, id: WeightId) -> Result<BufferId, Error> {
-        if let Some(&buffer) = self.vectors.get(&id) {
-            return Ok(buffer);
-        }
-        let buffer = self.constants(self.bound.weight(id).vector().iter().map(|x| x.to_bits()).collect())?;
-        self.vectors.insert(id, buffer);
-        Ok(buffer)
-    }
-
+impl Compiler<'_> {
     pub(crate) fn launch(
         &self,
         kernel: Kernel,
@@ -272,25 +144,7 @@ impl Compiler<'_> {
         grid: Grid,
         cost: Cost,
     ) -> LaunchPlan {
-        assert_eq!(buffers.len() + 2, kernel.bindings().len(), "buffers of {kernel:?}");
         LaunchPlan { kernel, params, buffers, grid, cost }
-    }
-
-    pub(crate) fn dispatch(&mut self, y: ValueId, variants: Vec<Variant<LaunchPlan>>) {
-        self.work.push(Work::Dispatch { rows: self.bound.value(y).rows, variants });
-    }
-
-    /// Rows of a value in the largest step of the bucket.
-    pub(crate) fn max_rows_of(&self, id: ValueId) -> usize {
-        self.bound.bucket().count(self.bound.value(id).rows)
-    }
-
-    /// Index of the word in the step inputs that holds the number of rows.
-    pub(crate) fn row_count_word(&self, id: ValueId) -> u32 {
-        match self.bound.value(id).rows {
-            Rows::Step => 0,
-            Rows::Output => 1,
-        }
     }
 
     fn embed(&mut self, table: WeightId, index: Index, y: ValueId) {
@@ -308,7 +162,7 @@ impl Compiler<'_> {
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
             let launch = self.launch(kernel, params, buffers, grid, cost);
-            self.dispatch(y, vec![Variant::always(vec![launch])]);
+            self.dispatch_always(y, launch);
         }
     }
 
@@ -319,24 +173,8 @@ impl Compiler<'_> {
         parts: &[Part],
         output: LinearOutput,
         addend: &Addend,
-    ) -> Result<(), Error> {
-        // The addend's buffer, and the offset of each part in it.
-        let first = self.plan.location(parts[0].y).col;
-        let offset = |compiler: &Self, part: &Part| compiler.plan.location(part.y).col - first;
-        let addend = match addend {
-            Addend::None => None,
-            Addend::Residual(id) => Some((self.slot(*id), self.at(*id))),
-            Addend::Biases(biases) => {
-                let mut words = Vec::new();
-                for (part, bias) in parts.iter().zip(biases) {
-                    words.resize(offset(self, part), 0);
-                    let zeros = || vec![0.0; self.cols(part.y)];
-                    let values = bias.map_or_else(zeros, |bias| self.bound.weight(bias).vector());
-                    words.extend(values.iter().map(|x| x.to_bits()));
-                }
-                Some((self.constants(words)?, [0, 0]))
-            }
-        };
+    ) {
+        let addend = self.addend(parts, addend);
         let model = self.model;
         let of = |part: &Part| (part.weight, model.matrix(part.weight));
         let matrices: Vec<(WeightId, &MatrixLayout)> = parts.iter().map(of).collect();
@@ -346,26 +184,24 @@ impl Compiler<'_> {
             matrix.shards.iter().enumerate().map(shard)
         }
         // The shards of each dispatch, with the parts it computes.
-        let dispatches: Vec<(&[Part], Vec<ShardRef<'_>>)> = match output {
-            _ if is_whole => vec![(parts, matrices.iter().flat_map(shards).collect())],
+        let dispatches: Vec<(Range<usize>, Vec<ShardRef<'_>>)> = match output {
+            _ if is_whole => vec![(0..parts.len(), matrices.iter().flat_map(shards).collect())],
             LinearOutput::Separate => {
-                let parts = parts.iter().map(std::slice::from_ref).zip(&matrices);
-                let each = |(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard]));
+                let parts = (0..parts.len()).zip(&matrices);
+                let each = |(part, matrix)| shards(matrix).map(move |shard| (part..part + 1, vec![shard]));
                 parts.flat_map(each).collect()
             }
             LinearOutput::Glu(_) => {
                 let pairs = shards(&matrices[0]).zip(shards(&matrices[1]));
-                pairs.map(|(gate, up)| (&parts[..1], vec![gate, up])).collect()
+                pairs.map(|(gate, up)| (0..1, vec![gate, up])).collect()
             }
         };
-        for (parts, shards) in dispatches {
-            let addend = addend.map(|(buffer, [at, stride])| {
-                let at = at as usize + offset(self, &parts[0]) + shards[0].shard.rows.start;
-                (buffer, [at as u32, stride])
+        for (range, shards) in dispatches {
+            let addend = addend.as_ref().map(|&((buffer, [at, stride]), ref offsets)| {
+                (buffer, [at + offsets[range.start] + shards[0].shard.rows.start as u32, stride])
             });
-            self.matmul(x, norm, parts, &shards, output, addend)?;
+            self.matmul(x, norm, &parts[range], &shards, output, addend);
         }
-        Ok(())
     }
 
     /// One matmul pass, whose weights are in one buffer each.
@@ -377,7 +213,7 @@ impl Compiler<'_> {
         shards: &[ShardRef<'_>],
         output: LinearOutput,
         addend: Option<Operand>,
-    ) -> Result<(), Error> {
+    ) {
         let y = parts[0].y;
         let glu = if let LinearOutput::Glu(glu) = output { Some(glu) } else { None };
         let gates = if glu.is_some() { 2 } else { 1 };
@@ -396,7 +232,7 @@ impl Compiler<'_> {
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
         let limit = glu.and_then(|glu| glu.limit);
         params.push([addend_at, addend_stride, eps, limit.map_or(0, f32::to_bits)]);
-        let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
+        let scales = norm.map(|norm| self.vector(norm.weight));
         let matmul = kernels::Matmul {
             parts: shards.iter().map(|part| kernel_name(part.shard.layout.format)).collect(),
             norm: norm.is_some(),
@@ -417,7 +253,7 @@ impl Compiler<'_> {
         };
 
         let shapes = MatmulShape {
-            rows: self.max_rows_of(y),
+            rows: self.max_rows(y),
             cols,
             outputs: shards.iter().map(|part| part.matrix.rows).sum::<usize>() / gates,
             gates,
@@ -443,9 +279,8 @@ impl Compiler<'_> {
             let mut buffers;
             if let Kernel::GemmCoop(_) = kernel {
                 let bytes = shapes.rows * cols * size_of::<half::f16>();
-                let values = self.scratch_buffer(|own| &mut own.f16_rows, Purpose::Activations, bytes)?;
-                let bytes = shapes.rows * F32;
-                let factors = self.scratch_buffer(|own| &mut own.f16_scales, Purpose::Activations, bytes)?;
+                let values = self.scratch(Scratch::F16Rows, bytes);
+                let factors = self.scratch(Scratch::F16Scales, shapes.rows * F32);
                 buffers = vec![self.slot(x), values, factors];
                 buffers.extend(scales);
                 let row_params = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
@@ -468,26 +303,6 @@ impl Compiler<'_> {
             variants.push(variant);
         }
         self.dispatch(y, variants);
-        Ok(())
-    }
-
-    /// Argmax over the logits, in steps that request only tokens.
-    fn choose_tokens(&mut self, output: ValueId) -> Result<(), Error> {
-        if self.bound.value(output).rows != Rows::Output {
-            return Ok(());
-        }
-        let rows = self.bound.bucket().outputs;
-        let tokens = self.buffer(Purpose::Activations, rows * size_of::<u32>())?;
-        let [at, stride] = self.at(output);
-        let params = vec![at / 4, stride / 4, self.cols(output) as u32, 0];
-        let kernel = Kernel::ArgMax { ahead: 8 };
-        let cost = Cost::row("arg_max", self.cols(output) * F32);
-        let buffers = vec![BufferId::Own(tokens), self.slot(output)];
-        let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
-        let variant = When { transfer: Some(Transfer::Tokens), ..When::default() }.launches(vec![launch]);
-        self.dispatch(output, vec![variant, Variant::default()]);
-        self.scratch.tokens = Some(tokens);
-        Ok(())
     }
 }
 

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
 use backend::{Description, Error, Remedy};
+use passes::{Purpose, lock, out_of_memory};
 
-use passes::{Purpose, out_of_memory};
-
-use crate::kernels::{Access, Kernel};
+use crate::kernels::{Access, Kernel, bindings};
 use crate::policy::{Caps, Subgroups};
 
 const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
@@ -25,9 +24,18 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
 /// Timeout for mapping a buffer after the queue is idle.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Usage of buffers that kernels write and that are copied.
-pub(crate) const STORAGE: wgpu::BufferUsages =
-    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+/// Usage of buffers for a purpose.
+fn usage(purpose: Purpose) -> wgpu::BufferUsages {
+    use wgpu::BufferUsages as Usages;
+    match purpose {
+        Purpose::Weights | Purpose::Inputs | Purpose::Constants => Usages::STORAGE | Usages::COPY_DST,
+        Purpose::Store | Purpose::Activations | Purpose::AttentionParts => {
+            Usages::STORAGE | Usages::COPY_SRC | Usages::COPY_DST
+        }
+        Purpose::Results => Usages::MAP_READ | Usages::COPY_DST,
+        Purpose::Times => Usages::QUERY_RESOLVE | Usages::COPY_SRC,
+    }
+}
 
 const COOP_MATRIX: wgpu::Features =
     wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16);
@@ -121,11 +129,6 @@ impl Default for Settings {
     }
 }
 
-/// Locks `mutex`. No critical section leaves its data inconsistent on panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Size in bytes of the buffer that is allocated for `bytes`.
 pub(crate) fn allocated_size(bytes: u64) -> u64 {
     bytes.next_multiple_of(16).max(16)
@@ -181,7 +184,7 @@ pub(crate) struct Device {
 
 #[derive(Default)]
 struct Built {
-    pipelines: HashMap<String, wgpu::ComputePipeline>,
+    pipelines: HashMap<String, (wgpu::ComputePipeline, wgpu::BindGroupLayout)>,
     layouts: HashMap<Vec<Access>, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>,
 }
 
@@ -285,13 +288,8 @@ impl Device {
     }
 
     /// Checks a buffer size against the limits on buffers and bindings.
-    pub(crate) fn check_size(
-        &self,
-        purpose: Purpose,
-        bytes: u64,
-        usage: wgpu::BufferUsages,
-    ) -> Result<(), Error> {
-        let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
+    pub(crate) fn check_size(&self, purpose: Purpose, bytes: u64) -> Result<(), Error> {
+        let is_bound = usage(purpose).contains(wgpu::BufferUsages::STORAGE);
         let max = self.limits.max_storage_buffer_binding_size;
         if bytes > self.limits.max_buffer_size || is_bound && bytes > max {
             let (name, remedy) = purpose.name_and_remedy();
@@ -306,14 +304,19 @@ impl Device {
     }
 
     /// Allocates a zeroed buffer.
-    pub(crate) fn buffer(
+    pub(crate) fn buffer(&self, purpose: Purpose, bytes: u64) -> Result<Buffer, Error> {
+        self.buffer_with(purpose, bytes, usage(purpose))
+    }
+
+    /// Allocates a zeroed buffer that is used otherwise than others for this purpose.
+    pub(crate) fn buffer_with(
         &self,
         purpose: Purpose,
         bytes: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<Buffer, Error> {
         self.check()?;
-        self.check_size(purpose, bytes, usage)?;
+        self.check_size(purpose, bytes)?;
         let (name, remedy) = purpose.name_and_remedy();
         let size = allocated_size(bytes);
         let (counted, used) = self.count(size);
@@ -333,10 +336,10 @@ impl Device {
         }
     }
 
-    /// Allocates a buffer with initial contents.
-    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Result<Buffer, Error> {
-        let usage = usage | wgpu::BufferUsages::COPY_DST;
-        let buffer = self.buffer(Purpose::Constants, size_of_val(words) as u64, usage)?;
+    /// Allocates a buffer with the parameters of a launch.
+    pub(crate) fn params(&self, words: &[u32]) -> Result<Buffer, Error> {
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let buffer = self.buffer_with(Purpose::Constants, size_of_val(words) as u64, usage)?;
         self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(words));
         Ok(buffer)
     }
@@ -353,18 +356,40 @@ impl Device {
         (Arc::new(Counted { bytes, used: self.used.clone() }), before.saturating_add(bytes))
     }
 
-    /// The pipeline of `kernel`, compiled on first use.
-    pub(crate) fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
+    /// The pipeline of `kernel`, compiled on first use, and the layout of its buffers, of which there are `buffers`.
+    ///
+    /// # Panics
+    /// When the kernel has another number of buffers.
+    pub(crate) fn pipeline(
+        &self,
+        kernel: &Kernel,
+        buffers: usize,
+    ) -> (wgpu::ComputePipeline, wgpu::BindGroupLayout) {
         let source = kernel.source();
+        let bindings = bindings(&source);
+        assert_eq!(buffers, bindings.len(), "buffers of {kernel:?}");
         if let Some(pipeline) = lock(&self.built).pipelines.get(&source) {
             return pipeline.clone();
         }
-        let (_, layout) = self.layouts(&kernel.bindings());
+        let (group, layout) = self.layouts(&bindings);
         #[cfg(test)]
         let guarded = self.guard.as_ref().map(|guard| guard.instrument(kernel, &source));
         #[cfg(not(test))]
         let guarded: Option<String> = None;
-        let module = self.module(kernel.file(), guarded.as_ref().unwrap_or(&source));
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.file()),
+            source: wgpu::ShaderSource::Wgsl(guarded.as_deref().unwrap_or(&source).into()),
+        };
+        let module = if self.checks {
+            self.device.create_shader_module(descriptor)
+        } else {
+            #[expect(unsafe_code, reason = "bounds checks cost time, and Metal has none of its own")]
+            // SAFETY: the kernels are this crate's own. Sizes that indices derive from are checked when a graph is
+            // compiled and when a step is submitted; tests bounds-check every index (`tests/guard.rs`).
+            unsafe {
+                self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            }
+        };
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.file()),
             layout: Some(&layout),
@@ -376,24 +401,8 @@ impl Device {
             },
             cache: None,
         });
-        lock(&self.built).pipelines.insert(source, pipeline.clone());
-        pipeline
-    }
-
-    fn module(&self, label: &str, source: &str) -> wgpu::ShaderModule {
-        let descriptor = wgpu::ShaderModuleDescriptor {
-            label: Some(label),
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        };
-        if self.checks {
-            return self.device.create_shader_module(descriptor);
-        }
-        #[expect(unsafe_code, reason = "bounds checks cost time, and Metal has none of its own")]
-        // SAFETY: the kernels are this crate's own. Sizes that indices derive from are checked when a graph is
-        // compiled and when a step is submitted; tests bounds-check every index (`tests/guard.rs`).
-        unsafe {
-            self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-        }
+        lock(&self.built).pipelines.insert(source, (pipeline.clone(), group.clone()));
+        (pipeline, group)
     }
 
     /// Guard columns on both sides of a value; 0 unless steps are sanitized.
@@ -406,7 +415,7 @@ impl Device {
     }
 
     /// Bind group layout and pipeline layout for these bindings, cached.
-    pub(crate) fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+    fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         if let Some(layouts) = lock(&self.built).layouts.get(bindings) {
             return layouts.clone();
         }

@@ -3,14 +3,13 @@
 use backend::{Error, Remedy};
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
 use passes::{
-    CHUNK, Cost, Experts, GROUP_ROWS, Purpose, Variant, When, kernel_name, max_groups, min_grouped_rows,
-    out_of_memory,
+    BufferId, CHUNK, Cost, Each, Experts, F32, GROUP_ROWS, Grid, MatrixLayout as _, Purpose, Scratch,
+    Variant, When, kernel_name, max_groups, min_grouped_rows, out_of_memory,
 };
 
 use crate::compile::Compiler;
-use crate::device::STORAGE;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, Each, F32, Grid, LaunchPlan};
+use crate::launch::LaunchPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
@@ -50,7 +49,7 @@ impl Compiler<'_> {
         list: usize,
         y: ValueId,
     ) -> Result<(), Error> {
-        let bias = bias.map(|bias| self.vector(bias)).transpose()?;
+        let bias = bias.map(|bias| self.vector(bias));
         let (experts, [groups, used_groups]) = (self.cols(logits), router.groups.unwrap_or_default());
         if !policy::fits_route(experts, router.used, groups) {
             let what = "the routing weights of a row, which must fit in workgroup memory";
@@ -72,16 +71,16 @@ impl Compiler<'_> {
         };
         let mut params = [self.at(logits), self.at(y)].as_flattened().to_vec();
         params.extend([router.scale.to_bits(), 0, 0, 0]);
-        let mut buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(logits), self.slot(y)];
+        let mut buffers = vec![self.list(list), self.slot(logits), self.slot(y)];
         buffers.extend(bias);
         let cost = Cost::row("route", 2 * experts * F32);
         let launch = self.launch(Kernel::Route(kernel), params, buffers, Grid::rows(1), cost);
-        self.dispatch(y, vec![Variant::always(vec![launch])]);
+        self.dispatch_always(y, launch);
         Ok(())
     }
 
     /// Lists the experts of given routing weights.
-    fn list(&self, routes: ValueId, list: usize) -> LaunchPlan {
+    fn list_experts(&self, routes: ValueId, list: usize) -> LaunchPlan {
         let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
         let [at, stride] = self.at(routes);
         let kernel = kernels::Route {
@@ -93,43 +92,34 @@ impl Compiler<'_> {
             groups: 0,
             used_groups: 0,
         };
-        let buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(routes)];
+        let buffers = vec![self.list(list), self.slot(routes)];
         let cost = Cost::row("route", experts * F32);
         let params = vec![at, stride, 0, 0, 0, 0, 0, 0];
         self.launch(Kernel::Route(kernel), params, buffers, Grid::rows(1), cost)
     }
 
     /// Gate and up projections of each selected expert, then down projections summed over experts.
-    pub(crate) fn experts(&mut self, pass: &Experts) -> Result<(), Error> {
-        let Experts { norm, routes, list, down, scale, bias, y, .. } = *pass;
+    pub(crate) fn experts(&mut self, pass: &Experts) {
+        let Experts { norm, routes, list, down, bias, y, .. } = *pass;
         let experts = self.bound.weight(down).count;
         let used = self.plan.lists[list].used;
         let inner = self.bound.weight(down).cols;
         let padded = inner.next_multiple_of(CHUNK);
-        let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
-        let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes)?;
-        let vector = |id: WeightId| self.bound.weight(id).vector();
-        let mut values: Vec<f32> = pass.hidden.biases().iter().flat_map(|&id| vector(id)).collect();
-        let factors: Vec<Option<WeightId>> = pass.hidden.scales().iter().copied().chain([scale]).collect();
-        let factors_at = factors.iter().any(Option::is_some).then_some(values.len());
-        if factors_at.is_some() {
-            values.extend(factors.iter().flat_map(|id| id.map_or_else(|| vec![1.0; experts], vector)));
-        }
-        let values: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
-        let of_hidden = if values.is_empty() { None } else { Some(self.constants(values)?) };
-        let biases = [of_hidden, bias.map(|bias| self.vector(bias)).transpose()?];
-        let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
-        let chosen = BufferId::Own(self.scratch.lists[list]);
+        let bytes = self.max_rows(y).max(1) * used * padded * F32;
+        let hidden = self.scratch(Scratch::Hidden, bytes);
+        let (of_hidden, factors_at) = self.expert_vectors(pass);
+        let biases = [of_hidden, bias.map(|bias| self.vector(bias))];
+        let scales = norm.map(|norm| self.vector(norm.weight));
+        let chosen = self.list(list);
         let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, factors_at, scales };
-        let list = pass.makes_list.then(|| self.list(routes, list));
-        let groups = self.groups(&shared)?;
+        let list = pass.makes_list.then(|| self.list_experts(routes, list));
+        let groups = self.groups(&shared);
 
         let mut launches: Vec<LaunchPlan> = list.clone().into_iter().collect();
         launches.extend(self.hidden(shared, Method::Rows));
         launches.extend(self.down(shared, Method::Rows));
         let Some((sort, method)) = groups else {
-            self.dispatch(y, vec![Variant::always(launches)]);
-            return Ok(());
+            return self.dispatch(y, vec![Variant::always(launches)]);
         };
         let max_rows = min_grouped_rows(experts, used) - 1;
         let rows = When { max_rows, ..When::default() }.launches(launches);
@@ -138,33 +128,32 @@ impl Compiler<'_> {
         launches.extend(self.down(shared, method));
         launches.push(self.mix(shared, method));
         self.dispatch(y, vec![rows, Variant::always(launches)]);
-        Ok(())
     }
 
     /// The launch that groups rows by experts, if steps have enough rows for it and if its buffers fit.
-    fn groups(&mut self, shared: &Shared<'_>) -> Result<Option<(LaunchPlan, Method)>, Error> {
+    fn groups(&mut self, shared: &Shared<'_>) -> Option<(LaunchPlan, Method)> {
         let &Shared { pass: &Experts { down, y, .. }, used, chosen, .. } = shared;
-        let (experts, rows) = (self.bound.weight(down).count, self.max_rows_of(y));
+        let (experts, rows) = (self.bound.weight(down).count, self.max_rows(y));
         let tiles = max_groups(rows, experts, used);
         let downs = rows * used * self.cols(y) * F32;
         if rows < min_grouped_rows(experts, used)
             || !policy::fits_route(experts, used, 0)
             || tiles > self.device.limits.max_compute_workgroups_per_dimension as usize
-            || self.device.check_size(Purpose::Activations, downs as u64, STORAGE).is_err()
+            || self.device.check_size(Purpose::Activations, downs as u64).is_err()
         {
-            return Ok(None);
+            return None;
         }
         let entries = 1 + 3 * tiles;
         let words = entries + 2 * rows * used;
-        let groups = self.scratch_buffer(|own| &mut own.groups, Purpose::Activations, words * F32)?;
-        let downs = self.scratch_buffer(|own| &mut own.downs, Purpose::Activations, downs)?;
+        let groups = self.scratch(Scratch::Groups, words * F32);
+        let downs = self.scratch(Scratch::Downs, downs);
         let entries = entries as u32;
         let kernel = Kernel::Groups { experts, used, tile: GROUP_ROWS };
         let params = vec![self.row_count_word(y), entries, 0, 0];
         let cost = Cost::row("groups", 4 * used * size_of::<u32>());
         let grid = Grid { groups: 1, each: Each::Rows(usize::MAX) };
         let launch = self.launch(kernel, params, vec![groups, chosen], grid, cost);
-        Ok(Some((launch, Method::Groups { groups, entries, downs })))
+        Some((launch, Method::Groups { groups, entries, downs }))
     }
 
     fn hidden(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
@@ -236,7 +225,7 @@ impl Compiler<'_> {
                 }
                 Method::Groups { downs: to, .. } => (to, [0, downs.rows as u32], padded, None, true),
             };
-            let addend = addend.map(|id| (self.slot(id), self.at(id)));
+            let addend = addend.map(|id| self.operand(id));
             let biases = shared.biases[1].filter(|_| has_biases);
             let [r_at, r_stride] = match method {
                 Method::Rows => addend.map_or([0, 0], |(_, at)| at),
@@ -279,7 +268,7 @@ impl Compiler<'_> {
         let (&Experts { residual, y, .. }, Method::Groups { downs, .. }) = (shared.pass, method) else {
             unreachable!("only groups are summed on their own")
         };
-        let addend = residual.map(|id| (self.slot(id), self.at(id)));
+        let addend = residual.map(|id| self.operand(id));
         let mut params = [self.at(y), addend.map_or([0; 2], |(_, at)| at)].as_flattened().to_vec();
         params.extend([self.cols(y) as u32, shared.used as u32]);
         let mut buffers = vec![self.slot(y), downs, shared.chosen];

@@ -1,18 +1,16 @@
 //! Passes of linear layers with a matrix per head.
 
-use backend::Error;
 use graph::{ValueId, WeightId};
-use passes::{CHUNK, Cost, When, kernel_name};
+use passes::{BufferId, CHUNK, Cost, Each, F32, Grid, When, kernel_name};
 
 use crate::compile::Compiler;
 use crate::experts::matrices_of;
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::{BufferId, Each, F32, Grid};
 use crate::policy::{self, Algorithm, MatmulShape};
 
 impl Compiler<'_> {
     /// Multiplies each head of `x` with its own matrix of `weight`.
-    pub(crate) fn head_linear(&mut self, x: ValueId, weight: WeightId, y: ValueId) -> Result<(), Error> {
+    pub(crate) fn head_linear(&mut self, x: ValueId, weight: WeightId, y: ValueId) {
         let matrix = self.model.matrix(weight);
         let (rows, cols) = (matrix.rows, matrix.cols);
         let ([x_at, x_stride], [y_at, y_stride]) = (self.at(x), self.at(y));
@@ -41,7 +39,7 @@ impl Compiler<'_> {
             };
             let matrices = Matrices { heads: true, scalars, ..Matrices::default() };
             let shapes = MatmulShape {
-                rows: self.max_rows_of(y),
+                rows: self.max_rows(y),
                 cols,
                 outputs: heads * rows,
                 gates: 1,
@@ -72,6 +70,5 @@ impl Compiler<'_> {
             }
             self.dispatch(y, variants);
         }
-        Ok(())
     }
 }

@@ -32,11 +32,11 @@ use backend::{
     Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
-use passes::Formats;
+use passes::{Formats, lock};
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
-use device::{Device, Settings, lock};
+use device::{Device, Settings};
 pub use devices::GpuDriver;
 use model::{Model, ModelPlan};
 use program::GpuProgram;
@@ -80,7 +80,7 @@ impl Gpu {
             return Err(Error::KvFormat { device, format, supported: "f16 or f32 for both K and V" });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;
-        ModelPlan::new(&self.device, bound, &mut lock(&self.formats))
+        model::plan(&self.device, bound, &mut lock(&self.formats))
     }
 }
 
@@ -100,7 +100,7 @@ impl Backend for Gpu {
         let plan = self.plan(graph, weights, kv_layout)?;
         let bytes = buckets.iter().map(|&bucket| {
             let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
-            Ok(Blueprint::new(&self.device, &plan, bound, taps)?.bytes())
+            Ok(Blueprint::new(&self.device, &plan, &bound, taps)?.bytes())
         });
         let bytes = bytes.sum::<Result<u64, Error>>()?;
         Ok(plan.memory(bytes))
@@ -130,7 +130,7 @@ impl LoadedModel for Loaded {
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let Model { device, plan, .. } = &*self.0;
         let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
-        let blueprint = Blueprint::new(device, plan, bound, taps)?;
+        let blueprint = Blueprint::new(device, plan, &bound, taps)?;
         Ok(Box::new(GpuProgram::new(self.0.clone(), blueprint)?))
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer};
 use bytemuck::Pod;
-use passes::{Readback, StepShape, Variant, max_groups, tiles};
+use passes::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work, lock};
 
 use crate::SUPPORTED;
-use crate::compile::Blueprint;
-use crate::device::{Buffer, Device, lock};
-use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, Work};
+use crate::compile::{Blueprint, CANARY};
+use crate::device::{Buffer, Device, allocated_size};
+use crate::launch::{Launch, LaunchPlan};
 use crate::model::Model;
 use crate::timer::Timer;
 
@@ -19,6 +19,8 @@ pub(crate) struct GpuProgram {
     blueprint: Blueprint,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,
+    /// Buffers of full size for input rows, so that steps do not allocate.
+    rows: Vec<Vec<f32>>,
     chosen: Vec<u32>,
     bytes: u64,
     pending: Pending,
@@ -38,8 +40,8 @@ impl GpuProgram {
         let device = &*model.device;
         let bytes = blueprint.bytes();
         let mut buffers = Vec::new();
-        for plan in &blueprint.buffers {
-            let buffer = device.buffer(plan.purpose, plan.bytes, plan.usage)?;
+        for plan in &blueprint.common.buffers {
+            let buffer = device.buffer(plan.purpose, plan.bytes)?;
             if !plan.words.is_empty() {
                 device.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&plan.words));
             }
@@ -47,27 +49,23 @@ impl GpuProgram {
         }
         #[cfg(test)]
         let sanitizer = crate::tests::sanitizer::Sanitizer::new(&blueprint, &buffers, &model);
-        let build = |plan| build_launch(&model, &buffers, &buffers[blueprint.uploaded], plan);
-        let mut built = Vec::new();
-        for work in std::mem::take(&mut blueprint.work) {
-            built.push(match work {
-                Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| variant.build(build));
-                    Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
-                }
-                Work::Input { buffer, col, cols, stride, rows } => {
-                    Work::Input { buffer, col, cols, stride, rows }
-                }
-                Work::Readback(index) => Work::Readback(index),
-            });
+        let (mut work, mut rows) = (Vec::new(), Vec::new());
+        for next in std::mem::take(&mut blueprint.common.work) {
+            if let Work::Input(input) = &next {
+                let bytes = allocated_size(blueprint.common.buffers[input.buffer].bytes);
+                rows.push(vec![CANARY; bytes as usize / F32]);
+            }
+            let inputs = &buffers[blueprint.uploaded];
+            work.push(next.build(|plan| build_launch(&model, &buffers, inputs, plan))?);
         }
         device.check()?;
         lock(&model.state).activations += bytes;
         Ok(GpuProgram {
             model,
             blueprint,
-            work: built,
+            work,
             buffers,
+            rows,
             chosen: Vec::new(),
             bytes,
             pending: Pending::default(),
@@ -85,7 +83,7 @@ impl GpuProgram {
 fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan) -> Result<Launch, Error> {
     let LaunchPlan { kernel, params, buffers, grid, cost } = plan;
     let device = &*model.device;
-    let params = device.constants(&params, wgpu::BufferUsages::UNIFORM)?;
+    let params = device.params(&params)?;
     let bound = buffers.iter().map(|&id| match id {
         BufferId::Own(index) => &own[index],
         BufferId::Weight(weight, shard) => {
@@ -95,40 +93,36 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
         BufferId::State(id) => model.states[id.index()].as_ref().expect("recurrent operations have states"),
     });
     let all = [&params, inputs].into_iter().chain(bound);
-    let (layout, _) = device.layouts(&kernel.bindings());
     let entries = (0..).zip(all).map(|(binding, buffer)| {
         let resource = buffer.as_entire_binding();
         wgpu::BindGroupEntry { binding, resource }
     });
     let entries: Vec<_> = entries.collect();
+    let (pipeline, layout) = device.pipeline(&kernel, entries.len());
     let group = device.device.create_bind_group(&wgpu::BindGroupDescriptor {
         label: Some(kernel.file()),
         layout: &layout,
         entries: &entries,
     });
-    Ok(Launch { pipeline: device.pipeline(&kernel), group, grid, cost, _params: params })
+    Ok(Launch { pipeline, group, grid, cost, _params: params })
 }
 
 impl Program for GpuProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        self.blueprint.bound.check(step)?;
+        let Blueprint { common, uploaded, tokens, .. } = &mut self.blueprint;
+        common.bound.check(step)?;
         step.check_features(self.model.device.describe().name, SUPPORTED)?;
         let model = self.model.clone();
         let device = &*model.device;
         device.check()?;
         model.upload(|_| {})?;
-        self.shape.rows = step.rows().len();
-        self.shape.outputs = step.outputs().len();
-        self.shape.sequences = step.sequences().len();
-        self.shape.tiles = tiles(step.sequences().iter().map(|sequence| sequence.len));
-        self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.transfer = match step.transfer_undrawn() {
-            Transfer::Tokens if self.blueprint.tokens.is_some() => Transfer::Tokens,
+        let transfer = match step.transfer_undrawn() {
+            Transfer::Tokens if tokens.is_some() => Transfer::Tokens,
             _ => Transfer::Logits,
         };
-        let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
-        let words = inputs.fill(step, &mut self.shape)?;
-        device.queue.write_buffer(&self.buffers[*uploaded], 0, bytes(&inputs.words[..words]));
+        self.shape = StepShape::new(step, transfer);
+        let words = common.inputs.fill(step, &mut self.shape)?;
+        device.queue.write_buffer(&self.buffers[*uploaded], 0, bytes(&common.inputs.words[..words]));
         #[cfg(test)]
         self.sanitizer.before(device, step);
         self.upload_input(step);
@@ -151,20 +145,20 @@ impl Program for GpuProgram {
         #[cfg(test)]
         {
             let f16_rows = self.f16_rows();
-            self.sanitizer.after(&self.model.device, &self.blueprint.bound, &self.shape, f16_rows);
+            self.sanitizer.after(&self.model.device, &self.blueprint.common.bound, &self.shape, f16_rows);
         }
         let GpuProgram { model, blueprint, chosen, pending, shape, timer, .. } = self;
-        let Blueprint { bound, readbacks, staging, .. } = blueprint;
+        let Blueprint { common: passes::Blueprint { bound, readbacks, .. }, staging, .. } = blueprint;
         let output_rows = pending.end(ticket)?;
         fetch(&model.device, &self.buffers[*staging], bound, shape, readbacks, chosen)?;
         if let Some((timer, step)) = timer.take() {
-            timer.add(&model.device, &step, &mut lock(&model.state).timings)?;
+            timer.add(&model.device, &step, &mut lock(&model.state))?;
         }
         Ok(passes::outputs(readbacks, bound, shape, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let Blueprint { bound, readbacks, .. } = &self.blueprint;
+        let passes::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
         passes::read(readbacks, bound, &self.shape, name)
     }
 }
@@ -172,20 +166,21 @@ impl Program for GpuProgram {
 impl GpuProgram {
     /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) {
-        for work in &mut self.work {
-            let Work::Input { buffer, col, cols, stride, rows } = work else { continue };
-            // The last row has no margin to its right.
-            for (row, given) in rows.chunks_mut(*stride).zip(step.hidden().chunks_exact(*cols)) {
-                row[*col..][..*cols].copy_from_slice(given);
-            }
-            let used = rows.len().min(step.rows().len() * *stride);
-            self.model.device.queue.write_buffer(&self.buffers[*buffer], 0, bytes(&rows[..used]));
+        let inputs = self.work.iter().filter_map(|work| match work {
+            Work::Input(input) => Some(input),
+            Work::Dispatch { .. } | Work::Readback(_) | Work::AllReduce { .. } => None,
+        });
+        for (input, rows) in inputs.zip(&mut self.rows) {
+            input.copy(step.hidden(), rows);
+            let used = rows.len().min(step.rows().len() * input.stride);
+            self.model.device.queue.write_buffer(&self.buffers[input.buffer], 0, bytes(&rows[..used]));
         }
     }
 
     /// Encodes a step of the current shape. The commands do not depend on tokens or positions.
     fn encode(&self, mut timer: Option<&mut Timer>) -> wgpu::CommandBuffer {
-        let Blueprint { bound, readbacks, tokens, staging, .. } = &self.blueprint;
+        let Blueprint { common: passes::Blueprint { bound, readbacks, .. }, tokens, staging, .. } =
+            &self.blueprint;
         let (device, shape, staging) = (&*self.model.device, &self.shape, &self.buffers[*staging]);
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut work = self.work.iter().peekable();
@@ -272,13 +267,9 @@ fn dispatch(
     let Grid { groups, each } = launch.grid;
     let most = device.limits.max_compute_workgroups_per_dimension as usize;
     let across = [groups.min(most), groups.div_ceil(most)];
-    let ([x, y], z) = match each {
-        Each::Rows(tile) => (across, rows.div_ceil(tile)),
-        Each::Part(group) => ([groups, shape.splits[group]], rows),
-        Each::Tile => ([groups, 1], shape.tiles),
-        Each::Sequence => (across, shape.sequences),
-        Each::Group { experts, used } => (across, max_groups(rows, experts, used)),
-    };
+    let [units, splits] = launch.grid.units(rows, shape);
+    let [x, y] = if let Each::Part(_) = each { [groups, splits] } else { across };
+    let z = units;
     pass.dispatch_workgroups(x as u32, y as u32, z as u32);
 }
 

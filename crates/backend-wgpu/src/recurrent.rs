@@ -2,11 +2,10 @@
 
 use backend::{Error, Remedy};
 use graph::{LinearHeads, Op, ValueId, WeightId};
-use passes::{Cost, Variant, out_of_memory};
+use passes::{BufferId, Each, F32, Grid, out_of_memory};
 
 use crate::compile::Compiler;
 use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Each, F32, Grid};
 
 /// Columns of a workgroup of `conv.wgsl` and of `linear_attention.wgsl`.
 const CONV_COLS: usize = 64;
@@ -26,18 +25,9 @@ impl Compiler<'_> {
         } else {
             self.linear_attention(op, y)?
         };
-        // Each sequence reads and writes its state; there is at least one.
-        let values = self.bound.graph().state_len(y);
-        let cols: usize = op.inputs().chain([y]).map(|x| self.cols(x)).sum();
-        let cost = Cost {
-            what: op.name().to_owned(),
-            bytes: (2 * values * F32) as u64,
-            row_bytes: (cols * F32) as u64,
-            row_multiply_adds: (3 * values) as u64,
-            ..Cost::default()
-        };
+        let cost = self.recurrent_cost(&op, y);
         let launch = self.launch(kernel, params, buffers, Grid { groups, each: Each::Sequence }, cost);
-        self.dispatch(y, vec![Variant::always(vec![launch])]);
+        self.dispatch_always(y, launch);
         Ok(())
     }
 
@@ -53,8 +43,8 @@ impl Compiler<'_> {
             let what = "the taps of a convolution, which must fit in registers";
             return Err(out_of_memory(what, (taps * F32) as u64, Remedy::UseCpu));
         }
-        let mut buffers = vec![self.slot(y), self.slot(x), BufferId::State(y), self.vector(weight)?];
-        buffers.extend(bias.map(|bias| self.vector(bias)).transpose()?);
+        let mut buffers = vec![self.slot(y), self.slot(x), BufferId::State(y), self.vector(weight)];
+        buffers.extend(bias.map(|bias| self.vector(bias)));
         let mut params = [self.at(x), self.at(y)].as_flattened().to_vec();
         params.extend([cols as u32, self.inputs.sequences as u32, 0, 0]);
         let kernel = Kernel::Conv { taps, biased: bias.is_some() };

@@ -1,7 +1,7 @@
 //! Times each launch of a step with device timestamps.
 
-use backend::{Error, Step, Timing};
-use passes::{Cost, Purpose};
+use backend::{Error, Step};
+use passes::{Cost, Purpose, State};
 
 use crate::device::{Buffer, Device};
 
@@ -29,10 +29,9 @@ impl Timer {
             count: MAX_TIMESTAMPS,
         });
         let bytes = u64::from(MAX_TIMESTAMPS) * size_of::<u64>() as u64;
-        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        let resolved = device.buffer(Purpose::Times, bytes, usage)?;
+        let resolved = device.buffer(Purpose::Times, bytes)?;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = device.buffer(Purpose::Times, bytes, usage)?;
+        let staging = device.buffer_with(Purpose::Times, bytes, usage)?;
         Ok(Some(Timer { queries, resolved, staging, written: 0, launches: Vec::new() }))
     }
 
@@ -58,27 +57,15 @@ impl Timer {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, self.resolved.size());
     }
 
-    /// Waits for the step and adds its times to `timings`.
-    pub(crate) fn add(self, device: &Device, step: &Step, timings: &mut Vec<Timing>) -> Result<(), Error> {
+    /// Waits for the step and adds its times to those of `state`.
+    pub(crate) fn add(self, device: &Device, step: &Step, state: &mut State) -> Result<(), Error> {
         let bytes = u64::from(self.written) * size_of::<u64>() as u64;
         let times: Vec<u64> = device.read(&self.staging, bytes, bytemuck::pod_collect_to_vec)?;
         let period = f64::from(device.queue.get_timestamp_period()) * 1e-9;
         for (at, cost, rows) in self.launches {
             let (bytes, multiply_adds) = cost.of(step, rows);
-            let what = cost.what;
             let ticks = times[at as usize].saturating_sub(times[at as usize - 1]);
-            let index = timings.iter().position(|timing| timing.what == what);
-            let timing = match index {
-                Some(index) => &mut timings[index],
-                None => {
-                    timings.push(Timing { what, calls: 0, seconds: 0.0, bytes: 0, multiply_adds: 0 });
-                    timings.last_mut().expect("just pushed")
-                }
-            };
-            timing.calls += 1;
-            timing.seconds += ticks as f64 * period;
-            timing.bytes += bytes;
-            timing.multiply_adds += multiply_adds;
+            state.add_timing(cost.what, ticks as f64 * period, (bytes, multiply_adds));
         }
         Ok(())
     }

@@ -12,8 +12,6 @@ use crate::device::{Buffer, Device, allocated_size};
 /// Bytes in flight per upload.
 const UPLOAD: usize = 64 << 20;
 
-const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
-
 /// How a table or matrix, or all matrices of the experts, is stored: row-major, split into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
@@ -65,21 +63,26 @@ impl MatrixLayout {
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, shards })
     }
 
-    /// Size in device memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| allocated_size(shard.layout.bytes() as u64)).sum()
-    }
-
     /// Whether all values may be finite in f16; certain only after the upload.
     pub(crate) fn may_fit_f16(&self) -> bool {
         may_fit_f16(self.format)
     }
 }
 
+impl passes::MatrixLayout for MatrixLayout {
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| allocated_size(shard.layout.bytes() as u64)).sum()
+    }
+}
+
 impl Matrix {
     /// Allocates the buffers.
     pub(crate) fn new(device: &Device, layout: &MatrixLayout) -> Result<Matrix, Error> {
-        let buffer = |shard: &Shard| device.buffer(Purpose::Weights, shard.layout.bytes() as u64, USAGE);
+        let buffer = |shard: &Shard| device.buffer(Purpose::Weights, shard.layout.bytes() as u64);
         let buffers = layout.shards.iter().map(buffer).collect::<Result<_, Error>>()?;
         Ok(Matrix { buffers, uploaded: OnceLock::new() })
     }

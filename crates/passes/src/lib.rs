@@ -1,33 +1,39 @@
-//! Passes of GPU backends: graphs lowered to fused passes, step inputs, packed weights.
+//! Lowering that the GPU backends share: graphs to fused passes, passes to buffers and launches, step inputs, packed weights.
 //!
-//! `plan.rs` lowers a graph to a list of passes over buffers. `inputs.rs` lays out what changes from step to step, `draws.rs`
-//! how tokens are drawn, `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a
-//! step takes, and `tiles.rs` how rows of activations are cut into tiles. `formats.rs` chooses the formats of weights; `pack.rs`
-//! packs them for kernels, as `layout.rs` (planes) or `tiled.rs` (tiles) lays them out; `memory.rs` counts what they take, and
-//! `readback.rs` makes outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here
-//! knows any.
+//! `plan.rs` lowers a graph to a list of passes over buffers, and `compile.rs` walks it: a backend makes launches of each pass, of
+//! row-wise ones from what `rows.rs` says. `inputs.rs` lays out what changes from step to step, `draws.rs` how tokens are drawn,
+//! `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and `tiles.rs`
+//! how rows of activations are cut into tiles. `model.rs` lays out a model in device memory, `formats.rs` chooses the formats of
+//! weights; `pack.rs` packs them for kernels, as `layout.rs` (planes) or `tiled.rs` (tiles) lays them out. `readback.rs` makes
+//! outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here knows any.
 
+mod compile;
 mod draws;
 mod formats;
 mod inputs;
 mod layout;
-mod memory;
+mod model;
 mod pack;
 mod plan;
 mod readback;
+mod rows;
 mod step;
 mod tiled;
 mod tiles;
 mod variant;
 
+pub use compile::{
+    Blueprint, BufferId, BufferPlan, Compiler, Each, F32, Grid, InputRows, Lower, Operand, Scratch, Work,
+};
 pub use formats::{CHUNK, Formats, kernel_name, may_fit_f16};
 pub use inputs::{
     Clusters, FOLLOWS, Inputs, MAX_CLUSTER, MAX_SPLIT_ROWS, MAX_SPLITS, RopeTable, Splits, partials_bytes,
 };
 pub use layout::Layout;
-pub use memory::{Purpose, model_memory, out_of_memory};
+pub use model::{MatrixLayout, ModelPlan, Purpose, State, lock, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
+pub use rows::{Operation, RowWise};
 pub use step::{Cost, StepShape, chosen_words};
 pub use tiled::{TiledLayout, tile_bytes};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};

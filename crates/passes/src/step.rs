@@ -3,6 +3,8 @@
 use backend::{Bucket, MAX_CANDIDATES, Sequence, Step, Transfer};
 use graph::{Mask, Rows};
 
+use crate::tiles::tiles;
+
 /// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepShape {
@@ -34,6 +36,19 @@ pub struct StepShape {
 }
 
 impl StepShape {
+    /// The shape of `step` where this leaves the device; [`Inputs::fill`](crate::Inputs::fill) sets splits and draws.
+    pub fn new(step: &Step, transfer: Transfer) -> StepShape {
+        StepShape {
+            rows: step.rows().len(),
+            outputs: step.outputs().len(),
+            sequences: step.sequences().len(),
+            tiles: tiles(step.sequences().iter().map(|sequence| sequence.len)),
+            is_decode: step.sequences().iter().all(|sequence| sequence.len == 1),
+            transfer,
+            ..StepShape::default()
+        }
+    }
+
     /// Number of these rows.
     pub fn rows(&self, rows: Rows) -> usize {
         Bucket { rows: self.rows, outputs: self.outputs }.count(rows)

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use passes::lock;
 
-use super::{Loaded, lock};
+use super::Loaded;
 
 /// Oldest version of the driver's API that loads the kernels, which are compiled by CUDA 13.0. It has every function used
 /// here.

@@ -1,32 +1,32 @@
 //! The CUDA driver: cards, an opened card, kernels, memory, launches and graphs.
 //!
 //! The driver's library is opened at run time; without it there are no cards. Every function here makes the context
-//! current first, so that objects may move between threads.
+//! current first, so that objects may move between threads. Nothing here is unsafe to call: launches and graphs keep their buffers
+//! (`queue.rs`), and host memory waits for its copies (`pinned.rs`).
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod cards;
 mod nccl;
 mod pinned;
-mod staging;
+mod queue;
 mod tensor_map;
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
-use std::ptr::null_mut;
+use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{Description, Error, Remedy};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use passes::{Purpose, out_of_memory};
+use passes::{Purpose, lock, out_of_memory};
 
-use crate::occupancy::{Block, Limits, Needs};
+use crate::occupancy::{Limits, Needs};
 use cards::PrimaryContext;
 pub use cards::{Card, cards};
 use nccl::Communicator;
-pub(crate) use pinned::Pinned;
-pub(crate) use staging::Staging;
+pub(crate) use pinned::{Pinned, Staging};
+pub(crate) use queue::{How, Launch, Queue, Recording};
 pub(crate) use tensor_map::TENSOR_MAP_BYTES;
 
 /// The compiled kernels, for several architectures and as PTX (`kernels/build`): one module per source file or format of weights.
@@ -42,35 +42,27 @@ modules! {
     "iq4_nl" "iq4_xs" "mxfp4" "nvfp4" "iq3_xxs" "iq3_s" "iq2" "iq1" "ternary"
 }
 
-/// Locks `mutex`. No critical section leaves its data inconsistent on panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Size in bytes of the memory that is allocated for `bytes`.
 pub(crate) fn allocated_size(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX).max(256)
 }
 
-/// Launches blocks in clusters of `size` along the third dimension of the grid.
-fn cluster_attribute(size: u32) -> sys::CUlaunchAttribute {
-    let cluster = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: 1, z: size };
-    sys::CUlaunchAttribute {
-        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-        pad: [0; 4],
-        value: sys::CUlaunchAttributeValue { clusterDim: cluster },
-    }
-}
-
-/// Steps of a program that are in progress at most: each has its place, with inputs and outputs of its own.
-pub(crate) const PLACES: usize = 2;
+/// Steps of a program that are in flight at most, each with inputs and outputs of its own.
+pub(crate) const IN_FLIGHT: usize = 2;
 
 /// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     function: sys::CUfunction,
+    /// Bytes of its arguments.
+    args: usize,
     pub(crate) needs: Needs,
 }
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
 
 /// An opened card: its context with kernels, and streams.
 pub(crate) struct Device {
@@ -82,6 +74,8 @@ pub(crate) struct Device {
     pub(crate) multiprocessors: usize,
     pub(crate) limits: Limits,
     stream: sys::CUstream,
+    /// Held by who queues in `stream`, so that nobody else does while a graph is recorded.
+    queued: Mutex<()>,
     /// For copies beside what runs in `stream`: of the inputs of later steps, and of what earlier ones have chosen.
     uploads: sys::CUstream,
     downloads: sys::CUstream,
@@ -160,6 +154,7 @@ impl Device {
             multiprocessors,
             limits,
             stream,
+            queued: Mutex::default(),
             uploads,
             downloads,
             budget,
@@ -222,6 +217,8 @@ impl Device {
                 let function = result::module::get_function(module, function)?;
                 let of = |what| result::function::get_function_attribute(function, what).map(|n| n as usize);
                 let needs = Needs { registers: of(REGISTERS)?, threads: of(THREADS)?, fixed: of(STATIC)? };
+                let (mut at, mut args) = (0, 0);
+                sys::cuFuncGetParamInfo(function, 0, &mut at, &mut args).result()?;
                 let dynamic = (self.limits.shared_of_block - needs.fixed) as i32;
                 result::function::set_function_attribute(function, DYNAMIC, dynamic)?;
                 // Kernels that prefer different carve-outs would not run side by side.
@@ -229,7 +226,7 @@ impl Device {
                 if self.card.has_wgmma() {
                     result::function::set_function_attribute(function, LARGE_CLUSTERS, 1)?;
                 }
-                Ok(Kernel { function, needs })
+                Ok(Kernel { function, args, needs })
             }
         };
         let kernel = find().map_err(|error| self.cannot_load(name, error))?;
@@ -267,7 +264,8 @@ impl Device {
             _ => self.failed(error),
         })?;
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        let buffer = Buffer { address, bytes, device: self.clone() };
+        let buffer = Buffer(Arc::new(Memory { address, bytes, device: self.clone() }));
+        let _queued = lock(&self.queued);
         // SAFETY: the memory has this size.
         unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream) }
             .map_err(|error| self.failed(error))?;
@@ -276,11 +274,12 @@ impl Device {
 
     /// Copies `bytes` to `offset` of a buffer, before it returns.
     pub(crate) fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        assert!(offset + bytes.len() as u64 <= buffer.bytes, "writes stay inside");
+        assert!(offset + bytes.len() as u64 <= buffer.bytes(), "writes stay inside");
         self.make_current()?;
+        let _queued = lock(&self.queued);
         // SAFETY: both ranges are valid; the stream is waited for.
         unsafe {
-            result::memcpy_htod_async(buffer.address + offset, bytes, self.stream)
+            result::memcpy_htod_async(buffer.address() + offset, bytes, self.stream)
                 .and_then(|()| result::stream::synchronize(self.stream))
         }
         .map_err(|error| self.failed(error))
@@ -291,107 +290,6 @@ impl Device {
         self.make_current()?;
         // SAFETY: the stream is valid.
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
-    }
-
-    /// Queues a launch of a step in this place, with blocks of this form. Clusters have `cluster` blocks along the third dimension
-    /// of the grid, which has so many times `grid[2]` blocks there. With `is_dependent`, it may start before the launch
-    /// before it has ended, and waits for it itself.
-    pub(crate) fn launch(
-        &self,
-        launch: &Launch,
-        place: usize,
-        grid: [u32; 3],
-        cluster: u32,
-        form: usize,
-        is_dependent: bool,
-    ) -> Result<(), Error> {
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        self.make_current()?;
-        let clusters = cluster_attribute(cluster);
-        let dependent = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
-        let is_dependent = is_dependent && self.limits.is_side_by_side;
-        let (mut attributes, count) = match (cluster > 1, is_dependent) {
-            (true, _) => ([clusters, dependent], 1 + u32::from(is_dependent)),
-            (false, _) => ([dependent, clusters], u32::from(is_dependent)),
-        };
-        let Block { threads, shared } = launch.forms[form];
-        let config = sys::CUlaunchConfig {
-            gridDimX: grid[0],
-            gridDimY: grid[1],
-            gridDimZ: grid[2] * cluster,
-            blockDimX: threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: shared,
-            hStream: self.stream,
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: count,
-        };
-        let mut args = launch.args[place].as_ptr().cast_mut().cast::<c_void>();
-        // SAFETY: `args` is the struct that the kernel takes, whose pointers are of live buffers.
-        unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) }
-            .result()
-            .map_err(|error| self.failed(error))
-    }
-
-    /// Clusters of this many blocks that run at the same time; 0 if the driver does not tell.
-    pub(crate) fn active_clusters(&self, kernel: Kernel, block: Block, size: usize) -> usize {
-        if self.make_current().is_err() {
-            return 0;
-        }
-        let mut attribute = cluster_attribute(size as u32);
-        let config = sys::CUlaunchConfig {
-            gridDimX: 1,
-            gridDimY: 1,
-            gridDimZ: size as u32,
-            blockDimX: block.threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: block.shared,
-            hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: 1,
-        };
-        let mut clusters = 0;
-        // SAFETY: all pointers are of live values.
-        let found = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, kernel.function, &config) };
-        if found.result().is_ok() { clusters.max(0) as usize } else { 0 }
-    }
-
-    /// Records what `queue` queues as a graph, without running it.
-    pub(crate) fn record(
-        self: &Arc<Device>,
-        queue: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<Recording, Error> {
-        self.make_current()?;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is valid and not capturing.
-        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(|error| self.failed(error))?;
-        let queued = queue();
-        // SAFETY: the stream is capturing; the graph is destroyed once instantiated.
-        unsafe {
-            let graph = result::stream::end_capture(self.stream);
-            queued?;
-            let graph = graph.map_err(|error| self.failed(error))?;
-            let executable = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
-            let _ = result::graph::destroy(graph);
-            let executable = executable.map_err(|error| self.failed(error))?;
-            Ok(Recording { executable, device: self.clone() })
-        }
-    }
-
-    /// Queues a recorded graph.
-    pub(crate) fn replay(&self, recording: &Recording) -> Result<(), Error> {
-        self.make_current()?;
-        // SAFETY: graph and stream are valid, and the buffers that the graph names are live.
-        unsafe { result::graph::launch(recording.executable, self.stream) }
-            .map_err(|error| self.failed(error))
     }
 
     /// Creates an event that takes the time.
@@ -424,61 +322,33 @@ impl Drop for Device {
     }
 }
 
-/// Device memory. It counts as used until it is dropped.
+/// Device memory. It counts as used until its last clone is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer(Arc<Memory>);
+
 #[derive(Debug)]
-pub(crate) struct Buffer {
+struct Memory {
     address: sys::CUdeviceptr,
-    pub(crate) bytes: u64,
+    bytes: u64,
     device: Arc<Device>,
 }
 
 impl Buffer {
-    pub(crate) fn address(&self) -> u64 {
-        self.address
+    fn address(&self) -> u64 {
+        self.0.address
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.bytes
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Memory {
     fn drop(&mut self) {
         let _ = self.device.context.make_current();
         // SAFETY: it was allocated once. Freeing waits for what is queued.
         let _ = unsafe { result::free_sync(self.address) };
         self.device.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A kernel with its arguments.
-#[derive(Debug)]
-pub(crate) struct Launch {
-    pub(crate) kernel: Kernel,
-    /// The bytes of the struct that the kernel takes, by place of the step.
-    pub(crate) args: [Vec<u64>; PLACES],
-    /// Sizes of its blocks, of which launches side by side alternate ([`crate::occupancy`]); equal if it has one.
-    pub(crate) forms: [Block; 2],
-    /// Blocks of a cluster, where that does not depend on the step ([`Grid::cluster`](crate::launch::Grid::cluster)).
-    pub(crate) cluster: u32,
-}
-
-// SAFETY: handles of the driver may be used from any thread.
-unsafe impl Send for Kernel {}
-// SAFETY: as above.
-unsafe impl Sync for Kernel {}
-
-/// A recorded step.
-#[derive(Debug)]
-pub(crate) struct Recording {
-    executable: sys::CUgraphExec,
-    device: Arc<Device>,
-}
-
-// SAFETY: handles of the driver may be used from any thread.
-unsafe impl Send for Recording {}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let _ = self.device.context.make_current();
-        // SAFETY: it was instantiated once; the driver keeps it until it has run.
-        let _ = unsafe { result::graph::exec_destroy(self.executable) };
     }
 }
 

@@ -12,7 +12,7 @@ use backend::{Error, GroupId, Member};
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
 
-use super::{Buffer, Device};
+use super::{Buffer, Device, Queue};
 
 /// Where the library is looked for, in the folders of the system and of `LD_LIBRARY_PATH`.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
@@ -74,6 +74,9 @@ impl Nccl {
     }
 
     /// Looks the functions up.
+    ///
+    /// # Safety
+    /// The library is NCCL 2.
     unsafe fn of(library: Library) -> Result<Nccl, libloading::Error> {
         // SAFETY: the caller knows that the library is NCCL.
         unsafe {
@@ -112,7 +115,7 @@ pub(super) struct Communicator {
 
 // SAFETY: NCCL's handles may be used from any thread, and `is_ended` guards the only function that frees one.
 unsafe impl Send for Communicator {}
-// SAFETY: sums are queued by one thread at a time; aborting is meant for another thread.
+// SAFETY: sums are queued by one thread at a time, that of the queue; aborting is meant for another thread.
 unsafe impl Sync for Communicator {}
 
 impl Communicator {
@@ -159,24 +162,22 @@ impl Device {
         let joined = self.communicator.set(communicator);
         joined.map_err(|_| failed("it is a member of a group already".to_owned()))
     }
+}
 
-    /// Queues the sum of the first `words` words over the cards of the group, in place.
-    pub(crate) fn all_reduce(&self, buffer: &Buffer, words: usize) -> Result<(), Error> {
-        assert!((words * 4) as u64 <= buffer.bytes, "sums stay inside");
-        if words == 0 {
-            return Ok(());
-        }
-        let failed = |why| Error::Device { device: self.card.name.clone(), why };
+impl Queue<'_> {
+    /// Sums `words` words, which the buffer has, over the cards.
+    pub(super) fn sum_over_cards(&mut self, buffer: &Buffer, words: usize) -> Result<(), Error> {
+        let device = self.device;
+        let failed = |why| Error::Device { device: device.card.name.clone(), why };
         let communicator =
-            self.communicator.get().ok_or_else(|| failed("it has joined no group".to_owned()))?;
+            device.communicator.get().ok_or_else(|| failed("it has joined no group".to_owned()))?;
         if communicator.is_ended.load(Ordering::Acquire) {
             return Err(failed("the other cards of its group have failed".to_owned()));
         }
-        self.make_current()?;
         let (nccl, at) = (communicator.nccl, buffer.address() as *mut c_void);
         // SAFETY: the buffer has so many words, and the stream is of this card. Ended communicators are not used.
         let queued =
-            unsafe { (nccl.all_reduce)(at, at, words, FLOAT32, SUM, communicator.comm, self.stream) };
+            unsafe { (nccl.all_reduce)(at, at, words, FLOAT32, SUM, communicator.comm, device.stream) };
         nccl.check("ncclAllReduce", queued).map_err(failed)
     }
 }

@@ -26,7 +26,7 @@ impl Device {
     ) -> Result<[u8; TENSOR_MAP_BYTES], Error> {
         let pitch = cols as u64 * 2;
         assert!(
-            pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes,
+            pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes(),
             "the matrix lies in the buffer"
         );
         self.make_current()?;
@@ -37,7 +37,7 @@ impl Device {
                 map.as_mut_ptr(),
                 Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                 2,
-                buffer.address as *mut c_void,
+                buffer.address() as *mut c_void,
                 [cols as u64, rows as u64].as_ptr(),
                 [pitch].as_ptr(),
                 [64, PAGE as u32].as_ptr(),

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
+use passes::Operation;
 use quant::Format;
 use serde::Serialize;
 
@@ -65,32 +66,9 @@ pub(crate) enum Kernel {
     ArgMax { ahead: usize },
 }
 
-/// The operations of `rows.wgsl`, and whether each reads `b`.
-pub(crate) const ROW_OPERATIONS: [(&str, bool); 19] = [
-    ("rms_norm", false),
-    ("layer_norm", false),
-    ("l2_norm", false),
-    ("weighted_l2_norm", true),
-    ("weighted_rms_norm", true),
-    ("weighted_layer_norm", true),
-    ("add", true),
-    ("mul", true),
-    ("gate", true),
-    ("gate_of_row", true),
-    ("act", false),
-    ("scale", false),
-    ("scale_rows", false),
-    ("softcap", false),
-    ("slice", false),
-    ("join", true),
-    ("output_rows", false),
-    ("first_of_sequence", false),
-    ("mean_of_sequence", false),
-];
-
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rows {
-    operation: &'static str,
+    pub(crate) operation: &'static str,
     reads_b: bool,
     /// An activation, or none.
     act: &'static str,
@@ -98,16 +76,29 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// # Panics
-    /// If the template has no such operation.
-    pub(crate) fn new(operation: &'static str, act: &'static str, limited: bool) -> Rows {
-        let entry = ROW_OPERATIONS.iter().find(|(name, _)| *name == operation);
-        let &(_, reads_b) = entry.expect("an operation of the template");
+    pub(crate) fn new(operation: Operation, reads_b: bool, act: &'static str, limited: bool) -> Rows {
+        let operation = match (operation, reads_b) {
+            (Operation::RmsNorm, false) => "rms_norm",
+            (Operation::RmsNorm, true) => "weighted_rms_norm",
+            (Operation::LayerNorm, false) => "layer_norm",
+            (Operation::LayerNorm, true) => "weighted_layer_norm",
+            (Operation::L2Norm, false) => "l2_norm",
+            (Operation::L2Norm, true) => "weighted_l2_norm",
+            (Operation::Add, _) => "add",
+            (Operation::Mul, _) => "mul",
+            (Operation::Gate, _) => "gate",
+            (Operation::GateOfRow, _) => "gate_of_row",
+            (Operation::Act, _) => "act",
+            (Operation::Scale, _) => "scale",
+            (Operation::ScaleRows, _) => "scale_rows",
+            (Operation::Softcap, _) => "softcap",
+            (Operation::Slice, _) => "slice",
+            (Operation::Join, _) => "join",
+            (Operation::OutputRows, _) => "output_rows",
+            (Operation::FirstOfSequence, _) => "first_of_sequence",
+            (Operation::MeanOfSequence, _) => "mean_of_sequence",
+        };
         Rows { operation, reads_b, act, limited }
-    }
-
-    pub(crate) fn operation(&self) -> &'static str {
-        self.operation
     }
 }
 
@@ -234,32 +225,19 @@ pub(crate) struct Route {
     pub(crate) used_groups: usize,
 }
 
-const FILES: [(&str, &str); 19] = [
-    ("arg_max.wgsl", include_str!("arg_max.wgsl")),
-    ("attention.wgsl", include_str!("attention.wgsl")),
-    ("combine.wgsl", include_str!("combine.wgsl")),
-    ("conv.wgsl", include_str!("conv.wgsl")),
-    ("linear_attention.wgsl", include_str!("linear_attention.wgsl")),
-    ("embed.wgsl", include_str!("embed.wgsl")),
-    ("f16_rows.wgsl", include_str!("f16_rows.wgsl")),
-    ("flash.wgsl", include_str!("flash.wgsl")),
-    ("flash_coop.wgsl", include_str!("flash_coop.wgsl")),
-    ("formats.wgsl", include_str!("formats.wgsl")),
-    ("gemv.wgsl", include_str!("gemv.wgsl")),
-    ("groups.wgsl", include_str!("groups.wgsl")),
-    ("mix.wgsl", include_str!("mix.wgsl")),
-    ("gemm.wgsl", include_str!("gemm.wgsl")),
-    ("common.wgsl", include_str!("common.wgsl")),
-    ("rope.wgsl", include_str!("rope.wgsl")),
-    ("route.wgsl", include_str!("route.wgsl")),
-    ("rows.wgsl", include_str!("rows.wgsl")),
-    ("gemm_coop.wgsl", include_str!("gemm_coop.wgsl")),
-];
+macro_rules! files {
+    ($($name:literal)*) => { &[$(($name, include_str!($name))),*] };
+}
+const FILES: &[(&str, &str)] = files! {
+    "arg_max.wgsl" "attention.wgsl" "combine.wgsl" "common.wgsl" "conv.wgsl" "embed.wgsl" "f16_rows.wgsl" "flash.wgsl"
+    "flash_coop.wgsl" "formats.wgsl" "gemm.wgsl" "gemm_coop.wgsl" "gemv.wgsl" "groups.wgsl" "linear_attention.wgsl" "mix.wgsl"
+    "rope.wgsl" "route.wgsl" "rows.wgsl"
+};
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    for (name, source) in FILES {
+    for &(name, source) in FILES {
         templates.add_template(name, source).expect("templates parse");
     }
     templates
@@ -292,52 +270,19 @@ impl Kernel {
         let template = TEMPLATES.get_template(self.file()).expect("every kernel has a template");
         template.render(Value::from(Serde(self))).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))
     }
+}
 
-    /// Its buffers in binding order: parameters, step inputs, then its own.
-    pub(crate) fn bindings(&self) -> Vec<Access> {
-        use Access::{Read, Write};
-        let matmul = |matmul: &Matmul| {
-            let reads = matmul.parts.len() + usize::from(matmul.norm) + usize::from(matmul.addend);
-            [vec![Read, Write], vec![Read; reads]].concat()
-        };
-        let experts = |matrices: &Matrices| {
-            let has_vectors = matrices.biases || matrices.scales;
-            vec![Read; usize::from(!matrices.experts.is_empty()) + usize::from(has_vectors)]
-        };
-        let own = match self {
-            Kernel::Embed { .. } | Kernel::ArgMax { .. } | Kernel::Groups { .. } => vec![Write, Read],
-            Kernel::Combine { sinks, .. } => [vec![Write, Read], vec![Read; usize::from(*sinks)]].concat(),
-            Kernel::Conv { biased, .. } => {
-                [vec![Write, Read, Write, Read], vec![Read; usize::from(*biased)]].concat()
-            }
-            Kernel::LinearAttention(_) => vec![Write, Read, Read, Read, Read, Read, Write],
-            Kernel::Mix { addend } => [vec![Write, Read, Read], vec![Read; usize::from(*addend)]].concat(),
-            Kernel::Route(Route { gating: "", .. }) => vec![Write, Read],
-            Kernel::Route(route) => {
-                [vec![Write, Read, Write], vec![Read; usize::from(route.biased)]].concat()
-            }
-            Kernel::Rows(rows) => [vec![Write, Read], vec![Read; usize::from(rows.reads_b)]].concat(),
-            Kernel::Gemv(gemv) => [matmul(&gemv.matmul), experts(&gemv.matrices)].concat(),
-            Kernel::Gemm(gemm) => [matmul(&gemm.matmul), experts(&gemm.matrices)].concat(),
-            Kernel::F16Rows { norm } => [vec![Read, Write, Write], vec![Read; usize::from(*norm)]].concat(),
-            Kernel::GemmCoop(GemmCoop { matmul: Matmul { parts, addend, .. }, .. }) => {
-                [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*addend)]].concat()
-            }
-            Kernel::Rope(rope) => {
-                let mut own = vec![Read];
-                own.extend(rope.rope.then_some(Write));
-                own.extend(rope.store.then_some([Write, Write]).into_iter().flatten());
-                own.extend((rope.store && rope.separate).then_some(Read));
-                own
-            }
-            Kernel::Attention(Attention { fresh, sinks, .. }) => {
-                let cache = if *fresh { Write } else { Read };
-                [vec![Read, Write, cache, cache], vec![Read; usize::from(*sinks)]].concat()
-            }
-            Kernel::Flash(flash) => {
-                [vec![Read, Write, Read, Read], vec![Read; usize::from(flash.sinks)]].concat()
-            }
-        };
-        [vec![Access::Constant, Read], own].concat()
-    }
+/// How the kernel of this source accesses its buffers, in binding order: parameters, step inputs, then its own.
+pub(crate) fn bindings(source: &str) -> Vec<Access> {
+    let declarations = source.lines().filter_map(|line| line.strip_prefix("@group(0) @binding("));
+    let access = |declaration: &str| {
+        if declaration.contains("var<uniform>") {
+            Access::Constant
+        } else if declaration.contains("var<storage, read>") {
+            Access::Read
+        } else {
+            Access::Write
+        }
+    };
+    declarations.map(access).collect()
 }

@@ -25,9 +25,26 @@ fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel::F16Rows { norm });
     }
     let acts = graph::Activation::ALL.map(graph::Activation::name);
-    for (operation, _) in ROW_OPERATIONS {
+    use Operation::*;
+    let binary =
+        [RmsNorm, LayerNorm, L2Norm, Add, Mul, Gate, GateOfRow, Join].map(|operation| (operation, true));
+    let unary = [
+        RmsNorm,
+        LayerNorm,
+        L2Norm,
+        Act,
+        Scale,
+        ScaleRows,
+        Softcap,
+        Slice,
+        OutputRows,
+        FirstOfSequence,
+        MeanOfSequence,
+    ]
+    .map(|operation| (operation, false));
+    for (operation, reads_b) in binary.into_iter().chain(unary) {
         for (act, limited) in acts.into_iter().flat_map(|act| [(act, false), (act, true)]) {
-            kernels.push(Kernel::Rows(Rows::new(operation, act, limited)));
+            kernels.push(Kernel::Rows(Rows::new(operation, reads_b, act, limited)));
         }
     }
     for (experts, used, groups) in
@@ -221,7 +238,7 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
                 _ => Access::Read,
             })
             .collect();
-        assert_eq!(found, kernel.bindings(), "{label}");
+        assert_eq!(found, bindings(&source), "{label}");
         assert!(
             buffers.iter().enumerate().all(|(i, (b, _))| b.group == 0 && b.binding == i as u32),
             "{label}"

@@ -70,7 +70,7 @@ fn constants_count_towards_the_budget() {
     let Some(adapter) = adapter() else { return };
     let settings = Settings { budget: Some(64), ..Settings::default() };
     let device = Device::open(&adapter, &settings).expect("the device opens");
-    let constants = || device.constants(&[7; 16], wgpu::BufferUsages::UNIFORM);
+    let constants = || device.params(&[7; 16]);
     let first = constants().expect("64 bytes fit");
     let (memory, remedy) = (MemoryKind::Device, Remedy::RaiseLimit);
     let expected = Error::OutOfMemory { what: "constants", bytes: 64, memory, remedy };
@@ -97,8 +97,7 @@ fn a_lost_device_fails_only_its_own_programs() {
             other => panic!("{other:?}"),
         }
     }
-    let usage = wgpu::BufferUsages::STORAGE;
-    assert!(matches!(lost.buffer(Purpose::Store, 64, usage), Err(Error::Device { .. })));
+    assert!(matches!(lost.buffer(Purpose::Store, 64), Err(Error::Device { .. })));
     assert!(matches!(compile(gpu(&lost)).err(), Some(Error::Device { .. })));
     let error = nmse(&exact, &run(&mut *other_program).expect("a good step"));
     assert!(error <= 1e-5, "beside a lost device: NMSE {error:e}");

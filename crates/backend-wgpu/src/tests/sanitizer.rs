@@ -5,10 +5,12 @@
 //! each value. After the step the pattern must be gone inside the values and intact everywhere else. Out-of-bounds
 //! indices are recorded by instrumented kernels (`guard.rs`).
 
-use backend::{BoundProgram, PAGE, Step, StoreLayout};
-use passes::{Attend, Experts, Pass, Plan, StepShape};
+use std::collections::HashMap;
 
-use crate::compile::{Blueprint, CANARY, Scratch};
+use backend::{BoundProgram, PAGE, Step, StoreLayout};
+use passes::{Attend, Experts, Pass, Plan, Scratch, StepShape};
+
+use crate::compile::{Blueprint, CANARY};
 use crate::device::{Buffer, Device};
 use crate::model::{Model, is_kv_f32};
 use crate::tests::guard::Guard;
@@ -82,7 +84,9 @@ fn check_indices(device: &Device, guard: &Guard) {
 /// The buffers that a program may write.
 pub(crate) struct Sanitizer {
     plan: Plan,
-    scratch: Scratch,
+    scratch: HashMap<Scratch, usize>,
+    lists: Vec<usize>,
+    tokens: Option<usize>,
     /// All buffers of the program, slots first.
     buffers: Vec<Buffer>,
     layouts: Vec<StoreLayout>,
@@ -97,8 +101,10 @@ pub(crate) struct Sanitizer {
 impl Sanitizer {
     pub(crate) fn new(blueprint: &Blueprint, buffers: &[Buffer], model: &Model) -> Sanitizer {
         Sanitizer {
-            plan: blueprint.plan.clone(),
-            scratch: blueprint.scratch.clone(),
+            plan: blueprint.common.plan.clone(),
+            scratch: blueprint.common.scratch.clone(),
+            lists: blueprint.common.lists.clone(),
+            tokens: blueprint.tokens,
             buffers: buffers.to_vec(),
             layouts: model.plan.bound.stores().to_vec(),
             stores: model.stores.clone(),
@@ -109,11 +115,7 @@ impl Sanitizer {
 
     /// Indices of the scratch buffers.
     fn scratch_buffers(&self) -> impl Iterator<Item = usize> {
-        let Scratch { parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens, ref lists } =
-            self.scratch;
-        let single =
-            [parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens].into_iter().flatten();
-        single.chain(lists.iter().copied())
+        self.scratch.values().chain(&self.lists).chain(&self.tokens).copied()
     }
 
     /// Keys and values of all stores, then all states.
@@ -190,6 +192,7 @@ impl Sanitizer {
         shape: &StepShape,
         [rows, values]: [usize; 2],
     ) {
+        let scratch = |which| self.scratch.get(&which).copied();
         let attends = || {
             self.plan.passes.iter().filter_map(|pass| match pass {
                 Pass::Attend(attend) => Some(attend),
@@ -205,15 +208,15 @@ impl Sanitizer {
         let roped = roped.map(|attend| shape.rows * bound.value(attend.q).cols).max().unwrap_or(0);
         let whole = [
             (
-                self.scratch.parts,
+                scratch(Scratch::Parts),
                 "partial results of attention",
                 attends().map(parts_words).max().unwrap_or(0),
             ),
-            (self.scratch.roped, "roped queries", roped),
+            (scratch(Scratch::Roped), "roped queries", roped),
             // Two f16 values per word.
-            (self.scratch.f16_rows, "f16 activation rows", values / 2),
-            (self.scratch.f16_scales, "scales of f16 rows", rows),
-            (self.scratch.tokens, "tokens", shape.chosen()),
+            (scratch(Scratch::F16Rows), "f16 activation rows", values / 2),
+            (scratch(Scratch::F16Scales), "scales of f16 rows", rows),
+            (self.tokens, "tokens", shape.chosen()),
         ];
         for (buffer, what, own) in whole {
             let Some(buffer) = buffer else { continue };
@@ -239,16 +242,16 @@ impl Sanitizer {
             });
             rows.max().unwrap_or(0)
         };
-        if let Some(buffer) = self.scratch.hidden {
+        if let Some(buffer) = scratch(Scratch::Hidden) {
             let own =
                 expert_rows(|bound, experts| bound.graph().weight(experts.down).cols.next_multiple_of(32));
             within(buffer, "hidden rows of experts", own);
         }
-        if let Some(buffer) = self.scratch.downs {
+        if let Some(buffer) = scratch(Scratch::Downs) {
             let own = expert_rows(|bound, experts| bound.value(experts.y).cols);
             within(buffer, "outputs of experts", own);
         }
-        for (&buffer, list) in self.scratch.lists.iter().zip(&self.plan.lists) {
+        for (&buffer, list) in self.lists.iter().zip(&self.plan.lists) {
             within(buffer, "a list of experts", shape.rows(list.rows) * list.words());
         }
     }
