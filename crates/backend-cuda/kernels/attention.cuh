@@ -10,7 +10,7 @@
 #include <cuda_fp16.h>
 #include "arguments/attention.cuh"
 
-// Query heads of a block at most, as `attend.rs` counts blocks, and splits of a row's positions (`passes::inputs`).
+// Query heads of a block at most, as `attend.rs` counts blocks, and splits of a row's positions (`gpu::inputs`).
 constexpr u32 MAX_HEADS = 8, MAX_SPLITS = 64;
 
 // Positions per page.

@@ -17,7 +17,7 @@ struct Panels {
     }
 };
 
-// Blocks of a cluster at most (`passes::inputs`).
+// Blocks of a cluster at most (`gpu::inputs`).
 constexpr u32 MAX_CLUSTER = 16;
 
 // Merges the results that the blocks of a cluster have at `sums` in their shared memory. A warp has 32 columns of a head at a time.

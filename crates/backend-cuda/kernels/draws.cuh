@@ -24,7 +24,7 @@ __device__ __forceinline__ float biased(float logit, float bias) {
     return fminf(__fadd_rn(logit, bias), LARGEST);
 }
 
-// How a row's token is drawn (`passes::draws`).
+// How a row's token is drawn (`gpu::draws`).
 struct Draw {
     u32 u_low, u_high;
     // 0 for all tokens.

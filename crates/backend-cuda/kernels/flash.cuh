@@ -7,7 +7,7 @@
 #pragma once
 #include "attention.cuh"
 
-// Rows of a tile at most (`passes::FLASH_ROWS`).
+// Rows of a tile at most (`gpu::FLASH_ROWS`).
 constexpr u32 ROWS = 64;
 
 // Rows of a sequence, and the positions that they see.

@@ -29,7 +29,7 @@ WGMMA(wgmma_128, FORMAT, 128, false)
 WGMMA(wgmma_groups, FORMAT, 32, true)
 #endif
 
-// `passes::FOLLOWS`.
+// `gpu::FOLLOWS`.
 constexpr u32 FOLLOWS = 1u << 31;
 
 // Looks up rows of a table: a thread has 4 values. A row that follows an output row of the step before takes its token, which

@@ -1,4 +1,4 @@
-// Formats of weights, as chunks of 32 values, in the planes that `passes` packs.
+// Formats of weights, as chunks of 32 values, in the planes that `crates/gpu` packs.
 //
 // A chunk has 32 integers of 8 bits, and value i is `s[i / 16] * (q[i] - ZERO) - m[i / 16]`. `s` and `m` are f32. `fetch`
 // loads the chunk with index `chunk` of a tile, and `unpack` unpacks it; `p[i]` points to plane i of the tile, in global or shared
@@ -503,7 +503,7 @@ template <class F> __device__ __forceinline__ float4 dequantize(const Chunk& c, 
                        s * byte_f32(word, 2, zero) - m, s * byte_f32(word, 3, zero) - m);
 }
 
-// A weight has rows of tiles of 32 chunks (`passes::TiledLayout`). A tile has the planes of its chunks one after the other, each of
+// A weight has rows of tiles of 32 chunks (`gpu::TiledLayout`). A tile has the planes of its chunks one after the other, each of
 // a multiple of 16 bytes. The last one of a row may have fewer chunks, but whole blocks of 4, unless the format has one plane. If
 // all tiles are whole ones, rows of quantised formats come in pairs: a tile of the first one, the same of the second one, and so on.
 constexpr u32 TILE_CHUNKS = 32, BLOCK_CHUNKS = 4, BLOCKS = TILE_CHUNKS / BLOCK_CHUNKS;

@@ -1,6 +1,6 @@
 //! The kernels of a matmul, by the number of activation rows.
 
-use passes::may_fit_f16;
+use gpu::may_fit_f16;
 use quant::Format;
 
 /// Activation rows from which tensor cores pay off.

@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+use gpu::BufferId;
 use graph::StoreId;
-use passes::BufferId;
 
 /// What a pointer among the arguments points to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use backend::{Error, KvType, PAGE, Remedy};
-use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{
+use gpu::{
     Attend, BufferId, Cost, Each, F32, Grid, MAX_SPLIT_ROWS, Operand, Scratch, Variant, When, max_tiles,
     out_of_memory, partials_bytes,
 };
+use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
 
 use crate::arguments::{AttentionArgs, Pointer, RopeArgs};
 use crate::compile::{Compiler, THREADS};

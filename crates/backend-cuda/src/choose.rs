@@ -2,8 +2,8 @@
 //! (`embed`).
 
 use backend::{MAX_CANDIDATES, Transfer};
+use gpu::{BufferId, Cost, F32, Grid, Purpose, Variant, When};
 use graph::ValueId;
-use passes::{BufferId, Cost, F32, Grid, Purpose, Variant, When};
 
 use crate::arguments::{AdjustArgs, ArgMaxArgs, DrawArgs, MergeArgs, PartArgs, Pointer, VocabularyArgs};
 use crate::compile::Compiler;

@@ -4,11 +4,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Remedy, Taps, Transfer};
-use graph::{Index, ValueId, WeightId};
-use passes::{
+use gpu::{
     BufferId, Compiler as Common, Cost, F32, Grid, Inputs, Lower, Pass, Plan, Purpose, RowWise, chosen_words,
     kernel_name, out_of_memory,
 };
+use graph::{Index, ValueId, WeightId};
 
 use crate::arguments::{Arguments, EmbedArgs, Pointer};
 use crate::decode;
@@ -24,7 +24,7 @@ pub(crate) const THREADS: u32 = 256;
 
 /// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
-    pub(crate) common: passes::Blueprint<LaunchPlan>,
+    pub(crate) common: gpu::Blueprint<LaunchPlan>,
     /// Indices of the buffers of step inputs, and of those of chosen tokens or candidates, by step in flight.
     pub(crate) uploaded: [usize; IN_FLIGHT],
     pub(crate) chosen: [usize; IN_FLIGHT],

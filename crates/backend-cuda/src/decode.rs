@@ -1,8 +1,8 @@
 //! Sizes of the blocks of decode attention (`decode.cu`, `decode_bulk.cu`), and how many share a row's positions.
 
 use backend::{BoundProgram, Error, KvType, PAGE, StoreLayout};
+use gpu::{Clusters, F32, Splits};
 use graph::{Op, Store};
-use passes::{Clusters, F32, Splits};
 
 use crate::driver::{Card, Device};
 use crate::occupancy::Block;
@@ -107,6 +107,6 @@ mod tests {
     #[test]
     fn clusters_are_not_larger_than_the_kernel_merges() {
         let source = include_str!("../kernels/decode_bulk.cu");
-        assert!(source.contains(&format!("constexpr u32 MAX_CLUSTER = {};", passes::MAX_CLUSTER)));
+        assert!(source.contains(&format!("constexpr u32 MAX_CLUSTER = {};", gpu::MAX_CLUSTER)));
     }
 }

@@ -1,9 +1,7 @@
 //! Passes of mixture-of-experts layers: a GEMV per row and expert, or a GEMM over the rows of each expert.
 
+use gpu::{CHUNK, Each, Experts, F32, GROUP_ROWS, Scratch, When, max_groups, may_fit_f16, min_grouped_rows};
 use graph::{Hidden, WeightId};
-use passes::{
-    CHUNK, Each, Experts, F32, GROUP_ROWS, Scratch, When, max_groups, may_fit_f16, min_grouped_rows,
-};
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms};
 use crate::arguments::{MatmulArgs, Pointer};

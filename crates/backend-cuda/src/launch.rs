@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use passes::{Cost, Each, Grid, StepShape};
+use gpu::{Cost, Each, Grid, StepShape};
 
 use crate::arguments::Arguments;
 

@@ -1,6 +1,6 @@
 //! The CUDA backend: NVIDIA cards from compute capability 8.0 on.
 //!
-//! `passes` lowers a graph to fused passes. `compile.rs` lowers each pass to kernel launches, whose arguments (`arguments.rs`) name
+//! [`gpu`] lowers a graph to fused passes. `compile.rs` lowers each pass to kernel launches, whose arguments (`arguments.rs`) name
 //! buffers; that is enough to report memory requirements. `program.rs` allocates the buffers and builds the launches. A
 //! step then uploads its inputs, replays a recorded graph of its shape, and reads back the outputs. Kernels are CUDA C++
 //! in `kernels`, compiled ahead by `kernels/build` and part of the library; the driver is opened at run time.
@@ -33,8 +33,8 @@ use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
     Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
+use gpu::{Formats, lock};
 use graph::Graph;
-use passes::{Formats, lock};
 use quant::Format;
 
 use compile::Blueprint;

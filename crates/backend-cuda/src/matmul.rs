@@ -1,10 +1,10 @@
 //! Passes of matmuls: linear layers, alone and per head. Experts use the same kernels.
 
-use graph::{Activation, Glu, ValueId, WeightId};
-use passes::{
+use gpu::{
     Addend, BufferId, CHUNK, Cost, Each, F32, GROUP_ROWS, Grid, LinearOutput, MatrixLayout as _, Norm,
     Operand, Part, Scratch, When, kernel_name, may_fit_f16,
 };
+use graph::{Activation, Glu, ValueId, WeightId};
 use quant::Format;
 
 use crate::algorithm::{Algorithm, TensorCores, algorithms, is_float};

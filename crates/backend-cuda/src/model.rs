@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, Error, KvFormat, PAGE, Remedy, Weight};
+use gpu::{Formats, Purpose, State, TiledLayout, kernel_name, may_fit_f16, out_of_memory};
 use graph::{Op, WeightId};
-use passes::{Formats, Purpose, State, TiledLayout, kernel_name, may_fit_f16, out_of_memory};
 use quant::Format;
 
 use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size};
 use crate::upload::{Upload, upload};
 
 /// How the weights and the KV cache of a model are stored on a card.
-pub(crate) type ModelPlan = passes::ModelPlan<MatrixLayout>;
+pub(crate) type ModelPlan = gpu::ModelPlan<MatrixLayout>;
 
 /// Columns of a head in a cache are a multiple of this (`kernels/attention.cuh`).
 const CACHE_COLS: usize = 8;
@@ -40,7 +40,7 @@ impl MatrixLayout {
     }
 }
 
-impl passes::MatrixLayout for MatrixLayout {
+impl gpu::MatrixLayout for MatrixLayout {
     fn format(&self) -> Format {
         self.layout.format
     }

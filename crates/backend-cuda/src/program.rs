@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer};
+use gpu::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words, lock};
 use graph::{Index, Op};
-use passes::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words, lock};
 
 use crate::arguments::Pointer;
 use crate::compile::Blueprint;
@@ -189,7 +189,7 @@ impl Program for CudaProgram {
     }
 
     fn can_follow(&self) -> bool {
-        let passes::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
+        let gpu::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
         let reads_nothing = readbacks.iter().all(|readback| readback.rows(bound, &self.shape) == 0);
         // `embed` takes the tokens.
         let takes = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
@@ -199,7 +199,7 @@ impl Program for CudaProgram {
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
         let CudaProgram { built, chosen, pending, in_flight, read, timer, staging, .. } = self;
-        let passes::Blueprint { bound, readbacks, .. } = &mut built.blueprint.common;
+        let gpu::Blueprint { bound, readbacks, .. } = &mut built.blueprint.common;
         let own = &in_flight[pending.place_of(&ticket)];
         let output_rows = pending.end(ticket)?;
         let chosen_words = own.chosen.words()?;
@@ -212,12 +212,12 @@ impl Program for CudaProgram {
         if let Some((timer, step)) = timer.take() {
             timer.add(&built.model, &step)?;
         }
-        Ok(passes::outputs(readbacks, bound, read, output_rows, chosen))
+        Ok(gpu::outputs(readbacks, bound, read, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let passes::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
-        passes::read(readbacks, bound, &self.read, name)
+        let gpu::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
+        gpu::read(readbacks, bound, &self.read, name)
     }
 }
 
@@ -277,7 +277,7 @@ impl Built {
         staging: &mut Staging,
         mut timer: Option<&mut Timer>,
     ) -> Result<(), Error> {
-        let passes::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
+        let gpu::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
         let device = &self.model.device;
         // A launch after a copy or an event waits for it.
         let mut is_dependent = false;

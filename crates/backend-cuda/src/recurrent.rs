@@ -1,8 +1,8 @@
 //! Passes of recurrent operations: convolution and linear attention, with their state.
 
 use backend::{Error, Remedy};
+use gpu::{BufferId, Cost, Each, F32, Grid, out_of_memory};
 use graph::{LinearHeads, Op, ValueId, WeightId};
-use passes::{BufferId, Cost, Each, F32, Grid, out_of_memory};
 
 use crate::arguments::{ConvArgs, LinearAttentionArgs};
 use crate::compile::Compiler;

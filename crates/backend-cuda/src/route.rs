@@ -1,8 +1,8 @@
 //! Passes around the matmuls of mixture-of-experts layers: routing, rows grouped by experts, the sum of their outputs.
 
 use backend::{Error, Remedy};
+use gpu::{BufferId, Cost, Each, F32, GROUP_ROWS, Grid, out_of_memory};
 use graph::{Router, ValueId, WeightId};
-use passes::{BufferId, Cost, Each, F32, GROUP_ROWS, Grid, out_of_memory};
 
 use crate::arguments::{GroupsArgs, MixArgs, RouteArgs};
 use crate::compile::Compiler;

@@ -1,7 +1,7 @@
 //! Launches of row-wise operations.
 
+use gpu::{Cost, F32, Grid, Operand, Operation, RowWise};
 use graph::Glu;
-use passes::{Cost, F32, Grid, Operand, Operation, RowWise};
 
 use crate::arguments::RowsArgs;
 use crate::compile::Compiler;

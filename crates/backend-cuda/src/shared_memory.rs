@@ -1,6 +1,6 @@
 //! Shared memory of the kernels of matmuls, and of flash attention.
 
-use passes::{F32, FLASH_ROWS, TiledLayout, tile_bytes};
+use gpu::{F32, FLASH_ROWS, TiledLayout, tile_bytes};
 use quant::Format;
 
 use crate::algorithm::is_float;

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use backend::{Error, Weight};
-use passes::TiledLayout;
+use gpu::TiledLayout;
 
 use crate::driver::{Buffer, Device, Pinned};
 

@@ -1,11 +1,11 @@
 //! Passes of attention: RoPE, KV cache writes, and the attention kernels.
 
 use backend::{Error, Remedy};
-use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
-use passes::{
+use gpu::{
     Attend, BufferId, Cost, Each, F32, Grid, Operand, Scratch, Variant, When, max_tiles, out_of_memory,
     partials_bytes,
 };
+use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
 
 use crate::compile::Compiler;
 use crate::kernels::{self, Kernel};

@@ -3,11 +3,11 @@
 use std::ops::{Deref, DerefMut, Range};
 
 use backend::{BoundProgram, Error, Remedy, Taps, Transfer};
-use graph::{Index, ValueId, WeightId};
-use passes::{
+use gpu::{
     Addend, BufferId, CHUNK, Compiler as Common, Cost, Each, F32, Grid, Inputs, LinearOutput, Lower, Norm,
     Operand, Part, Pass, Plan, Purpose, RowWise, Scratch, Splits, Variant, When, kernel_name, out_of_memory,
 };
+use graph::{Index, ValueId, WeightId};
 
 use crate::device::{Device, allocated_size};
 use crate::kernels::{self, Kernel, Matrices};
@@ -21,7 +21,7 @@ pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
 /// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
-    pub(crate) common: passes::Blueprint<LaunchPlan>,
+    pub(crate) common: gpu::Blueprint<LaunchPlan>,
     /// Indices of the input buffer and of the staging buffer for readback.
     pub(crate) uploaded: usize,
     pub(crate) staging: usize,

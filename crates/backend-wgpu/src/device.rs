@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
 use backend::{Description, Error, Remedy};
-use passes::{Purpose, lock, out_of_memory};
+use gpu::{Purpose, lock, out_of_memory};
 
 use crate::kernels::{Access, Kernel, bindings};
 use crate::policy::{Caps, Subgroups};

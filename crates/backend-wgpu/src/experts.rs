@@ -1,11 +1,11 @@
 //! Passes of mixture-of-experts layers: routing, then a GEMV per row and expert or a GEMM over the rows of each expert.
 
 use backend::{Error, Remedy};
-use graph::{Gating, Hidden, Router, ValueId, WeightId};
-use passes::{
+use gpu::{
     BufferId, CHUNK, Cost, Each, Experts, F32, GROUP_ROWS, Grid, MatrixLayout as _, Purpose, Scratch,
     Variant, When, kernel_name, max_groups, min_grouped_rows, out_of_memory,
 };
+use graph::{Gating, Hidden, Router, ValueId, WeightId};
 
 use crate::compile::Compiler;
 use crate::kernels::{self, Kernel, Matrices};

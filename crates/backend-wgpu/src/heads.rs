@@ -1,7 +1,7 @@
 //! Passes of linear layers with a matrix per head.
 
+use gpu::{BufferId, CHUNK, Cost, Each, F32, Grid, When, kernel_name};
 use graph::{ValueId, WeightId};
-use passes::{BufferId, CHUNK, Cost, Each, F32, Grid, When, kernel_name};
 
 use crate::compile::Compiler;
 use crate::experts::matrices_of;

@@ -1,6 +1,6 @@
 //! Launches, first as plans by index, then as device objects.
 
-use passes::{BufferId, Cost, Grid};
+use gpu::{BufferId, Cost, Grid};
 
 use crate::device::Buffer;
 use crate::kernels::Kernel;

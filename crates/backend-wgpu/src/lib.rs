@@ -1,6 +1,6 @@
 //! The GPU backend: Vulkan and Metal through wgpu.
 //!
-//! [`passes`] lowers a graph to a list of fused passes. `compile.rs` lowers each pass to WGSL kernel launches with
+//! [`gpu`] lowers a graph to a list of fused passes. `compile.rs` lowers each pass to WGSL kernel launches with
 //! parameters and buffer indices; that is enough to report memory requirements. `program.rs` allocates and binds the
 //! buffers. A step then uploads its inputs, records or reuses a command buffer, and reads back the outputs.
 //! Activations are f32, except that kernels with cooperative matrices (tensor cores, simdgroup matrices) round them
@@ -31,8 +31,8 @@ use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, Feature, KvFormat, KvLayout, LoadedModel,
     Memory, OpenOptions, Program, Taps, Timing, Weights,
 };
+use gpu::{Formats, lock};
 use graph::Graph;
-use passes::{Formats, lock};
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};

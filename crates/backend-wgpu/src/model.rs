@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, Error, KvFormat, StoreLayout};
+use gpu::{Formats, Purpose, State};
 use graph::{Op, Role};
-use passes::{Formats, Purpose, State};
 
 use crate::device::{Buffer, Device, allocated_size};
 use crate::weights::{Matrix, MatrixLayout};
 
 /// How the weights and the KV cache of a model are stored on a device.
-pub(crate) type ModelPlan = passes::ModelPlan<MatrixLayout>;
+pub(crate) type ModelPlan = gpu::ModelPlan<MatrixLayout>;
 
 /// Columns of a head in a cache are a multiple of this (`kernels/rope.wgsl`).
 const CACHE_COLS: usize = 2;

@@ -1,6 +1,6 @@
 //! Chooses kernels for matmuls and attention from shapes and device capabilities.
 
-use passes::{FLASH_ROWS, GROUP_ROWS};
+use gpu::{FLASH_ROWS, GROUP_ROWS};
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

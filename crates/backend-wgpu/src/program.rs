@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer};
 use bytemuck::Pod;
-use passes::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work, lock};
+use gpu::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work, lock};
 
 use crate::SUPPORTED;
 use crate::compile::{Blueprint, CANARY};
@@ -148,18 +148,18 @@ impl Program for GpuProgram {
             self.sanitizer.after(&self.model.device, &self.blueprint.common.bound, &self.shape, f16_rows);
         }
         let GpuProgram { model, blueprint, chosen, pending, shape, timer, .. } = self;
-        let Blueprint { common: passes::Blueprint { bound, readbacks, .. }, staging, .. } = blueprint;
+        let Blueprint { common: gpu::Blueprint { bound, readbacks, .. }, staging, .. } = blueprint;
         let output_rows = pending.end(ticket)?;
         fetch(&model.device, &self.buffers[*staging], bound, shape, readbacks, chosen)?;
         if let Some((timer, step)) = timer.take() {
             timer.add(&model.device, &step, &mut lock(&model.state))?;
         }
-        Ok(passes::outputs(readbacks, bound, shape, output_rows, chosen))
+        Ok(gpu::outputs(readbacks, bound, shape, output_rows, chosen))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let passes::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
-        passes::read(readbacks, bound, &self.shape, name)
+        let gpu::Blueprint { bound, readbacks, .. } = &self.blueprint.common;
+        gpu::read(readbacks, bound, &self.shape, name)
     }
 }
 
@@ -179,7 +179,7 @@ impl GpuProgram {
 
     /// Encodes a step of the current shape. The commands do not depend on tokens or positions.
     fn encode(&self, mut timer: Option<&mut Timer>) -> wgpu::CommandBuffer {
-        let Blueprint { common: passes::Blueprint { bound, readbacks, .. }, tokens, staging, .. } =
+        let Blueprint { common: gpu::Blueprint { bound, readbacks, .. }, tokens, staging, .. } =
             &self.blueprint;
         let (device, shape, staging) = (&*self.model.device, &self.shape, &self.buffers[*staging]);
         let mut encoder = device.device.create_command_encoder(&Default::default());

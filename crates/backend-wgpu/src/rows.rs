@@ -1,7 +1,7 @@
 //! Launches of row-wise operations.
 
+use gpu::{Cost, F32, Grid, RowWise};
 use graph::{Activation, ValueId};
-use passes::{Cost, F32, Grid, RowWise};
 
 use crate::compile::Compiler;
 use crate::kernels::{Kernel, Rows};

@@ -1,7 +1,7 @@
 //! Times each launch of a step with device timestamps.
 
 use backend::{Error, Step};
-use passes::{Cost, Purpose, State};
+use gpu::{Cost, Purpose, State};
 
 use crate::device::{Buffer, Device};
 

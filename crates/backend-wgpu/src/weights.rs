@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use backend::{Error, Remedy, Weight};
-use passes::{Layout, Purpose, may_fit_f16, out_of_memory};
+use gpu::{Layout, Purpose, may_fit_f16, out_of_memory};
 use quant::Format;
 
 use crate::device::{Buffer, Device, allocated_size};
@@ -69,7 +69,7 @@ impl MatrixLayout {
     }
 }
 
-impl passes::MatrixLayout for MatrixLayout {
+impl gpu::MatrixLayout for MatrixLayout {
     fn format(&self) -> Format {
         self.format
     }

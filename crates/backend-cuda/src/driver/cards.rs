@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use passes::lock;
+use gpu::lock;
 
 use super::Loaded;
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use backend::{Description, Error, Remedy};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use passes::{Purpose, lock, out_of_memory};
+use gpu::{Purpose, lock, out_of_memory};
 
 use crate::occupancy::{Limits, Needs};
 use cards::PrimaryContext;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use backend::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags};
-use passes::lock;
+use gpu::lock;
 
 use super::{Buffer, Device, Event};
 

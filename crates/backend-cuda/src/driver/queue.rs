@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 
 use backend::Error;
 use cudarc::driver::{result, sys};
-use passes::lock;
+use gpu::lock;
 
 use super::pinned::{HostMemory, Staging};
 use super::{Buffer, Device, IN_FLIGHT, Kernel};

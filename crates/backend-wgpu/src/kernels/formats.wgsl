@@ -1,4 +1,4 @@
-{#- Loads and dot products for a chunk of 32 values in each format of `FORMATS`; `crates/passes/src/formats.rs` defines the
+{#- Loads and dot products for a chunk of 32 values in each format of `FORMATS`; `crates/gpu/src/formats.rs` defines the
 planes.
 
 For a weight `w`, `w_load` fetches a packed chunk, `w_value0` to `w_value7` unpack four values each, and `w_dot`

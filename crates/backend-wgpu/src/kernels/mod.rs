@@ -5,9 +5,9 @@ mod tests;
 
 use std::sync::LazyLock;
 
+use gpu::Operation;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
-use passes::Operation;
 use quant::Format;
 use serde::Serialize;
 

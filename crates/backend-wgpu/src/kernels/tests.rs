@@ -1,8 +1,8 @@
 //! Validates every kernel and translates it to MSL, without a device.
 
+use gpu::kernel_name;
 use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use passes::kernel_name;
 
 use super::*;
 use crate::policy::{self, Caps, Subgroups};

@@ -8,7 +8,7 @@ use testkit::conformance::random::nmse;
 use testkit::one_step::{BUCKET, compile, run, small, step};
 
 use super::adapter;
-use passes::Purpose;
+use gpu::Purpose;
 
 use crate::Gpu;
 use crate::device::{Device, Settings};

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use backend::{BoundProgram, PAGE, Step, StoreLayout};
-use passes::{Attend, Experts, Pass, Plan, Scratch, StepShape};
+use gpu::{Attend, Experts, Pass, Plan, Scratch, StepShape};
 
 use crate::compile::{Blueprint, CANARY};
 use crate::device::{Buffer, Device};
