@@ -30,9 +30,10 @@ pub(crate) fn join(base: &Uri, location: &str) -> Result<Uri, Error> {
     }
     let authority = base.authority().map_or("", |authority| authority.as_str());
     let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-    match location.starts_with('/') {
-        true => parse(&format!("{scheme}://{authority}{location}")),
-        false => parse(&format!("{scheme}://{authority}{folder}/{location}")),
+    if location.starts_with('/') {
+        parse(&format!("{scheme}://{authority}{location}"))
+    } else {
+        parse(&format!("{scheme}://{authority}{folder}/{location}"))
     }
 }
 
@@ -60,6 +61,11 @@ pub(crate) fn host(uri: &Uri) -> &str {
 /// The address without its query, which may hold a signature.
 pub(crate) fn shown(uri: &Uri) -> String {
     uri.to_string().split('?').next().unwrap_or_default().to_owned()
+}
+
+/// The error for an answer that makes no sense.
+pub(crate) fn unexpected(uri: &Uri, what: impl Into<String>) -> Error {
+    Error::Protocol { url: shown(uri), what: what.into() }
 }
 
 pub(crate) fn encode_path(path: &str) -> String {

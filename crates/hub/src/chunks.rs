@@ -110,6 +110,11 @@ impl Partial {
         Some(start as u64..end as u64)
     }
 
+    /// Counts no byte, so that all come again; those in the file stay valid.
+    pub(crate) fn forget(&self) {
+        self.state().come.fill(0);
+    }
+
     /// Leaves chunks to others.
     pub(crate) fn give_back(&self, chunks: Range<u64>) {
         let mut state = self.state();

@@ -1,6 +1,5 @@
 //! The hub: what a repository has, and its files in the cache.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,7 @@ use ureq::http::Uri;
 
 use crate::address::{encode_part, encode_path};
 use crate::chunks;
-use crate::download::Source;
-use crate::fetch::{Task, fetch};
+use crate::download::{Source, Task, fetch};
 use crate::http::{Follow, Http, Method, Subject};
 use crate::name::{Commit, ETag, FileName, RepoId, Revision, Sha256};
 use crate::{Cache, Error, Event, Lock, Settings, Watch, address};
@@ -135,10 +133,8 @@ impl Client {
             let reply = self.http.send(Method::Get, &uri, None, Follow::All, subject)?;
             reply.json::<ModelInfo>()
         })?;
-        let commit = Commit::new(&info.sha).ok_or_else(|| Error::Protocol {
-            url: address::shown(&uri),
-            what: format!("{:?} is no commit", info.sha),
-        })?;
+        let commit = Commit::new(&info.sha)
+            .ok_or_else(|| address::unexpected(&uri, format!("{:?} is no commit", info.sha)))?;
         let license = info.card_data.map(|card| card.license);
         Ok(Snapshot {
             repo: repo.clone(),
@@ -189,39 +185,32 @@ impl Client {
             return Ok(Fetched { path: pointer, bytes: metadata.len(), transferred: 0 });
         }
         self.go_online(repo)?;
-        let uri = format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(name.as_str()));
-        let (uri, subject) = (address::parse(&uri)?, Subject::File(repo, revision, name));
+        let (uri, subject) = (self.resolve(snapshot, name)?, Subject::File(repo, revision, name));
         let described = self.describe(&uri, subject, watch)?;
         let announced = files.iter().find(|file| file.name == *name);
-        let tag = described.tag.ok_or_else(|| Error::Protocol {
-            url: address::shown(&uri),
-            what: "the file has no ETag".to_owned(),
-        })?;
-        let size = described.size.or_else(|| announced?.bytes).ok_or_else(|| Error::Protocol {
-            url: address::shown(&uri),
-            what: "the file has no size".to_owned(),
-        })?;
+        let tag = described.tag.ok_or_else(|| address::unexpected(&uri, "the file has no ETag"))?;
+        let size = described.size.or_else(|| announced?.bytes);
+        let size = size.ok_or_else(|| address::unexpected(&uri, "the file has no size"))?;
         cache.prepare(repo)?;
         let _lock = Lock::acquire(&cache.lock(repo, &tag), watch)?;
         let blob = cache.blob(repo, &tag);
-        let transferred = match blob.exists() {
-            true => 0,
-            false => {
-                let locate = || Ok(self.describe(&uri, subject, watch)?.at);
-                fetch(
-                    &Task {
-                        source: Source { http: &self.http, locate: &locate, subject },
-                        name: name.as_str(),
-                        unfinished: cache.unfinished(repo, &tag),
-                        target: blob,
-                        identity: tag.to_string(),
-                        size,
-                        sha256: tag.sha256().or_else(|| announced?.sha256.clone()),
-                    },
-                    described.at,
-                    watch,
-                )?
-            }
+        let transferred = if blob.exists() {
+            0
+        } else {
+            let locate = || Ok(self.describe(&uri, subject, watch)?.at);
+            fetch(
+                &Task {
+                    source: Source { http: &self.http, locate: &locate, subject },
+                    name: name.as_str(),
+                    unfinished: cache.unfinished(repo, &tag),
+                    target: blob,
+                    identity: tag.to_string(),
+                    size,
+                    sha256: tag.sha256().or_else(|| announced?.sha256.clone()),
+                },
+                described.at,
+                watch,
+            )?
         };
         let path = cache.link(repo, commit, name, &tag)?;
         Ok(Fetched { path, bytes: size, transferred })
@@ -238,10 +227,7 @@ impl Client {
         self.go_online(url)?;
         let uri = address::parse(url)?;
         let described = self.describe_by_part(&uri, watch)?;
-        let size = described.size.ok_or_else(|| Error::Protocol {
-            url: address::shown(&uri),
-            what: "the file has no size".to_owned(),
-        })?;
+        let size = described.size.ok_or_else(|| address::unexpected(&uri, "the file has no size"))?;
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
         }
@@ -278,16 +264,20 @@ impl Client {
         most: u64,
         watch: Watch<'_>,
     ) -> Result<Vec<u8>, Error> {
-        let Snapshot { repo, commit, revision, .. } = snapshot;
+        let Snapshot { repo, revision, .. } = snapshot;
         self.go_online(repo)?;
-        let uri = format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(name.as_str()));
-        let (uri, subject) = (address::parse(&uri)?, Subject::File(repo, revision, name));
+        let (uri, subject) = (self.resolve(snapshot, name)?, Subject::File(repo, revision, name));
         self.http.persist(watch, || {
             let reply = self.http.send(Method::Get, &uri, Some(&(0..most)), Follow::All, subject)?;
             let mut bytes = Vec::new();
             reply.read(|body| body.take(most).read_to_end(&mut bytes))?;
             Ok(bytes)
         })
+    }
+
+    /// The address of a file on the hub.
+    fn resolve(&self, Snapshot { repo, commit, .. }: &Snapshot, name: &FileName) -> Result<Uri, Error> {
+        address::parse(&format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(name.as_str())))
     }
 
     /// Asks the hub about a file.
@@ -325,12 +315,5 @@ impl RemoteFile {
             bytes: size.or_else(|| of_lfs?.size),
             sha256: of_lfs.and_then(|lfs| Sha256::of_hex(lfs.sha256.as_deref()?)),
         })
-    }
-}
-
-impl Snapshot {
-    /// The names of its files.
-    pub fn names(&self) -> HashSet<&FileName> {
-        self.files.iter().map(|file| &file.name).collect()
     }
 }

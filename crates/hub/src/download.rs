@@ -1,9 +1,10 @@
-//! The transfer of one file: several connections that ask for ranges, or one if the server has no ranges.
+//! One file from its first byte to its place: transfer by several connections that ask for ranges, or by one if the server has no
+//! ranges; check; rename.
 
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -34,8 +35,50 @@ pub(crate) struct Source<'a> {
     pub(crate) subject: Subject<'a>,
 }
 
+/// A file to put at `target` under the protection of `lock`.
+pub(crate) struct Task<'a> {
+    pub(crate) source: Source<'a>,
+    /// For messages.
+    pub(crate) name: &'a str,
+    pub(crate) unfinished: PathBuf,
+    pub(crate) target: PathBuf,
+    /// What tells this file from others at the same address.
+    pub(crate) identity: String,
+    pub(crate) size: u64,
+    pub(crate) sha256: Option<Sha256>,
+}
+
+/// Transfers a file, checks it, and moves it to its place. Returns the number of bytes that came.
+pub(crate) fn fetch(task: &Task<'_>, at: Uri, watch: Watch<'_>) -> Result<u64, Error> {
+    loop {
+        let partial = Partial::open(&task.unfinished, task.size, &task.identity)?;
+        let resumed = partial.done();
+        watch(Event::Started { done: resumed, total: task.size });
+        let filled = fill(&task.source, at.clone(), &partial, watch);
+        if let Err(Error::Range { .. } | Error::Protocol { .. }) = &filled {
+            // Another file is there now: what has come is worth nothing.
+            partial.discard()?;
+            filled?;
+            continue;
+        }
+        filled?;
+        let expected = task.sha256.as_ref();
+        let found = expected.map(|_| sha256(partial.path(), watch)).transpose()?;
+        if found.as_ref() == expected {
+            partial.finish(&task.target)?;
+            return Ok(task.size - resumed);
+        }
+        partial.discard()?;
+        // Chunks of an earlier process may have been lost with the power; new ones were sent so.
+        if let (0, Some(expected), Some(found)) = (resumed, expected, found) {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            return Err(Error::WrongHash { file: task.name.to_owned(), expected, found });
+        }
+    }
+}
+
 /// Fills what is missing of `partial`.
-pub(crate) fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Result<(), Error> {
+fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Result<(), Error> {
     let transfer = Transfer {
         source,
         partial,
@@ -205,27 +248,16 @@ impl Transfer<'_> {
 
     /// Uses one connection for a server without ranges, from the beginning after each failure.
     fn as_a_whole(&self, reply: Reply) -> Result<(), Error> {
-        let chunks = 0..self.partial.size().div_ceil(CHUNK);
         let (mut reply, mut failures) = (Some(reply), 0);
         loop {
+            self.partial.forget();
             self.done.store(0, Ordering::Relaxed);
             let received = reply.take().map_or_else(|| self.request(None), Ok).and_then(|reply| {
                 reply.read_into(|body, buffer| {
-                    for chunk in chunks.clone() {
-                        let Range { start: mut at, end } = self.partial.bytes_of(chunk);
-                        while at < end {
-                            let most = buffer.len().min((end - at) as usize);
-                            let read = read_some(body, &mut buffer[..most])?;
-                            self.partial.write(at, &buffer[..read])?;
-                            at += read as u64;
-                            self.advance(read as u64);
-                        }
-                        self.partial.record(chunk, end)?;
+                    for chunk in 0..self.partial.size().div_ceil(CHUNK) {
+                        self.receive_chunk(chunk, body, buffer)?;
                     }
-                    match body.read(&mut buffer[..1])? {
-                        0 => Ok(()),
-                        _ => Err(too_long().into()),
-                    }
+                    if body.read(&mut buffer[..1])? == 0 { Ok(()) } else { Err(too_long().into()) }
                 })
             });
             let Err(error) = received else { return Ok(()) };
@@ -283,7 +315,7 @@ fn too_long() -> std::io::Error {
 }
 
 /// The SHA-256 of a file.
-pub(crate) fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {
+fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {
     let fail = |error| Error::cache("read", path)(error);
     let mut file = File::open(path).map_err(fail)?;
     let total = file.metadata().map_err(fail)?.len();

@@ -120,8 +120,7 @@ impl Http {
             }
             uri = target;
         }
-        let what = format!("more than {MAX_REDIRECTS} redirects");
-        Err(Error::Protocol { url: address::shown(&uri), what })
+        Err(address::unexpected(&uri, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
     fn send_once(&self, method: Method, uri: &Uri, range: Option<&Range<u64>>) -> Result<Reply, Error> {
@@ -265,7 +264,7 @@ impl Reply {
     }
 
     pub(crate) fn error(&self, what: impl Into<String>) -> Error {
-        Error::Protocol { url: address::shown(&self.uri), what: what.into() }
+        address::unexpected(&self.uri, what)
     }
 
     /// The body, read by `read`.
@@ -279,13 +278,10 @@ impl Reply {
     }
 
     pub(crate) fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        let url = address::shown(&self.uri);
-        let mut bytes = Vec::new();
+        let (uri, mut bytes) = (self.uri.clone(), Vec::new());
         self.read(|body| body.take(MAX_JSON).read_to_end(&mut bytes))?;
-        serde_json::from_slice(&bytes).map_err(|error| Error::Protocol {
-            url,
-            what: format!("the answer is not the hub's JSON ({error})"),
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|error| address::unexpected(&uri, format!("the answer is not the hub's JSON ({error})")))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Models on the Hugging Face hub: their names, files and quantisations, downloads that continue where they stopped, and the
 //! cache that `huggingface_hub` and llama.cpp use as well.
 //!
+//! The crate `hf-hub` (1.0.0) does not serve: it starts an interrupted file again at its first byte, over one connection, and
+//! compares no SHA-256. With its async runtime, `reqwest` and `hf-xet` it is 327 packages.
+//!
 //! ```no_run
 //! use hub::{Cache, Client, Revision, Settings, choice};
 //!
@@ -22,7 +25,6 @@ mod chunks;
 mod client;
 mod download;
 mod error;
-mod fetch;
 mod http;
 mod lock;
 mod name;

@@ -7,21 +7,12 @@ use std::str::FromStr;
 /// A name that is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum NameError {
-    /// Not that of a repository.
     #[error("`{name}` is not a repository: {why}; expected user/repo")]
-    Repo {
-        /// The name.
-        name: String,
-        /// The rule that it breaks.
-        why: &'static str,
-    },
-    /// Not a relative path.
+    Repo { name: String, why: &'static str },
     #[error("{name:?} is refused: a file or revision has a relative path without `..`, `:` and `\\`")]
-    File {
-        /// The name.
-        name: String,
-    },
+    File { name: String },
 }
 
 /// Names in the manner of paths, for `Display`, comparison and `as_str`.
@@ -95,9 +86,10 @@ impl FromStr for FileName {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<FileName, NameError> {
-        match stays_below(name) {
-            true => Ok(FileName(name.to_owned())),
-            false => Err(NameError::File { name: name.to_owned() }),
+        if stays_below(name) {
+            Ok(FileName(name.to_owned()))
+        } else {
+            Err(NameError::File { name: name.to_owned() })
         }
     }
 }
@@ -149,9 +141,10 @@ impl FromStr for Revision {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<Revision, NameError> {
-        match stays_below(name) {
-            true => Ok(Revision(name.to_owned())),
-            false => Err(NameError::File { name: name.to_owned() }),
+        if stays_below(name) {
+            Ok(Revision(name.to_owned()))
+        } else {
+            Err(NameError::File { name: name.to_owned() })
         }
     }
 }

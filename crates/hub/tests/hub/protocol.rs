@@ -26,7 +26,7 @@ fn names_of_the_server_cannot_escape() {
         world.hub.add("user/Model-GGUF", bad, "x");
     }
     let snapshot = world.snapshot().expect("a snapshot");
-    assert_eq!(snapshot.names().len(), 1, "{snapshot:?}");
+    assert_eq!(snapshot.files.len(), 1, "{snapshot:?}");
 }
 
 #[test]
