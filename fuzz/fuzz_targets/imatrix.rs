@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quantize::Imatrix;
+use convert::imatrix::Imatrix;
 
 fuzz_target!(|data: &[u8]| match Imatrix::from_bytes(data) {
     Err(why) => assert!(!why.is_empty()),

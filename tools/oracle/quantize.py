@@ -2,7 +2,7 @@
 
     cargo build --release
     python quantize.py [--rustorch PROGRAM]      # about ten minutes on two cores
-    python quantize.py --goldens                 # only crates/{quant,quantize}/goldens
+    python quantize.py --goldens                 # only crates/{quant,convert}/goldens
 
 Exits with 1 if the formats of tensors differ from llama.cpp's, if the squared error of a format exceeds 1.01 times
 llama.cpp's, or if llama.cpp cannot run the file.

@@ -1,7 +1,7 @@
 """Goldens of quantisation, by llama.cpp: made by `quantize.py --goldens`.
 
     crates/quant/goldens/quantize.json     squared errors of each format on values that tests make themselves
-    crates/quantize/goldens/mixes.json     formats of tensors by type, for models of several shapes
+    crates/convert/goldens/mixes.json      formats of tensors by type, for models of several shapes
 """
 
 import itertools
@@ -125,6 +125,6 @@ def make(root: Path, folder: Path) -> None:
     written = json.dumps(text, indent=1)
     for name, tensors in lines.items():
         written = written.replace(f'"@{name}@"', json.dumps(tensors, separators=(",", ":")))
-    path = root / "crates/quantize/goldens/mixes.json"
+    path = root / "crates/convert/goldens/mixes.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(written + "\n")

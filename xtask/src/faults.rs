@@ -101,7 +101,8 @@ fn plant_all(workspace: &Workspace, mut faults: Vec<&Fault>) -> Result<bool> {
 
     // Crates with many dependents come last, so that few crates are rebuilt per fault. Faults of the same file are
     // adjacent, because removing a fault rebuilds the crate, too.
-    faults.sort_by_key(|fault| (Reverse(fault.row), &fault.changed));
+    let row = |path: &String| workspace.row(&path.split('/').take(2).collect::<Vec<_>>().join("/"));
+    faults.sort_by_key(|fault| (Reverse(fault.changed.iter().map(row).min()), &fault.changed));
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
     println!("{:width$}  {:>5}  {:>6}  caught by", "fault", "tests", "time");
     let mut caught = 0;

@@ -11,7 +11,6 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-pub(crate) use edges::row;
 
 struct Finding {
     path: String,
@@ -28,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     findings.extend(circles::check(workspace, &files)?);
     findings.extend(architecture::check(workspace, &files)?);
     findings.extend(check_patches(workspace, &files)?);
-    findings.extend(check_merges(workspace, &files)?);
+    findings.extend(check_merges(workspace)?);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for Finding { path, line, what } in &findings {
         println!("{path}:{line}: {what}");
@@ -59,16 +58,15 @@ fn check_patches(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>
 }
 
 /// A merge must leave no marks.
-fn check_merges(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    for path in files {
-        let bytes = std::fs::read(workspace.root.join(path))?;
-        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            if [b"<<<<<<< ", b">>>>>>> "].iter().any(|mark| line.starts_with(*mark)) {
-                let what = "a merge left this mark; choose one side, or write both together".to_owned();
-                findings.push(Finding { path: path.clone(), line: index + 1, what });
-            }
-        }
-    }
-    Ok(findings)
+fn check_merges(workspace: &Workspace) -> Result<Vec<Finding>> {
+    let mut git = Command::new("git");
+    git.current_dir(&workspace.root).args(["grep", "-nE", "--untracked", "^(<<<<<<<|>>>>>>>) "]);
+    let found = String::from_utf8_lossy(&git.output()?.stdout).into_owned();
+    let finding = |line: &str| {
+        let mut parts = line.splitn(3, ':');
+        let (path, line) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        let what = "a merge left this mark; choose one side, or write both together".to_owned();
+        Some(Finding { path, line, what })
+    };
+    Ok(found.lines().filter_map(finding).collect())
 }

@@ -1,5 +1,6 @@
 //! Information about this checkout from cargo and git.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,6 +11,8 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
+    /// Folders of crates in the order of Cargo.toml: a crate uses only those before it.
+    rows: Vec<String>,
 }
 
 pub(crate) struct Package {
@@ -41,7 +44,16 @@ impl Workspace {
                 uses: normal.map(|dependency| dir(&dependency["path"])).collect::<Result<_>>()?,
             });
         }
-        Ok(Workspace { root: root.into(), target: text(&metadata["target_directory"])?.into(), packages })
+        let manifest = fs::read_to_string(Path::new(root).join("Cargo.toml"))?;
+        let path = |line: &str| Some(line.split_once("{ path = \"")?.1.split_once('"')?.0.to_owned());
+        let rows = manifest.lines().filter_map(path).collect();
+        let target = text(&metadata["target_directory"])?.into();
+        Ok(Workspace { root: root.into(), target, packages, rows })
+    }
+
+    /// The row of a crate's folder in Cargo.toml. Those that no crate uses are not there, and are below all others.
+    pub(crate) fn row(&self, dir: &str) -> usize {
+        self.rows.iter().position(|row| row == dir).unwrap_or(self.rows.len())
     }
 
     /// The index of this commit's share out of `shares`; consecutive commits cover all shares.

@@ -9,8 +9,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::source::commands::{list, pull, rm, show, where_is};
 use crate::{
-    argv, bench, chat, compare, completions, convert, devices, embed, export_tokenizer, imatrix, inspect,
-    llama_cpp, logits, man, mistakes, perplexity, quantize, rerank, run, serve, settings, source, synth,
+    argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, export_tokenizer, imatrix,
+    inspect, llama_cpp, logits, man, perplexity, quantize, rerank, run, serve, settings, source, synth,
     template, tokenize, trace, verify, version,
 };
 
@@ -155,7 +155,7 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         source::args::check(&matches, &command)?;
         Ok((Cli::from_arg_matches(&matches)?, matches))
     });
-    let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
+    let parsed = parsed.map_err(|error| cli_errors::explain(error, &command, &args));
     if let Err(help) = &parsed
         && help.exit_code() == 0
     {

@@ -10,9 +10,9 @@ use anyhow::Context;
 use backend::Backend;
 use backend_reference::Reference;
 use gguf::Gguf;
+use gguf::output::{Target, temporary_folder};
 use graph::Graph;
 use models::Model;
-use outfile::{Target, TempFolder};
 use trace::{Oracle, Recording, Report, Trace};
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
@@ -93,10 +93,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
-    let file = match records || args.model.is_given() {
-        true => Some(load::file(&args.model)?),
-        false => of_embedded(args)?,
-    };
+    let file =
+        if records || args.model.is_given() { Some(load::file(&args.model)?) } else { of_embedded(args)? };
     let model = file.as_ref().map(Model::new).transpose()?;
     if let Some(file) = &file {
         load::introduce(&args.model, file);
@@ -107,7 +105,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         page(path, &read)?;
     }
     interrupt::install()?;
-    let folder = TempFolder::new().context("cannot create a temporary folder")?;
+    let folder = temporary_folder().context("cannot create a temporary folder")?;
     let tokens = tokens(args, &sides, file.as_ref())?;
     let mut traces = Vec::new();
     for (name, side) in ["a", "b"].into_iter().zip(&sides) {

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ::convert::{Adapter, Checkpoint, FileType, Options, Plan};
+use ::convert::{Adapter, Checkpoint, FILE_TYPES, Options, Plan};
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gguf::Gguf;
 use hub::{FileName, Snapshot};
 use indicatif::ProgressBar;
+use quant::Mix;
 use serde_json::json;
 
 use crate::advice::advice;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     output: PathBuf,
     /// Format of the matrices [default: bf16 or f16, as in the checkpoint; f32 for an adapter]
     #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = file_type(), ignore_case = true)]
-    r#type: Option<FileType>,
+    r#type: Option<Mix>,
     /// Name of the model in the file [default: that of the folder or repository]
     #[arg(long)]
     name: Option<String>,
@@ -55,9 +56,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn file_type() -> impl TypedValueParser<Value = FileType> {
-    let names = FileType::ALL.iter().map(|(_, name)| *name);
-    PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or(FileType::F16))
+fn file_type() -> impl TypedValueParser<Value = Mix> {
+    let names = FILE_TYPES.map(|mix| mix.name().to_lowercase());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -112,22 +113,20 @@ fn check(args: &Args, is_adapter: bool) -> anyhow::Result<()> {
 
 fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
     plan.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
-    let output = match args.output.is_dir() {
-        true => args.output.join(file_name(plan)),
-        false => args.output,
-    };
+    let output = if args.output.is_dir() { args.output.join(file_name(plan)) } else { args.output };
     let begin = Instant::now();
     if !args.dry_run {
         write(plan, &output)?;
     }
     let (bytes, tensors) = (plan.file_len()?, plan.tensors());
+    let file_type = plan.file_type().name().to_lowercase();
     if args.json {
         output::json(&json!({
             "input": args.input,
             "output": output,
             "architecture": plan.architecture(),
             "name": plan.name(),
-            "type": plan.file_type().name(),
+            "type": file_type,
             "tensors": tensors,
             "bytes": bytes,
             "dry_run": args.dry_run,
@@ -135,17 +134,17 @@ fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (what, tensors) = (plan.file_type().name(), counted(tensors, "tensor"));
+    let tensors = counted(tensors, "tensor");
     let would = if args.dry_run { "would be " } else { "" };
     let (output, name, architecture) = (output.display(), plan.name(), plan.architecture());
-    note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {what}, {}", size(bytes)));
+    note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {file_type}, {}", size(bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
 /// `NAME-TYPE.gguf`.
 fn file_name(plan: &Plan<'_>) -> String {
     let name = plan.name().replace([' ', '/'], "-");
-    format!("{name}-{}.gguf", plan.file_type().name().to_uppercase())
+    format!("{name}-{}.gguf", plan.file_type().name())
 }
 
 fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
@@ -161,7 +160,7 @@ fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
     plan.write(&mut out, &|bytes| bar.inc(bytes)).map_err(|error| match error {
         ::convert::Error::Write(gguf::WriteError::Io(source)) => {
             let path = output.to_owned();
-            outfile::Error::Io { path, action: "write it", source }.into()
+            gguf::output::Error::Io { path, action: "write it", source }.into()
         }
         error => anyhow::Error::from(error),
     })?;
@@ -229,11 +228,10 @@ fn wanted(snapshot: &Snapshot) -> anyhow::Result<Vec<FileName>> {
     let (repo, is_model) = (&snapshot.repo, has(&|name| name == CONFIG) && !has(&|name| name == ADAPTER));
     if is_model && !has(&|name| name.ends_with(".safetensors")) {
         let is_pickle = |name: &str| [".bin", ".pt", ".pth"].iter().any(|ending| name.ends_with(ending));
-        match has(&is_pickle) {
-            true => {
-                bail!("{repo} has weights of PyTorch (.bin) only, which can run code; expected *.safetensors")
-            }
-            false => bail!("{repo} has no weights; expected *.safetensors"),
+        if has(&is_pickle) {
+            bail!("{repo} has weights of PyTorch (.bin) only, which can run code; expected *.safetensors")
+        } else {
+            bail!("{repo} has no weights; expected *.safetensors")
         }
     }
     let is_tokenizer = |name: &str| {

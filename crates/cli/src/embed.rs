@@ -131,9 +131,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         let tokens = texts.iter().map(Vec::len).sum();
         let is_pooled = embedder.model().config().pooling != Some(Pooling::None);
-        let vectors = |embedding| match is_pooled {
-            true => Vectors::One(embedding),
-            false => Vectors::Several(embedding.chunks_exact(width).collect()),
+        let vectors = |embedding| {
+            if is_pooled {
+                Vectors::One(embedding)
+            } else {
+                Vectors::Several(embedding.chunks_exact(width).collect())
+            }
         };
         let data = embeddings.iter().enumerate().map(|(index, embedding)| Datum {
             object: "embedding",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gguf::Gguf;
-use outfile::Target;
+use gguf::output::Target;
 
 use crate::interrupt;
 use crate::output::Usage;

@@ -34,10 +34,13 @@ impl GrammarArgs {
                 format!("--json-schema: {file:?} is no JSON object, so that it must be a file with one")
             })?),
             (_, Some(grammar), _) => Source::Gbnf(grammar.clone()),
-            (_, _, Some(file)) => match file.extension().is_some_and(|extension| extension == "lark") {
-                true => Source::Lark(read(file)?),
-                false => Source::Gbnf(read(file)?),
-            },
+            (_, _, Some(file)) => {
+                if file.extension().is_some_and(|extension| extension == "lark") {
+                    Source::Lark(read(file)?)
+                } else {
+                    Source::Gbnf(read(file)?)
+                }
+            }
             (None, None, None) => return Ok(None),
         }))
     }

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use backend::Taps;
 use clap::{Arg, ValueEnum};
+use convert::imatrix::{Calibration, Imatrix};
 use engine::Model;
 use eval::imatrix::Inputs;
 use eval::{Error, Windows};
 use indicatif::ProgressBar;
-use quantize::{Calibration, Imatrix};
 use runner::{FileWeights, Workload};
 use serde::Serialize;
 

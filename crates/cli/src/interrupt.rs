@@ -32,7 +32,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
             *state = State::Stopping;
             return;
         }
-        let _kept = outfile::remove_unfinished();
+        let _kept = gguf::output::remove_unfinished();
         terminal::restore();
         say_farewell(code);
         std::process::exit(code.into());

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use engine::{Engine, LogitRows};
-use outfile::Target;
+use gguf::output::Target;
 use serde::Serialize;
 use tokenizer::Tokenizer;
 

@@ -88,9 +88,10 @@ fn write_notes(page: &mut impl Write, notes: &str) -> io::Result<()> {
             roff.control(if is_indented { "nf" } else { "fi" }, []);
             is_example = is_indented;
         }
-        match line.is_empty() {
-            true => roff.control("PP", []),
-            false => roff.text([roman(line)]),
+        if line.is_empty() {
+            roff.control("PP", [])
+        } else {
+            roff.text([roman(line)])
         };
     }
     if is_example {

@@ -14,8 +14,8 @@ use clap::{Arg, Command};
 use runner::placement::{Layers, Split};
 use toml::de::{DeTable, DeValue};
 
+use crate::cli_errors::is_near;
 use crate::folders;
-use crate::mistakes::is_near;
 use crate::registry::BackendName;
 use crate::values::Size;
 

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use gguf::Gguf;
-use quantize::Mix;
+use quant::Mix;
 use synth::{Shape, Synth};
 
 use crate::files;

@@ -186,9 +186,12 @@ impl Report {
     fn command(&self, more: &str) -> String {
         let (command, arguments) = more.split_once(' ').unwrap_or((more, ""));
         let is_plain = |c: char| c.is_alphanumeric() || "._-/+:@".contains(c);
-        let model = self.model.as_ref().map_or(String::new(), |model| match model.chars().all(is_plain) {
-            true => format!(" -m {model}"),
-            false => format!(" -m '{}'", model.replace('\'', r"'\''")),
+        let model = self.model.as_ref().map_or(String::new(), |model| {
+            if model.chars().all(is_plain) {
+                format!(" -m {model}")
+            } else {
+                format!(" -m '{}'", model.replace('\'', r"'\''"))
+            }
         });
         format!("rustorch {command}{model} {arguments}").trim_end().to_owned()
     }

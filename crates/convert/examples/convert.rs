@@ -12,8 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(folder), Some(file)) = (args.next(), args.next()) else {
         return Err("give a folder and a file".into());
     };
-    let file_type =
-        args.next().map(|name| name.parse().map_err(|()| format!("unknown type {name}"))).transpose()?;
+    let file_type = args.next().map(|name| name.parse()).transpose()?;
     if Adapter::is_in(folder.as_ref()) {
         let base = args.next().ok_or("give the folder of the adapter's model, too")?;
         let adapter = Adapter::open(folder, base)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf::{Array, Metadata, Value, quoted};
 use indexmap::IndexMap;
-use quant::Format;
+use quant::{Format, Mix};
 use serde_json::Value as Json;
 
 use crate::checkpoint::{Checkpoint, View};
@@ -12,7 +12,7 @@ use crate::config::object;
 use crate::families::Family;
 use crate::output::{Output, Outputs};
 use crate::plan::{Plan, find, stem};
-use crate::{Error, FileType, describe};
+use crate::{Error, describe};
 
 const CONFIG: &str = "adapter_config.json";
 
@@ -89,9 +89,9 @@ impl Adapter {
     ///
     /// # Errors
     /// If the class of the model is not known, or if a tensor does not fit it.
-    pub fn plan(&self, name: Option<&str>, file_type: Option<FileType>) -> Result<Plan<'_>, Error> {
+    pub fn plan(&self, name: Option<&str>, file_type: Option<Mix>) -> Result<Plan<'_>, Error> {
         let family = Family::of(&self.checkpoint.config)?;
-        let file_type = file_type.unwrap_or(FileType::F32);
+        let file_type = file_type.unwrap_or(Mix::F32);
         let mut metadata = Metadata::default();
         metadata.insert("general.architecture", family.architecture);
         metadata.insert("general.type", "adapter");
@@ -109,7 +109,7 @@ impl Adapter {
     }
 }
 
-fn format(output: &Output, file_type: FileType) -> Format {
+fn format(output: &Output, file_type: Mix) -> Format {
     let format = if output.dims() <= 1 { Format::F32 } else { file_type.format() };
     if output.row_len().is_multiple_of(format.block_len()) { format } else { Format::F16 }
 }
@@ -157,9 +157,10 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
         let matrix = View::product(&name, &left, &right)?;
         add(checkpoint, family, &name, &matrix, &mut outputs, |view, name| {
             let (left, right) = view.factors(&left, &right)?;
-            match is_table && name == "token_embd" {
-                true => Ok(vec![(".lora_a", left), (".lora_b", right.swap(0, 1))]),
-                false => Ok(vec![(".lora_a", right), (".lora_b", left)]),
+            if is_table && name == "token_embd" {
+                Ok(vec![(".lora_a", left), (".lora_b", right.swap(0, 1))])
+            } else {
+                Ok(vec![(".lora_a", right), (".lora_b", left)])
             }
         })?;
     }
@@ -188,8 +189,9 @@ fn add(
     let layer = place.layer.unwrap_or_default();
     outputs.begin();
     for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), config, layer)?) {
-        for (ending, part) in parts(view, to)? {
-            let name = to.replacen("{}", &layer.to_string(), 1) + place.ending + ending;
+        let to = place.stem(to);
+        for (ending, part) in parts(view, &to)? {
+            let name = format!("{to}{}{ending}", place.ending);
             // Parts of a matrix by its rows share A.
             if ending != ".lora_a" || !outputs.has_same(&name, &part)? {
                 outputs.add(name, place.expert, part)?;

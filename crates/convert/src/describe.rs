@@ -7,9 +7,7 @@ use serde_json::Value as Json;
 
 use crate::checkpoint::Checkpoint;
 use crate::output::Output;
-
-/// Version of the quantised formats.
-const QUANTIZATION_VERSION: u32 = 2;
+use crate::quantize::QUANTIZATION_VERSION;
 
 /// Writes `general.*`, for a model that is called `name` or else as its folder.
 pub(crate) fn write(

@@ -4,22 +4,25 @@ use std::io::Write;
 use std::ops::Range;
 
 use gguf::{Layout, Metadata};
-use quant::Format;
+use quant::{Format, Mix};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Elements};
 use crate::config::Config;
 use crate::families::Family;
 use crate::keys::Keys;
 use crate::output::{Output, Outputs};
 use crate::rules::{COMMON, Place, Rule};
-use crate::{Error, FileType, describe, doubts, tokenizer};
+use crate::{Error, describe, tokenizer, unsupported};
+
+/// The formats that matrices can get; vectors stay in F32. Other mixes are made by [`crate::quantize`].
+pub const FILE_TYPES: [Mix; 6] = [Mix::F32, Mix::F16, Mix::BF16, Mix::Q8_0, Mix::TQ1_0, Mix::TQ2_0];
 
 /// What will be written: everything is checked, nothing is converted yet.
 #[derive(Debug)]
 pub struct Plan<'a> {
     checkpoint: &'a Checkpoint,
     architecture: &'static str,
-    file_type: FileType,
+    file_type: Mix,
     metadata: Metadata,
     outputs: Vec<Output>,
     warnings: Vec<String>,
@@ -34,7 +37,7 @@ impl<'a> Plan<'a> {
     pub fn new(checkpoint: &'a Checkpoint, options: &Options) -> Result<Plan<'a>, Error> {
         let config = &checkpoint.config;
         let family = Family::of(config)?;
-        let file_type = options.file_type.unwrap_or_else(|| FileType::of(checkpoint));
+        let file_type = options.file_type.unwrap_or_else(|| file_type(checkpoint));
         let mut metadata = Metadata::default();
         metadata.insert("general.architecture", family.architecture);
         let mut keys = Keys::new(family.architecture, &mut metadata);
@@ -47,20 +50,16 @@ impl<'a> Plan<'a> {
             output.format = family.format(output, file_type);
         }
         let has_blocks = outputs.iter().any(|output| output.format == Format::MXFP4);
+        let is_float = matches!(file_type, Mix::F32 | Mix::F16 | Mix::BF16);
+        let named = if has_blocks && is_float { Mix::MXFP4_MOE } else { file_type };
         let pre_tokenizer = options.pre_tokenizer.as_deref();
         let tokenizer =
             tokenizer::read(checkpoint.folder(), family.tokenizer, &config.values(), pre_tokenizer)?;
         for (key, value) in tokenizer.iter() {
             metadata.insert(key, value.clone());
         }
-        describe::write(
-            checkpoint,
-            options.name.as_deref(),
-            file_type.id(has_blocks),
-            &outputs,
-            &mut metadata,
-        );
-        let mut warnings = doubts::find(config, &metadata, &outputs)?;
+        describe::write(checkpoint, options.name.as_deref(), named.file_type(), &outputs, &mut metadata);
+        let mut warnings = unsupported::find(config, &metadata, &outputs)?;
         if left_out > 0 {
             let tensors = if left_out == 1 {
                 "tensor for images or sound is"
@@ -76,7 +75,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn of_parts(
         checkpoint: &'a Checkpoint,
         architecture: &'static str,
-        file_type: FileType,
+        file_type: Mix,
         metadata: Metadata,
         outputs: Vec<Output>,
     ) -> Plan<'a> {
@@ -89,7 +88,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The format of the matrices.
-    pub fn file_type(&self) -> FileType {
+    pub fn file_type(&self) -> Mix {
         self.file_type
     }
 
@@ -148,11 +147,22 @@ impl<'a> Plan<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The format of matrices; without it, that of the checkpoint.
-    pub file_type: Option<FileType>,
+    pub file_type: Option<Mix>,
     /// The model's name; without it, that of the folder.
     pub name: Option<String>,
     /// llama.cpp's name of the pre-tokenizer, if it cannot be found out.
     pub pre_tokenizer: Option<String>,
+}
+
+/// That of the first matrix: BF16 and F16 stay, others become F16, as with llama.cpp's `auto`.
+fn file_type(checkpoint: &Checkpoint) -> Mix {
+    let matrices = checkpoint.tensors.values().filter(|view| view.shape().len() > 1);
+    let mut known = matrices.filter_map(|view| match view.elements() {
+        Elements::Bf16 => Some(Mix::BF16),
+        Elements::F16 => Some(Mix::F16),
+        _ => None,
+    });
+    known.next().unwrap_or(Mix::F16)
 }
 
 /// Applies the rules of a family to all tensors. Returns also how many are of other parts than the language model.
@@ -176,7 +186,7 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<(Vec<Output>, usi
         let at = place.layer.unwrap_or_default();
         outputs.begin();
         for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), &checkpoint.config, at)?) {
-            outputs.add(to.replacen("{}", &at.to_string(), 1) + place.ending, place.expert, view)?;
+            outputs.add(place.stem(to) + place.ending, place.expert, view)?;
         }
     }
     Ok((outputs.finish()?, left_out))

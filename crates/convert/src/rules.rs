@@ -8,7 +8,7 @@ use crate::config::Config;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// The name in the checkpoint without `model.` before it and `.weight` or `.bias` after it. A `{}` is a number: the layer,
-    /// and after it the expert.
+    /// and after it the expert. `{q,k}` are names of several tensors, which get those at the same place in `to`.
     pub(crate) from: &'static str,
     /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows. Tensors of the same name are
     /// rows of one, in this order.
@@ -45,8 +45,30 @@ pub(crate) const fn skip(from: &'static str) -> Rule {
 pub(crate) struct Place {
     pub(crate) layer: Option<usize>,
     pub(crate) expert: Option<usize>,
+    /// Which name in the braces of the rule it has.
+    choice: usize,
     /// `.weight`, `.bias` or nothing.
     pub(crate) ending: &'static str,
+}
+
+impl Place {
+    /// The name in the file without its ending, of one in a rule's `to`.
+    pub(crate) fn stem(&self, to: &str) -> String {
+        let to = to.replacen("{}", &self.layer.unwrap_or_default().to_string(), 1);
+        match alternatives(&to) {
+            Some((before, mut choices, after)) => {
+                format!("{before}{}{after}", choices.nth(self.choice).unwrap_or_default())
+            }
+            None => to,
+        }
+    }
+}
+
+/// What is before `{a,b}`, in it, and after it.
+fn alternatives(text: &str) -> Option<(&str, std::str::Split<'_, char>, &str)> {
+    let (before, rest) = text.split_once('{')?;
+    let (inside, after) = rest.split_once('}')?;
+    inside.contains(',').then(|| (before, inside.split(','), after))
 }
 
 impl Rule {
@@ -57,24 +79,29 @@ impl Rule {
             [("", ""), (".weight", ".weight"), (".bias", ".bias"), (".gamma", ".weight"), (".beta", ".bias")];
         for (from, ending) in endings {
             let Some(stem) = name.strip_suffix(from) else { continue };
-            if let Some(numbers) = numbers(self.from, stem) {
+            if let Some((numbers, choice)) = matched(self.from, stem) {
                 let mut numbers = numbers.into_iter();
-                return Some(Place { layer: numbers.next(), expert: numbers.next(), ending });
+                return Some(Place { layer: numbers.next(), expert: numbers.next(), choice, ending });
             }
         }
         None
     }
 }
 
-/// The numbers at the `{}` of a pattern.
-fn numbers(pattern: &str, name: &str) -> Option<Vec<usize>> {
+/// The numbers at the `{}` of a pattern, and which name in its other braces it is.
+fn matched(pattern: &str, name: &str) -> Option<(Vec<usize>, usize)> {
     let (mut parts, mut names) = (pattern.split('.'), name.split('.'));
-    let mut numbers = Vec::new();
+    let (mut numbers, mut choice) = (Vec::new(), 0);
     loop {
         match (parts.next(), names.next()) {
-            (None, None) => return Some(numbers),
+            (None, None) => return Some((numbers, choice)),
             (Some("{}"), Some(number)) => numbers.push(number.parse().ok()?),
             (Some(part), Some(name)) if part == name => {}
+            (Some(part), Some(name)) => {
+                let (before, mut choices, after) = alternatives(part)?;
+                let inside = name.strip_prefix(before)?.strip_suffix(after)?;
+                choice = choices.position(|choice| choice == inside)?;
+            }
             _ => return None,
         }
     }
@@ -82,41 +109,25 @@ fn numbers(pattern: &str, name: &str) -> Option<Vec<usize>> {
 
 /// The names of most decoders. A family's own rules come first.
 pub(crate) const COMMON: &[Rule] = &[
-    rename("embed_tokens", &["token_embd"]),
-    rename("norm", &["output_norm"]),
-    rename("lm_head", &["output"]),
+    rename("{embed_tokens,norm,lm_head}", &["{token_embd,output_norm,output}"]),
     rename("layers.{}.input_layernorm", &["blk.{}.attn_norm"]),
-    rename("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"]),
-    rename("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"]),
-    rename("layers.{}.self_attn.v_proj", &["blk.{}.attn_v"]),
-    rename("layers.{}.self_attn.o_proj", &["blk.{}.attn_output"]),
-    rename("layers.{}.self_attn.q_norm", &["blk.{}.attn_q_norm"]),
-    rename("layers.{}.self_attn.k_norm", &["blk.{}.attn_k_norm"]),
-    rename("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_qkv"]),
+    rename("layers.{}.self_attn.{q,k,v,o}_proj", &["blk.{}.attn_{q,k,v,output}"]),
+    rename("layers.{}.self_attn.{q_norm,k_norm,qkv_proj}", &["blk.{}.attn_{q_norm,k_norm,qkv}"]),
     rename("layers.{}.self_attn.sinks", &["blk.{}.attn_sinks.weight"]),
     rename("layers.{}.post_attention_layernorm", &["blk.{}.ffn_norm"]),
-    rename("layers.{}.mlp.gate_proj", &["blk.{}.ffn_gate"]),
-    rename("layers.{}.mlp.up_proj", &["blk.{}.ffn_up"]),
-    rename("layers.{}.mlp.down_proj", &["blk.{}.ffn_down"]),
-    rename("layers.{}.mlp.gate_up_proj", &["blk.{}.ffn_up"]),
+    rename("layers.{}.mlp.{gate,up,down,gate_up}_proj", &["blk.{}.ffn_{gate,up,down,up}"]),
     rename("layers.{}.mlp.gate", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.mlp.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
-    rename("layers.{}.mlp.experts.{}.gate_proj", &["blk.{}.ffn_gate_exps"]),
-    rename("layers.{}.mlp.experts.{}.up_proj", &["blk.{}.ffn_up_exps"]),
-    rename("layers.{}.mlp.experts.{}.down_proj", &["blk.{}.ffn_down_exps"]),
+    rename("layers.{}.mlp.experts.{}.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_exps"]),
     change(
         "layers.{}.mlp.experts.gate_up_proj",
         &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
         |view, _, _| halves(view.with_axes(3)?, 1),
     ),
     rename("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
-    rename("layers.{}.mlp.shared_expert.gate_proj", &["blk.{}.ffn_gate_shexp"]),
-    rename("layers.{}.mlp.shared_expert.up_proj", &["blk.{}.ffn_up_shexp"]),
-    rename("layers.{}.mlp.shared_expert.down_proj", &["blk.{}.ffn_down_shexp"]),
+    rename("layers.{}.mlp.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     rename("layers.{}.mlp.shared_expert_gate", &["blk.{}.ffn_gate_inp_shexp"]),
-    rename("layers.{}.mlp.shared_experts.gate_proj", &["blk.{}.ffn_gate_shexp"]),
-    rename("layers.{}.mlp.shared_experts.up_proj", &["blk.{}.ffn_up_shexp"]),
-    rename("layers.{}.mlp.shared_experts.down_proj", &["blk.{}.ffn_down_shexp"]),
+    rename("layers.{}.mlp.shared_experts.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     skip("layers.{}.self_attn.rotary_emb.inv_freq"),
     skip("layers.{}.attention.bias"),
     skip("layers.{}.attention.masked_bias"),
@@ -143,10 +154,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn braces_name_several_tensors() {
+        let rule = rename("layers.{}.mlp.{gate,up,gate_up}_proj", &["blk.{}.ffn_{gate,up,up}"]);
+        for (name, expected) in [("gate", "ffn_gate"), ("up", "ffn_up"), ("gate_up", "ffn_up")] {
+            let place = rule.place(&format!("layers.3.mlp.{name}_proj.weight")).expect("a place");
+            assert_eq!(place.stem(rule.to[0]) + place.ending, format!("blk.3.{expected}.weight"));
+        }
+        for other in ["layers.3.mlp.down_proj", "layers.3.mlp.gate,up_proj", "layers.3.mlp.proj"] {
+            assert_eq!(rule.place(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_rule_finds_the_layer_the_expert_and_the_ending() {
         let rule = rename("layers.{}.mlp.experts.{}.up_proj", &["blk.{}.ffn_up_exps"]);
         let place = rule.place("layers.3.mlp.experts.17.up_proj.weight");
-        assert_eq!(place, Some(Place { layer: Some(3), expert: Some(17), ending: ".weight" }));
+        assert_eq!(place, Some(Place { layer: Some(3), expert: Some(17), choice: 0, ending: ".weight" }));
         assert_eq!(rule.place("layers.3.mlp.experts.x.up_proj.weight"), None);
         assert_eq!(rule.place("layers.3.mlp.experts.17.up_proj.weight.scale"), None);
         for (name, ending) in

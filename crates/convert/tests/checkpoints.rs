@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use convert::{Checkpoint, Error, FileType, Options, Plan};
+use convert::{Checkpoint, Error, Options, Plan};
 use gguf::{Gguf, Value};
+use quant::Mix;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
@@ -67,11 +68,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// The pre-tokenizers of random vocabularies have no known hash.
-fn options(file_type: FileType) -> Options {
+fn options(file_type: Mix) -> Options {
     Options { file_type: Some(file_type), pre_tokenizer: Some("gpt-2".to_owned()), ..Options::default() }
 }
 
-fn converted(folder: &Path, file_type: FileType) -> Result<Gguf, Error> {
+fn converted(folder: &Path, file_type: Mix) -> Result<Gguf, Error> {
     let checkpoint = Checkpoint::open(folder)?;
     let bytes = Plan::new(&checkpoint, &options(file_type))?.write(Vec::new(), &|_| ())?;
     Ok(Gguf::from_bytes(bytes.into())?)
@@ -114,7 +115,7 @@ fn keys_and_tensors_are_those_of_llama_cpp() {
     for case in cases() {
         let folder = tempfile::tempdir().expect("a folder");
         make(folder.path(), &case);
-        for (file_type, of) in [(FileType::F32, "f32"), (FileType::Bf16, "bf16")] {
+        for (file_type, of) in [(Mix::F32, "f32"), (Mix::BF16, "bf16")] {
             let file = match converted(folder.path(), file_type) {
                 Ok(file) => file,
                 Err(error) => {
@@ -165,7 +166,7 @@ fn refused(name: &str, spoil: impl FnOnce(&Path, &mut Json)) -> String {
     let mut config = case["config"].clone();
     spoil(folder.path(), &mut config);
     fs::write(folder.path().join("config.json"), config.to_string()).expect("writable");
-    converted(folder.path(), FileType::F16).expect_err("the checkpoint is spoilt").to_string()
+    converted(folder.path(), Mix::F16).expect_err("the checkpoint is spoilt").to_string()
 }
 
 #[test]
@@ -264,7 +265,7 @@ fn changed(name: &str, change: impl FnOnce(&mut Json)) -> Result<Gguf, Error> {
     let mut case = case(name);
     change(&mut case);
     make(folder.path(), &case);
-    converted(folder.path(), FileType::F16)
+    converted(folder.path(), Mix::F16)
 }
 
 #[test]
@@ -335,7 +336,7 @@ fn parts_for_images_are_left_out_and_counted() {
     let case = case("qwen3-vl");
     make(folder.path(), &case);
     let checkpoint = Checkpoint::open(folder.path()).expect("it is complete");
-    let plan = Plan::new(&checkpoint, &options(FileType::F16)).expect("it can be converted");
+    let plan = Plan::new(&checkpoint, &options(Mix::F16)).expect("it can be converted");
     let of_images = case["tensors"].as_object().expect("an object").keys();
     let of_images = of_images.filter(|name| name.starts_with("model.visual.")).count();
     assert!(of_images > 10);

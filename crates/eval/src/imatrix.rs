@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
+use convert::imatrix::{Calibration, InputSums};
 use gguf::Gguf;
 use graph::{Graph, Op, Value, ValueId, Weight};
-use quantize::{Calibration, InputSums};
 use runner::ModelRunner;
 
 use crate::{Error, Windows};

@@ -129,9 +129,10 @@ impl Verifier<'_> {
             if let Some(exact) = exact.as_ref().filter(|_| !is_reference) {
                 // A GPU uses other kernels for other numbers of rows.
                 let at_once = ("logits", tokens.len());
-                let steps = match candidate.is_gpu() && is_causal {
-                    true => vec![at_once, ("token by token", 1)],
-                    false => vec![at_once],
+                let steps = if candidate.is_gpu() && is_causal {
+                    vec![at_once, ("token by token", 1)]
+                } else {
+                    vec![at_once]
                 };
                 for (aspect, rows) in steps {
                     self.check(&name(aspect), tokens, |_| {
@@ -181,7 +182,7 @@ fn weights_are_finite(
     let (mut done, all) = (0, file.tensors().map(|tensor| tensor.data.len() as u64).sum());
     let (mut first, mut bad, mut values) = (None, 0, 0);
     for tensor in file.tensors() {
-        if let Err(fault) = quantize::scan(tensor, threads, &|_| ()) {
+        if let Err(fault) = convert::quantize::scan(tensor, threads, &|_| ()) {
             bad += fault.count;
             first.get_or_insert((fault, tensor.format));
         }
@@ -192,7 +193,7 @@ fn weights_are_finite(
     }
     file.check_intact()?;
     match first {
-        Some((quantize::NotFinite { tensor, row, column, value, .. }, format)) => Err(format!(
+        Some((convert::quantize::NotFinite { tensor, row, column, value, .. }, format)) => Err(format!(
             "the file is damaged: {bad} weights are not finite; the first is {value} in `{tensor}` ({format}), \
              row {row}, column {column}"
         )

@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod map;
 mod metadata;
+pub mod output;
 mod parse;
 mod part;
 mod split;

@@ -264,7 +264,7 @@ impl Chat {
         let path = path.as_ref();
         let is_saved =
             |path: &Path| read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok());
-        let mut file = outfile::Target::new(path, "saved conversation", is_saved)?.create()?;
+        let mut file = gguf::output::Target::new(path, "saved conversation", is_saved)?.create()?;
         let json = serde_json::to_string_pretty(&Saved { messages: self.messages.clone() })
             .map_err(|error| Error::conversation(path, error.into()))?;
         file.write_all((json + "\n").as_bytes()).map_err(|error| Error::conversation(path, error))?;

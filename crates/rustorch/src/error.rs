@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// A saved conversation cannot be written.
     #[error(transparent)]
-    Output(Arc<outfile::Error>),
+    Output(Arc<gguf::output::Error>),
     /// A saved conversation cannot be read or written.
     #[error("{path}: {source}")]
     Conversation {
@@ -213,8 +213,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-impl From<outfile::Error> for Error {
-    fn from(error: outfile::Error) -> Error {
+impl From<gguf::output::Error> for Error {
+    fn from(error: gguf::output::Error) -> Error {
         Error::Output(Arc::new(error))
     }
 }

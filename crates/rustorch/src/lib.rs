@@ -77,7 +77,7 @@
 //!
 //! # Cargo features
 //!
-//! All are on by default but `clap`: `gpu` (Vulkan and Metal), `hub` ([`Model::pull`]), `demo-model` ([`Model::demo`]), `clap`
+//! All are on by default but `clap`: `gpu` (CUDA, Vulkan and Metal), `hub` ([`Model::pull`]), `demo-model` ([`Model::demo`]), `clap`
 //! ([`BackendName`] as the value of an option).
 //!
 //! # One layer down

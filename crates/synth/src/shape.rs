@@ -6,9 +6,8 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use gguf::{Gguf, Metadata, WriteError};
-use models::Family;
 use quant::Format;
-use quantize::{Facts, Mix};
+use quant::mix::{Facts, Mix, choose};
 
 use crate::spec::{PlannedTensor, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
@@ -186,7 +185,7 @@ impl Synth {
     fn tensors(&self) -> Vec<PlannedTensor> {
         let spec = self.spec();
         let facts = Facts {
-            architecture: Family::from_name(spec.architecture).expect("a supported family"),
+            architecture: spec.architecture,
             layers: spec.layers as usize,
             heads: spec.heads as usize,
             kv_heads: spec.kv_heads as usize,
@@ -197,8 +196,7 @@ impl Synth {
         };
         let mut tensors = spec.plan();
         for tensor in &mut tensors {
-            tensor.format =
-                quantize::choose(self.mix, &tensor.name, &tensor.shape, &facts).unwrap_or(tensor.format);
+            tensor.format = choose(self.mix, &tensor.name, &tensor.shape, &facts).unwrap_or(tensor.format);
         }
         tensors
     }

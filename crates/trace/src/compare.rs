@@ -5,7 +5,7 @@
 
 use crate::cache;
 use crate::judge::WHOLE_FLOAT;
-use crate::sides::{SIDES, Sides};
+use crate::traces::{SIDES, Traces};
 use crate::{Error, Meta, Method, Oracle, Report, Trace, digest, report::Side};
 
 /// Checks trace `a` against `b`. With an oracle, operations of traces of its model are judged, except those of a `b`
@@ -70,14 +70,14 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
                 .to_owned(),
         );
     }
-    let mut sides = Sides::new(traces, positions, oracles, notes)?;
+    let mut pair = Traces::new(traces, positions, oracles, notes)?;
     let first = match method {
-        Method::Bits => sides.first_unequal()?,
-        Method::Accumulated => sides.first_far()?,
-        Method::Replay => sides.first_failing()?,
+        Method::Bits => pair.first_unequal()?,
+        Method::Accumulated => pair.first_far()?,
+        Method::Replay => pair.first_failing()?,
     };
-    let first = sides.sooner(first)?;
-    let Sides { values, mut notes, .. } = sides;
+    let first = pair.sooner(first)?;
+    let Traces { values, mut notes, .. } = pair;
     let program = |meta: &Meta| meta.producer.split(' ').next().map(str::to_owned);
     if method == Method::Replay
         && let Some(side) = first.as_ref().and_then(|first| first.side)

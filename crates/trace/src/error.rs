@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{}: not a trace that can be read: {why}; record it again", path.display())]
     Format { path: PathBuf, why: String },
     #[error(transparent)]
-    Output(#[from] outfile::Error),
+    Output(#[from] gguf::output::Error),
     #[error("{}: value `{name}` {why}", path.display())]
     Value { path: PathBuf, name: String, why: String },
     #[error("its input `{0}` was not recorded")]

@@ -211,9 +211,10 @@ impl Report {
 
     /// Titles of the columns of figures; B has one only if its operations were judged.
     pub(crate) fn columns(&self) -> [Option<&'static str>; 6] {
-        let (a, b) = match self.values.iter().any(|value| value.b.is_some()) {
-            true => ("own error A", Some("own error B")),
-            false => ("own error", None),
+        let (a, b) = if self.values.iter().any(|value| value.b.is_some()) {
+            ("own error A", Some("own error B"))
+        } else {
+            ("own error", None)
         };
         [Some(a), b, Some("limit"), Some("accumulated"), Some("1 − cosine"), Some("max |a − b|")]
     }

@@ -3,8 +3,8 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use gguf::output::{OutFile, Target};
 use indexmap::IndexMap;
-use outfile::{OutFile, Target};
 
 use crate::trace::{Entry, Header};
 use crate::{Error, Meta, Shape, Trace};
@@ -29,7 +29,7 @@ struct Written {
 
 impl Writer {
     /// The target `path`; fails if a file is there that is no trace.
-    pub fn target(path: &Path) -> Result<Target, outfile::Error> {
+    pub fn target(path: &Path) -> Result<Target, gguf::output::Error> {
         Target::new(path, "trace", |path| Trace::open(path).is_ok())
     }
 

@@ -59,9 +59,10 @@ impl Checkout {
         cargo.env("CARGO_TARGET_DIR", &self.target).env("CARGO_BUILD_BUILD_DIR", &self.build);
         let output = cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_TERM_COLOR", "never").output();
         let output = output.context("cargo")?;
-        Ok(match output.status.success() {
-            true => Ok(output.stdout),
-            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Ok(if output.status.success() {
+            Ok(output.stdout)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
         })
     }
 

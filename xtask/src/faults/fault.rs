@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::tidy::row;
-
 pub(super) const FOLDER: &str = "tools/faults";
 
 pub(super) struct Fault {
@@ -21,8 +19,7 @@ pub(super) struct Fault {
     pub(super) mistake: u32,
     pub(super) what: String,
     pub(super) tests: Vec<Tests>,
-    /// The smallest [`row`] of the changed crates: the smaller, the more crates depend on it.
-    pub(super) row: usize,
+    /// The files that the patch changes.
     pub(super) changed: Vec<String>,
 }
 
@@ -68,12 +65,7 @@ impl Fault {
         let (mistake, what) = mistake.context("no line `# mistake NUMBER: WHAT` before the diff")?;
         ensure!(!tests.is_empty(), "no line `# test: …` before the diff");
         let changed = changed(text);
-        let rows = changed.iter().filter_map(|path| {
-            let mut parts = path.split('/');
-            row(&format!("{}/{}", parts.next()?, parts.next()?))
-        });
-        let row = rows.min().context("the diff changes no file of a crate")?;
-        Ok(Fault { name, patch, mistake, what: what.to_owned(), tests, row, changed })
+        Ok(Fault { name, patch, mistake, what: what.to_owned(), tests, changed })
     }
 }
 
@@ -128,7 +120,8 @@ mod tests {
     fn headers_are_parsed() {
         let header = "# mistake 6: halves\n# More words.\n# test: -p a --test b c::d e\n# test: -p a --lib f";
         let fault = parse(header).expect("a good header");
-        assert_eq!((fault.mistake, fault.what.as_str(), Some(fault.row)), (6, "halves", row("crates/gguf")));
+        assert_eq!((fault.mistake, fault.what.as_str()), (6, "halves"));
+        assert_eq!(fault.changed, ["crates/gguf/src/x.rs"]);
         let lines: Vec<String> = fault.tests.iter().map(Tests::to_string).collect();
         assert_eq!(lines, ["-p a --test b c::d e", "-p a --lib f"]);
     }

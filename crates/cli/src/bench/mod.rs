@@ -27,10 +27,11 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args as _, Command};
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
+use gguf::output::temporary_folder;
 use indicatif::ProgressBar;
-use outfile::TempFolder;
-use quantize::Mix;
+use quant::Mix;
 use synth::Synth;
+use tempfile::TempDir;
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::interrupt::Working;
@@ -161,8 +162,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes a model file of random weights, which is removed when the folder is dropped.
-fn random_model(synth: &Synth) -> anyhow::Result<(TempFolder, PathBuf)> {
-    let folder = TempFolder::new().context("cannot create a temporary folder")?;
+fn random_model(synth: &Synth) -> anyhow::Result<(TempDir, PathBuf)> {
+    let folder = temporary_folder().context("cannot create a temporary folder")?;
     let file = folder.path().join("model.gguf");
     let cannot_write = || format!("cannot write {}", file.display());
     let out = BufWriter::with_capacity(1 << 20, File::create(&file).with_context(cannot_write)?);

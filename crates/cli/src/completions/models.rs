@@ -5,9 +5,11 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
+use hub::Settings;
 
+use crate::output::size;
 use crate::source::args::POSITIONAL;
-use crate::source::known::{Known, models};
+use crate::source::{short, stores};
 
 /// Which names an argument takes.
 #[derive(Clone, Copy)]
@@ -41,17 +43,19 @@ fn complete(command: &str, arg: Arg) -> Arg {
     arg.add(ArgValueCompleter::new(move |typed: &OsStr| candidates(names, typed)))
 }
 
+/// Models on this machine, then short names. What cannot be read is left out.
 fn candidates(names: Names, typed: &OsStr) -> Vec<CompletionCandidate> {
-    let is_wanted = |known: &Known| match names {
-        Names::Any => true,
-        Names::Here => known.is_here,
-        Names::Short => known.is_short,
-    };
     let text = typed.to_string_lossy();
-    let known = models().into_iter().filter(|known| is_wanted(known) && known.name.starts_with(&*text));
-    let mut found: Vec<_> = known
-        .map(|Known { name, about, .. }| CompletionCandidate::new(name).help(Some(about.into())))
-        .collect();
+    let held = Settings::from_env().map_err(Into::into).and_then(|settings| stores::all(&settings));
+    let held = held.unwrap_or_default();
+    let is_here = |name: &str| held.iter().any(|held| held.name == name);
+    let here = held.iter().filter(|_| !matches!(names, Names::Short));
+    let here = here.map(|held| (held.name.clone(), format!("{}, {}", size(held.bytes), held.origin.label())));
+    let short = short::all().map(|(name, target)| (name.to_owned(), target.to_string()));
+    let short = short.filter(|(_, target)| !matches!(names, Names::Here) || is_here(target));
+    let known = here.chain(short).filter(|(name, _)| name.starts_with(&*text));
+    let mut found: Vec<_> =
+        known.map(|(name, about)| CompletionCandidate::new(name).help(Some(about.into()))).collect();
     if let Names::Any = names {
         let is_model = |path: &Path| path.extension().is_some_and(|extension| extension == "gguf");
         found.extend(PathCompleter::any().filter(is_model).complete(typed));

@@ -6,23 +6,23 @@ use std::fs::File;
 use anyhow::Context;
 use backend::{Weight, Weights};
 use bytes::Bytes;
+use gguf::output::temporary_folder;
 use gguf::{Gguf, Layout, Metadata};
-use outfile::TempFolder;
-use quant::Format;
-use quantize::Mix;
+use quant::{Format, Mix};
+use tempfile::TempDir;
 
 /// Zeros for weights of any size: a hole in a file, which takes no memory.
 pub(crate) struct Zeros {
     zeros: Bytes,
     _file: Gguf,
-    _folder: TempFolder,
+    _folder: TempDir,
 }
 
 impl Zeros {
     /// Enough for every tensor of `file` in any format.
     pub(crate) fn for_tensors_of(file: &Gguf) -> anyhow::Result<Zeros> {
         let values = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).max().unwrap_or(1);
-        let folder = TempFolder::new().context("cannot create a temporary folder")?;
+        let folder = temporary_folder().context("cannot create a temporary folder")?;
         let path = folder.path().join("zeros.gguf");
         let mut layout = Layout::new(&Metadata::default())?;
         // No format has more than the four bytes of F32 for a value.
@@ -47,7 +47,7 @@ pub(crate) struct OtherFormats<'a> {
 impl<'a> OtherFormats<'a> {
     /// Those of a quantisation by its name; `None` if its formats are not known.
     pub(crate) fn of(file: &'a Gguf, quant: &str, zeros: &'a Zeros) -> Option<OtherFormats<'a>> {
-        let formats = quantize::formats(file, mix(quant)?).ok()?;
+        let formats = convert::quantize::formats(file, mix(quant)?).ok()?;
         let formats = file.tensors().map(|tensor| tensor.name.as_str()).zip(formats).collect();
         Some(OtherFormats { file, formats, zeros })
     }
@@ -78,9 +78,10 @@ impl Weights for OtherFormats<'_> {
         let format = *self.formats.get(tensor.name.as_str())?;
         let (cols, count) = (tensor.row_len(), weight.count.max(1));
         let is_whole = weight.range.len() == weight.tensor_rows;
-        let (all_rows, rows) = match is_whole {
-            true => (tensor.rows(), tensor.rows() / count),
-            false => (weight.range.len(), weight.range.len()),
+        let (all_rows, rows) = if is_whole {
+            (tensor.rows(), tensor.rows() / count)
+        } else {
+            (weight.range.len(), weight.range.len())
         };
         let len = usize::try_from(format.bytes_for(all_rows as u64 * cols as u64)?).ok()?;
         let zeros = &self.zeros.zeros;

@@ -65,9 +65,10 @@ pub(crate) fn cells(fit: Option<&Fit>, has_gpu: bool) -> [String; 3] {
 
 /// The rule of [`best`], in words.
 pub(crate) fn rule(has_gpu: bool) -> &'static str {
-    match has_gpu {
-        true => "the largest with all layers on the GPU, or else the largest; unquantised ones last",
-        false => "the largest; unquantised ones last",
+    if has_gpu {
+        "the largest with all layers on the GPU, or else the largest; unquantised ones last"
+    } else {
+        "the largest; unquantised ones last"
     }
 }
 

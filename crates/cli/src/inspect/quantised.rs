@@ -77,12 +77,11 @@ impl Fits {
             [row.r#type.to_owned(), size(row.bytes), memory, gpu_memory, fits]
         };
         let rows: Vec<_> = [head].into_iter().chain(self.quantised.iter().map(row)).collect();
-        let table = match self.has_gpu {
-            true => columns(&rows, &[1, 2, 3]),
-            false => {
-                let rows = rows.into_iter().map(|[name, size, memory, _, fits]| [name, size, memory, fits]);
-                columns(&rows.collect::<Vec<_>>(), &[1, 2])
-            }
+        let table = if self.has_gpu {
+            columns(&rows, &[1, 2, 3])
+        } else {
+            let rows = rows.into_iter().map(|[name, size, memory, _, fits]| [name, size, memory, fits]);
+            columns(&rows.collect::<Vec<_>>(), &[1, 2])
         };
         let best = self.best.map_or_else(
             || "  none fits; a smaller context (-c N) takes less memory\n".to_owned(),

@@ -12,8 +12,8 @@ use clap::Arg;
 use engine::{LogitRows, Model};
 use eval::base::{MAGIC, Reader, Writer};
 use eval::{Beside, Error, Windows};
+use gguf::output::Target;
 use indicatif::ProgressBar;
-use outfile::Target;
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Usage};

@@ -10,10 +10,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use convert::imatrix::Imatrix;
+use convert::quantize::{Error, Override, Plan, Recipe, Warning};
 use gguf::Gguf;
+use gguf::output::Target;
 use indicatif::ProgressBar;
-use outfile::Target;
-use quantize::{Error, Imatrix, Mix, Override, Plan, Recipe, Warning};
+use quant::Mix;
 
 use crate::args::ModelArgs;
 use crate::output::{self, Usage, note};
@@ -76,9 +78,12 @@ const COPY: &str = "COPY";
 fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
     let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
     let names = PossibleValuesParser::new(names.chain([PossibleValue::new(COPY)]));
-    names.try_map(|name| match name.eq_ignore_ascii_case(COPY) {
-        true => Ok(MixOrCopy(None)),
-        false => name.parse().map(|mix| MixOrCopy(Some(mix))),
+    names.try_map(|name| {
+        if name.eq_ignore_ascii_case(COPY) {
+            Ok(MixOrCopy(None))
+        } else {
+            name.parse().map(|mix| MixOrCopy(Some(mix)))
+        }
     })
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use convert::quantize::{Plan, Planned, Recipe};
 use gguf::Gguf;
-use quantize::{Mix, Plan, Planned, Recipe};
+use quant::Mix;
 use serde::Serialize;
 
 use crate::output::{self, counted, note, size};

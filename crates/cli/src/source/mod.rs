@@ -6,12 +6,11 @@ mod checkpoints;
 pub(crate) mod commands;
 pub(crate) mod fetch;
 mod held;
-pub(crate) mod known;
 pub(crate) mod name;
 mod ollama;
 mod progress;
-mod short;
-mod stores;
+pub(crate) mod short;
+pub(crate) mod stores;
 pub(crate) mod suggest;
 
 use std::fs;
@@ -23,8 +22,8 @@ use hub::Settings;
 use hub::choice::Reason;
 
 use crate::args::ModelArgs;
+use crate::cli_errors::is_near;
 use crate::interrupt::{self, Farewell};
-use crate::mistakes::is_near;
 use crate::output::{note, printable, size};
 use crate::{folders, terminal};
 use args::{DownloadArgs, NetworkArgs};
@@ -32,50 +31,90 @@ use fetch::Hub;
 use held::Held;
 use name::{HubName, Name};
 
+/// What a name stands for, without the network.
+pub(crate) enum Target {
+    /// On the hub, possibly here, too.
+    Hub(HubName),
+    Address(String),
+    /// Of another program or a folder.
+    Held(Held),
+    File(PathBuf),
+}
+
+impl Target {
+    pub(crate) fn of(typed: &Path) -> anyhow::Result<Target> {
+        Ok(match Name::of(typed)? {
+            // A name of ollama may have several slashes.
+            Name::File(path) => match typed.to_str().filter(|_| !path.exists()).and_then(ollama::find) {
+                Some(held) => Target::Held(held),
+                None => Target::File(path),
+            },
+            Name::Hub(name) => Target::Hub(name),
+            Name::Address(address) => Target::Address(address),
+            Name::Short(name) => {
+                if let Some(path) = in_folder(&name) {
+                    return Ok(Target::File(path));
+                }
+                match (short::find(&name), ollama::find(&name)) {
+                    (Some(target), None) => Target::Hub(target),
+                    (Some(target), Some(_)) if stores::of_hub(&Settings::from_env()?, &target)?.is_some() => {
+                        Target::Hub(target)
+                    }
+                    (_, Some(held)) => Target::Held(held),
+                    (None, None) => return Err(unknown(&name)),
+                }
+            }
+        })
+    }
+}
+
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
-    let DownloadArgs { network: NetworkArgs { yes, offline }, hf_repo, hf_file, model_url } =
-        &args.open.download;
-    let consent = if *yes { Consent::Given } else { Consent::Ask };
+    let DownloadArgs { network, hf_repo, hf_file, model_url } = &args.open.download;
+    // As in llama.cpp, which does not ask.
+    let agreed = NetworkArgs { yes: true, ..*network };
     if let Some(repo) = hf_repo {
         let mut name = match Name::of(Path::new(repo))? {
             Name::Hub(name) => name,
             _ => HubName::of(repo)?,
         };
         name.part = hf_file.clone().or(name.part);
-        // As in llama.cpp, which does not ask.
-        return of_hub(&name.to_string(), &name, Consent::Given, *offline).map(Some);
+        return of_hub(&name.to_string(), &name, agreed).map(Some);
     }
     if let Some(address) = model_url {
         return match Name::of(Path::new(address))? {
-            Name::Hub(name) => of_hub(&name.to_string(), &name, Consent::Given, *offline),
-            _ => of_address(address, Consent::Given, *offline),
+            Name::Hub(name) => of_hub(&name.to_string(), &name, agreed),
+            _ => of_address(address, agreed),
         }
         .map(Some);
     }
     let Some(named) = &args.model else { return Ok(None) };
     checkpoints::refuse(&folders::expand(named))?;
-    match Name::of(named)? {
-        Name::File(path) => of_file(named, path),
-        Name::Hub(name) => of_hub(&name.to_string(), &name, consent, *offline),
-        Name::Address(address) => of_address(&address, consent, *offline),
-        Name::Short(name) => of_short(&name, consent, *offline),
+    match Target::of(named)? {
+        Target::File(path) => match near_file(&path).filter(|_| !path.exists()) {
+            Some(near) => bail!("there is no file {}; did you mean {}?", path.display(), near.display()),
+            None => Ok(path),
+        },
+        Target::Hub(name) => of_hub(&note_short(named, &name), &name, *network),
+        Target::Address(address) => of_address(&address, *network),
+        Target::Held(held) => {
+            if named.components().count() == 1 {
+                note(format_args!("{} is {}, from {}", named.display(), held.name, held.origin.label()));
+            }
+            Ok(held.path().to_owned())
+        }
     }
     .map(Some)
 }
 
-/// A path, or a name of ollama with several slashes.
-fn of_file(typed: &Path, path: PathBuf) -> anyhow::Result<PathBuf> {
-    if path.exists() {
-        return Ok(path);
+/// Says what a short name stands for. Returns what the user calls the model.
+fn note_short(typed: &Path, name: &HubName) -> String {
+    let typed = typed.to_string_lossy();
+    if short::find(&typed).as_ref() != Some(name) {
+        return name.to_string();
     }
-    if let Some(held) = typed.to_str().and_then(ollama::find) {
-        return Ok(held.path().to_owned());
-    }
-    if let Some(near) = near_file(&path) {
-        bail!("there is no file {}; did you mean {}?", path.display(), near.display());
-    }
-    Ok(path)
+    note(format_args!("{typed} is {name}"));
+    typed.into_owned()
 }
 
 /// A GGUF file beside `path` that was probably meant.
@@ -91,15 +130,8 @@ fn near_file(path: &Path) -> Option<PathBuf> {
     Some(folder.join(near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.to_lowercase()))?))
 }
 
-/// Whether to download what is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Consent {
-    Given,
-    Ask,
-}
-
 /// The file of a repository; `typed` is what the user calls it.
-fn of_hub(typed: &str, name: &HubName, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
+fn of_hub(typed: &str, name: &HubName, network: NetworkArgs) -> anyhow::Result<PathBuf> {
     let settings = Settings::from_env()?;
     if let Some((held, reason)) = stores::of_hub(&settings, name)? {
         if reason == Reason::Instead {
@@ -110,72 +142,56 @@ fn of_hub(typed: &str, name: &HubName, consent: Consent, is_offline: bool) -> an
         }
         return Ok(held.path().to_owned());
     }
-    if consent == Consent::Ask && (is_offline || settings.offline || !can_ask()) {
-        if is_offline || settings.offline {
-            return Err(hub::Error::Offline { what: typed.to_owned() }.into());
-        }
+    check_network(typed, &settings, network, || {
         let near = nearest(&name.to_string(), &settings);
-        bail!(
-            "{typed} is not on this machine; `rustorch pull {typed}` downloads it, and so does --yes{near}"
-        );
-    }
-    let hub = Hub::open(is_offline)?;
+        format!("`rustorch pull {typed}` downloads it, and so does --yes{near}")
+    })?;
+    let hub = Hub::open(network.offline)?;
     let plan = hub.plan(name)?;
     let bytes = plan.chosen.bytes().map_or_else(String::new, |bytes| format!(", {}", size(bytes)));
     let quant = plan.chosen.quant.as_deref().map_or_else(String::new, |quant| format!(" in {quant}"));
-    if consent == Consent::Ask && !ask(&format!("Download {}{quant}{bytes}?", name.repo), true)? {
-        bail!("{typed} is not on this machine");
-    }
+    agree(typed, &format!("{}{quant}{bytes}", name.repo), network)?;
     Ok(hub.pull(&plan)?.path())
 }
 
-fn of_address(address: &str, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
+fn of_address(address: &str, network: NetworkArgs) -> anyhow::Result<PathBuf> {
     if let Some(path) = addresses::find(address)? {
         return Ok(path);
     }
-    if is_offline || Settings::from_env()?.offline {
-        return Err(hub::Error::Offline { what: address.to_owned() }.into());
-    }
-    if consent == Consent::Ask && !can_ask() {
-        bail!(
-            "{address} is not on this machine; `rustorch pull` with this address downloads it, and so does --yes"
-        );
-    }
-    if consent == Consent::Ask && !ask(&format!("Download {}?", printable(address, "")), true)? {
-        bail!("{address} is not on this machine");
-    }
-    Ok(Hub::open(is_offline)?.pull_address(address)?.path())
+    check_network(address, &Settings::from_env()?, network, || {
+        "`rustorch pull` with this address downloads it, and so does --yes".to_owned()
+    })?;
+    agree(address, &printable(address, ""), network)?;
+    Ok(Hub::open(network.offline)?.pull_address(address)?.path())
 }
 
-fn of_short(name: &str, consent: Consent, is_offline: bool) -> anyhow::Result<PathBuf> {
-    if let Some(path) = in_folder(name) {
-        return Ok(path);
+/// Fails if the model `typed` cannot be downloaded: offline, or if nobody can be asked.
+fn check_network(
+    typed: &str,
+    settings: &Settings,
+    network: NetworkArgs,
+    advice: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if network.offline || settings.offline {
+        return Err(hub::Error::Offline { what: typed.to_owned() }.into());
     }
-    let Some(target) = short::find(name) else {
-        return match ollama::find(name) {
-            Some(held) => Ok(say_where(name, &held)),
-            None => Err(unknown(name)),
-        };
-    };
-    let settings = Settings::from_env()?;
-    if stores::of_hub(&settings, &target)?.is_none()
-        && let Some(held) = ollama::find(name)
-    {
-        return Ok(say_where(name, &held));
+    if !network.yes && !can_ask() {
+        bail!("{typed} is not on this machine; {}", advice());
     }
-    note(format_args!("{name} is {target}"));
-    of_hub(name, &target, consent, is_offline)
+    Ok(())
+}
+
+fn agree(typed: &str, what: &str, network: NetworkArgs) -> anyhow::Result<()> {
+    if !network.yes && !ask(&format!("Download {what}?"), true)? {
+        bail!("{typed} is not on this machine");
+    }
+    Ok(())
 }
 
 /// The file `name` or `name.gguf` in `~/.rustorch/models`.
 fn in_folder(name: &str) -> Option<PathBuf> {
     let folder = folders::models()?;
     [folder.join(name), folder.join(format!("{name}.gguf"))].into_iter().find(|path| path.is_file())
-}
-
-fn say_where(name: &str, held: &Held) -> PathBuf {
-    note(format_args!("{name} is {}, from {}", held.name, held.origin.label()));
-    held.path().to_owned()
 }
 
 /// An error about a name without a slash that nothing has.

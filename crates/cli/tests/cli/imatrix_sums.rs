@@ -1,8 +1,8 @@
 //! `imatrix`: sums of `tools/oracle/imatrix.py` (exact activations and NumPy), both formats, and what is refused.
 
+use convert::imatrix::Imatrix;
 use gguf::Gguf;
 use quant::Format;
-use quantize::Imatrix;
 use synth::Spec;
 use testkit::fixtures;
 

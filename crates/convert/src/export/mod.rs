@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf::Gguf;
-use outfile::Target;
+use gguf::output::Target;
 use serde_json::Value;
 use tokenizer::Tokenizer;
 

@@ -15,11 +15,8 @@ pub(super) const FAMILY: Family = Family {
     parameters,
     drops_prediction: true,
     rules: &[
-        rename("layers.{}.self_attn.q_a_proj", &["blk.{}.attn_q_a"]),
-        rename("layers.{}.self_attn.q_b_proj", &["blk.{}.attn_q_b"]),
-        rename("layers.{}.self_attn.q_a_layernorm", &["blk.{}.attn_q_a_norm"]),
-        rename("layers.{}.self_attn.kv_a_proj_with_mqa", &["blk.{}.attn_kv_a_mqa"]),
-        rename("layers.{}.self_attn.kv_a_layernorm", &["blk.{}.attn_kv_a_norm"]),
+        rename("layers.{}.self_attn.q_{a_proj,b_proj,a_layernorm}", &["blk.{}.attn_q_{a,b,a_norm}"]),
+        rename("layers.{}.self_attn.kv_a_{proj_with_mqa,layernorm}", &["blk.{}.attn_kv_a_{mqa,norm}"]),
         change("layers.{}.self_attn.kv_b_proj", &["blk.{}.attn_k_b", "blk.{}.attn_v_b"], keys_and_values),
     ],
     ..BASE

@@ -19,24 +19,17 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const RULES: &[Rule] = &[
-    rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
-    rename("layers.{}.pre_feedforward_layernorm", &["blk.{}.ffn_norm"]),
-    rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
-    rename("layers.{}.post_feedforward_layernorm_1", &["blk.{}.post_ffw_norm_1"]),
-    rename("layers.{}.post_feedforward_layernorm_2", &["blk.{}.post_ffw_norm_2"]),
-    rename("layers.{}.pre_feedforward_layernorm_2", &["blk.{}.pre_ffw_norm_2"]),
+    rename("layers.{}.{post_attention,pre_feedforward}_layernorm", &["blk.{}.{post_attention,ffn}_norm"]),
+    rename("layers.{}.post_feedforward_{layernorm,layernorm_1}", &["blk.{}.post_ffw_{norm,norm_1}"]),
+    rename("layers.{}.{post,pre}_feedforward_layernorm_2", &["blk.{}.{post,pre}_ffw_norm_2"]),
     rename("layers.{}.layer_scalar", &["blk.{}.layer_output_scale.weight"]),
-    rename("layers.{}.per_layer_input_gate", &["blk.{}.inp_gate"]),
-    rename("layers.{}.per_layer_projection", &["blk.{}.proj"]),
+    rename("layers.{}.per_layer_{input_gate,projection}", &["blk.{}.{inp_gate,proj}"]),
     rename("layers.{}.post_per_layer_input_norm", &["blk.{}.post_norm"]),
-    rename("embed_tokens_per_layer", &["per_layer_token_embd"]),
-    rename("per_layer_model_projection", &["per_layer_model_proj"]),
+    rename("{embed_tokens_per_layer,per_layer_model_projection}", &["per_layer_{token_embd,model_proj}"]),
     rename("per_layer_projection_norm", &["per_layer_proj_norm"]),
     rename("layers.{}.router.proj", &["blk.{}.ffn_gate_inp"]),
-    rename("layers.{}.router.scale", &["blk.{}.ffn_gate_inp.scale"]),
-    rename("layers.{}.router.per_expert_scale", &["blk.{}.ffn_down_exps.scale"]),
-    rename("layers.{}.experts.gate_up_proj", &["blk.{}.ffn_gate_up_exps.weight"]),
-    rename("layers.{}.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
+    rename("layers.{}.router.{scale,per_expert_scale}", &["blk.{}.ffn_{gate_inp,down_exps}.scale"]),
+    rename("layers.{}.experts.{gate_up,down}_proj", &["blk.{}.ffn_{gate_up,down}_exps.weight"]),
     skip("lm_head"),
 ];
 
@@ -87,9 +80,10 @@ fn global_head(config: &Config) -> Result<usize, Error> {
         Some(len) if config.value("global_head_dim").is_none() => len,
         _ => config.need_count(&["global_head_dim"])?,
     };
-    match len <= MAX_HEAD as usize {
-        true => Ok(len),
-        false => Err(config.error(format!("a global head has {len} values, expected at most {MAX_HEAD}"))),
+    if len <= MAX_HEAD as usize {
+        Ok(len)
+    } else {
+        Err(config.error(format!("a global head has {len} values, expected at most {MAX_HEAD}")))
     }
 }
 

@@ -14,10 +14,7 @@ pub(super) const GLM4: Family = Family {
     classes: &["Glm4ForCausalLM"],
     tokenizer: Kind::Glm4,
     parameters: glm4,
-    rules: &[
-        rename("layers.{}.post_self_attn_layernorm", &["blk.{}.post_attention_norm"]),
-        rename("layers.{}.post_mlp_layernorm", &["blk.{}.post_ffw_norm"]),
-    ],
+    rules: &[rename("layers.{}.post_{self_attn,mlp}_layernorm", &["blk.{}.post_{attention,ffw}_norm"])],
     ..BASE
 };
 
@@ -43,12 +40,9 @@ pub(super) const GLM4MOE_LITE: Family = Family {
 
 /// The layers that predict further tokens.
 const PREDICTION: &[Rule] = &[
-    rename("layers.{}.eh_proj", &["blk.{}.nextn.eh_proj"]),
-    rename("layers.{}.embed_tokens", &["blk.{}.nextn.embed_tokens"]),
-    rename("layers.{}.enorm", &["blk.{}.nextn.enorm"]),
+    rename("layers.{}.{eh_proj,embed_tokens,enorm}", &["blk.{}.nextn.{eh_proj,embed_tokens,enorm}"]),
     rename("layers.{}.hnorm", &["blk.{}.nextn.hnorm"]),
-    rename("layers.{}.shared_head.head", &["blk.{}.nextn.shared_head_head"]),
-    rename("layers.{}.shared_head.norm", &["blk.{}.nextn.shared_head_norm"]),
+    rename("layers.{}.shared_head.{head,norm}", &["blk.{}.nextn.shared_head_{head,norm}"]),
 ];
 
 fn glm4(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
@@ -91,10 +85,11 @@ fn leading_dense(config: &Config) -> Result<usize, Error> {
         return Ok(config.u32(&["first_k_dense_replace"])?.unwrap_or(1) as usize);
     };
     let leading = types.iter().take_while(|kind| *kind == "dense").count();
-    match types.iter().skip(leading).all(|kind| kind == "sparse") && types.len() == config.layers()? {
-        true => Ok(leading),
-        false => Err(config.error(format!(
+    if types.iter().skip(leading).all(|kind| kind == "sparse") && types.len() == config.layers()? {
+        Ok(leading)
+    } else {
+        Err(config.error(format!(
             "\"mlp_layer_types\" is {types:?}; files need a type for each layer, \"dense\" before \"sparse\""
-        ))),
+        )))
     }
 }

@@ -15,12 +15,9 @@ pub(super) const FAMILY: Family = Family {
     tokenizer: Kind::HunyuanMoe,
     parameters,
     rules: &[
-        rename("layers.{}.self_attn.query_layernorm", &["blk.{}.attn_q_norm"]),
-        rename("layers.{}.self_attn.key_layernorm", &["blk.{}.attn_k_norm"]),
+        rename("layers.{}.self_attn.{query,key}_layernorm", &["blk.{}.attn_{q,k}_norm"]),
         rename("layers.{}.mlp.gate.wg", &["blk.{}.ffn_gate_inp"]),
-        rename("layers.{}.mlp.shared_mlp.gate_proj", &["blk.{}.ffn_gate_shexp"]),
-        rename("layers.{}.mlp.shared_mlp.up_proj", &["blk.{}.ffn_up_shexp"]),
-        rename("layers.{}.mlp.shared_mlp.down_proj", &["blk.{}.ffn_down_shexp"]),
+        rename("layers.{}.mlp.shared_mlp.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     ],
     ..BASE
 };

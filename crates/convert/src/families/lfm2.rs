@@ -21,21 +21,13 @@ pub(super) const LFM2MOE: Family =
 const RULES: &[Rule] = &[
     rename("embedding_norm", &["token_embd_norm"]),
     rename("layers.{}.operator_norm", &["blk.{}.attn_norm"]),
-    rename("layers.{}.self_attn.q_layernorm", &["blk.{}.attn_q_norm"]),
-    rename("layers.{}.self_attn.k_layernorm", &["blk.{}.attn_k_norm"]),
-    rename("layers.{}.self_attn.out_proj", &["blk.{}.attn_output"]),
+    rename("layers.{}.self_attn.{q_layernorm,k_layernorm,out_proj}", &["blk.{}.attn_{q_norm,k_norm,output}"]),
     change("layers.{}.conv.conv", &["blk.{}.shortconv.conv"], |view, _, _| Ok(vec![view.squeeze()])),
-    rename("layers.{}.conv.in_proj", &["blk.{}.shortconv.in_proj"]),
-    rename("layers.{}.conv.out_proj", &["blk.{}.shortconv.out_proj"]),
+    rename("layers.{}.conv.{in,out}_proj", &["blk.{}.shortconv.{in,out}_proj"]),
     rename("layers.{}.ffn_norm", &["blk.{}.ffn_norm"]),
-    rename("layers.{}.feed_forward.w1", &["blk.{}.ffn_gate"]),
-    rename("layers.{}.feed_forward.w2", &["blk.{}.ffn_down"]),
-    rename("layers.{}.feed_forward.w3", &["blk.{}.ffn_up"]),
-    rename("layers.{}.feed_forward.gate", &["blk.{}.ffn_gate_inp"]),
+    rename("layers.{}.feed_forward.{w1,w2,w3,gate}", &["blk.{}.ffn_{gate,down,up,gate_inp}"]),
     rename("layers.{}.feed_forward.expert_bias", &["blk.{}.exp_probs_b.bias"]),
-    rename("layers.{}.feed_forward.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
-    rename("layers.{}.feed_forward.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
-    rename("layers.{}.feed_forward.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+    rename("layers.{}.feed_forward.experts.{}.{w1,w2,w3}", &["blk.{}.ffn_{gate,down,up}_exps"]),
 ];
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

@@ -57,9 +57,7 @@ const RULES: &[Rule] = &[
     Q,
     K,
     rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),
-    rename("layers.{}.block_sparse_moe.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
-    rename("layers.{}.block_sparse_moe.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
-    rename("layers.{}.block_sparse_moe.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+    rename("layers.{}.block_sparse_moe.experts.{}.{w1,w2,w3}", &["blk.{}.ffn_{gate,down,up}_exps"]),
 ];
 
 pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

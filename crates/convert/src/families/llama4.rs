@@ -18,13 +18,9 @@ pub(super) const FAMILY: Family = Family {
 
 /// Matrices of experts have their inputs as rows.
 const RULES: &[Rule] = &[
-    rename("layers.{}.feed_forward.gate_proj", &["blk.{}.ffn_gate"]),
-    rename("layers.{}.feed_forward.up_proj", &["blk.{}.ffn_up"]),
-    rename("layers.{}.feed_forward.down_proj", &["blk.{}.ffn_down"]),
+    rename("layers.{}.feed_forward.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}"]),
     rename("layers.{}.feed_forward.router", &["blk.{}.ffn_gate_inp"]),
-    rename("layers.{}.feed_forward.shared_expert.gate_proj", &["blk.{}.ffn_gate_shexp"]),
-    rename("layers.{}.feed_forward.shared_expert.up_proj", &["blk.{}.ffn_up_shexp"]),
-    rename("layers.{}.feed_forward.shared_expert.down_proj", &["blk.{}.ffn_down_shexp"]),
+    rename("layers.{}.feed_forward.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     change(
         "layers.{}.feed_forward.experts.gate_up_proj",
         &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],

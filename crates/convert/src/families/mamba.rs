@@ -22,8 +22,7 @@ pub(super) const ENDLESS: usize = 1 << 20;
 
 /// A mixer of Mamba 2. Where it is called `mamba`, [`mixer`] finds it.
 pub(super) const MIXER: &[Rule] = &[
-    rename("embeddings", &["token_embd"]),
-    rename("norm_f", &["output_norm"]),
+    rename("{embeddings,norm_f}", &["{token_embd,output_norm}"]),
     rename("layers.{}.norm", &["blk.{}.attn_norm"]),
     rename("layers.{}.mixer.in_proj", &["blk.{}.ssm_in"]),
     change("layers.{}.mixer.conv1d", &["blk.{}.ssm_conv1d"], |view, _, _| Ok(vec![view.squeeze()])),

@@ -14,9 +14,7 @@ pub(super) const FAMILY: Family = Family {
     rules: &[
         rename("layers.{}.block_sparse_moe.gate", &["blk.{}.ffn_gate_inp"]),
         rename("layers.{}.block_sparse_moe.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
-        rename("layers.{}.block_sparse_moe.experts.{}.w1", &["blk.{}.ffn_gate_exps"]),
-        rename("layers.{}.block_sparse_moe.experts.{}.w2", &["blk.{}.ffn_down_exps"]),
-        rename("layers.{}.block_sparse_moe.experts.{}.w3", &["blk.{}.ffn_up_exps"]),
+        rename("layers.{}.block_sparse_moe.experts.{}.{w1,w2,w3}", &["blk.{}.ffn_{gate,down,up}_exps"]),
     ],
     ..BASE
 };

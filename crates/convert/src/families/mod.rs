@@ -27,15 +27,15 @@ mod stablelm;
 mod starcoder;
 
 use indexmap::IndexSet;
-use quant::Format;
+use quant::{Format, Mix};
 
+use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::output::Output;
 use crate::parameters::common;
 use crate::rules::Rule;
 use crate::tokenizer::Kind;
-use crate::{Error, FileType};
 
 static FAMILIES: &[Family] = &[
     llama::LLAMA,
@@ -151,7 +151,7 @@ impl Family {
     }
 
     /// The format of a tensor: vectors, norms and some small matrices stay in F32, as in llama.cpp's files.
-    pub(crate) fn format(&self, output: &Output, file_type: FileType) -> Format {
+    pub(crate) fn format(&self, output: &Output, file_type: Mix) -> Format {
         const SMALL: [&str; 7] = [
             ".ffn_gate_inp.weight",
             ".ffn_gate_inp_shexp.weight",
@@ -174,7 +174,7 @@ impl Family {
         }
         let is_outer = ["token_embd.weight", "per_layer_token_embd.weight", "output.weight"].contains(&name);
         let format = match file_type {
-            FileType::Tq1_0 | FileType::Tq2_0 if is_outer => Format::F16,
+            Mix::TQ1_0 | Mix::TQ2_0 if is_outer => Format::F16,
             _ => file_type.format(),
         };
         if output.row_len().is_multiple_of(format.block_len()) { format } else { Format::F16 }

@@ -25,15 +25,12 @@ pub(super) const MASKED: Family = Family {
 };
 
 const RULES: &[Rule] = &[
-    rename("embeddings.tok_embeddings", &["token_embd"]),
-    rename("embeddings.norm", &["token_embd_norm"]),
+    rename("embeddings.{tok_embeddings,norm}", &["token_{embd,embd_norm}"]),
     rename("final_norm", &["output_norm"]),
     rename("layers.{}.attn_norm", &["blk.{}.attn_norm"]),
-    rename("layers.{}.attn.Wqkv", &["blk.{}.attn_qkv"]),
-    rename("layers.{}.attn.Wo", &["blk.{}.attn_output"]),
+    rename("layers.{}.attn.{Wqkv,Wo}", &["blk.{}.attn_{qkv,output}"]),
     rename("layers.{}.mlp_norm", &["blk.{}.ffn_norm"]),
-    rename("layers.{}.mlp.Wi", &["blk.{}.ffn_up"]),
-    rename("layers.{}.mlp.Wo", &["blk.{}.ffn_down"]),
+    rename("layers.{}.mlp.{Wi,Wo}", &["blk.{}.ffn_{up,down}"]),
     rename("head.dense", &["cls"]),
     rename("head.norm", &["cls.norm"]),
     rename("classifier", &["cls"]),

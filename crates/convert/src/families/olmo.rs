@@ -11,10 +11,10 @@ pub(super) const FAMILY: Family = Family {
     architecture: "olmo2",
     classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
     parameters,
-    rules: &[
-        rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
-        rename("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"]),
-    ],
+    rules: &[rename(
+        "layers.{}.post_{attention,feedforward}_layernorm",
+        &["blk.{}.post_{attention,ffw}_norm"],
+    )],
     ..BASE
 };
 

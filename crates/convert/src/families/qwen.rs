@@ -34,10 +34,7 @@ pub(super) const QWEN3_RERANKER: Family = Family {
             Ok([vec![view], tied].concat())
         }),
         change("lm_head", &["cls.output", "cls.output"], |view, config, _| {
-            match config.bool("tie_word_embeddings")? {
-                true => Ok(Vec::new()),
-                false => scores(&view, config),
-            }
+            if config.bool("tie_word_embeddings")? { Ok(Vec::new()) } else { scores(&view, config) }
         }),
     ],
     ..QWEN3

@@ -12,10 +12,7 @@ pub(super) const FAMILY: Family = Family {
     architecture: "stablelm",
     classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
     parameters,
-    rules: &[
-        rename("layers.{}.self_attn.q_layernorm.norms.{}", &["blk.{}.attn_q_norm"]),
-        rename("layers.{}.self_attn.k_layernorm.norms.{}", &["blk.{}.attn_k_norm"]),
-    ],
+    rules: &[rename("layers.{}.self_attn.{q,k}_layernorm.norms.{}", &["blk.{}.attn_{q,k}_norm"])],
     ..BASE
 };
 

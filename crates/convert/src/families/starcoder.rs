@@ -8,9 +8,6 @@ pub(super) const FAMILY: Family = Family {
     architecture: "starcoder2",
     classes: &["Starcoder2ForCausalLM"],
     parameters: common,
-    rules: &[
-        rename("layers.{}.mlp.c_fc", &["blk.{}.ffn_up"]),
-        rename("layers.{}.mlp.c_proj", &["blk.{}.ffn_down"]),
-    ],
+    rules: &[rename("layers.{}.mlp.c_{fc,proj}", &["blk.{}.ffn_{up,down}"])],
     ..BASE
 };

@@ -1,6 +1,6 @@
 //! BPE of bytes and of characters, and WordPiece.
 
-use gguf::Metadata;
+use gguf::{Metadata, quoted};
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::AddedToken;
@@ -33,7 +33,7 @@ impl Bpe<'_> {
             return Err(invalid(
                 &tokenizer.path,
                 "`model.type`",
-                gguf::quoted(found),
+                quoted(found),
                 "`BPE` for this architecture",
             ));
         }
@@ -138,21 +138,11 @@ fn vocabulary(tokenizer: &HfTokenizer, size: Option<usize>) -> Result<Vocabulary
     let added = tokenizer.added();
     let size = size.unwrap_or(texts.len());
     if size > MAX_TOKENS {
-        return Err(invalid(
-            &tokenizer.path,
-            "`vocab_size`",
-            size.to_string(),
-            format!("at most {MAX_TOKENS}"),
-        ));
+        return Err(invalid(&tokenizer.path, "`vocab_size`", size, format!("at most {MAX_TOKENS}")));
     }
     if let Some((id, text)) = texts.last_key_value().filter(|(id, _)| **id as usize >= size) {
-        let place = format!("the id of {}", gguf::quoted(text));
-        return Err(invalid(
-            &tokenizer.path,
-            &place,
-            id.to_string(),
-            format!("an id below {size}, the `vocab_size`"),
-        ));
+        let place = format!("the id of {}", quoted(text));
+        return Err(invalid(&tokenizer.path, place, id, format!("an id below {size}, the `vocab_size`")));
     }
     let mut vocabulary = Vocabulary::default();
     for id in 0..size {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use gguf::quoted;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -49,7 +50,7 @@ impl Folder<'_> {
             Ok(text) => Ok(Some(text)),
             Err(error) => {
                 let place = format!("byte {}", error.utf8_error().valid_up_to());
-                Err(invalid(&self.path(name), &place, "not UTF-8", "text"))
+                Err(invalid(&self.path(name), place, "not UTF-8", "text"))
             }
         }
     }
@@ -129,7 +130,7 @@ impl TokenizerConfig {
         let added = self.added_tokens_decoder.iter().flatten().map(|(id, added)| match id.parse() {
             Ok(id) => Ok((id, added)),
             Err(_) => {
-                let (path, found) = (folder.path("tokenizer_config.json"), gguf::quoted(id));
+                let (path, found) = (folder.path("tokenizer_config.json"), quoted(id));
                 Err(invalid(&path, "a key of `added_tokens_decoder`", found, "a token id"))
             }
         });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use gguf::quoted;
 use indexmap::IndexMap;
 use serde_json::Value;
 use tokenizers::{AddedToken, Tokenizer};
@@ -130,8 +131,8 @@ impl HfTokenizer {
         }
         for (&id, added) in &listed {
             if id as usize >= MAX_TOKENS {
-                let place = format!("the id of the added token {}", gguf::quoted(&added.content));
-                return Err(invalid(folder.0, &place, id.to_string(), format!("an id below {MAX_TOKENS}")));
+                let place = format!("the id of the added token {}", quoted(&added.content));
+                return Err(invalid(folder.0, place, id, format!("an id below {MAX_TOKENS}")));
             }
         }
         self.add(listed.into_values().map(Added::into))?;

@@ -177,7 +177,7 @@ fn vocab_size(folder: &Folder, kind: Kind, config: &Value) -> Result<Option<usiz
                 let expected = format!("a number from 0 to {}", vocabulary::MAX_TOKENS);
                 Err(invalid(
                     &folder.path("config.json"),
-                    &format!("`{key}`"),
+                    format!("`{key}`"),
                     format!("{value:.40}"),
                     expected,
                 ))

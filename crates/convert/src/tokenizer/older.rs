@@ -1,5 +1,6 @@
 //! Checkpoints without `tokenizer.json`: what it would be.
 
+use gguf::quoted;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
@@ -88,12 +89,7 @@ fn word_piece(folder: &Folder, config: &TokenizerConfig) -> Result<Value, Error>
         }
         if vocab.insert(line, id).is_some() {
             let place = format!("line {}", u64::from(id) + 1);
-            return Err(invalid(
-                &path,
-                &place,
-                format!("a second {}", gguf::quoted(line)),
-                "different tokens",
-            ));
+            return Err(invalid(&path, place, format!("a second {}", quoted(line)), "different tokens"));
         }
     }
     let [sep, cls] = ["[SEP]", "[CLS]"].map(|text| vocab.get(text).map(|id| json!([text, id])));

@@ -1,5 +1,6 @@
 //! The name of a pre-tokenizer: by the hash of what it makes of llama.cpp's test text, else by its regular expressions.
 
+use gguf::quoted;
 use sha2::{Digest, Sha256};
 
 use super::error::Error;
@@ -103,7 +104,7 @@ impl Splits {
                 let pattern = pattern.as_ref().and_then(|pattern| serde_json::to_string(pattern).ok());
                 return Err(format!(
                     "`pre_tokenizer` has {} {} {behavior}",
-                    gguf::quoted(other),
+                    quoted(other),
                     pattern.unwrap_or_default()
                 ));
             }

@@ -57,11 +57,11 @@ impl Model {
                     }
                     let piece = Piece::read(piece).ok_or_else(|| damaged(&format!("piece {id}")))?;
                     if piece.text.is_empty() {
-                        return Err(invalid(path, &format!("piece {id}"), "empty", "a text"));
+                        return Err(invalid(path, format!("piece {id}"), "empty", "a text"));
                     }
                     if !texts.insert(piece.text.clone()) {
                         let found = format!("a second {:?}", piece.text);
-                        return Err(invalid(path, &format!("piece {id}"), found, "different texts"));
+                        return Err(invalid(path, format!("piece {id}"), found, "different texts"));
                     }
                     model.pieces.push(piece);
                 }

@@ -84,12 +84,7 @@ impl Special {
             };
             let Some(id) = id.as_u64().and_then(|id| u32::try_from(id).ok()) else {
                 let expected = "a token id, or null";
-                return Err(invalid(
-                    &folder.path("config.json"),
-                    &format!("`{key}`"),
-                    id.to_string(),
-                    expected,
-                ));
+                return Err(invalid(&folder.path("config.json"), format!("`{key}`"), id, expected));
             };
             special.set_within(role, id, size);
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf::Metadata;
+use gguf::{Metadata, quoted};
 
 use super::error::{Error, invalid};
 use super::folder::Folder;
@@ -28,9 +28,10 @@ pub(super) fn write(folder: &Folder, size: Option<usize>, metadata: &mut Metadat
     let config = folder.tokenizer_config()?;
     for (id, added) in config.added(folder)? {
         let is_control = added.special.unwrap_or(false) || looks_special(&added.content);
-        let (text, kind) = match is_control {
-            true => (added.content.clone(), TokenType::Control),
-            false => (added.content.replace('▁', " "), TokenType::UserDefined),
+        let (text, kind) = if is_control {
+            (added.content.clone(), TokenType::Control)
+        } else {
+            (added.content.replace('▁', " "), TokenType::UserDefined)
         };
         add(&mut vocabulary, id, text, kind);
     }
@@ -87,8 +88,8 @@ pub(super) fn of_byte_fallback(tokenizer: &HfTokenizer) -> Result<Option<Vocabul
     let base = tokenizer.base_size();
     for (expected, (id, text)) in (0u32..).zip(tokenizer.texts()) {
         if id != expected {
-            let place = format!("the id before that of {}", gguf::quoted(&text));
-            return Err(invalid(&tokenizer.path, &place, "unused", "ids without gaps"));
+            let place = format!("the id before that of {}", quoted(&text));
+            return Err(invalid(&tokenizer.path, place, "unused", "ids without gaps"));
         }
         let kind = if tokenizer.has_role(&text) {
             if (id as usize) < base && is_byte(&text) { TokenType::Byte } else { TokenType::Control }
@@ -115,12 +116,7 @@ fn is_byte(text: &str) -> bool {
 pub(super) fn of_model(path: &Path, model: Model, size: Option<usize>) -> Result<Vocabulary, Error> {
     let size = size.unwrap_or(model.pieces.len());
     if size > MAX_TOKENS {
-        return Err(invalid(
-            path,
-            "`vocab_size` of config.json",
-            size.to_string(),
-            format!("at most {MAX_TOKENS}"),
-        ));
+        return Err(invalid(path, "`vocab_size` of config.json", size, format!("at most {MAX_TOKENS}")));
     }
     let mut vocabulary = Vocabulary::unused(size);
     if model.pieces.len() > size {

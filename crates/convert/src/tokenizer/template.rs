@@ -48,7 +48,7 @@ fn parse(folder: &Folder, name: &str, value: &Value) -> Result<Vec<Named>, Error
         Value::String(template) => Ok(vec![Named::new(DEFAULT, template.clone())]),
         Value::Array(_) => Vec::deserialize(value).map_err(|error| {
             let expected = "objects with `name` and `template`";
-            invalid(&folder.path(name), "`chat_template`", error.to_string(), expected)
+            invalid(&folder.path(name), "`chat_template`", error, expected)
         }),
         Value::Null => Ok(Vec::new()),
         other => {

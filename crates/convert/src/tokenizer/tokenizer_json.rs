@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use base64::Engine;
+use gguf::quoted;
 use indexmap::IndexMap;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -138,14 +139,14 @@ impl TokenizerJson {
             let mut texts: Vec<Option<&str>> = Vec::new();
             for (text, &id) in vocab {
                 let id = id as usize;
-                let place = || format!("the id of {} in `model.vocab`", gguf::quoted(text));
+                let place = || format!("the id of {} in `model.vocab`", quoted(text));
                 if id >= MAX_TOKENS {
-                    return Err(invalid(path, &place(), id.to_string(), most()));
+                    return Err(invalid(path, place(), id, most()));
                 }
                 texts.resize(texts.len().max(id + 1), None);
                 if let Some(other) = texts[id].replace(text) {
-                    let expected = format!("another than that of {}", gguf::quoted(other));
-                    return Err(invalid(path, &place(), id.to_string(), expected));
+                    let expected = format!("another than that of {}", quoted(other));
+                    return Err(invalid(path, place(), id, expected));
                 }
             }
         }
@@ -163,8 +164,8 @@ impl TokenizerJson {
         }
         for added in &self.added_tokens {
             if added.id as usize >= MAX_TOKENS {
-                let place = format!("the id of {} in `added_tokens`", gguf::quoted(&added.content));
-                return Err(invalid(path, &place, added.id.to_string(), most()));
+                let place = format!("the id of {} in `added_tokens`", quoted(&added.content));
+                return Err(invalid(path, place, added.id, most()));
             }
         }
         Ok(())

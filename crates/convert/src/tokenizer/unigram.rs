@@ -95,7 +95,7 @@ fn of_json(folder: &Folder, size: Option<usize>) -> Result<Unigram, Error> {
     let charsmap = json.normalizer.as_ref().and_then(Normalizer::charsmap).unwrap_or_default();
     let charsmap = base64::engine::general_purpose::STANDARD
         .decode(charsmap)
-        .map_err(|error| invalid(&path, "`precompiled_charsmap`", error.to_string(), "bytes in base 64"))?;
+        .map_err(|error| invalid(&path, "`precompiled_charsmap`", error, "bytes in base 64"))?;
     Ok(Unigram {
         vocabulary,
         adds_space: config.add_prefix_space.unwrap_or(config.class() == Some("XLMRobertaTokenizer")),

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{Weight, Weights};
+use convert::imatrix::InputSums;
 use gguf::Gguf;
 use graph::{Graph, Hidden, Op, Value, ValueId, WeightId};
-use quantize::InputSums;
 use runner::FileWeights;
 
 use super::{Squares, f32s};

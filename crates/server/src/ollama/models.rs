@@ -171,14 +171,14 @@ fn details(model: &Model) -> Value {
     let file = model.file();
     let family = &model.config().architecture;
     let mix = file.metadata().u32("general.file_type").ok().flatten();
-    let mix = quantize::Mix::all().find(|known| Some(known.file_type()) == mix);
+    let mix = quant::Mix::all().find(|known| Some(known.file_type()) == mix);
     json!({
         "parent_model": "",
         "format": "gguf",
         "family": family,
         "families": [family],
         "parameter_size": short(parameters(file)),
-        "quantization_level": mix.map_or("unknown", quantize::Mix::name),
+        "quantization_level": mix.map_or("unknown", quant::Mix::name),
     })
 }
 

@@ -26,7 +26,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let models = models.into_iter().map(|held| ("model", held));
     let held: Vec<_> = models.chain(checkpoints.into_iter().map(|held| ("checkpoint", held))).collect();
     if args.json {
-        output::json(&held.iter().map(|(kind, held)| in_json(kind, held)).collect::<Vec<_>>())?;
+        let json = |(kind, held): &(&str, Held)| {
+            let Held { name, quant, files, bytes, origin } = held;
+            let from = origin.label();
+            json!({ "name": name, "kind": kind, "quant": quant, "bytes": bytes, "from": from, "files": files })
+        };
+        output::json(&held.iter().map(json).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     if held.is_empty() {
@@ -48,15 +53,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     note(format_args!("{}{checkpoints}, {}", counted(of("model"), "model"), size(total)));
     Ok(ExitCode::SUCCESS)
-}
-
-fn in_json(kind: &str, held: &Held) -> serde_json::Value {
-    json!({
-        "name": held.name,
-        "kind": kind,
-        "quant": held.quant,
-        "bytes": held.bytes,
-        "from": held.origin.label(),
-        "files": held.files,
-    })
 }

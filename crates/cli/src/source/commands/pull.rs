@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::fetch::{Hub, Pulled};
 use super::super::held::Held;
-use super::super::{nearest, short, stores};
+use super::super::{nearest, note_short, stores};
 use super::{Target, is_unreachable};
 use crate::output::{self, Usage, note, size};
 
@@ -31,11 +31,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let hub = Hub::open(args.offline)?;
-    let pulled = match Target::of(&args.name, &hub.settings)? {
+    let pulled = match Target::of(&args.name)? {
         Target::Hub(name) => {
-            if short::find(&args.name.to_string_lossy()).as_ref() == Some(&name) {
-                note(format_args!("{} is {name}", args.name.display()));
-            }
+            note_short(&args.name, &name);
             match hub.plan(&name) {
                 Ok(plan) => hub.pull(&plan)?,
                 Err(error) => {
@@ -62,17 +60,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             here(held)
         }
     };
-    match args.json {
-        true => output::json(&in_json(&pulled))?,
-        false => {
-            let transferred: u64 = pulled.files.iter().map(|file| file.transferred).sum();
-            let bytes: u64 = pulled.files.iter().map(|file| file.bytes).sum();
-            match transferred {
-                0 => note(format_args!("{} was here: {}", pulled.name, size(bytes))),
-                _ => note(format_args!("{} is here: {}", pulled.name, size(bytes))),
-            }
-            output::write_all(format!("{}\n", pulled.path().display()).as_bytes())?;
+    if args.json {
+        let Pulled { name, commit, quant, files } = &pulled;
+        let file = |Fetched { path, bytes, transferred }: &Fetched| json!({ "path": path, "bytes": bytes, "transferred": transferred });
+        let files: Vec<_> = files.iter().map(file).collect();
+        output::json(&json!({ "name": name, "commit": commit, "quant": quant, "files": files }))?
+    } else {
+        let transferred: u64 = pulled.files.iter().map(|file| file.transferred).sum();
+        let bytes: u64 = pulled.files.iter().map(|file| file.bytes).sum();
+        match transferred {
+            0 => note(format_args!("{} was here: {}", pulled.name, size(bytes))),
+            _ => note(format_args!("{} is here: {}", pulled.name, size(bytes))),
         }
+        output::write_all(format!("{}\n", pulled.path().display()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -96,15 +96,4 @@ fn suggest(error: anyhow::Error, name: &str, hub: &Hub) -> anyhow::Error {
         }
         _ => error,
     }
-}
-
-fn in_json(pulled: &Pulled) -> serde_json::Value {
-    let file =
-        |file: &Fetched| json!({ "path": file.path, "bytes": file.bytes, "transferred": file.transferred });
-    json!({
-        "name": pulled.name,
-        "commit": pulled.commit,
-        "quant": pulled.quant,
-        "files": pulled.files.iter().map(file).collect::<Vec<_>>(),
-    })
 }

@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = Settings::from_env()?;
-    let held = match Target::of(&args.name, &settings)? {
+    let held = match Target::of(&args.name)? {
         Target::Hub(name) => of_hub(&settings, &name)?,
         Target::Address(address) => of_address(&address)?.into_iter().collect(),
         Target::Held(held) => vec![held],
@@ -83,7 +83,7 @@ fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
 
 /// Removes what an interrupted download left.
 fn remove_unfinished(args: &Args, settings: &Settings) -> anyhow::Result<ExitCode> {
-    if let Target::Hub(name) = Target::of(&args.name, settings)? {
+    if let Target::Hub(name) = Target::of(&args.name)? {
         let cache = Cache::new(&settings.cache);
         let freed = cache.remove_unfinished(&name.repo)?;
         // With no files, this removes the empty folders.

@@ -20,7 +20,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = Settings::from_env()?;
     let missing =
         || format!("{0} is not on this machine; `rustorch pull {0}` downloads it", args.name.display());
-    let path = match Target::of(&args.name, &settings)? {
+    let path = match Target::of(&args.name)? {
         Target::File(path) if path.exists() => path,
         Target::File(path) => bail!("{} does not exist", path.display()),
         Target::Held(held) => held.path().to_owned(),

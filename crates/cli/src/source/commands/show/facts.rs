@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use engine::{Model, Options};
 use gguf::Gguf;
-use outfile::TempFolder;
+use gguf::output::temporary_folder;
 use runner::FileWeights;
 
 use super::super::super::fetch::{Hub, Plan};
@@ -34,7 +34,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads a model on the hub by the beginnings of its files: the rest is holes.
     pub(super) fn of_hub(context: &ContextArgs, hub: &Hub, plan: &Plan) -> anyhow::Result<Facts> {
-        let folder = TempFolder::new().context("cannot create a temporary folder")?;
+        let folder = temporary_folder().context("cannot create a temporary folder")?;
         let mut last = None;
         for most in HEADS {
             let mut first = None;

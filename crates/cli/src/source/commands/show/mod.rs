@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let gpus = machine::chosen(&args.devices)?;
     let mut machine = Machine::new(&gpus, args.weights)?;
     let mut of_held = |held: &Held| of_held(&args, &mut machine, held);
-    let mut report = match Target::of(&args.name, &settings)? {
+    let mut report = match Target::of(&args.name)? {
         Target::Hub(name) => match elsewhere(&settings, &name)? {
             Some(held) => of_held(&held),
             None => match Hub::open(false).and_then(|hub| Ok((hub.plan(&name)?, hub))) {
@@ -129,9 +129,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         quant: row.quant.as_deref(),
     });
     report.best = fit::best(candidates).map(|at| report.models[at].name.clone());
-    match args.json {
-        true => output::json(&report)?,
-        false => output::write_all(text::text(&report).as_bytes())?,
+    if args.json {
+        output::json(&report)?
+    } else {
+        output::write_all(text::text(&report).as_bytes())?
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,17 +154,21 @@ fn of_hub(
     name: &HubName,
     plan: &Plan,
 ) -> anyhow::Result<Report> {
-    let mut facts = match args.quick {
-        true => Err(anyhow::anyhow!("--quick fetches no header")),
-        false => Facts::of_hub(&args.context, hub, plan),
+    let mut facts = if args.quick {
+        Err(anyhow::anyhow!("--quick fetches no header"))
+    } else {
+        Facts::of_hub(&args.context, hub, plan)
     };
     let Plan { snapshot, models, chosen } = plan;
     let local = stores::of_cache(&hub.cache, &name.repo)?;
     let mut rows = Vec::new();
     for model in models {
-        let fit = facts.as_ref().ok().map(|facts| match model == chosen {
-            true => facts.fit(machine),
-            false => facts.fit_in(machine, model.quant.as_deref(), model.bytes()),
+        let fit = facts.as_ref().ok().map(|facts| {
+            if model == chosen {
+                facts.fit(machine)
+            } else {
+                facts.fit_in(machine, model.quant.as_deref(), model.bytes())
+            }
         });
         let fit = fit.transpose().unwrap_or_else(|error| {
             facts = Err(error);
@@ -226,9 +231,10 @@ fn of_file(path: &Path) -> anyhow::Result<Held> {
         quant: models.into_iter().next().and_then(|model| model.quant),
         files: file.files().map(|(path, _)| path.into()).collect(),
         bytes: file.files().map(|(_, bytes)| bytes).sum(),
-        origin: match path.parent().is_some_and(|folder| folders::models().as_deref() == Some(folder)) {
-            true => Origin::Folder,
-            false => Origin::File,
+        origin: if path.parent().is_some_and(|folder| folders::models().as_deref() == Some(folder)) {
+            Origin::Folder
+        } else {
+            Origin::File
         },
     })
 }

@@ -33,14 +33,13 @@ pub(super) fn text(report: &Report) -> String {
         [text(mark), printable(&row.name, ""), bytes, memory, gpu_memory, fits, text(here)]
     };
     let rows: Vec<_> = [head].into_iter().chain(report.models.iter().map(row)).collect();
-    let table = match has_gpu {
-        true => output::columns(&rows, &[2, 3, 4]),
-        false => {
-            let rows = rows
-                .into_iter()
-                .map(|[mark, name, size, memory, _, fits, here]| [mark, name, size, memory, fits, here]);
-            output::columns(&rows.collect::<Vec<_>>(), &[2, 3])
-        }
+    let table = if has_gpu {
+        output::columns(&rows, &[2, 3, 4])
+    } else {
+        let rows = rows
+            .into_iter()
+            .map(|[mark, name, size, memory, _, fits, here]| [mark, name, size, memory, fits, here]);
+        output::columns(&rows.collect::<Vec<_>>(), &[2, 3])
     };
     let is_known = report.models.iter().any(|row| row.fits.is_some());
     let best = match &report.best {

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use outfile::{Error, OutFile, Target, remove_unfinished};
+use gguf::output::{Error, OutFile, Target, remove_unfinished};
 use tempfile::{TempDir, tempdir};
 
 fn is_note(path: &Path) -> bool {

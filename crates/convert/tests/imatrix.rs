@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use convert::imatrix::Imatrix;
 use gguf::{Metadata, Tensor};
 use quant::Format;
-use quantize::Imatrix;
 use synth::Random;
 
 fn older() -> Vec<u8> {

@@ -2,90 +2,61 @@
 //!
 //! Most tensors get the format that the mix is named after. Those whose error costs most get more bits: the output matrix, and
 //! `attn_v` and `ffn_down` in some layers or with grouped-query attention. With eight experts, attention is so small a part that
-//! it gets more bits too. `tests/mixes.rs` compares the choices with
-//! llama.cpp's.
+//! it gets more bits too. `crates/convert/tests/mixes.rs` compares the choices with llama.cpp's.
 
 use std::fmt;
 use std::str::FromStr;
 
-use models::Family;
-use quant::Format;
+use crate::Format;
 
-/// A mix of formats, which files are named after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, non_camel_case_types, reason = "the names that users know")]
-pub enum Mix {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q2_K,
-    Q2_K_S,
-    Q3_K_S,
-    Q3_K_M,
-    Q3_K_L,
-    Q4_K_S,
-    Q4_K_M,
-    Q5_K_S,
-    Q5_K_M,
-    Q6_K,
-    IQ4_NL,
-    IQ4_XS,
-    IQ3_XXS,
-    IQ3_XS,
-    IQ3_S,
-    IQ3_M,
-    IQ2_XXS,
-    IQ2_XS,
-    IQ2_S,
-    IQ2_M,
-    IQ1_S,
-    IQ1_M,
-    TQ1_0,
-    TQ2_0,
-    MXFP4_MOE,
+macro_rules! mixes {
+    ($($name:ident $file_type:literal $format:ident),* $(,)?) => {
+        /// A mix of formats, which files are named after.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, non_camel_case_types, reason = "the names that users know")]
+        pub enum Mix { $($name),* }
+
+        const TABLE: &[(Mix, &str, u32, Format)] =
+            &[$((Mix::$name, stringify!($name), $file_type, Format::$format)),*];
+    };
 }
 
-/// Name, `general.file_type`, and the format of most tensors.
-const TABLE: [(Mix, &str, u32, Format); 33] = [
-    (Mix::F32, "F32", 0, Format::F32),
-    (Mix::F16, "F16", 1, Format::F16),
-    (Mix::BF16, "BF16", 32, Format::BF16),
-    (Mix::Q4_0, "Q4_0", 2, Format::Q4_0),
-    (Mix::Q4_1, "Q4_1", 3, Format::Q4_1),
-    (Mix::Q5_0, "Q5_0", 8, Format::Q5_0),
-    (Mix::Q5_1, "Q5_1", 9, Format::Q5_1),
-    (Mix::Q8_0, "Q8_0", 7, Format::Q8_0),
-    (Mix::Q2_K, "Q2_K", 10, Format::Q2_K),
-    (Mix::Q2_K_S, "Q2_K_S", 21, Format::Q2_K),
-    (Mix::Q3_K_S, "Q3_K_S", 11, Format::Q3_K),
-    (Mix::Q3_K_M, "Q3_K_M", 12, Format::Q3_K),
-    (Mix::Q3_K_L, "Q3_K_L", 13, Format::Q3_K),
-    (Mix::Q4_K_S, "Q4_K_S", 14, Format::Q4_K),
-    (Mix::Q4_K_M, "Q4_K_M", 15, Format::Q4_K),
-    (Mix::Q5_K_S, "Q5_K_S", 16, Format::Q5_K),
-    (Mix::Q5_K_M, "Q5_K_M", 17, Format::Q5_K),
-    (Mix::Q6_K, "Q6_K", 18, Format::Q6_K),
-    (Mix::IQ4_NL, "IQ4_NL", 25, Format::IQ4_NL),
-    (Mix::IQ4_XS, "IQ4_XS", 30, Format::IQ4_XS),
-    (Mix::IQ3_XXS, "IQ3_XXS", 23, Format::IQ3_XXS),
-    (Mix::IQ3_XS, "IQ3_XS", 22, Format::IQ3_S),
-    (Mix::IQ3_S, "IQ3_S", 26, Format::IQ3_S),
-    (Mix::IQ3_M, "IQ3_M", 27, Format::IQ3_S),
-    (Mix::IQ2_XXS, "IQ2_XXS", 19, Format::IQ2_XXS),
-    (Mix::IQ2_XS, "IQ2_XS", 20, Format::IQ2_XS),
-    (Mix::IQ2_S, "IQ2_S", 28, Format::IQ2_XS),
-    (Mix::IQ2_M, "IQ2_M", 29, Format::IQ2_S),
-    (Mix::IQ1_S, "IQ1_S", 24, Format::IQ1_S),
-    (Mix::IQ1_M, "IQ1_M", 31, Format::IQ1_M),
-    (Mix::TQ1_0, "TQ1_0", 36, Format::TQ1_0),
-    (Mix::TQ2_0, "TQ2_0", 37, Format::TQ2_0),
-    (Mix::MXFP4_MOE, "MXFP4_MOE", 38, Format::MXFP4),
-];
+// Name, `general.file_type`, and the format of most tensors.
+mixes! {
+    F32 0 F32,
+    F16 1 F16,
+    BF16 32 BF16,
+    Q4_0 2 Q4_0,
+    Q4_1 3 Q4_1,
+    Q5_0 8 Q5_0,
+    Q5_1 9 Q5_1,
+    Q8_0 7 Q8_0,
+    Q2_K 10 Q2_K,
+    Q2_K_S 21 Q2_K,
+    Q3_K_S 11 Q3_K,
+    Q3_K_M 12 Q3_K,
+    Q3_K_L 13 Q3_K,
+    Q4_K_S 14 Q4_K,
+    Q4_K_M 15 Q4_K,
+    Q5_K_S 16 Q5_K,
+    Q5_K_M 17 Q5_K,
+    Q6_K 18 Q6_K,
+    IQ4_NL 25 IQ4_NL,
+    IQ4_XS 30 IQ4_XS,
+    IQ3_XXS 23 IQ3_XXS,
+    IQ3_XS 22 IQ3_S,
+    IQ3_S 26 IQ3_S,
+    IQ3_M 27 IQ3_S,
+    IQ2_XXS 19 IQ2_XXS,
+    IQ2_XS 20 IQ2_XS,
+    IQ2_S 28 IQ2_XS,
+    IQ2_M 29 IQ2_S,
+    IQ1_S 24 IQ1_S,
+    IQ1_M 31 IQ1_M,
+    TQ1_0 36 TQ1_0,
+    TQ2_0 37 TQ2_0,
+    MXFP4_MOE 38 MXFP4,
+}
 
 /// Mixes by names of formats.
 const ALIASES: [(&str, Mix); 4] =
@@ -104,7 +75,7 @@ impl Mix {
 
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mix> {
-        TABLE.into_iter().map(|(mix, ..)| mix)
+        TABLE.iter().map(|(mix, ..)| *mix)
     }
 
     /// Its other names.
@@ -149,8 +120,8 @@ impl FromStr for Mix {
 /// The properties of a model that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// The family.
-    pub architecture: &'static Family,
+    /// `general.architecture`.
+    pub architecture: &'static str,
     /// Layers.
     pub layers: usize,
     /// Query heads.
@@ -170,7 +141,7 @@ pub struct Facts {
 impl Facts {
     /// Models of 70 billion parameters, by llama.cpp's criterion.
     fn is_70b(&self) -> bool {
-        self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name != "llama")
+        self.layers == 80 && (self.heads != self.kv_heads || self.architecture != "llama")
     }
 
     fn shared(&self) -> usize {
@@ -196,7 +167,7 @@ pub fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Fo
 }
 
 /// Norms, biases and routers stay as they are.
-pub(crate) fn is_quantised(name: &str, shape: &[usize]) -> bool {
+pub fn is_quantised(name: &str, shape: &[usize]) -> bool {
     let is_matrix = name.ends_with("weight") && shape.len() > 1;
     is_matrix && !name.contains("_norm.weight") && !name.contains("ffn_gate_inp.weight")
 }
@@ -331,7 +302,7 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
 }
 
 /// `wanted`, or if rows are not whole blocks of it, a format with blocks of 32, or F16.
-pub(crate) fn fitting(wanted: Format, row_len: usize) -> Format {
+pub fn fitting(wanted: Format, row_len: usize) -> Format {
     let smaller = match wanted {
         Format::Q2_K | Format::Q3_K | Format::TQ1_0 | Format::TQ2_0 => Format::Q4_0,
         Format::Q4_K => Format::Q5_0,

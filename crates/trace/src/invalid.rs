@@ -6,11 +6,11 @@ use graph::{Graph, ValueId};
 use crate::causes::{Cause, words};
 use crate::judge::{Judgement, Region, chunks};
 use crate::report::{Compared, Own};
-use crate::sides::{SIDES, Sides};
 use crate::trace::Shape;
+use crate::traces::{SIDES, Traces};
 use crate::{Error, First, Oracle, Verdict, tapped_name};
 
-impl Sides<'_> {
+impl Traces<'_> {
     /// What comes first: the value that was found, one of a wrong shape, or one that a weight makes NaN or infinite in
     /// both traces.
     pub(crate) fn sooner(&mut self, mut first: Option<First>) -> Result<Option<First>, Error> {

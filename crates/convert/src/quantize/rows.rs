@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use gguf::Tensor;
 use quant::Format;
 
-use crate::NotFinite;
+use super::NotFinite;
 
 /// Values that a thread takes at once, unless rows are longer.
 const RUN: usize = 1 << 16;
@@ -48,7 +48,7 @@ pub fn scan(
 }
 
 /// Writes a tensor's data in `format`; `importance` has a weight for each column, or for each column of each expert.
-pub(crate) fn convert(
+pub(super) fn write_quantised(
     tensor: &Tensor,
     format: Format,
     importance: Option<&[f32]>,

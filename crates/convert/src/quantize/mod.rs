@@ -1,4 +1,10 @@
-//! The format of each tensor, and the file's metadata: all that is decided before any value is read.
+//! Quantises models, as `llama-quantize` does.
+//!
+//! A [`Plan`] chooses the format of each tensor by a [`Mix`], and weighs columns by an [`Imatrix`]. [`Plan::check`] scans
+//! every value, then [`Plan::write`] writes the file tensor by tensor, so that memory does not grow with the model.
+
+mod error;
+mod rows;
 
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
@@ -8,15 +14,18 @@ use std::str::FromStr;
 use gguf::{Gguf, Layout, Metadata, Tensor, WrongType, quoted};
 use models::Family;
 use quant::Format;
+use quant::mix::{Facts, Mix, choose, fitting, is_quantised};
 use regex::Regex;
 
-use crate::convert::{convert, scan};
-use crate::error::{LARGEST_F16, listed};
-use crate::mix::{fitting, is_quantised};
-use crate::{Error, Facts, Imatrix, Mix, Warning, choose};
+use crate::imatrix::Imatrix;
+use error::{LARGEST_F16, listed};
+use rows::write_quantised;
+
+pub use error::{Error, NotFinite, Warning};
+pub use rows::scan;
 
 /// ggml's `GGML_QNT_VERSION`, the version of the block layouts.
-const QUANTIZATION_VERSION: u32 = 2;
+pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 
 /// How a model is to be quantised.
 #[derive(Clone, Copy, Debug)]
@@ -184,8 +193,9 @@ impl<'a> Plan<'a> {
                 writer.tensor(&tensor.name, &tensor.data)?;
             } else {
                 let name = &tensor.name;
-                writer
-                    .tensor_with(name, |out| convert(tensor, format, importance, threads, out, progress))?;
+                writer.tensor_with(name, |out| {
+                    write_quantised(tensor, format, importance, threads, out, progress)
+                })?;
             }
             self.file.release(&tensor.data);
         }
@@ -224,7 +234,7 @@ fn facts(file: &Gguf, recipe: &Recipe<'_>) -> Result<Facts, Error> {
     };
     let (layers, heads) = (required("block_count")?, required("attention.head_count")?);
     Ok(Facts {
-        architecture,
+        architecture: architecture.name,
         layers: layers as usize,
         heads: heads as usize,
         kv_heads: number("attention.head_count_kv")?.unwrap_or(heads) as usize,

@@ -18,11 +18,11 @@ const WHOLE_QUANTIZED: f64 = 1e-2;
 /// By how many times the usual NMSE of a cache a whole model may differ from one with another cache.
 const WHOLE_CACHE: f64 = 20.0;
 
-/// Names of the sides in a report.
+/// Names of the traces in a report.
 pub(crate) const SIDES: [&str; 2] = ["a", "b"];
 
 /// Two traces and what is known of their values.
-pub(crate) struct Sides<'a> {
+pub(crate) struct Traces<'a> {
     pub(crate) traces: [&'a Trace; 2],
     pub(crate) positions: usize,
     /// For each trace that can be judged.
@@ -31,15 +31,15 @@ pub(crate) struct Sides<'a> {
     pub(crate) notes: Vec<String>,
 }
 
-impl<'a> Sides<'a> {
+impl<'a> Traces<'a> {
     /// Computes the accumulated errors of the values of two traces; fails if they have none in common.
     pub(crate) fn new(
         traces: [&'a Trace; 2],
         positions: usize,
         oracles: [Option<Oracle<'a>>; 2],
         notes: Vec<String>,
-    ) -> Result<Sides<'a>, Error> {
-        let mut sides = Sides { traces, positions, oracles, values: Vec::new(), notes };
+    ) -> Result<Traces<'a>, Error> {
+        let mut pair = Traces { traces, positions, oracles, values: Vec::new(), notes };
         let mut other_cols = None;
         for shape in traces[0].values() {
             let mut value = Compared {
@@ -59,16 +59,17 @@ impl<'a> Sides<'a> {
                     other_cols.get_or_insert(why);
                 }
                 Some(b) if b.rows >= value.rows => {
-                    value.accumulated = Some(sides.judge(&value, 0.0, |_, _, _| None)?.metrics());
+                    value.accumulated = Some(pair.judge(&value, 0.0, |_, _, _| None)?.metrics());
                 }
                 _ => {}
             }
-            sides.values.push(value);
+            pair.values.push(value);
         }
         let nothing = || "the traces have no value in common".to_owned();
-        match sides.values.iter().any(|value| value.accumulated.is_some()) {
-            true => Ok(sides),
-            false => Err(Error::Compare(other_cols.unwrap_or_else(nothing))),
+        if pair.values.iter().any(|value| value.accumulated.is_some()) {
+            Ok(pair)
+        } else {
+            Err(Error::Compare(other_cols.unwrap_or_else(nothing)))
         }
     }
 
@@ -185,7 +186,7 @@ impl<'a> Sides<'a> {
             }
             (self.values[i].limit, self.values[i].verdict) = (Some(0.0), Own::of(&judgement).verdict);
         }
-        // A replay of both sides may find which is wrong, and why.
+        // A replay of both may find which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, self.oracles[0])
             && let Some(id) = oracle.graph.find(&first.name)
         {

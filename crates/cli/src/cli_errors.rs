@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
-use quantize::Mix;
+use quant::Mix;
 
 use crate::llama_cpp;
 
