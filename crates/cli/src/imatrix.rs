@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use backend::Taps;
 use clap::{Arg, ValueEnum};
-use convert::imatrix::{Calibration, Imatrix};
+use convert::imatrix::{Calibration, Imatrix, InputSums};
 use engine::Model;
 use eval::imatrix::Inputs;
 use eval::{Error, Windows};
 use indicatif::ProgressBar;
 use runner::{FileWeights, Workload};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{BackendArgs, ContextArgs, ModelArgs};
 use crate::output::{self, Usage, counted, note};
@@ -149,38 +149,15 @@ fn compute(inputs: &Inputs<'_>, choice: &BackendChoice) -> anyhow::Result<Calibr
     sums
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
-    model: &'a str,
-    output: String,
-    chunks: u32,
-    chunk_size: u32,
-    tensors: Vec<Row<'a>>,
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    name: &'a str,
-    columns: usize,
-    counts: &'a [u64],
-}
-
 fn report(model: &Model, args: &Args, sums: &Calibration) -> anyhow::Result<()> {
     let output = args.output.display().to_string();
     let Calibration { tensors, chunks, chunk_size, .. } = sums;
     if args.json {
-        let tensors = tensors.iter().map(|(name, inputs)| Row {
-            name,
-            columns: inputs.sums.len() / inputs.counts.len(),
-            counts: &inputs.counts,
-        });
-        return output::json(&Report {
-            model: model.file().file(),
-            output,
-            chunks: *chunks,
-            chunk_size: *chunk_size,
-            tensors: tensors.collect(),
-        });
+        let row = |(name, InputSums { sums, counts }): (&String, &InputSums)| json!({ "name": name, "columns": sums.len() / counts.len(), "counts": counts });
+        let (model, tensors) = (model.file().file(), tensors.iter().map(row).collect::<Vec<_>>());
+        return output::json(&json!({
+            "model": model, "output": output, "chunks": chunks, "chunk_size": chunk_size, "tensors": tensors,
+        }));
     }
     let (entries, chunks) = (counted(tensors.len() as u64, "tensor"), counted(u64::from(*chunks), "chunk"));
     note(format_args!("{}: {entries}, {chunks} of {chunk_size} tokens", output::printable(&output, "")));

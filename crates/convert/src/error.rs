@@ -32,3 +32,11 @@ impl Error {
         Error::Tensor { name: name.into(), why: why.into() }
     }
 }
+
+/// Advice if `bytes` are a pointer of git-lfs, which `git clone` leaves where a large file belongs
+/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+pub(crate) fn lfs_pointer(bytes: &[u8]) -> Option<&'static str> {
+    let is_pointer = bytes.starts_with(b"version https://git-lfs");
+    is_pointer
+        .then_some("this is a pointer of git-lfs, not the file; `git lfs pull` in its folder gets the file")
+}

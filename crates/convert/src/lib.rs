@@ -24,7 +24,6 @@ pub mod export;
 mod families;
 pub mod imatrix;
 mod keys;
-mod lfs;
 mod output;
 mod parameters;
 mod plan;

@@ -14,7 +14,6 @@ mod drift;
 mod pair;
 mod region;
 mod rounding;
-mod slice;
 
 use std::ops::Range;
 

@@ -7,7 +7,6 @@
 mod cache;
 mod causes;
 mod compare;
-mod digest;
 mod error;
 mod html;
 mod invalid;
@@ -25,10 +24,9 @@ mod traces;
 mod writer;
 
 pub use compare::compare;
-pub use digest::digest;
 pub use error::Error;
 pub use matrix::Matrix;
-pub use meta::Meta;
+pub use meta::{Meta, digest};
 pub use oracle::Oracle;
 pub use record::Recording;
 pub use report::{First, Method, Report, Verdict};

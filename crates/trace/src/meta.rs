@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use backend::{KvFormat, UnknownKvFormat};
+use gguf::Gguf;
+use sha2::{Digest, Sha256};
 
 const FORMAT: &str = "rustorch-trace";
 const VERSION: &str = "1";
@@ -19,7 +21,7 @@ pub struct Meta {
     pub facts: String,
     /// The model's path or name.
     pub model: String,
-    /// The [`digest`](crate::digest) of the model's files; left out if unknown.
+    /// The [`digest`] of the model's files; left out if unknown.
     pub model_digest: Option<String>,
     /// Decoder layers.
     pub n_layer: usize,
@@ -77,5 +79,50 @@ impl Meta {
                 .collect::<Result<_, _>>()
                 .map_err(|_| wrong("tokens", tokens, "ids such as 1,15043"))?,
         })
+    }
+}
+
+/// Bytes hashed at the start of a file: the metadata and tensor list of any real model.
+const HEAD: usize = 16 << 20;
+
+/// Bytes hashed at the end of a file: weights.
+const TAIL: usize = 1 << 20;
+
+/// SHA-256 in hexadecimal of, for each of the model's files in order, its length in decimal, a newline, its first 16 MiB
+/// and its last 1 MiB (at most the file). Files that differ only between these have the same digest.
+pub fn digest(model: &Gguf) -> String {
+    digest_of(model.contents())
+}
+
+fn digest_of<'a>(files: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(format!("{}\n", file.len()));
+        hash.update(&file[..file.len().min(HEAD)]);
+        hash.update(&file[file.len().saturating_sub(TAIL)..]);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected digest is that of `digest` in tools/oracle/trace_file.py for a file of 20 MiB that
+    /// is zero but for the bytes below.
+    #[test]
+    fn the_begin_and_the_end_of_a_large_file_count() {
+        let mut file = vec![0; 20 << 20];
+        let mut digest_with = |at: usize, byte: u8| {
+            file[at] = byte;
+            digest_of([&*file].into_iter())
+        };
+        for (at, byte) in [(0, 1), ((16 << 20) - 1, 2), (19 << 20, 3)] {
+            digest_with(at, byte);
+        }
+        let expected = "22d4efaa205e8ff32bbbb6f7b727c1d9e13db1e165d969ae4e01f93325e4a3ab";
+        assert_eq!(digest_with((20 << 20) - 1, 4), expected);
+        assert_eq!(digest_with(17 << 20, 9), expected, "bytes between do not count");
+        assert_ne!(digest_with(19 << 20, 9), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Times requests to the engine, with scheduling and sampling.
+//! Times requests to the engine, with scheduling and sampling, and the memory of the process.
 
 use std::time::{Duration, Instant};
 
@@ -130,4 +130,19 @@ impl<'a> Stopwatch<'a> {
 
 fn token(number: usize, n_vocab: usize) -> u32 {
     u32::try_from(number % n_vocab.max(1)).unwrap_or(0)
+}
+
+// Memory of this process on Linux (proc(5)); other systems do not report it.
+
+/// Bytes in the line `name` of `/proc/self/status`: `VmHWM` is the peak of resident memory since [`restart_peak`], `RssAnon` resident
+/// memory that is not of a file.
+pub(super) fn memory(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Resets the peak; false if the system cannot.
+pub(super) fn restart_peak() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }

@@ -5,7 +5,6 @@
 //! that fits in the caches can exceed it.
 
 mod measure;
-mod memory;
 mod plan;
 mod report;
 mod work;
@@ -192,7 +191,7 @@ impl<'a> Run<'a> {
         };
         let mut machine = ceilings()?;
         // Forgets the memory for that.
-        let counts_memory = memory::restart();
+        let counts_memory = measure::restart_peak();
 
         bar.set_message(format!("{on}: loading"));
         let start = Instant::now();
@@ -229,8 +228,8 @@ impl<'a> Run<'a> {
             (row.backend, row.gpu_layers) = (backend.clone(), gpu_layers);
             row.kernels = stopwatch.timings();
             row.load_seconds = load_seconds;
-            row.peak_memory_bytes = memory::status("VmHWM").filter(|_| counts_memory);
-            row.anonymous_memory_bytes = memory::status("RssAnon");
+            row.peak_memory_bytes = measure::memory("VmHWM").filter(|_| counts_memory);
+            row.anonymous_memory_bytes = measure::memory("RssAnon");
             rows.push(row);
         }
         drop(stopwatch);

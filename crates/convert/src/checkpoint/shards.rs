@@ -10,7 +10,8 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::Value;
 
 use super::source::{Elements, F8, Source};
-use crate::{Error, lfs};
+use crate::Error;
+use crate::error::lfs_pointer;
 
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -97,7 +98,7 @@ fn paths(folder: &Path, index: Option<&BTreeMap<String, String>>) -> Result<Vec<
 fn read(path: &Path, file: &MappedFile, sources: &mut Sources) -> Result<(), Error> {
     let bytes = file.bytes();
     let wrong = |why: String| Error::invalid(path, format!("this is no valid safetensors file: {why}"));
-    if let Some(why) = lfs::pointer(bytes) {
+    if let Some(why) = lfs_pointer(bytes) {
         return Err(Error::invalid(path, why));
     }
     let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|why| match why {

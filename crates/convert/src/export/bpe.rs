@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 use tokenizer::{Kind, PreTokenizerRow};
 
-use super::error::Error;
-use super::parts::{Parts, isolate, replace, sequence};
 use super::vocabulary::{Vocabulary, text_bytes};
+use super::{Error, Parts, isolate, replace, sequence};
 use crate::splits;
 
 /// The parts of a `tokenizer.json`.

@@ -4,7 +4,7 @@ use gguf::Metadata;
 use serde_json::{Map, Value, json};
 use tokenizer::Kind;
 
-use super::error::Error;
+use super::Error;
 use super::vocabulary::Vocabulary;
 
 /// Names of architectures in GGUF files, and model type and class of Hugging Face.

@@ -2,8 +2,6 @@
 
 mod bpe;
 mod config;
-mod error;
-mod parts;
 mod sentencepiece;
 mod spm;
 mod tokenizer_json;
@@ -16,11 +14,34 @@ use std::path::{Path, PathBuf};
 
 use gguf::Gguf;
 use gguf::output::Target;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokenizer::Tokenizer;
 
-pub use error::Error;
 use vocabulary::Vocabulary;
+
+/// Why a tokenizer cannot be exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the variants")]
+pub enum Error {
+    #[error(transparent)]
+    Tokenizer(#[from] tokenizer::Error),
+    #[error(transparent)]
+    WrongType(#[from] gguf::WrongType),
+    #[error(transparent)]
+    Out(#[from] gguf::output::Error),
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error("this {kind} tokenizer cannot be written in Hugging Face's format: {why}")]
+    Inexpressible { kind: &'static str, why: String },
+    #[error(
+        "this {kind} tokenizer cannot be written in Hugging Face's format: of {text} it would make the tokens \
+         {found:?} instead of {expected:?}"
+    )]
+    Differs { kind: &'static str, text: String, found: Vec<u32>, expected: Vec<u32> },
+    #[error("this {kind} tokenizer cannot be written in Hugging Face's format: {source}")]
+    Library { kind: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+}
 
 /// What was written.
 #[derive(Debug)]
@@ -108,4 +129,33 @@ fn differences(vocabulary: &Vocabulary) -> Result<Vec<String>, Error> {
         );
     }
     Ok(differences)
+}
+
+/// What differs between the kinds of tokenizers.
+struct Parts {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    decoder: Value,
+    model: Value,
+}
+
+/// Steps, as one; `name` is that of their list.
+fn sequence(name: &str, steps: impl IntoIterator<Item = Value>) -> Value {
+    let steps: Vec<Value> = steps.into_iter().collect();
+    json!({ "type": "Sequence", name: steps })
+}
+
+/// Replaces a text by another one.
+fn replace(text: &str, content: &str) -> Value {
+    json!({ "type": "Replace", "pattern": { "String": text }, "content": content })
+}
+
+/// Replaces what matches a regular expression.
+fn replace_matches(pattern: &str, content: &str) -> Value {
+    json!({ "type": "Replace", "pattern": { "Regex": pattern }, "content": content })
+}
+
+/// Makes what matches a regular expression a word.
+fn isolate(pattern: &str) -> Value {
+    json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false })
 }

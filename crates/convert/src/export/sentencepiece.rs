@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokenizer::Kind;
 
-use super::error::Error;
+use super::Error;
 use super::vocabulary::Vocabulary;
 
 /// The model; none if the vocabulary is of another kind, or one that SentencePiece would not load.

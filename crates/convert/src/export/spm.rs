@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
-use super::error::Error;
-use super::parts::{Parts, replace, sequence};
 use super::vocabulary::{Token, Vocabulary};
+use super::{Error, Parts, replace, sequence};
 
 /// Maximum length of a piece in bytes: five times that of real ones.
 const MAX_PIECE: usize = 512;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokenizer::{Encode, Tokenizer};
 
-use super::error::Error;
+use super::Error;
 use super::vocabulary::Vocabulary;
 use super::{bpe, spm, unigram, wordpiece};
 

@@ -5,9 +5,8 @@ use gguf::Array;
 use serde_json::{Value, json};
 use tokenizer::Kind;
 
-use super::error::Error;
-use super::parts::{Parts, replace_matches, sequence};
 use super::vocabulary::Vocabulary;
+use super::{Error, Parts, replace_matches, sequence};
 
 /// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {

@@ -6,7 +6,7 @@ use gguf::Metadata;
 use serde_json::{Value, json};
 use tokenizer::{Kind, Tokenizer};
 
-use super::error::Error;
+use super::Error;
 use crate::tokenizer::padding;
 
 /// A tokenizer and what its file says about it.

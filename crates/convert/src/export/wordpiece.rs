@@ -5,9 +5,8 @@
 
 use serde_json::json;
 
-use super::error::Error;
-use super::parts::{Parts, isolate, replace_matches, sequence};
 use super::vocabulary::Vocabulary;
+use super::{Error, Parts, isolate, replace_matches, sequence};
 
 /// Control characters besides white space, and U+FFFD.
 const DROPPED: &str = r"[\x{0}-\x{8}\x{e}-\x{1f}\x{7f}-\x{84}\x{86}-\x{9f}\p{Cf}\p{Co}\x{fffd}]+";

@@ -1,16 +1,6 @@
 //! BERT and its kin: RoBERTa, XLM-R, DistilBERT, Nomic Embed and Jina Embeddings 2.
 
-use gguf::Value;
-
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::pooling::{labels, pooling, write_labels};
-use crate::rules::{Rule, change, rename, skip};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const BERT: Family = Family {
     architecture: "bert",

@@ -1,10 +1,6 @@
 //! Command R and Command R7B.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
+use super::*;
 
 pub(super) const COMMAND_R: Family = Family {
     architecture: "command-r",

@@ -1,13 +1,6 @@
 //! DeepSeek V2, V3 and R1: latent attention and experts.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rope::Rope;
-use crate::rules::{change, rename};
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "deepseek2",

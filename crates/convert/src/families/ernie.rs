@@ -1,12 +1,6 @@
 //! ERNIE 4.5.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::parameters::common;
-use crate::rules::{change, halves};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "ernie4_5",

@@ -1,12 +1,6 @@
 //! Falcon-H1: attention and Mamba 2 side by side. Its constant factors go into the weights.
 
-use super::{BASE, Family, mamba};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rope::Rope;
-use crate::rules::{Rule, change, rename};
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "falcon-h1",

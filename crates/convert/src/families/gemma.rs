@@ -1,14 +1,6 @@
 //! Gemma 2 and 3: the language model.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::{common, sizes};
-use crate::pooling::pooling;
-use crate::rope::Rope;
-use crate::rules::{Rule, change, plus_one, skip};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const GEMMA2: Family = Family {
     architecture: "gemma2",

@@ -1,12 +1,6 @@
 //! Gemma 4: the language model.
 
-use super::{BASE, Extra, Family, gemma};
-use crate::Error;
-use crate::config::{Config, MAX_HEAD};
-use crate::keys::Keys;
-use crate::rope::Rope;
-use crate::rules::{Rule, rename, skip};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "gemma4",

@@ -1,13 +1,6 @@
 //! GLM 4, GLM 4.5 and GLM 4.7 Flash.
 
-use super::{BASE, Family, deepseek};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::{common, gating};
-use crate::rope::Rope;
-use crate::rules::{Rule, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const GLM4: Family = Family {
     architecture: "glm4",

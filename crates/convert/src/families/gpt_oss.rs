@@ -1,12 +1,6 @@
 //! gpt-oss. Experts are in MXFP4, which only changes its order, or in BF16 with inputs as rows.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rules::{change, rename};
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "gpt-oss",

@@ -1,11 +1,6 @@
 //! Granite 3 and 4, dense and with experts.
 
-use super::{Family, llama};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rules::{Rule, change, halves, rename};
+use super::*;
 
 pub(super) const GRANITE: Family = Family {
     architecture: "granite",

@@ -1,11 +1,6 @@
 //! Granite 4, with layers of Mamba 2 or with attention only.
 
-use super::{BASE, Family, granite, llama, mamba};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rules::{Rule, change, halves, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 const CLASSES: &[&str] = &["GraniteMoeHybridForCausalLM"];
 

@@ -1,13 +1,6 @@
 //! Hunyuan with experts.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rope::Rope;
-use crate::rules::rename;
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "hunyuan-moe",

@@ -1,11 +1,6 @@
 //! LFM2: short convolutions and attention, dense and with experts.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::{common, gating};
-use crate::rules::{Rule, change, rename};
+use super::*;
 
 pub(super) const LFM2: Family = Family {
     architecture: "lfm2",

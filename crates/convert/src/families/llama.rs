@@ -1,13 +1,6 @@
 //! Llama, Mistral, Mixtral, Ministral and SmolLM 3.
 
-use super::{BASE, Extra, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rope::Rope;
-use crate::rules::{Rule, change, interleave, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const LLAMA: Family = Family {
     architecture: "llama",

@@ -1,11 +1,6 @@
 //! Llama 4: the language model.
 
-use super::{Family, llama};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rules::{Rule, change, halves, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "llama4",

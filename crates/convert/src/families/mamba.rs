@@ -1,12 +1,6 @@
 //! Mamba 2, and the mixers of Mamba 2 in hybrid models.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rules::{Rule, change, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "mamba2",

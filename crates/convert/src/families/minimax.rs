@@ -1,11 +1,6 @@
 //! MiniMax M2.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rules::rename;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "minimax-m2",

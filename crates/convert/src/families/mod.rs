@@ -26,15 +26,20 @@ mod qwen35;
 mod stablelm;
 mod starcoder;
 
+// Every family takes these by `use super::*`.
+use gguf::{Array, Value};
 use indexmap::IndexSet;
 use quant::{Format, Mix};
 
 use crate::Error;
-use crate::config::Config;
+use crate::checkpoint::View;
+use crate::config::{Config, MAX_HEAD};
 use crate::keys::Keys;
 use crate::output::Output;
-use crate::parameters::common;
-use crate::rules::Rule;
+use crate::parameters::{common, gating, sizes};
+use crate::pooling::{RANK, labels, pooling, write_labels};
+use crate::rope::Rope;
+use crate::rules::{Rule, change, halves, interleave, plus_one, rename, skip};
 use crate::tokenizer::Kind;
 
 static FAMILIES: &[Family] = &[

@@ -1,11 +1,6 @@
 //! ModernBERT.
 
-use super::{BASE, Family, bert};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rules::{Rule, rename, skip};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "modern-bert",

@@ -1,12 +1,6 @@
 //! Nemotron-H and Nemotron 3: each layer is Mamba 2, attention, or a feed-forward network, dense or with experts.
 
-use super::{BASE, Family, mamba};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::rules::{Rule, change, interleave, rename};
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const NEMOTRON_H: Family = Family {
     architecture: "nemotron_h",

@@ -1,12 +1,6 @@
 //! Phi 3 and 4.
 
-use super::{BASE, Extra, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::sizes;
-use crate::rope::Rope;
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "phi3",

@@ -1,16 +1,6 @@
 //! Qwen 2 and 3, dense and with experts, embedding models and rerankers.
 
-use gguf::{Array, Value};
-
-use super::{BASE, Family};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::common;
-use crate::pooling::{RANK, pooling, write_labels};
-use crate::rules::change;
-use crate::tokenizer::Kind;
+use super::*;
 
 pub(super) const QWEN2: Family = Family {
     architecture: "qwen2",

@@ -1,14 +1,6 @@
 //! Qwen3-Next and Qwen 3.5: gated delta nets and gated attention, dense and with experts.
 
-use indexmap::IndexSet;
-
-use super::{BASE, Family, mamba, qwen};
-use crate::Error;
-use crate::checkpoint::View;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::rope::Rope;
-use crate::rules::{Rule, change, plus_one, rename};
+use super::*;
 
 pub(super) const QWEN3NEXT: Family = Family {
     architecture: "qwen3next",

@@ -1,12 +1,6 @@
 //! StableLM.
 
-use super::{BASE, Family};
-use crate::Error;
-use crate::config::Config;
-use crate::keys::Keys;
-use crate::parameters::sizes;
-use crate::rope::Rope;
-use crate::rules::rename;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "stablelm",

@@ -1,8 +1,6 @@
 //! StarCoder 2.
 
-use super::{BASE, Family};
-use crate::parameters::common;
-use crate::rules::rename;
+use super::*;
 
 pub(super) const FAMILY: Family = Family {
     architecture: "starcoder2",

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::{Error, invalid};
-use crate::lfs;
+use crate::error::lfs_pointer;
 
 /// Tokenizers of real models have at most a sixth of this.
 const MAX_BYTES: u64 = 256 << 20;
@@ -34,7 +34,7 @@ impl Folder<'_> {
         let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         match read {
             Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Error::TooLarge { path, most: MAX_BYTES }),
-            Ok(_) => match lfs::pointer(&bytes) {
+            Ok(_) => match lfs_pointer(&bytes) {
                 Some(why) => Err(Error::Pointer { path, why }),
                 None => Ok(Some(bytes)),
             },

@@ -1,9 +1,8 @@
 //! Compares a value with its expectation: sums over rows and columns, and which of them exceed their limits.
 
-use super::drift;
+use super::drift::{self, Drift};
 use super::region::{self, Region};
 use super::rounding::{NONE, ROWS, Rounding};
-use super::slice::Slice;
 use crate::Matrix;
 use crate::metrics::{difference, ratio};
 
@@ -187,5 +186,47 @@ fn mark(bad: &mut [bool], sums: &Sums, limit: f64, least: impl Fn(usize) -> f64)
     let drifts = drift::wrong(sums.cols.iter().map(|col| &col.drift), &sums.whole.drift);
     for (c, bad) in bad.iter_mut().enumerate() {
         *bad |= drifts[c] || sums.cols[c].with_energy(least(c)).is_wrong(limit);
+    }
+}
+
+/// The factor by which the mean of `n` squares may exceed the limit.
+fn allowance(n: f64) -> f64 {
+    let n = n.max(1.0);
+    1.0 + 6.0 * (2.0 / n).sqrt() + 20.0 / n
+}
+
+/// Sums over the elements of a row or column: squared errors, squares, and the errors that rounding explains.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    numbers: usize,
+    error: f64,
+    energy: f64,
+    /// The squared errors of rounding, and the sum of their squares.
+    rounding: f64,
+    squares: f64,
+    drift: Drift,
+}
+
+impl Slice {
+    /// Adds an element `y` with its squared error and that of rounding, times `weight`.
+    fn add(&mut self, y: f32, error: f64, rounding: f64, weight: f64) {
+        self.numbers += 1;
+        self.error += weight * error;
+        self.energy += if y.is_finite() { weight * f64::from(y).powi(2) } else { 0.0 };
+        self.rounding += weight * rounding;
+        self.squares += (weight * rounding).powi(2);
+    }
+
+    /// The same with an energy of at least `least`.
+    fn with_energy(self, least: f64) -> Slice {
+        Slice { energy: self.energy.max(least), ..self }
+    }
+
+    /// Whether its error exceeds the limit and twice what rounding explains. Where a few elements make up most of the
+    /// rounding, it varies as that of few.
+    fn is_wrong(&self, limit: f64) -> bool {
+        let few = if self.squares > 0.0 { self.rounding * self.rounding / self.squares } else { 1.0 };
+        self.error > limit * allowance(self.numbers as f64) * self.energy
+            && self.error > 2.0 * allowance(few) * self.rounding
     }
 }

@@ -62,7 +62,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let Pulled { name, commit, quant, files } = &pulled;
-        let file = |Fetched { path, bytes, transferred }: &Fetched| json!({ "path": path, "bytes": bytes, "transferred": transferred });
+        let file = |Fetched { path, bytes, transferred }: &Fetched| {
+            json!({ "path": path, "bytes": bytes, "transferred": transferred })
+        };
         let files: Vec<_> = files.iter().map(file).collect();
         output::json(&json!({ "name": name, "commit": commit, "quant": quant, "files": files }))?
     } else {

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     name: String,
     from: String,
@@ -248,20 +248,13 @@ impl Report {
         };
         let gpu = |(name, memory): (&str, String)| Gpu { name: name.to_owned(), memory };
         Report {
-            name: String::new(),
-            from: String::new(),
-            commit: None,
-            license: None,
-            gated: false,
-            downloads: None,
             architecture: facts.as_ref().map(|facts| facts.architecture.clone()),
             parameters: facts.as_ref().map(|facts| facts.parameters),
             n_ctx: facts.as_ref().map(|facts| facts.n_ctx),
             available: facts.as_ref().and(machine.available),
             gpus: machine.gpus().map(gpu).collect(),
             error,
-            models: Vec::new(),
-            best: None,
+            ..Report::default()
         }
     }
 }
