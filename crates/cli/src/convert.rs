@@ -84,7 +84,7 @@ fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<Ex
     if is_adapter {
         let base = match &args.base {
             Some(base) => base.clone(),
-            None => Adapter::base_of(folder)?.map(PathBuf::from).with_context(|| {
+            None => Adapter::base_model(folder)?.map(PathBuf::from).with_context(|| {
                 format!("{} does not name its model; give it with --base", folder.display())
             })?,
         };
@@ -207,7 +207,7 @@ fn is_config(path: &Path) -> bool {
 
 /// The configuration of a repository that was downloaded before.
 fn cached(hub: &Hub, repo: &hub::RepoId, revision: &hub::Revision) -> anyhow::Result<PathBuf> {
-    let commit = hub.cache.commit_of(repo, revision);
+    let commit = hub.cache.resolved_commit(repo, revision);
     let files = commit.map(|commit| hub.cache.files(repo, &commit)).transpose()?.unwrap_or_default();
     let config = files.into_iter().map(|file| file.path).find(|path| is_config(path));
     config.with_context(|| format!("{repo} is not here; without --offline it is downloaded"))

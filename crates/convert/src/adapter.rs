@@ -36,7 +36,7 @@ impl Adapter {
     ///
     /// # Errors
     /// If the configuration cannot be read.
-    pub fn base_of(folder: &Path) -> Result<Option<String>, Error> {
+    pub fn base_model(folder: &Path) -> Result<Option<String>, Error> {
         let config = object(&folder.join(CONFIG))?;
         Ok(config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned))
     }
@@ -81,7 +81,11 @@ impl Adapter {
         });
         let no_ids = || Error::invalid(&path, "\"alora_invocation_tokens\" is no list of token ids");
         let invocation = invocation.map(|tokens| tokens.ok_or_else(no_ids)).transpose()?;
-        Ok(Adapter { checkpoint: Checkpoint::of_adapter(folder.as_ref(), base.as_ref())?, alpha, invocation })
+        Ok(Adapter {
+            checkpoint: Checkpoint::open_adapter(folder.as_ref(), base.as_ref())?,
+            alpha,
+            invocation,
+        })
     }
 
     /// What the adapter's file gets: each matrix's factors by its name, ending in `.lora_a` and `.lora_b`, in F32 or
@@ -105,7 +109,7 @@ impl Adapter {
         for output in &mut outputs {
             output.format = format(output, file_type);
         }
-        Ok(Plan::of_parts(&self.checkpoint, family.architecture, file_type, metadata, outputs))
+        Ok(Plan::from_parts(&self.checkpoint, family.architecture, file_type, metadata, outputs))
     }
 }
 

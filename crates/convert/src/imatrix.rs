@@ -94,9 +94,9 @@ fn from_gguf(file: &Gguf) -> Checked<Imatrix> {
     };
     for sums in file.tensors() {
         let Some(name) = sums.name.strip_suffix(SUMS) else { continue };
-        let of_counts = format!("{name}{COUNTS}");
-        let Some(counts) = file.tensor(&of_counts) else {
-            return Err(format!("{} has no {}", quoted(&sums.name), quoted(&of_counts)));
+        let counts_name = format!("{name}{COUNTS}");
+        let Some(counts) = file.tensor(&counts_name) else {
+            return Err(format!("{} has no {}", quoted(&sums.name), quoted(&counts_name)));
         };
         let (mut columns, counts) = (values(sums)?, values(counts)?);
         if counts.is_empty() || columns.len() != counts.len() * sums.row_len() {

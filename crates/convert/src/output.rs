@@ -52,7 +52,7 @@ impl Outputs {
         {
             output.append(view)?;
         } else {
-            self.outputs.push(Output::of_view(name, view));
+            self.outputs.push(Output::from_view(name, view));
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Outputs {
     /// All, the experts of a layer as one.
     pub(crate) fn finish(mut self) -> Result<Vec<Output>, Error> {
         for (name, views) in self.experts {
-            self.outputs.push(Output::of_experts(name, views)?);
+            self.outputs.push(Output::stacked(name, views)?);
         }
         let mut seen = IndexMap::new();
         for output in &self.outputs {
@@ -88,16 +88,16 @@ impl Outputs {
 }
 
 impl Output {
-    fn of_view(name: String, view: View) -> Output {
+    fn from_view(name: String, view: View) -> Output {
         Output { name, shape: view.shape(), content: Content::Views(vec![view]), format: Format::F32 }
     }
 
-    pub(crate) fn of_values(name: String, values: Vec<f32>) -> Output {
+    pub(crate) fn from_values(name: String, values: Vec<f32>) -> Output {
         Output { name, shape: vec![values.len()], content: Content::Values(values), format: Format::F32 }
     }
 
     /// Stacks the experts of a layer.
-    fn of_experts(name: String, views: BTreeMap<usize, View>) -> Result<Output, Error> {
+    fn stacked(name: String, views: BTreeMap<usize, View>) -> Result<Output, Error> {
         let count = views.len();
         if let Some((missing, _)) = (0..).zip(views.keys()).find(|(expected, found)| expected != *found) {
             return Err(Error::tensor(name, format!("expert {missing} is missing among {count}")));

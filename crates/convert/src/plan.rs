@@ -44,7 +44,7 @@ impl<'a> Plan<'a> {
         (family.parameters)(config, &mut keys)?;
         let (mut outputs, left_out) = convert(checkpoint, family)?;
         for (name, values) in (family.extra)(config)? {
-            outputs.insert(0, Output::of_values(name.to_owned(), values));
+            outputs.insert(0, Output::from_values(name.to_owned(), values));
         }
         for output in &mut outputs {
             output.format = family.format(output, file_type);
@@ -72,7 +72,7 @@ impl<'a> Plan<'a> {
     }
 
     /// A plan that needs no check.
-    pub(crate) fn of_parts(
+    pub(crate) fn from_parts(
         checkpoint: &'a Checkpoint,
         architecture: &'static str,
         file_type: Mix,

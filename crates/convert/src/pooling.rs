@@ -14,7 +14,7 @@ pub(crate) const RANK: u32 = 4;
 
 /// Writes what `modules.json` of sentence-transformers and a classifier's configuration say.
 pub(crate) fn pooling(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
-    keys.optional("pooling_type", of_modules(config)?);
+    keys.optional("pooling_type", module_pooling(config)?);
     let pooled =
         config.str(&["classifier_pooling"])?.map(|name| match name {
             "cls" => Ok(FIRST),
@@ -26,7 +26,7 @@ pub(crate) fn pooling(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error>
     Ok(())
 }
 
-fn of_modules(config: &Config) -> Result<Option<u32>, Error> {
+fn module_pooling(config: &Config) -> Result<Option<u32>, Error> {
     let Some(modules) = config.beside("modules.json")? else { return Ok(None) };
     let mut modules = modules.as_array().into_iter().flatten();
     let is_pooling = |module: &&serde_json::Value| {

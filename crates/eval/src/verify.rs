@@ -19,6 +19,9 @@ use tokenizer::Tokenizer;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// What a check says that it checked, and what later checks need.
+type Checked<T = ()> = Result<(String, T), Failure>;
+
 /// A backend to check, or one of the CPU's kernel sets.
 pub struct Candidate {
     /// The name to print, such as `cpu (avx2)`.
@@ -157,7 +160,7 @@ impl Verifier<'_> {
         &mut self,
         name: &str,
         tokens: &[u32],
-        work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<(String, T), Failure>,
+        work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Checked<T>,
     ) -> Option<T> {
         (self.observe)(Event::Begin(name));
         let (outcome, found) = match work(&mut |done, all| (self.observe)(Event::Progress(done, all))) {
@@ -174,11 +177,7 @@ impl Verifier<'_> {
 }
 
 /// A NaN or an infinity in a weight would reach every logit.
-fn weights_are_finite(
-    file: &Gguf,
-    threads: NonZero<usize>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<(String, ()), Failure> {
+fn weights_are_finite(file: &Gguf, threads: NonZero<usize>, progress: &mut dyn FnMut(u64, u64)) -> Checked {
     let (mut done, all) = (0, file.tensors().map(|tensor| tensor.data.len() as u64).sum());
     let (mut first, mut bad, mut values) = (None, 0, 0);
     for tensor in file.tensors() {

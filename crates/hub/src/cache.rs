@@ -61,7 +61,8 @@ impl Cache {
     /// If the folder cannot be read.
     pub fn repositories(&self) -> Result<Vec<RepoId>, Error> {
         let names = names_in(&self.root)?;
-        let mut repositories: Vec<RepoId> = names.iter().filter_map(|name| RepoId::of_folder(name)).collect();
+        let mut repositories: Vec<RepoId> =
+            names.iter().filter_map(|name| RepoId::from_folder(name)).collect();
         repositories.sort();
         Ok(repositories)
     }
@@ -72,7 +73,7 @@ impl Cache {
     /// If a folder cannot be read.
     pub fn commits(&self, repo: &RepoId) -> Result<Vec<Commit>, Error> {
         let folder = self.folder(repo).join("snapshots");
-        let main = self.commit_of(repo, &Revision::main());
+        let main = self.resolved_commit(repo, &Revision::main());
         let changed = |commit: &Commit| {
             let metadata = fs::metadata(folder.join(commit.as_str()));
             metadata.and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -86,7 +87,7 @@ impl Cache {
     }
 
     /// The commit at which `revision` was when it was last downloaded.
-    pub fn commit_of(&self, repo: &RepoId, revision: &Revision) -> Option<Commit> {
+    pub fn resolved_commit(&self, repo: &RepoId, revision: &Revision) -> Option<Commit> {
         let text = fs::read_to_string(self.folder(repo).join("refs").join(revision.path())).ok();
         text.and_then(|text| Commit::new(text.trim())).or_else(|| Commit::new(revision.as_str()))
     }
@@ -99,7 +100,7 @@ impl Cache {
         let snapshot = self.snapshot(repo, commit);
         let (mut files, mut folders) = (Vec::new(), vec![snapshot.clone()]);
         while let Some(folder) = folders.pop() {
-            for entry in entries_of(&folder)? {
+            for entry in entries(&folder)? {
                 let path = entry.path();
                 // The metadata of what links lead to; one that leads nowhere is no file.
                 let Ok(metadata) = fs::metadata(&path) else { continue };
@@ -138,7 +139,7 @@ impl Cache {
         }
         let (mut freed, mut blobs) = (0, Vec::new());
         for blob in removed.difference(&kept) {
-            let tag = blob.file_name().and_then(|name| name.to_str()).and_then(ETag::of_header);
+            let tag = blob.file_name().and_then(|name| name.to_str()).and_then(ETag::from_header);
             // Files without links, as on Windows, are gone.
             let Some(tag) =
                 tag.filter(|_| blob.exists() && blob.parent().is_some_and(|at| at.ends_with("blobs")))
@@ -157,7 +158,7 @@ impl Cache {
         drop(blobs);
         remove_empty_folders(&folder.join("snapshots"));
         // A download that goes on needs its folder.
-        let unfinished = self.unfinished_of(repo)?.into_iter();
+        let unfinished = self.unfinished_blobs(repo)?.into_iter();
         let locks: Result<Vec<Lock>, Error> =
             unfinished.map(|(tag, _)| self.lock_alone(repo, &tag)).collect();
         if self.commits(repo)?.is_empty() && locks.is_ok() {
@@ -263,7 +264,7 @@ impl Cache {
     /// If something cannot be removed, or a download goes on.
     pub fn remove_unfinished(&self, repo: &RepoId) -> Result<u64, Error> {
         let mut freed = 0;
-        for (tag, path) in self.unfinished_of(repo)? {
+        for (tag, path) in self.unfinished_blobs(repo)? {
             let _lock = self.lock_alone(repo, &tag)?;
             freed += fs::metadata(&path).map_or(0, |metadata| metadata.len());
             chunks::remove(&path)?;
@@ -276,13 +277,13 @@ impl Cache {
     /// # Errors
     /// If one does, or if a folder cannot be read.
     pub fn check_idle(&self, repo: &RepoId) -> Result<(), Error> {
-        self.unfinished_of(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
+        self.unfinished_blobs(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
     }
 
     /// The unfinished blobs of `repo` with their tags.
-    fn unfinished_of(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
+    fn unfinished_blobs(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
         let blobs = self.folder(repo).join("blobs");
-        let tag = |name: &str| ETag::of_header(name.strip_suffix(UNFINISHED)?.strip_suffix('.')?);
+        let tag = |name: &str| ETag::from_header(name.strip_suffix(UNFINISHED)?.strip_suffix('.')?);
         let names = names_in(&blobs)?.into_iter();
         Ok(names.filter_map(|name| Some((tag(&name)?, blobs.join(name)))).collect())
     }
@@ -305,7 +306,7 @@ fn symlink(target: &Path, blob: &Path, pointer: &Path) -> io::Result<()> {
 }
 
 /// The entries of `folder`, none if it does not exist.
-fn entries_of(folder: &Path) -> Result<Vec<fs::DirEntry>, Error> {
+fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, Error> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.collect::<io::Result<_>>().map_err(Error::cache("read", folder)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -316,12 +317,12 @@ fn entries_of(folder: &Path) -> Result<Vec<fs::DirEntry>, Error> {
 }
 
 fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
-    Ok(entries_of(folder)?.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    Ok(entries(folder)?.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
 /// Removes folders below `folder` that are empty.
 fn remove_empty_folders(folder: &Path) {
-    for entry in entries_of(folder).unwrap_or_default() {
+    for entry in entries(folder).unwrap_or_default() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_empty_folders(&entry.path());
             // Fails if it is not empty.

@@ -42,7 +42,7 @@ impl Partial {
     /// Opens `path` and its journal, or begins anew if there are none for `identity` and `size`. The disk must have space for
     /// what is missing.
     pub(crate) fn open(path: &Path, size: u64, identity: &str) -> Result<Partial, Error> {
-        let journal_path = journal_of(path);
+        let journal_path = journal_path_for(path);
         let head = format!("rustorch 2 {size} {CHUNK} {identity}");
         let is_whole = fs::metadata(path).is_ok_and(|metadata| metadata.len() == size);
         let known = match fs::read_to_string(&journal_path) {
@@ -72,7 +72,7 @@ impl Partial {
         };
         let journal = journal.map_err(Error::cache("write", &journal_path))?;
         let come = known.map_or_else(|| vec![0; size.div_ceil(CHUNK) as usize], |(come, _)| come);
-        let is_free = come.iter().zip(0..).map(|(come, chunk)| *come < len_of(chunk, size)).collect();
+        let is_free = come.iter().zip(0..).map(|(come, chunk)| *come < chunk_len(chunk, size)).collect();
         let state = Mutex::new(State { journal, come, is_free });
         Ok(Partial { path: path.to_owned(), journal_path, file, size, state })
     }
@@ -87,14 +87,14 @@ impl Partial {
     }
 
     /// The bytes of a chunk.
-    pub(crate) fn bytes_of(&self, chunk: u64) -> Range<u64> {
+    pub(crate) fn chunk_bytes(&self, chunk: u64) -> Range<u64> {
         let start = chunk * CHUNK;
-        start..start + len_of(chunk, self.size)
+        start..start + chunk_len(chunk, self.size)
     }
 
     /// The bytes of a chunk that are missing.
-    pub(crate) fn missing_of(&self, chunk: u64) -> Range<u64> {
-        let Range { start, end } = self.bytes_of(chunk);
+    pub(crate) fn missing(&self, chunk: u64) -> Range<u64> {
+        let Range { start, end } = self.chunk_bytes(chunk);
         let come = self.state().come.get(chunk as usize).copied().unwrap_or(0);
         (start + come).min(end)..end
     }
@@ -120,7 +120,7 @@ impl Partial {
         let mut state = self.state();
         for chunk in chunks {
             let is_missing =
-                state.come.get(chunk as usize).is_some_and(|come| *come < len_of(chunk, self.size));
+                state.come.get(chunk as usize).is_some_and(|come| *come < chunk_len(chunk, self.size));
             if let (Some(free), true) = (state.is_free.get_mut(chunk as usize), is_missing) {
                 *free = true;
             }
@@ -133,7 +133,7 @@ impl Partial {
 
     /// Records that the bytes of `chunk` before `end` are written.
     pub(crate) fn record(&self, chunk: u64, end: u64) -> Result<(), Error> {
-        let come = end - self.bytes_of(chunk).start;
+        let come = end - self.chunk_bytes(chunk).start;
         let mut state = self.state();
         let Some(known) = state.come.get_mut(chunk as usize).filter(|known| **known < come) else {
             return Ok(());
@@ -181,7 +181,7 @@ fn check_space(path: &Path, needed: u64) -> Result<(), Error> {
 /// Removes an unfinished file and its journal.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     // The journal first: without it, the file counts for nothing.
-    for path in [journal_of(path), path.to_owned()] {
+    for path in [journal_path_for(path), path.to_owned()] {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::cache("remove", path)(error));
@@ -192,12 +192,12 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn journal_of(path: &Path) -> PathBuf {
+fn journal_path_for(path: &Path) -> PathBuf {
     path.with_added_extension("journal")
 }
 
 /// The length of a chunk of a file of `size` bytes.
-fn len_of(chunk: u64, size: u64) -> u64 {
+fn chunk_len(chunk: u64, size: u64) -> u64 {
     size.saturating_sub(chunk * CHUNK).min(CHUNK)
 }
 
@@ -213,7 +213,7 @@ fn read_journal(text: &str, head: &str, size: u64) -> Option<(Vec<u64>, usize)> 
     for line in lines {
         let (chunk, bytes) = line.split_once(' ')?;
         let (chunk, bytes): (usize, u64) = (chunk.parse().ok()?, bytes.parse().ok()?);
-        let known = come.get_mut(chunk).filter(|_| bytes <= len_of(chunk as u64, size))?;
+        let known = come.get_mut(chunk).filter(|_| bytes <= chunk_len(chunk as u64, size))?;
         *known = bytes.max(*known);
     }
     Some((come, end))
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn complete(partial: &Partial, chunk: u64) {
-        partial.record(chunk, partial.bytes_of(chunk).end).expect("recorded");
+        partial.record(chunk, partial.chunk_bytes(chunk).end).expect("recorded");
     }
 
     fn append(path: &Path, text: &str) {
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(partial.take(2), Some(0..2));
         assert_eq!(partial.take(9), Some(2..4));
         assert_eq!(partial.take(9), None);
-        partial.write(partial.bytes_of(3).start, b"hello").expect("written");
+        partial.write(partial.chunk_bytes(3).start, b"hello").expect("written");
         complete(&partial, 3);
         partial.give_back(2..4);
         assert_eq!(partial.take(9), Some(2..3));
@@ -321,7 +321,7 @@ mod tests {
         partial.record(1, CHUNK + 8).expect("recorded");
         drop(partial);
         let partial = open(&folder, "a");
-        assert_eq!((partial.done(), partial.missing_of(1)), (9, CHUNK + 9..2 * CHUNK));
+        assert_eq!((partial.done(), partial.missing(1)), (9, CHUNK + 9..2 * CHUNK));
         // A request must not skip the bytes that are here.
         assert_eq!([(); 3].map(|()| partial.take(9)), [Some(0..1), Some(1..4), None]);
     }

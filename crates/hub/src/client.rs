@@ -287,7 +287,7 @@ impl Client {
             let tag = reply.header("x-linked-etag").or_else(|| reply.header("etag"));
             let linked = reply.header("x-linked-size").and_then(|size| size.trim().parse().ok());
             let own = reply.len().filter(|_| reply.status.is_success());
-            Ok(Described { tag: tag.and_then(ETag::of_header), size: linked.or(own), at: reply.target()? })
+            Ok(Described { tag: tag.and_then(ETag::from_header), size: linked.or(own), at: reply.target()? })
         })
     }
 
@@ -295,7 +295,7 @@ impl Client {
     fn describe_by_part(&self, uri: &Uri, watch: Watch<'_>) -> Result<Described, Error> {
         self.http.persist(watch, || {
             let reply = self.http.send(Method::Get, uri, Some(&(0..1)), Follow::All, Subject::Elsewhere)?;
-            let tag = reply.header("etag").and_then(ETag::of_header);
+            let tag = reply.header("etag").and_then(ETag::from_header);
             let size = reply.content_range().map(|(_, size)| size).or_else(|| reply.len());
             Ok(Described { tag, size, at: reply.target()? })
         })
@@ -309,11 +309,11 @@ impl Client {
 impl RemoteFile {
     fn new(sibling: Sibling) -> Option<RemoteFile> {
         let Sibling { rfilename, size, lfs } = sibling;
-        let of_lfs = lfs.as_ref();
+        let lfs_ref = lfs.as_ref();
         Some(RemoteFile {
             name: rfilename.parse().ok()?,
-            bytes: size.or_else(|| of_lfs?.size),
-            sha256: of_lfs.and_then(|lfs| Sha256::of_hex(lfs.sha256.as_deref()?)),
+            bytes: size.or_else(|| lfs_ref?.size),
+            sha256: lfs_ref.and_then(|lfs| Sha256::from_hex(lfs.sha256.as_deref()?)),
         })
     }
 }

@@ -111,7 +111,7 @@ impl Transfer<'_> {
     /// Requests chunks, or everything. The answer may be everything in any case.
     fn request(&self, chunks: Option<&Range<u64>>) -> Result<Reply, Error> {
         let uri = self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let range = chunks.map(|chunks| self.missing_of(chunks));
+        let range = chunks.map(|chunks| self.missing(chunks));
         let reply =
             self.source.http.send(Method::Get, &uri, range.as_ref(), Follow::All, self.source.subject)?;
         let size = self.partial.size();
@@ -133,8 +133,8 @@ impl Transfer<'_> {
     }
 
     /// What is missing of neighbouring chunks.
-    fn missing_of(&self, chunks: &Range<u64>) -> Range<u64> {
-        self.partial.missing_of(chunks.start).start..self.partial.bytes_of(chunks.end.saturating_sub(1)).end
+    fn missing(&self, chunks: &Range<u64>) -> Range<u64> {
+        self.partial.missing(chunks.start).start..self.partial.chunk_bytes(chunks.end.saturating_sub(1)).end
     }
 
     /// Uses several connections, the first of which has a reply.
@@ -162,14 +162,14 @@ impl Transfer<'_> {
                     None => return,
                 },
             };
-            let start = self.missing_of(&chunks).start;
+            let start = self.missing(&chunks).start;
             let reply = reply.map_or_else(|| self.request(Some(&chunks)), Ok);
             let Err(error) = reply.and_then(|reply| self.receive(&mut chunks, reply)) else {
                 failures = 0;
                 continue;
             };
             // What has come is no reason to give up.
-            let has_advanced = chunks.is_empty() || self.missing_of(&chunks).start > start;
+            let has_advanced = chunks.is_empty() || self.missing(&chunks).start > start;
             self.partial.give_back(chunks);
             failures = if has_advanced { 1 } else { failures + 1 };
             if let Err(error) = self.recover(error, failures) {
@@ -224,7 +224,7 @@ impl Transfer<'_> {
 
     /// Writes what is missing of a chunk, and records it every now and then and at the end, also if that is early.
     fn receive_chunk(&self, chunk: u64, body: &mut dyn Read, buffer: &mut [u8]) -> Result<(), Stop> {
-        let Range { start, end } = self.partial.missing_of(chunk);
+        let Range { start, end } = self.partial.missing(chunk);
         let (mut at, mut recorded) = (start, start);
         while at < end && !self.is_over.load(Ordering::Relaxed) {
             let most = buffer.len().min((end - at) as usize);
@@ -330,7 +330,7 @@ fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {
         watch(Event::Checked { done, total });
     }
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Sha256::of_hex(&hex).ok_or_else(|| fail(std::io::ErrorKind::InvalidData.into()))
+    Sha256::from_hex(&hex).ok_or_else(|| fail(std::io::ErrorKind::InvalidData.into()))
 }
 
 #[cfg(test)]

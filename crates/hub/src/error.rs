@@ -98,7 +98,7 @@ impl Error {
     }
 
     /// Whether the network or the server is at fault, so that what the cache has must do.
-    pub fn is_of_network(&self) -> bool {
+    pub fn is_network_error(&self) -> bool {
         self.is_transient()
             || matches!(self, Error::UnknownHost { .. } | Error::Untrusted { .. } | Error::Proxy { .. })
     }

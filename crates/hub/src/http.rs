@@ -143,8 +143,8 @@ impl Http {
 
     /// What an error of the connection means.
     fn failed(&self, uri: &Uri, error: ureq::Error) -> Error {
-        let of_proxy = self.proxy.as_ref().and_then(|proxy| proxy.blame(uri, &error));
-        of_proxy.unwrap_or_else(|| failed(uri, error))
+        let blamed = self.proxy.as_ref().and_then(|proxy| proxy.blame(uri, &error));
+        blamed.unwrap_or_else(|| failed(uri, error))
     }
 
     fn is_trusted(&self, uri: &Uri) -> bool {

@@ -33,6 +33,26 @@ macro_rules! text {
     };
 }
 
+/// Parses a name that stays below its folder, and makes it a path of this system.
+macro_rules! relative_path {
+    ($name:ident) => {
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(name: &str) -> Result<$name, NameError> {
+                let refused = || NameError::File { name: name.to_owned() };
+                stays_below(name).then(|| $name(name.to_owned())).ok_or_else(refused)
+            }
+        }
+
+        impl $name {
+            pub(crate) fn path(&self) -> PathBuf {
+                self.0.split('/').collect()
+            }
+        }
+    };
+}
+
 /// A repository of models, such as `Qwen/Qwen3-0.6B-GGUF`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoId(String);
@@ -71,7 +91,7 @@ impl RepoId {
     }
 
     /// The repository of a folder in the cache.
-    pub(crate) fn of_folder(folder: &str) -> Option<RepoId> {
+    pub(crate) fn from_folder(folder: &str) -> Option<RepoId> {
         folder.strip_prefix("models--")?.replacen("--", "/", 1).parse().ok()
     }
 }
@@ -81,25 +101,9 @@ impl RepoId {
 pub struct FileName(String);
 
 text!(pub FileName);
-
-impl FromStr for FileName {
-    type Err = NameError;
-
-    fn from_str(name: &str) -> Result<FileName, NameError> {
-        if stays_below(name) {
-            Ok(FileName(name.to_owned()))
-        } else {
-            Err(NameError::File { name: name.to_owned() })
-        }
-    }
-}
+relative_path!(FileName);
 
 impl FileName {
-    /// As a path of this system.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.0.split('/').collect()
-    }
-
     /// The name of a file below `folder`.
     pub(crate) fn below(folder: &Path, path: &Path) -> Option<FileName> {
         let parts = path.strip_prefix(folder).ok()?.iter().map(|part| part.to_str());
@@ -124,28 +128,12 @@ fn stays_below(name: &str) -> bool {
 pub struct Revision(String);
 
 text!(pub Revision);
+relative_path!(Revision);
 
 impl Revision {
     /// The branch that repositories have from the beginning.
     pub fn main() -> Revision {
         Revision("main".to_owned())
-    }
-
-    /// As a path of this system.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.0.split('/').collect()
-    }
-}
-
-impl FromStr for Revision {
-    type Err = NameError;
-
-    fn from_str(name: &str) -> Result<Revision, NameError> {
-        if stays_below(name) {
-            Ok(Revision(name.to_owned()))
-        } else {
-            Err(NameError::File { name: name.to_owned() })
-        }
     }
 }
 
@@ -171,7 +159,7 @@ text!(pub(crate) ETag);
 
 impl ETag {
     /// Reads the header `ETag`, strong or weak.
-    pub(crate) fn of_header(header: &str) -> Option<ETag> {
+    pub(crate) fn from_header(header: &str) -> Option<ETag> {
         let tag = header.trim().trim_start_matches("W/").trim_matches('"');
         let is_name = !tag.is_empty()
             && tag.len() <= 128
@@ -182,7 +170,7 @@ impl ETag {
 
     /// The SHA-256 of the file, if that is what it is.
     pub(crate) fn sha256(&self) -> Option<Sha256> {
-        Sha256::of_hex(&self.0)
+        Sha256::from_hex(&self.0)
     }
 }
 
@@ -194,7 +182,7 @@ text!(pub Sha256);
 
 impl Sha256 {
     /// `None` if `hex` does not have 64 hexadecimal digits.
-    pub(crate) fn of_hex(hex: &str) -> Option<Sha256> {
+    pub(crate) fn from_hex(hex: &str) -> Option<Sha256> {
         let is_hash = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hash.then(|| Sha256(hex.to_ascii_lowercase()))
     }
@@ -223,9 +211,9 @@ mod tests {
     fn folders_are_those_of_huggingface_hub() {
         let id: RepoId = "julien-c/EsperBERTo-small".parse().expect("a repository");
         assert_eq!(id.folder(), "models--julien-c--EsperBERTo-small");
-        assert_eq!(RepoId::of_folder(&id.folder()), Some(id));
-        assert_eq!(RepoId::of_folder("datasets--a--b"), None);
-        assert_eq!(RepoId::of_folder("models--gpt2"), None);
+        assert_eq!(RepoId::from_folder(&id.folder()), Some(id));
+        assert_eq!(RepoId::from_folder("datasets--a--b"), None);
+        assert_eq!(RepoId::from_folder("models--gpt2"), None);
     }
 
     #[test]
@@ -258,7 +246,7 @@ mod tests {
             ("\"..\"", None),
             ("", None),
         ] {
-            assert_eq!(ETag::of_header(header).as_ref().map(ETag::as_str), tag, "{header}");
+            assert_eq!(ETag::from_header(header).as_ref().map(ETag::as_str), tag, "{header}");
         }
     }
 }

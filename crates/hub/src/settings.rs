@@ -104,12 +104,12 @@ impl Settings {
             }
         }
         let caches = || path("XDG_CACHE_HOME").or_else(|| Some(home.as_deref()?.join(".cache")));
-        let of_hub = path("HF_HOME").or_else(|| Some(caches()?.join("huggingface"))).map(expand);
+        let hub_home = path("HF_HOME").or_else(|| Some(caches()?.join("huggingface"))).map(expand);
         let cache = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE")).map(expand);
-        let cache = cache.or_else(|| Some(of_hub.as_deref()?.join("hub"))).ok_or(Error::NoHome)?;
+        let cache = cache.or_else(|| Some(hub_home.as_deref()?.join("hub"))).ok_or(Error::NoHome)?;
         let token_file = path("HF_TOKEN_PATH")
             .map(expand)
-            .or_else(|| of_hub.as_deref().map(|of_hub| of_hub.join("token")));
+            .or_else(|| hub_home.as_deref().map(|hub_home| hub_home.join("token")));
         let named = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
         let token = match named.iter().find_map(|name| Token::new(&text(name)?, *name)) {
             Some(token) => Some(token),

@@ -79,7 +79,7 @@ fn path_of(settings: &Settings, name: &str, watch: &(dyn Fn(Event<'_>) + Sync)) 
 fn cached(cache: &Cache, repo: &RepoId, revision: &Revision, part: Option<&str>) -> Result<Option<PathBuf>> {
     let commits = match *revision == Revision::main() {
         true => cache.commits(repo)?,
-        false => cache.commit_of(repo, revision).into_iter().collect(),
+        false => cache.resolved_commit(repo, revision).into_iter().collect(),
     };
     for commit in commits {
         let files = cache.files(repo, &commit)?;

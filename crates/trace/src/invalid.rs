@@ -48,7 +48,7 @@ impl Traces<'_> {
         let shapes = self.traces.map(|trace| trace.value(&value.name));
         let is_wrong = |side: usize| {
             let expected = self.oracles[side]
-                .and_then(|oracle| id_of(oracle.graph, &value.name).map(|id| oracle.graph.value(id).cols));
+                .and_then(|oracle| value_id(oracle.graph, &value.name).map(|id| oracle.graph.value(id).cols));
             shapes[side].is_some_and(|shape| {
                 shape.rows < self.positions || expected.is_some_and(|cols| cols != shape.cols)
             })
@@ -87,7 +87,7 @@ impl Traces<'_> {
         oracle: Oracle<'_>,
     ) -> Result<Option<First>, Error> {
         let graph = oracle.graph;
-        let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
+        let Some(id) = value_id(graph, &value.name) else { return Ok(None) };
         let damaged = graph.value(id).op.weights().find_map(|(weight, _)| {
             Some((&graph.weight(weight).name, not_finite_values(&oracle.weight(weight).ok()?)?))
         });
@@ -110,7 +110,7 @@ impl First {
 }
 
 /// The value that was recorded as `name`; the output may be that of the tapped program.
-fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
+fn value_id(graph: &Graph, name: &str) -> Option<ValueId> {
     let output = graph.output();
     graph.find(name).or_else(|| (tapped_name(&graph.value(output).name) == name).then_some(output))
 }

@@ -91,10 +91,10 @@ const TAIL: usize = 1 << 20;
 /// SHA-256 in hexadecimal of, for each of the model's files in order, its length in decimal, a newline, its first 16 MiB
 /// and its last 1 MiB (at most the file). Files that differ only between these have the same digest.
 pub fn digest(model: &Gguf) -> String {
-    digest_of(model.contents())
+    hash_files(model.contents())
 }
 
-fn digest_of<'a>(files: impl Iterator<Item = &'a [u8]>) -> String {
+fn hash_files<'a>(files: impl Iterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for file in files {
         hash.update(format!("{}\n", file.len()));
@@ -115,7 +115,7 @@ mod tests {
         let mut file = vec![0; 20 << 20];
         let mut digest_with = |at: usize, byte: u8| {
             file[at] = byte;
-            digest_of([&*file].into_iter())
+            hash_files([&*file].into_iter())
         };
         for (at, byte) in [(0, 1), ((16 << 20) - 1, 2), (19 << 20, 3)] {
             digest_with(at, byte);

@@ -116,7 +116,7 @@ impl<'a> Oracle<'a> {
                     *id = g.embed(ValueName("x", Some(slot)), weight);
                 }
             }
-            Operand::Weight(id, _) => match self.weight_of(call, *id) {
+            Operand::Weight(id, _) => match self.call_weight(call, *id) {
                 Ok((shape, weight)) => {
                     let name = &self.graph.weight(*id).name;
                     weights.insert(name.clone(), weight);
@@ -149,7 +149,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// A weight as `call` uses it, and its shape.
-    fn weight_of(&self, call: &Call, id: WeightId) -> Result<([usize; 3], Weight), Error> {
+    fn call_weight(&self, call: &Call, id: WeightId) -> Result<([usize; 3], Weight), Error> {
         if let Some((_, weight)) = call.replaced.as_ref().filter(|(replaced, _)| *replaced == id) {
             return Ok(([weight.count, weight.rows, weight.cols], weight.clone()));
         }

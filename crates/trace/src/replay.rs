@@ -58,14 +58,14 @@ impl Replay<'_> {
         let (mut inputs, mut limit) = (Vec::new(), 0.0f64);
         let call = self.call(id, rows);
         for (slot, input) in call.op.inputs().enumerate() {
-            let (table, of_chain) = match self.recorded(input, rows.clone())? {
+            let (table, chain_limit) = match self.recorded(input, rows.clone())? {
                 Some(table) => (table, 0.0),
                 None if depth > 0 => self.again(input, rows, depth - 1)?,
                 None => return Err(Error::NotRecorded(self.oracle.graph.value(input).name.clone())),
             };
-            limit = limit.max(of_chain);
-            if let Some((_, kind)) = self.oracle.cached(&call, slot).filter(|_| of_chain > 0.0) {
-                limit = limit.max(of_chain + 10.0 * cache::nmse(kind));
+            limit = limit.max(chain_limit);
+            if let Some((_, kind)) = self.oracle.cached(&call, slot).filter(|_| chain_limit > 0.0) {
+                limit = limit.max(chain_limit + 10.0 * cache::nmse(kind));
             }
             inputs.push(table);
         }

@@ -49,11 +49,11 @@ fn circles(sources: &BTreeMap<Module, (String, String)>) -> BTreeSet<&Module> {
     // Names that the root re-exports.
     let root = named(&Module::new());
     let exported: BTreeMap<&String, Module> =
-        root.iter().filter_map(|path| Some((path.last()?, file_of(sources, path)?))).collect();
+        root.iter().filter_map(|path| Some((path.last()?, defining_file(sources, path)?))).collect();
     let mut edges: BTreeSet<(&Module, &Module)> = BTreeSet::new();
     for from in sources.keys() {
         for path in named(from) {
-            let direct = file_of(sources, &path).filter(|module| !module.is_empty());
+            let direct = defining_file(sources, &path).filter(|module| !module.is_empty());
             let to = direct.or_else(|| exported.get(path.first()?).cloned());
             let Some((to, _)) = to.and_then(|to| sources.get_key_value(&to)) else { continue };
             let is_own = from.starts_with(to) || to.starts_with(from);
@@ -75,7 +75,7 @@ fn circles(sources: &BTreeMap<Module, (String, String)>) -> BTreeSet<&Module> {
 }
 
 /// The module whose file defines `path`.
-fn file_of(sources: &BTreeMap<Module, (String, String)>, path: &[String]) -> Option<Module> {
+fn defining_file(sources: &BTreeMap<Module, (String, String)>, path: &[String]) -> Option<Module> {
     (0..=path.len()).rev().map(|len| path[..len].to_vec()).find(|module| sources.contains_key(module))
 }
 

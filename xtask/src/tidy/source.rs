@@ -49,10 +49,14 @@ fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
             found.extend(wildcards::lines(tokens.clone()).into_iter().map(|line| (line, what.into())));
             if !UNSAFE.iter().any(|place| path.starts_with(place)) {
                 let what = format!("`unsafe` outside {UNSAFE:?}: remove it, or move it there");
-                found.extend(lines_of(tokens.clone(), "unsafe").into_iter().map(|line| (line, what.clone())));
+                found.extend(
+                    identifier_lines(tokens.clone(), "unsafe").into_iter().map(|line| (line, what.clone())),
+                );
             }
             let what = "`unimplemented!`: finish or remove it";
-            found.extend(lines_of(tokens, "unimplemented").into_iter().map(|line| (line, what.into())));
+            found.extend(
+                identifier_lines(tokens, "unimplemented").into_iter().map(|line| (line, what.into())),
+            );
         }
         Err(error) => found.push((error.span().start().line, format!("is not valid Rust: {error}"))),
     }
@@ -60,9 +64,9 @@ fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
 }
 
 /// The lines with this identifier.
-fn lines_of(tokens: TokenStream, word: &str) -> Vec<usize> {
+fn identifier_lines(tokens: TokenStream, word: &str) -> Vec<usize> {
     let lines = |token| match token {
-        TokenTree::Group(group) => lines_of(group.stream(), word),
+        TokenTree::Group(group) => identifier_lines(group.stream(), word),
         TokenTree::Ident(found) if found == word => vec![found.span().start().line],
         TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => Vec::new(),
     };

@@ -135,7 +135,7 @@ pub(super) fn print(rows: &[Row<'_>], style: Style) -> anyhow::Result<()> {
         }
         return Ok(out.flush()?);
     }
-    let kernels = rows.iter().filter(|row| !row.kernels.is_empty()).map(of_kernels);
+    let kernels = rows.iter().filter(|row| !row.kernels.is_empty()).map(kernel_table);
     for (number, table) in std::iter::once(table(rows)).chain(kernels).enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -214,7 +214,7 @@ fn markdown<const N: usize>(rows: &[[String; N]], right: &[usize]) -> Vec<String
 }
 
 /// The time of each kernel in a test, the longest first.
-fn of_kernels(row: &Row<'_>) -> Vec<String> {
+fn kernel_table(row: &Row<'_>) -> Vec<String> {
     let mut kernels: Vec<&Timing> = row.kernels.iter().collect();
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let all: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
@@ -310,7 +310,7 @@ mod tests {
         let subject = subject();
         let kernels = vec![kernel("short", 0.5), kernel("long", 1.5)];
         let row = Row { kernels, ..row(&subject, &[1.0], None) };
-        let lines = of_kernels(&row);
+        let lines = kernel_table(&row);
         let cells = |at: usize| lines[at].split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
         assert_eq!(cells(0)[1..7], ["kernels of pp512 @ d4096", "times", "µs", "GB/s", "GMAC/s", "share"]);
         assert_eq!(cells(2)[1..7], ["long", "4", "375000.00", "2", "4", "75.0 %"]);

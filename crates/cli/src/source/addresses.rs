@@ -79,12 +79,12 @@ pub(super) fn pull(client: &Client, address: &str) -> anyhow::Result<Vec<Fetched
 pub(super) fn all() -> Vec<Held> {
     let Some(root) = folders::cache().map(|cache| cache.join("models")) else { return Vec::new() };
     let folders = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut held: Vec<Held> = folders.filter_map(of_folder).collect();
+    let mut held: Vec<Held> = folders.filter_map(read_folder).collect();
     held.sort_by(|a, b| a.name.cmp(&b.name));
     held
 }
 
-fn of_folder(folder: PathBuf) -> Option<Held> {
+fn read_folder(folder: PathBuf) -> Option<Held> {
     let name = fs::read_to_string(folder.join(ADDRESS)).ok()?;
     let (model, files) = models_in(&folder).into_iter().next()?;
     let bytes = model.bytes().unwrap_or(0);

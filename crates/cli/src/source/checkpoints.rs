@@ -18,12 +18,12 @@ pub(super) const WEIGHTS: &str = ".safetensors";
 /// The checkpoints in the cache, by name.
 pub(super) fn all(settings: &Settings) -> anyhow::Result<Vec<Held>> {
     let cache = Cache::new(&settings.cache);
-    let found = cache.repositories()?.into_iter().map(|repo| of_cache(&cache, &repo));
+    let found = cache.repositories()?.into_iter().map(|repo| cached(&cache, &repo));
     Ok(found.collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// What the cache has of a checkpoint, without its GGUF files.
-pub(super) fn of_cache(cache: &Cache, repo: &RepoId) -> anyhow::Result<Option<Held>> {
+pub(super) fn cached(cache: &Cache, repo: &RepoId) -> anyhow::Result<Option<Held>> {
     let mut files: Vec<CachedFile> = Vec::new();
     for commit in cache.commits(repo)? {
         files.extend(cache.files(repo, &commit)?);

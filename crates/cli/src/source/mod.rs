@@ -57,7 +57,7 @@ impl Target {
                 }
                 match (short::find(&name), ollama::find(&name)) {
                     (Some(target), None) => Target::Hub(target),
-                    (Some(target), Some(_)) if stores::of_hub(&Settings::from_env()?, &target)?.is_some() => {
+                    (Some(target), Some(_)) if stores::find(&Settings::from_env()?, &target)?.is_some() => {
                         Target::Hub(target)
                     }
                     (_, Some(held)) => Target::Held(held),
@@ -79,12 +79,12 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
             _ => HubName::of(repo)?,
         };
         name.part = hf_file.clone().or(name.part);
-        return of_hub(&name.to_string(), &name, agreed).map(Some);
+        return hub_file(&name.to_string(), &name, agreed).map(Some);
     }
     if let Some(address) = model_url {
         return match Name::of(Path::new(address))? {
-            Name::Hub(name) => of_hub(&name.to_string(), &name, agreed),
-            _ => of_address(address, agreed),
+            Name::Hub(name) => hub_file(&name.to_string(), &name, agreed),
+            _ => address_file(address, agreed),
         }
         .map(Some);
     }
@@ -95,8 +95,8 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
             Some(near) => bail!("there is no file {}; did you mean {}?", path.display(), near.display()),
             None => Ok(path),
         },
-        Target::Hub(name) => of_hub(&note_short(named, &name), &name, *network),
-        Target::Address(address) => of_address(&address, *network),
+        Target::Hub(name) => hub_file(&note_short(named, &name), &name, *network),
+        Target::Address(address) => address_file(&address, *network),
         Target::Held(held) => {
             if named.components().count() == 1 {
                 note(format_args!("{} is {}, from {}", named.display(), held.name, held.origin.label()));
@@ -131,9 +131,9 @@ fn near_file(path: &Path) -> Option<PathBuf> {
 }
 
 /// The file of a repository; `typed` is what the user calls it.
-fn of_hub(typed: &str, name: &HubName, network: NetworkArgs) -> anyhow::Result<PathBuf> {
+fn hub_file(typed: &str, name: &HubName, network: NetworkArgs) -> anyhow::Result<PathBuf> {
     let settings = Settings::from_env()?;
-    if let Some((held, reason)) = stores::of_hub(&settings, name)? {
+    if let Some((held, reason)) = stores::find(&settings, name)? {
         if reason == Reason::Instead {
             note(format_args!(
                 "taking {}, which is here; `rustorch pull {name}` gets the usual one",
@@ -154,7 +154,7 @@ fn of_hub(typed: &str, name: &HubName, network: NetworkArgs) -> anyhow::Result<P
     Ok(hub.pull(&plan)?.path())
 }
 
-fn of_address(address: &str, network: NetworkArgs) -> anyhow::Result<PathBuf> {
+fn address_file(address: &str, network: NetworkArgs) -> anyhow::Result<PathBuf> {
     if let Some(path) = addresses::find(address)? {
         return Ok(path);
     }

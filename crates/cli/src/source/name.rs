@@ -56,10 +56,10 @@ impl Name {
         let is_file = path.exists() && !path.is_dir();
         let Some(text) = typed.to_str().filter(|_| !is_file) else { return Ok(Name::File(path)) };
         if text.starts_with("https://") || text.starts_with("http://") {
-            return of_address(text);
+            return parse_address(text);
         }
         if let Some(rest) = HOSTS.iter().find_map(|host| text.strip_prefix(host)?.strip_prefix('/')) {
-            return Ok(Name::Hub(of_hub(rest)?));
+            return Ok(Name::Hub(parse_hub_path(rest)?));
         }
         // What follows a colon is a tag, a quantisation or a file in a repository.
         let named = text.split(':').next().unwrap_or_default();
@@ -88,17 +88,17 @@ impl HubName {
     }
 }
 
-fn of_address(text: &str) -> anyhow::Result<Name> {
+fn parse_address(text: &str) -> anyhow::Result<Name> {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if HOSTS.contains(&host) {
-        return Ok(Name::Hub(of_hub(path)?));
+        return Ok(Name::Hub(parse_hub_path(path)?));
     }
     Ok(Name::Address(text.to_owned()))
 }
 
 /// Reads what follows the host: `user/repo[:PART]`, `user/repo/FILE` or `user/repo/resolve/REVISION/FILE`.
-fn of_hub(path: &str) -> anyhow::Result<HubName> {
+fn parse_hub_path(path: &str) -> anyhow::Result<HubName> {
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     let parts: Vec<&str> = path.split('/').collect();
     let (user, repo, rest) = match &parts[..] {

@@ -39,7 +39,7 @@ struct Config {
 
 /// The models in all stores, by name.
 pub(super) fn all() -> Vec<Held> {
-    let mut held: Vec<Held> = stores().iter().flat_map(|store| of_store(store)).collect();
+    let mut held: Vec<Held> = stores().iter().flat_map(|store| store_models(store)).collect();
     held.sort_by(|a, b| a.name.cmp(&b.name));
     held.dedup_by(|a, b| a.name == b.name);
     held
@@ -60,7 +60,7 @@ fn stores() -> Vec<PathBuf> {
     home.into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]).collect()
 }
 
-fn of_store(store: &Path) -> Vec<Held> {
+fn store_models(store: &Path) -> Vec<Held> {
     let manifests = store.join("manifests");
     let mut found = Vec::new();
     // HOST/USER/MODEL/TAG

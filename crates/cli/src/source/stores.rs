@@ -16,27 +16,27 @@ pub(crate) fn all(settings: &Settings) -> anyhow::Result<Vec<Held>> {
     let cache = Cache::new(&settings.cache);
     let mut held = Vec::new();
     for repo in cache.repositories()? {
-        held.extend(of_cache(&cache, &repo)?);
+        held.extend(cached(&cache, &repo)?);
     }
     held.extend(addresses::all());
-    held.extend(of_folder());
+    held.extend(folder_models());
     held.extend(ollama::all());
     for repo in lm_studio_repositories() {
-        held.extend(of_lm_studio(&repo));
+        held.extend(lm_studio_models(&repo));
     }
     Ok(held)
 }
 
 /// The model that `name` names, in the cache, in LM Studio's folder or in ollama's store.
-pub(crate) fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Option<(Held, Reason)>> {
+pub(crate) fn find(settings: &Settings, name: &HubName) -> anyhow::Result<Option<(Held, Reason)>> {
     let (cache, part) = (Cache::new(&settings.cache), name.part.as_deref());
     if name.revision != Revision::main() {
-        let commit = cache.commit_of(&name.repo, &name.revision);
-        return Ok(choose(&of_commits(&cache, &name.repo, commit)?, part));
+        let commit = cache.resolved_commit(&name.repo, &name.revision);
+        return Ok(choose(&commit_models(&cache, &name.repo, commit)?, part));
     }
     let in_ollama = |name: &str| Some((ollama::find(name)?, Reason::Named));
     let spelt = name.to_string();
-    let places = [of_cache(&cache, &name.repo)?, of_lm_studio(&name.repo)];
+    let places = [cached(&cache, &name.repo)?, lm_studio_models(&name.repo)];
     let chosen = places.iter().find_map(|held| choose(held, part));
     Ok(chosen.or_else(|| in_ollama(&spelt)).or_else(|| in_ollama(&format!("hf.co/{spelt}"))))
 }
@@ -59,11 +59,11 @@ fn choose(held: &[Held], part: Option<&str>) -> Option<(Held, Reason)> {
 }
 
 /// The complete models of a repository in the cache, each once, from the commit of `main` or else the newest.
-pub(crate) fn of_cache(cache: &Cache, repo: &RepoId) -> anyhow::Result<Vec<Held>> {
-    of_commits(cache, repo, cache.commits(repo)?)
+pub(crate) fn cached(cache: &Cache, repo: &RepoId) -> anyhow::Result<Vec<Held>> {
+    commit_models(cache, repo, cache.commits(repo)?)
 }
 
-fn of_commits(
+fn commit_models(
     cache: &Cache,
     repo: &RepoId,
     commits: impl IntoIterator<Item = Commit>,
@@ -92,7 +92,7 @@ fn of_commits(
 }
 
 /// Files in `~/.rustorch/models`.
-fn of_folder() -> Vec<Held> {
+fn folder_models() -> Vec<Held> {
     let Some(folder) = folders::models() else { return Vec::new() };
     models_in(&folder)
         .into_iter()
@@ -131,7 +131,7 @@ fn lm_studio_repositories() -> Vec<RepoId> {
     repositories
 }
 
-fn of_lm_studio(repo: &RepoId) -> Vec<Held> {
+fn lm_studio_models(repo: &RepoId) -> Vec<Held> {
     let mut held = Vec::new();
     for folder in lm_studio_folders() {
         let found = models_in(&folder.join(repo.as_str()));

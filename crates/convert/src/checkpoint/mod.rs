@@ -44,7 +44,7 @@ impl Checkpoint {
     }
 
     /// The tensors of an adapter in `folder`, with the configuration of the model in `base`.
-    pub(crate) fn of_adapter(folder: &Path, base: &Path) -> Result<Checkpoint, Error> {
+    pub(crate) fn open_adapter(folder: &Path, base: &Path) -> Result<Checkpoint, Error> {
         let config = Config::open(base)?;
         let (files, sources) = shards::open_one(&folder.join("adapter_model.safetensors"))?;
         Ok(Checkpoint { folder: folder.to_owned(), config, tensors: quantized::views(sources)?, files })

@@ -22,7 +22,7 @@ use error::{LARGEST_F16, listed};
 use rows::write_quantised;
 
 pub use error::{Error, NotFinite, Warning};
-pub use rows::scan;
+pub use rows::{Progress, scan};
 
 /// ggml's `GGML_QNT_VERSION`, the version of the block layouts.
 pub(crate) const QUANTIZATION_VERSION: u32 = 2;
@@ -158,13 +158,8 @@ impl<'a> Plan<'a> {
         Ok(layout)
     }
 
-    /// Scans every value, for warnings; fails if some are not finite, or the file was truncated meanwhile. Threads call `progress`
-    /// with the number of bytes they have read.
-    pub fn check(
-        &self,
-        threads: NonZero<usize>,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Vec<Warning>, Error> {
+    /// Scans every value, for warnings; fails if some are not finite, or the file was truncated meanwhile.
+    pub fn check(&self, threads: NonZero<usize>, progress: Progress<'_>) -> Result<Vec<Warning>, Error> {
         let mut warnings = Vec::new();
         for planned @ Planned { tensor, format, .. } in &self.tensors {
             let largest = scan(tensor, threads, progress)?;
@@ -178,12 +173,12 @@ impl<'a> Plan<'a> {
         Ok(warnings)
     }
 
-    /// Writes the file; fails if the input was truncated meanwhile. Threads call `progress` with the number of bytes they have read.
+    /// Writes the file; fails if the input was truncated meanwhile.
     pub fn write(
         &self,
         out: impl Write,
         threads: NonZero<usize>,
-        progress: &(dyn Fn(u64) + Sync),
+        progress: Progress<'_>,
     ) -> Result<(), Error> {
         let mut writer = self.layout()?.begin(BufWriter::new(out))?;
         for planned in &self.tensors {

@@ -17,13 +17,11 @@ const RUN: usize = 1 << 16;
 /// Runs in a wave for each thread.
 const RUNS: usize = 32;
 
-/// The largest magnitude in a tensor; fails if some values are not finite. Threads call `progress` with the number of bytes they
-/// have read.
-pub fn scan(
-    tensor: &Tensor,
-    threads: NonZero<usize>,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<f32, NotFinite> {
+/// Threads call it with the number of bytes that they have read.
+pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// The largest magnitude in a tensor; fails if some values are not finite.
+pub fn scan(tensor: &Tensor, threads: NonZero<usize>, progress: Progress<'_>) -> Result<f32, NotFinite> {
     let rows = rows_in_run(tensor);
     let found = Mutex::new((0.0f32, 0, None::<(usize, f32)>));
     let runs = tensor.data.chunks(rows * tensor.row_bytes()).enumerate();
@@ -54,39 +52,23 @@ pub(super) fn write_quantised(
     importance: Option<&[f32]>,
     threads: NonZero<usize>,
     out: &mut dyn Write,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: Progress<'_>,
 ) -> io::Result<()> {
-    let row_len = tensor.row_len();
+    let (row_len, rows) = (tensor.row_len(), rows_in_run(tensor));
+    let (run, run_out) = (rows * tensor.row_bytes(), bytes(format, rows * row_len));
     let matrices = importance.map_or(1, |importance| importance.len() / row_len);
-    for (number, data) in tensor.data.chunks(tensor.data.len() / matrices).enumerate() {
-        let importance = importance.map(|importance| &importance[number * row_len..][..row_len]);
-        convert_rows(tensor, data, format, importance, threads, out, progress)?;
-    }
-    Ok(())
-}
-
-/// Writes rows of a tensor in `format`.
-fn convert_rows(
-    tensor: &Tensor,
-    data: &[u8],
-    format: Format,
-    importance: Option<&[f32]>,
-    threads: NonZero<usize>,
-    out: &mut dyn Write,
-    progress: &(dyn Fn(u64) + Sync),
-) -> io::Result<()> {
-    let rows = rows_in_run(tensor);
-    let (run, run_out) = (rows * tensor.row_bytes(), bytes(format, rows * tensor.row_len()));
-    let runs = RUNS * threads.get();
     let mut blocks = Vec::new();
-    for wave in data.chunks(runs * run) {
-        let values = wave.len() / tensor.format.block_bytes() * tensor.format.block_len();
-        blocks.resize(bytes(format, values), 0);
-        share(wave.chunks(run).zip(blocks.chunks_mut(run_out)), threads, |buffer, (bytes, blocks)| {
-            format.quantize(dequantized(tensor, bytes, buffer), importance, blocks);
-            progress(bytes.len() as u64);
-        });
-        out.write_all(&blocks)?;
+    for (number, matrix) in tensor.data.chunks(tensor.data.len() / matrices).enumerate() {
+        let importance = importance.map(|importance| &importance[number * row_len..][..row_len]);
+        for wave in matrix.chunks(RUNS * threads.get() * run) {
+            let values = wave.len() / tensor.format.block_bytes() * tensor.format.block_len();
+            blocks.resize(bytes(format, values), 0);
+            share(wave.chunks(run).zip(blocks.chunks_mut(run_out)), threads, |buffer, (bytes, blocks)| {
+                format.quantize(dequantized(tensor, bytes, buffer), importance, blocks);
+                progress(bytes.len() as u64);
+            });
+            out.write_all(&blocks)?;
+        }
     }
     Ok(())
 }

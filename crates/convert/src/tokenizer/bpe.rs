@@ -104,7 +104,7 @@ pub(super) fn write_gemma4(folder: &Folder, config: &Value, metadata: &mut Metad
     ];
     let mut tokenizer = HfTokenizer::load(folder)?;
     let merges = tokenizer.merges(folder)?;
-    let mut vocabulary = super::spm::of_byte_fallback(&tokenizer)?.ok_or_else(|| {
+    let mut vocabulary = super::spm::byte_fallback_vocabulary(&tokenizer)?.ok_or_else(|| {
         invalid(&tokenizer.path, "the tokenizer", "another", "a BPE of characters with byte fallback")
     })?;
     for (text, kind) in vocabulary.texts.iter().zip(&mut vocabulary.types) {

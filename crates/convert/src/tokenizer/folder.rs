@@ -115,7 +115,7 @@ impl From<Added> for tokenizers::AddedToken {
 }
 
 /// The text of a special token, which is a string or an object with it.
-pub(super) fn text_of(entry: &Value) -> Option<&str> {
+pub(super) fn token_text(entry: &Value) -> Option<&str> {
     entry.as_str().or_else(|| entry.get("content")?.as_str())
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokenizers::{AddedToken, Tokenizer};
 
 use super::error::{Error, invalid};
-use super::folder::{Added, Folder, TokenizerConfig, text_of};
+use super::folder::{Added, Folder, TokenizerConfig, token_text};
 use super::older;
 use super::tokenizer_json::{Merges, TokenizerJson};
 use super::vocabulary::MAX_TOKENS;
@@ -149,7 +149,7 @@ impl HfTokenizer {
                 entries
                     .get(&format!("{role}_token"))
                     .filter(|_| adds)
-                    .and_then(text_of)
+                    .and_then(token_text)
                     .and_then(|text| self.tokenizer.token_to_id(text))
             };
             self.around = (around("bos"), around("eos"));
@@ -231,7 +231,7 @@ fn special_texts(entries: &IndexMap<String, Value>, class: Option<&str>) -> Vec<
         DEFAULTS.iter().find(|(name, _)| Some(*name) == class).map(|(_, tokens)| *tokens).unwrap_or_default();
     let mut special: IndexMap<String, AddedToken> = IndexMap::new();
     let mut push = |entry: &Value| {
-        if let Some(text) = text_of(entry).filter(|text| !text.is_empty()) {
+        if let Some(text) = token_text(entry).filter(|text| !text.is_empty()) {
             let flag = |name: &str| entry.get(name) == Some(&Value::Bool(true));
             let token = AddedToken::from(text, true)
                 .lstrip(flag("lstrip"))

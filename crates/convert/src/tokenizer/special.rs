@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::error::{Error, invalid};
-use super::folder::{Folder, text_of};
+use super::folder::{Folder, token_text};
 use super::template;
 use super::tokenizer_json::{Normalizer, Part, PostProcessor, TokenizerJson};
 
@@ -68,7 +68,7 @@ impl Special {
                     // What the tokenizer does counts.
                     special.adds.entry(role).or_insert(*adds);
                 }
-                let text = config.get(&token(role)).and_then(text_of);
+                let text = config.get(&token(role)).and_then(token_text);
                 if let Some(added) = added.iter().find(|added| Some(added.content.as_str()) == text) {
                     special.set_within(role, added.id, size);
                 }

@@ -69,7 +69,7 @@ pub(super) fn write_byte_fallback(folder: &Folder, metadata: &mut Metadata) -> R
     }
     drop(json);
     let tokenizer = HfTokenizer::load(folder)?;
-    let Some(vocabulary) = of_byte_fallback(&tokenizer)? else { return Ok(false) };
+    let Some(vocabulary) = byte_fallback_vocabulary(&tokenizer)? else { return Ok(false) };
     finish(folder, vocabulary, metadata)?;
     Ok(true)
 }
@@ -80,7 +80,7 @@ fn has_byte_fallback(json: &TokenizerJson) -> bool {
 }
 
 /// The vocabulary of a BPE of characters with byte fallback, if it is one (`LlamaHfVocab`). Scores are unknown.
-pub(super) fn of_byte_fallback(tokenizer: &HfTokenizer) -> Result<Option<Vocabulary>, Error> {
+pub(super) fn byte_fallback_vocabulary(tokenizer: &HfTokenizer) -> Result<Option<Vocabulary>, Error> {
     if !has_byte_fallback(&tokenizer.json) {
         return Ok(None);
     }

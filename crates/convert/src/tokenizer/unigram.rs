@@ -4,7 +4,7 @@ use base64::Engine;
 use gguf::Metadata;
 
 use super::error::{Error, invalid};
-use super::folder::{Folder, text_of};
+use super::folder::{Folder, token_text};
 use super::hf::HfTokenizer;
 use super::sentencepiece::Model;
 use super::special::Special;
@@ -76,7 +76,7 @@ fn of_json(folder: &Folder, size: Option<usize>) -> Result<Unigram, Error> {
     let json = &tokenizer.json;
     let Vocab::Scores(tokens) = &json.model.vocab else { return Err(wrong()) };
     let mut vocabulary = Vocabulary::unused(size.unwrap_or(0).max(tokens.len()));
-    let stated = tokenizer.config.entries.get("unk_token").and_then(text_of);
+    let stated = tokenizer.config.entries.get("unk_token").and_then(token_text);
     let unknown = stated.and_then(|text| tokenizer.added_id(text)).or(json.model.unk_id).unwrap_or(3);
     let added = tokenizer.added();
     let texts = tokenizer.texts();

@@ -4,7 +4,7 @@ use backend::{arg_max, log_sum_exp};
 use engine::Model;
 
 use super::steps::{Part, Runner};
-use super::{Candidate, Failure};
+use super::{Candidate, Checked};
 use crate::statistics::kl_divergence;
 
 pub(super) const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
@@ -63,7 +63,7 @@ pub(super) fn compute(
     candidate: &Candidate,
     tokens: &[u32],
     rows: usize,
-) -> Result<(String, Vec<f32>), Failure> {
+) -> Checked<Vec<f32>> {
     let mut runner = Runner::new(model, candidate, [1, tokens.len()], tokens.len())?;
     let mut logits = Vec::new();
     for (i, tokens) in tokens.chunks(rows).enumerate() {
@@ -86,7 +86,7 @@ pub(super) fn agree(
     candidate: &Candidate,
     tokens: &[u32],
     rows: usize,
-) -> Result<(String, ()), Failure> {
+) -> Checked {
     let (_, found) = compute(model, candidate, tokens, rows)?;
     let is_float = model.file().tensors().all(|tensor| tensor.format.block_len() == 1);
     let limit = if is_float { FLOAT_NMSE } else { QUANTIZED_NMSE };
@@ -119,11 +119,7 @@ pub(super) fn agree(
 
 /// Compares the bits of the logits of three sequences, alone and in shared steps: one sequence adds a token per step, one
 /// three, and one its whole prompt.
-pub(super) fn same_bits_in_any_step(
-    model: &Model,
-    candidate: &Candidate,
-    tokens: &[u32],
-) -> Result<(String, ()), Failure> {
+pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens: &[u32]) -> Checked {
     let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
     let mut runner = Runner::new(model, candidate, [3, n], 3 * n)?;
     let sequences = [0, 1, 2].map(|by| {

@@ -13,7 +13,7 @@ use engine::Model;
 use super::logits::{QUANTIZED_NMSE, TEXT, nmse};
 use super::routes::{GivenRoutes, Router, routers};
 use super::steps::{Part, Runner};
-use super::{Candidate, Failure};
+use super::{Candidate, Checked, Failure};
 
 /// Length of the long prompt, which a GPU computes in several tiles of rows.
 const MANY: usize = 150;
@@ -32,7 +32,7 @@ const OF_OVER: usize = 2;
 const SAME_NMSE: f64 = 1e-9;
 
 /// Compares the logits of a long prompt at once and token by token. The reference would take too long for it.
-pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Result<(String, ()), Failure> {
+pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     let text = Text::new(model, candidate);
     let routers = routers(model.graph());
     let mut runner = Runner::new(model, candidate, [1, MANY], text.outputs().len())?;

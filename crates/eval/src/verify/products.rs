@@ -10,7 +10,7 @@ use quant::Format;
 use runner::FileWeights;
 
 use super::logits::nmse;
-use super::{Candidate, Failure};
+use super::{Candidate, Checked, Failure};
 
 /// Numbers of activation rows, which may use different kernels; the last one on GPUs only.
 const ROWS: [usize; 3] = [1, 5, 19];
@@ -37,7 +37,7 @@ pub(super) fn agree(
     truth: &Candidate,
     candidate: &Candidate,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(String, ()), Failure> {
+) -> Checked {
     let rows = if candidate.is_gpu() { &ROWS[..] } else { &ROWS[..2] };
     let limit = |format: Format| match truth.kind {
         // Both quantise activations alike: only the order of sums differs.

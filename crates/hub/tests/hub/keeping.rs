@@ -22,7 +22,7 @@ fn a_new_commit_has_a_snapshot_of_its_own() {
     let commits = world.cache.commits(&repo()).expect("commits");
     assert_eq!(commits.len(), 2);
     assert_eq!(commits[0].as_str(), world.hub.commit("user/Model-GGUF"));
-    assert_eq!(world.cache.commit_of(&repo(), &Revision::main()).as_ref(), Some(&commits[0]));
+    assert_eq!(world.cache.resolved_commit(&repo(), &Revision::main()).as_ref(), Some(&commits[0]));
     let files = world.cache.files(&repo(), &commits[0]).expect("files");
     assert_eq!(files.iter().map(|file| (file.name.as_str(), file.bytes)).collect::<Vec<_>>(), [(FILE, 5000)]);
     assert_eq!(world.cache.repositories().expect("repositories"), [repo()]);

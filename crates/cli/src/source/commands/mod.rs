@@ -12,12 +12,12 @@ use super::{Target, addresses};
 /// Whether what is here must do, because there is no network or it fails.
 fn is_unreachable(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|error: &hub::Error| {
-        error.is_of_network() || matches!(error, hub::Error::Offline { .. })
+        error.is_network_error() || matches!(error, hub::Error::Offline { .. })
     })
 }
 
 /// The model of an address, if it is here.
-fn of_address(address: &str) -> anyhow::Result<Option<Held>> {
+fn downloaded(address: &str) -> anyhow::Result<Option<Held>> {
     addresses::find(address)?;
     Ok(addresses::all().into_iter().find(|held| held.name == address))
 }

@@ -36,17 +36,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             note_short(&args.name, &name);
             match hub.plan(&name) {
                 Ok(plan) => hub.pull(&plan)?,
-                Err(error) => {
-                    match stores::of_hub(&hub.settings, &name)?.filter(|_| is_unreachable(&error)) {
-                        Some((held, _)) => {
-                            if !hub.settings.offline {
-                                note(format_args!("{}; taking what is here", output::message(&error)));
-                            }
-                            here(held)
+                Err(error) => match stores::find(&hub.settings, &name)?.filter(|_| is_unreachable(&error)) {
+                    Some((held, _)) => {
+                        if !hub.settings.offline {
+                            note(format_args!("{}; taking what is here", output::message(&error)));
                         }
-                        None => return Err(suggest(error, &name.to_string(), &hub)),
+                        here(held)
                     }
-                }
+                    None => return Err(suggest(error, &name.to_string(), &hub)),
+                },
             }
         }
         Target::Address(address) => hub.pull_address(&address)?,
@@ -62,9 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let Pulled { name, commit, quant, files } = &pulled;
-        let file = |Fetched { path, bytes, transferred }: &Fetched| {
-            json!({ "path": path, "bytes": bytes, "transferred": transferred })
-        };
+        let file = |Fetched { path, bytes, transferred }: &Fetched| json!({ "path": path, "bytes": bytes, "transferred": transferred });
         let files: Vec<_> = files.iter().map(file).collect();
         output::json(&json!({ "name": name, "commit": commit, "quant": quant, "files": files }))?
     } else {

@@ -10,7 +10,7 @@ use hub::{Cache, FileName, Settings};
 use super::super::held::{Held, Origin};
 use super::super::name::HubName;
 use super::super::{ask, can_ask, checkpoints, stores};
-use super::{Target, of_address};
+use super::{Target, downloaded};
 use crate::output::{Usage, note, size};
 
 #[derive(Debug, clap::Args)]
@@ -29,8 +29,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = Settings::from_env()?;
     let held = match Target::of(&args.name)? {
-        Target::Hub(name) => of_hub(&settings, &name)?,
-        Target::Address(address) => of_address(&address)?.into_iter().collect(),
+        Target::Hub(name) => hub_models(&settings, &name)?,
+        Target::Address(address) => downloaded(&address)?.into_iter().collect(),
         Target::Held(held) => vec![held],
         Target::File(path) => bail!("{} is your own file; remove it as any other", path.display()),
     };
@@ -68,17 +68,17 @@ fn is_ours(held: &Held) -> bool {
 }
 
 /// All models and the checkpoint of a repository in the cache, or the one that is named, be it another program's.
-fn of_hub(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
+fn hub_models(settings: &Settings, name: &HubName) -> anyhow::Result<Vec<Held>> {
     if name.part.is_none() {
         let cache = Cache::new(&settings.cache);
-        let mut cached = stores::of_cache(&cache, &name.repo)?;
-        cached.extend(checkpoints::of_cache(&cache, &name.repo)?);
+        let mut cached = stores::cached(&cache, &name.repo)?;
+        cached.extend(checkpoints::cached(&cache, &name.repo)?);
         cache.check_idle(&name.repo)?;
         if !cached.is_empty() {
             return Ok(cached);
         }
     }
-    Ok(stores::of_hub(settings, name)?.map(|(held, _)| held).into_iter().collect())
+    Ok(stores::find(settings, name)?.map(|(held, _)| held).into_iter().collect())
 }
 
 /// Removes what an interrupted download left.

@@ -24,7 +24,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Target::File(path) if path.exists() => path,
         Target::File(path) => bail!("{} does not exist", path.display()),
         Target::Held(held) => held.path().to_owned(),
-        Target::Hub(name) => stores::of_hub(&settings, &name)?.with_context(missing)?.0.path().to_owned(),
+        Target::Hub(name) => stores::find(&settings, &name)?.with_context(missing)?.0.path().to_owned(),
         Target::Address(address) => addresses::find(&address)?.with_context(missing)?,
     };
     output::write_all(format!("{}\n", path.display()).as_bytes())?;

@@ -33,7 +33,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// Reads a model on the hub by the beginnings of its files: the rest is holes.
-    pub(super) fn of_hub(context: &ContextArgs, hub: &Hub, plan: &Plan) -> anyhow::Result<Facts> {
+    pub(super) fn from_hub(context: &ContextArgs, hub: &Hub, plan: &Plan) -> anyhow::Result<Facts> {
         let folder = temporary_folder().context("cannot create a temporary folder")?;
         let mut last = None;
         for most in HEADS {

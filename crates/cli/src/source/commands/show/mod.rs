@@ -98,26 +98,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = Settings::from_env()?;
     let gpus = machine::chosen(&args.devices)?;
     let mut machine = Machine::new(&gpus, args.weights)?;
-    let mut of_held = |held: &Held| of_held(&args, &mut machine, held);
+    let mut held_report = |held: &Held| held_report(&args, &mut machine, held);
     let mut report = match Target::of(&args.name)? {
         Target::Hub(name) => match elsewhere(&settings, &name)? {
-            Some(held) => of_held(&held),
+            Some(held) => held_report(&held),
             None => match Hub::open(false).and_then(|hub| Ok((hub.plan(&name)?, hub))) {
                 // Without the hub, what is here can be shown.
-                Err(error) if is_unreachable(&error) => match stores::of_hub(&settings, &name)? {
-                    Some((held, _)) => of_held(&held),
+                Err(error) if is_unreachable(&error) => match stores::find(&settings, &name)? {
+                    Some((held, _)) => held_report(&held),
                     None => return Err(error),
                 },
                 found => {
                     let (plan, hub) = found?;
-                    of_hub(&args, &mut machine, &hub, &name, &plan)?
+                    hub_report(&args, &mut machine, &hub, &name, &plan)?
                 }
             },
         },
-        Target::Held(held) => of_held(&held),
-        Target::File(path) => of_held(&of_file(&path)?),
-        Target::Address(address) => match super::of_address(&address)? {
-            Some(held) => of_held(&held),
+        Target::Held(held) => held_report(&held),
+        Target::File(path) => held_report(&file_model(&path)?),
+        Target::Address(address) => match super::downloaded(&address)? {
+            Some(held) => held_report(&held),
             None => {
                 bail!("{address} is not on this machine; only models on Hugging Face can be shown before")
             }
@@ -144,10 +144,10 @@ fn elsewhere(settings: &Settings, name: &HubName) -> anyhow::Result<Option<Held>
         let own = held.name.strip_prefix("hf.co/").unwrap_or(&held.name);
         matches!(held.origin, Origin::Ollama | Origin::LmStudio) && own.eq_ignore_ascii_case(&spelt)
     };
-    Ok(stores::of_hub(settings, name)?.map(|(held, _)| held).filter(is_it))
+    Ok(stores::find(settings, name)?.map(|(held, _)| held).filter(is_it))
 }
 
-fn of_hub(
+fn hub_report(
     args: &Args,
     machine: &mut Machine<'_>,
     hub: &Hub,
@@ -157,10 +157,10 @@ fn of_hub(
     let mut facts = if args.quick {
         Err(anyhow::anyhow!("--quick fetches no header"))
     } else {
-        Facts::of_hub(&args.context, hub, plan)
+        Facts::from_hub(&args.context, hub, plan)
     };
     let Plan { snapshot, models, chosen } = plan;
-    let local = stores::of_cache(&hub.cache, &name.repo)?;
+    let local = stores::cached(&hub.cache, &name.repo)?;
     let mut rows = Vec::new();
     for model in models {
         let fit = facts.as_ref().ok().map(|facts| {
@@ -197,7 +197,7 @@ fn of_hub(
     })
 }
 
-fn of_held(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
+fn held_report(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
     let facts = Facts::of(&args.context, held.path(), held.bytes);
     let (facts, fit) = match facts.and_then(|facts| Ok((facts.fit(machine)?, facts))) {
         Ok((fit, facts)) => (Ok(facts), Some(fit)),
@@ -222,7 +222,7 @@ fn of_held(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
     Report { name, from, models: vec![row], ..Report::of(facts, machine) }
 }
 
-fn of_file(path: &Path) -> anyhow::Result<Held> {
+fn file_model(path: &Path) -> anyhow::Result<Held> {
     let file = Gguf::open(path)?;
     let name: Option<hub::FileName> = path.file_name().and_then(|name| name.to_str()?.parse().ok());
     let models = choice::models(name.map(|name| (name, None)));
