@@ -1,5 +1,6 @@
 //! Errors of backends.
 
+use crate::cache_block::CacheBlock;
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,12 +38,12 @@ pub enum Error {
     Step(String),
     /// The cache has no such block.
     #[error("{block:?} is outside the cache, which has {count} of its kind")]
-    CacheBlock { block: crate::CacheBlock, count: usize },
+    CacheBlock { block: CacheBlock, count: usize },
     /// The bytes of a block of the cache are those of another model or type of cache.
     #[error(
         "{block:?} of the cache takes {expected} bytes, found {found}; use the same model file and cache type"
     )]
-    CacheBytes { block: crate::CacheBlock, found: usize, expected: usize },
+    CacheBytes { block: CacheBlock, found: usize, expected: usize },
     /// A backend lacks what a step needs.
     #[error("the {backend} backend does not support {feature}; the cpu backend does")]
     Unsupported { backend: String, feature: Feature },

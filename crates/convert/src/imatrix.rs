@@ -15,7 +15,7 @@ use gguf::{Array, Gguf, Metadata, Tensor, Value, WriteError, WrongType, quoted};
 use indexmap::IndexMap;
 use quant::Format;
 
-use crate::quantize::Error;
+use crate::quantize::error::Error;
 
 /// Importance by tensor.
 #[derive(Debug, Default)]

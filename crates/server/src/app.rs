@@ -8,10 +8,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
+use crate::client::Client;
 use crate::config::Config;
 use crate::connection::Tls;
 use crate::error::{ApiError, Kind};
-use crate::http::Client;
 use crate::id;
 use crate::keys::{KeyHash, Keys};
 use crate::models::Models;

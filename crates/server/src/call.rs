@@ -12,9 +12,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::answer::Answers;
 use crate::app::{Admission, App};
+use crate::client::Client;
 use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
-use crate::http::Client;
 use crate::models::Served;
 use crate::openapi::describe_params;
 

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::app::App;
+use crate::client::Client;
 use crate::error::ApiError;
-use crate::http::Client;
 use crate::models::{Encoder, Lease};
 
 /// Texts of a call, at most.

@@ -10,8 +10,9 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
+use crate::client::Client;
 use crate::error::{ApiError, Kind};
-use crate::http::{Client, body};
+use crate::http::body;
 use crate::models::{Encoder, Lease, Served};
 
 /// Fields that mean something to other servers, and change nothing here.
@@ -27,6 +28,9 @@ pub(crate) const HARMLESS: &[&str] = &[
     "slot_id",
     "id_slot",
 ];
+
+/// Bytes of a body that is read at once; a larger one takes a while.
+const SMALL: usize = 64 << 10;
 
 /// JSON values in a body, at most: each takes as long as hundreds of bytes of text, and much more memory.
 pub(crate) const MAX_VALUES: usize = 1 << 18;
@@ -113,7 +117,12 @@ impl<B: Body> FromRequest<Arc<App>> for Read<B> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Read<B>, ApiError> {
         let client = request.extensions().get::<Client>().cloned().unwrap_or_default();
-        let mut fields = body(app, request).await?;
+        let bytes = body::bytes(request, &app.config.limits).await?;
+        let mut fields = if bytes.len() <= SMALL {
+            Fields::read(&bytes)?
+        } else {
+            app.blocking(move || Fields::read(&bytes)).await??
+        };
         let Model { model } = fields.take()?;
         let body = B::take(&mut fields)?;
         Ok(Read { app: app.clone(), client, body, model, ignored: fields.finish()? })

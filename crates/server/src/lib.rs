@@ -14,6 +14,7 @@ mod answer;
 mod anthropic;
 mod app;
 mod call;
+mod client;
 mod config;
 mod connection;
 mod conversation;

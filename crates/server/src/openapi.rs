@@ -22,6 +22,9 @@ pub(crate) struct Protocol {
     pub(crate) error: &'static str,
 }
 
+/// Endpoints that tell of the server.
+pub(crate) const SERVER: Protocol = Protocol { tag: "server", error: "OpenAiError" };
+
 type SchemaOf = fn(&mut SchemaGenerator) -> Json;
 
 /// An endpoint in the document: a method at some paths.

@@ -8,7 +8,7 @@ use rust_embed::RustEmbed;
 
 use crate::error::{ApiError, Kind};
 use crate::http::{Routes, open_part};
-use crate::server::SERVER;
+use crate::openapi::SERVER;
 
 #[derive(RustEmbed)]
 #[folder = "page"]

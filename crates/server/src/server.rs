@@ -26,7 +26,7 @@ use crate::error::{ApiError, Kind, StartError};
 use crate::http::{Routes, guard, linger};
 use crate::keys::Keys;
 use crate::models::{ModelSource, Models};
-use crate::openapi::Protocol;
+use crate::openapi::SERVER;
 use crate::{anthropic, connection, llama, metrics, ollama, openai, page, shape};
 
 /// Stops a server from another thread.
@@ -209,9 +209,6 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
         models.unload_idle(time).await;
     }
 }
-
-/// Endpoints that tell of the server.
-pub(crate) const SERVER: Protocol = Protocol { tag: "server", error: "OpenAiError" };
 
 fn routes(has_page: bool) -> Router<Arc<App>> {
     let health_of = SERVER.endpoint("health", &["/health", "/v1/health"], "Whether the server runs");

@@ -3,7 +3,7 @@
 //! A [`Plan`] chooses the format of each tensor by a [`Mix`], and weighs columns by an [`Imatrix`]. [`Plan::check`] scans
 //! every value, then [`Plan::write`] writes the file tensor by tensor, so that memory does not grow with the model.
 
-mod error;
+pub(crate) mod error;
 mod rows;
 
 use std::collections::HashSet;

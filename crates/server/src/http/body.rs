@@ -7,25 +7,11 @@ use axum::extract::Request;
 use axum::http::header;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::app::App;
 use crate::config::Limits;
 use crate::error::{ApiError, Kind};
-use crate::fields::Fields;
 
-/// Bytes of a body that is read at once; a larger one takes a while.
-const SMALL: usize = 64 << 10;
-
-/// The fields of a request's JSON body.
-pub(crate) async fn body(app: &App, request: Request) -> Result<Fields, ApiError> {
-    let bytes = bytes(request, &app.config.limits).await?;
-    if bytes.len() <= SMALL {
-        Fields::read(&bytes)
-    } else {
-        app.blocking(move || Fields::read(&bytes)).await?
-    }
-}
-
-async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+/// The body of a request that says it is JSON.
+pub(crate) async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
         .headers

@@ -10,9 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
+use crate::client::Client;
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
-use crate::http::Client;
 
 /// Paths that need no key: they tell nothing of the model or its users.
 const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"];

@@ -16,7 +16,7 @@ use crate::error::{ApiError, Kind};
 use crate::http::Routes;
 use crate::metrics::Stats;
 use crate::models::Held;
-use crate::server::SERVER;
+use crate::openapi::SERVER;
 
 pub(super) fn routes() -> Routes {
     let slots_of = LLAMA
