@@ -165,7 +165,10 @@ impl Chat {
             template: if self.is_raw { TemplateUse::Never } else { TemplateUse::IfUsable },
             ..Conversation::new(self.messages.clone()).tools(self.tools.clone())
         };
-        self.model.prepare(Request { input: Input::from(conversation), ..self.request.clone() })
+        let mut request = Request { input: Input::from(conversation), ..self.request.clone() };
+        // A conversation goes on with one answer.
+        request.params.n = 1;
+        self.model.prepare(request)
     }
 
     /// The messages so far, the system message first.
