@@ -140,7 +140,7 @@ pub enum Feature {
     /// Rows that see later ones ([`Sequence::spans`](crate::Sequence::spans)).
     #[error("spans of rows that see each other")]
     Spans,
-    /// [`LoadedModel::with_block`].
+    /// [`LoadedModel::with_block`](crate::LoadedModel::with_block).
     #[error("reading and writing blocks of the cache")]
     CacheBlocks,
 }

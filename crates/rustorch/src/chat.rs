@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json};
 use crate::driver::Stopper;
 use crate::loaded::Loaded;
 use crate::prepare::Prepared;
-use crate::request::{Conversation, Input, Request, TemplateUse};
+use crate::request::{Conversation, Ending, Input, Request, TemplateUse};
 use crate::settings::settings_methods;
 use crate::stream::{Delta, DeltaKind, End, Stream};
 use crate::{Error, Result};
@@ -162,6 +162,7 @@ impl Chat {
     fn prepared(&self) -> Result<Prepared> {
         let conversation = Conversation {
             variables: self.variables.clone(),
+            ending: Ending::Answer,
             template: if self.is_raw { TemplateUse::Never } else { TemplateUse::IfUsable },
             ..Conversation::new(self.messages.clone()).tools(self.tools.clone())
         };

@@ -179,7 +179,7 @@ fn the_embedded_model_is_introduced_once() {
 #[test]
 fn a_model_cannot_steer_the_terminal() {
     let home = Home::new();
-    let args = "run -m MODEL --raw -p Hi -n 2 -l 30+10000 -temp 0";
+    let args = "run -m MODEL --raw -p Hi -n 2 -l 30+100 -temp 0";
     assert_eq!(home.run(args).quiet(), "\u{1b}\u{1b}\n");
     let mut session = terminal(&home, args);
     let shown = session.exp_eof().expect("the program ends");
@@ -189,7 +189,7 @@ fn a_model_cannot_steer_the_terminal() {
 #[test]
 fn a_newline_separates_text_and_summary() {
     let home = Home::new();
-    let args = "run -m MODEL --raw -p Hi -n 2 -l 77+10000 -temp 0";
+    let args = "run -m MODEL --raw -p Hi -n 2 -l 77+100 -temp 0";
     let text = home.run(args).quiet();
     let mut session = terminal(&home, &format!("{args} -v"));
     let shown = session.exp_eof().expect("the program ends");
