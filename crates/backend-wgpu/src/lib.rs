@@ -28,8 +28,8 @@ mod weights;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, Feature, KvFormat, KvLayout, LoadedModel,
-    Memory, OpenOptions, Program, Taps, Timing, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
+    OpenOptions, Program, Taps, Timing, Weights,
 };
 use gpu::{Formats, lock};
 use graph::Graph;
@@ -145,11 +145,4 @@ impl LoadedModel for Loaded {
     fn timings(&self) -> Vec<Timing> {
         std::mem::take(&mut lock(&self.0.state).timings)
     }
-
-    fn supports(&self, feature: Feature) -> bool {
-        SUPPORTED.contains(&feature)
-    }
 }
-
-/// Kernels read from the step inputs which positions a row sees.
-const SUPPORTED: &[Feature] = &[Feature::Spans];

@@ -270,16 +270,12 @@ impl Inputs {
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
         shape.in_clusters.clear();
-        // A window does not bound what rows of a span see.
-        let has_spans = step.sequences().iter().any(|sequence| !sequence.spans.is_empty());
         let of_groups = self.groups.iter().zip(&self.splits);
         for ((group, of_group), words) in of_groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
             // Counted from the start of the page of the first visible position.
-            let window = group.mask.span().filter(|_| !has_spans).unwrap_or(n_max);
+            let window = group.mask.span().unwrap_or(n_max);
             let visible = n_max.min(window.saturating_add(PAGE - 1)).max(1);
-            let split_rows = if has_spans { usize::MAX } else { rows };
-            let Division { splits, part, in_cluster } =
-                of_group.divide(visible, split_rows, shape.is_decode && !has_spans);
+            let Division { splits, part, in_cluster } = of_group.divide(visible, rows, shape.is_decode);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
             shape.in_clusters.push(in_cluster);
