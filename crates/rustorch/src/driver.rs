@@ -1,6 +1,7 @@
 //! The thread that drives an engine: requests in, updates out.
 //!
-//! It is the only place that steps an engine which writes text: the library, the program and the server submit to it. A step runs
+//! It is the only place that steps an engine which writes text, but for benchmarks: the library, the program and the server submit
+//! to it. A step runs
 //! while somebody asks for an update, for all requests in progress; see [`Demand`].
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 pub trait Monitor: Send {
     /// A step has ended.
     fn stepped(&mut self, load: &Load);
-    /// A request has ended, with this usage.
+    /// A request has ended without an error, with this usage.
     fn ended(&mut self, usage: &Usage, reason: &StopReason);
 }
 
@@ -180,8 +181,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The thread may have ended by itself.
+        // The thread may have ended by itself. No stream is left that would want the step that runs.
         let _ = self.commands.send(Command::Stop);
+        self.interrupt.raise();
         if let Some(thread) = self.thread.lock().take()
             // A sampler hook that owns a model drops it on the engine's thread, which ends after this.
             && thread.thread().id() != thread::current().id()
@@ -277,6 +279,11 @@ impl EngineThread {
                 self.obey(command)?;
             }
             self.cancel_dropped();
+            if self.engine.is_idle() && !self.clients.is_empty() {
+                // Work between two steps has found the file damaged, and ended all requests.
+                let damage = self.engine.model().file().check_intact().err();
+                return ControlFlow::Break(Some(damage.map_or(Error::Panicked, Error::from)));
+            }
             if self.is_asked() {
                 self.step()?;
             }
@@ -369,7 +376,11 @@ impl EngineThread {
         for (id, client) in &mut self.clients {
             let Some(watch) = &mut client.progress else { continue };
             let ended = events.iter().find_map(|event| match event {
-                Event::Done { id: ended, usage, .. } if ended == id => Some(usage.reused_tokens),
+                Event::Done { id: ended, reason, usage }
+                    if ended == id && *reason != StopReason::Cancelled =>
+                {
+                    Some(usage.reused_tokens)
+                }
                 _ => None,
             });
             let (reused, processed) = match ended {

@@ -105,8 +105,9 @@ impl IntoIterator for Generate {
     type Item = Result<Token>;
     type IntoIter = Tokens;
 
-    /// Queues the request.
-    fn into_iter(self) -> Tokens {
+    /// Queues the request. A text has one answer; [`stream`](Generate::stream) has several.
+    fn into_iter(mut self) -> Tokens {
+        self.request.params.n = 1;
         Tokens { model: self.model.clone(), stream: self.stream().map_err(Some), end: None }
     }
 }

@@ -58,7 +58,8 @@
 //! their steps. What others have not read yet is kept for them. So nothing is computed while nobody waits, a dropped iterator costs
 //! nothing more, and an error reaches the one whom it concerns.
 //!
-//! A [`Request`] is what all of this is made of: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, for a loop or for async code. `examples/axum.rs` serves one to several clients.
+//! All of this is made of a [`Request`]: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, for a loop or for async code.
+//! `examples/axum.rs` serves one to several clients.
 //!
 //! At most [`Options::sequences`] texts are in progress; others wait for their turn. On the CPU a text depends on its prompt, its
 //! parameters and its seed only, whatever else is computed.
@@ -77,8 +78,8 @@
 //!
 //! # Cargo features
 //!
-//! All are on by default but `clap`: `gpu` (CUDA, Vulkan and Metal), `hub` ([`Model::pull`]), `demo-model` ([`Model::demo`]), `clap`
-//! ([`BackendName`] as the value of an option).
+//! All are on by default but `clap`: `gpu` (CUDA, Vulkan and Metal), `hub` ([`Model::pull`]), `demo-model` ([`Model::demo`]),
+//! `schemars` (answers as values of types), `clap` ([`BackendName`] as the value of an option).
 //!
 //! # One layer down
 //!

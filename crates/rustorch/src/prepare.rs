@@ -18,6 +18,9 @@ use crate::stream::Stream;
 /// The longest that a conversation may take to render.
 const TEMPLATE_TIME: Duration = Duration::from_secs(1);
 
+/// Answers that a request may have.
+const MAX_CHOICES: usize = 8;
+
 /// Text is never read as special tokens.
 const TEXT: Encode = Encode { add_special: false, parse_special: false };
 
@@ -119,9 +122,9 @@ impl Loaded {
             let text = plain_text(&conversation.messages);
             return Ok((self.encode(text.into()), None, format.map(Constraint::whole)));
         }
+        let has_begun = conversation.continues_answer();
         let options = conversation.options();
         let messages = std::mem::take(&mut conversation.messages);
-        let has_begun = messages.last().is_some_and(is_unfinished);
         let (prompt, begun) = render(self.template()?, messages, options, conversation.ending)?;
         self.check_bytes(prompt.len() + begun.len())?;
         let constraint = constraint(&prompt, &conversation, format, has_begun)?;
@@ -427,7 +430,8 @@ impl Loaded {
                 let compiler = self.grammars()?;
                 job.request.processors.splice(..0, constraint.compile(&compiler, prompt.as_ref())?);
             }
-            for choice in 0..job.request.params.n {
+            // A number out of range is refused by the engine, like other parameters.
+            for choice in 0..job.request.params.n.clamp(1, MAX_CHOICES + 1) {
                 parsers.push(prompt.as_ref().map_or_else(AnswerParser::plain, |prompt| prompt.parser(calls)));
                 jobs.push(job.choice(choice));
             }

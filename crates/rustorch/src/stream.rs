@@ -211,6 +211,7 @@ impl Stream {
     fn fail(&mut self, error: Error) -> Error {
         self.open = 0;
         self.updates.close();
+        self.driver.wake();
         error
     }
 }

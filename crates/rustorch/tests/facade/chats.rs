@@ -163,7 +163,8 @@ fn conversations_are_saved_and_dropped_turn_by_turn() {
 /// Chats take turns in any order, and find what all of them have computed.
 #[test]
 fn chats_do_not_disturb_each_other() {
-    let model = demo();
+    // Other tests share the cache of `demo`.
+    let model = options().demo().expect("the demo model");
     let ask = |chat: &mut Chat, question| {
         let (text, end) = ask(chat, question);
         (text, end.usage.reused_tokens)
