@@ -46,7 +46,7 @@ without scales: 3 bits of mantissa, magnitudes from 2^-9 to 448. Values round to
 ±448. Infinities and NaN become NaN; the specification's saturating conversion would keep infinities finite.
 
 Attention converts blocks of 32 positions to f32, except where K and V are both F16 or both F32. In every type, a sequence's
-logits are the same bits whoever shares its steps (`crates/backend-cpu/tests/bits.rs`).
+logits are the same bits regardless of the sequences that share its steps (`crates/backend-cpu/tests/bits.rs`).
 
 `tools/checks/cache_types.py` writes this page. The table shows the divergence of the demo model in F16 (heads of {head} columns) from the
 same model with K and V in f32. It covers {tokens} scored tokens of held-out chats in windows of {n_ctx}, on an `{processor}`.
