@@ -8,6 +8,7 @@ mod tests;
 mod value;
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde_json::{Map, Value as Json};
 
@@ -135,6 +136,8 @@ params! { ($)
     logprobs: Option<usize> = None;
     /// [`logprobs`](Params::logprobs) are those by which a token is drawn, after processors, filters and temperature.
     logprobs_of_draw: bool = false;
+    /// End the text with its first line after this time, counted from its first token.
+    time_limit: Option<Duration> = None;
 
     table {
     /// Maximum number of tokens to generate; -1 is no limit

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::chat::TurnEnd;
 use backend::{Answer, MAX_CANDIDATES, Output};
@@ -30,6 +30,8 @@ pub(crate) struct RequestState {
     stop_strings: StopStrings,
     min_tokens: usize,
     max_tokens: Option<usize>,
+    time_limit: Option<Duration>,
+    has_line: bool,
     draft_length: DraftLength,
     usage: Usage,
     began: Option<Instant>,
@@ -41,7 +43,8 @@ impl RequestState {
     pub(crate) fn new(request: Request, model: &Model) -> Result<(RequestState, Vec<u32>), Error> {
         let tokenizer = model.tokenizer().clone();
         let Request { prompt, params, turn_end, mut processors, observer, .. } = request;
-        let Params { max_tokens, min_tokens, logprobs, logprobs_of_draw, ignore_eos, .. } = params;
+        let Params { max_tokens, min_tokens, time_limit, logprobs, logprobs_of_draw, ignore_eos, .. } =
+            params;
         let (mut strings, mut stop_ids) = (params.stop.clone(), params.stop_token_ids.clone());
         match turn_end {
             Some(TurnEnd::Token(id)) => stop_ids.push(id),
@@ -78,6 +81,8 @@ impl RequestState {
             stop_strings: StopStrings::new(strings),
             min_tokens,
             max_tokens,
+            time_limit,
+            has_line: false,
             draft_length: DraftLength::default(),
             usage: Usage { prompt_tokens: prompt.len(), seed, ..Usage::default() },
             began: None,
@@ -169,7 +174,9 @@ impl RequestState {
             ended = Some(StopReason::StopId(token));
         } else {
             text = self.detokenizer.push(token);
-            if self.is_spent() {
+            self.has_line |= text.contains('\n');
+            let is_late = self.has_line && self.time_limit.is_some_and(|limit| now - first > limit);
+            if self.is_spent() || is_late {
                 ended = Some(StopReason::MaxTokens);
             } else if len >= n_ctx {
                 ended = Some(StopReason::ContextFull);

@@ -4,7 +4,7 @@ use std::mem::replace;
 
 use crate::sampling::Processor;
 
-/// Why a request ended: an end-of-generation token of the model, a token or string of [`Params`](crate::Params), `max_tokens`,
+/// Why a request ended: an end-of-generation token of the model, a token or string of [`Params`](crate::Params), `max_tokens` or `time_limit`,
 /// [`Engine::cancel`](crate::Engine::cancel) or a full context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see above")]

@@ -1,8 +1,7 @@
 //! The thread that drives an engine: requests in, updates out.
 //!
-//! It is the only place that steps an engine which writes text, but for benchmarks: the library, the program and the server submit
-//! to it. A step runs
-//! while somebody asks for an update, for all requests in progress; see [`Demand`].
+//! Only benchmarks step an engine elsewhere: the library, the program and the server submit to this thread. A step runs while a
+//! stream waits for an update, for all requests in progress; see [`Demand`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,22 +40,17 @@ pub struct Progress {
     pub time: Duration,
 }
 
-/// A request for the engine, and what its stream is told besides tokens.
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    pub(crate) request: engine::Request,
-    /// Report log-probabilities of the prompt's tokens, and of this many most likely tokens.
+/// What the driver reports besides the engine's events; [`Request`](crate::Request) explains the fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
     pub(crate) prompt_logprobs: Option<usize>,
-    /// Report progress of the prefill.
     pub(crate) progress: bool,
-    /// End the answer with its first line after this time, counted from its first token.
-    pub(crate) time: Option<Duration>,
 }
 
-/// An update of a job.
+/// An update of a request.
 #[derive(Debug)]
 pub(crate) enum Update {
-    /// The engine has accepted all jobs of the stream.
+    /// The engine has accepted all requests of the stream.
     Accepted,
     Prompt(u32, Logprobs),
     Progress(Progress),
@@ -64,7 +58,7 @@ pub(crate) enum Update {
     Failed(Error),
 }
 
-/// The updates of the jobs of a stream, each with the job's index.
+/// The updates of the requests of a stream, each with the request's index.
 pub(crate) type Updates = UnboundedReceiver<(usize, Update)>;
 type Sink = UnboundedSender<(usize, Update)>;
 
@@ -86,7 +80,7 @@ impl Demand {
 }
 
 enum Command {
-    Submit(Vec<Job>, Sink, Arc<Demand>),
+    Submit(Vec<(engine::Request, Watch)>, Sink, Arc<Demand>),
     /// A stream waits for an update, or was dropped.
     Wake,
     /// Ends the requests of a stream as cancelled.
@@ -118,11 +112,11 @@ impl Driver {
         Ok(Driver { commands, thread: Mutex::new(Some(thread)), interrupt, fate })
     }
 
-    /// Submits jobs, of which all are accepted or none. Dropping the receiver cancels them.
-    pub(crate) fn submit(&self, jobs: Vec<Job>, demand: Arc<Demand>) -> Updates {
+    /// Submits requests, of which all are accepted or none. Dropping the receiver cancels them.
+    pub(crate) fn submit(&self, requests: Vec<(engine::Request, Watch)>, demand: Arc<Demand>) -> Updates {
         let (sink, updates) = unbounded_channel();
         if let Err(mpsc::SendError(Command::Submit(_, sink, _))) =
-            self.commands.send(Command::Submit(jobs, sink, demand))
+            self.commands.send(Command::Submit(requests, sink, demand))
         {
             // The receiver is in this function.
             let _ = sink.send((0, Update::Failed(self.fate())));
@@ -231,7 +225,6 @@ struct Client {
     sink: Sink,
     demand: Arc<Demand>,
     progress: Option<ProgressWatch>,
-    deadline: Option<Deadline>,
 }
 
 impl Client {
@@ -254,7 +247,7 @@ impl EngineThread {
     fn run(mut self, mourner: Mourner) {
         if let ControlFlow::Break(Some(error)) = self.drive() {
             tracing::error!("the model has failed: {error}");
-            // Whoever asks again finds it ended.
+            // The next request finds it ended.
             *mourner.0.lock() = Some(error.clone());
             self.fail_all(&error);
         }
@@ -298,7 +291,7 @@ impl EngineThread {
 
     fn obey(&mut self, command: Command) -> ControlFlow<Option<Error>> {
         match command {
-            Command::Submit(jobs, sink, demand) => self.submit(jobs, &sink, &demand),
+            Command::Submit(requests, sink, demand) => self.submit(requests, &sink, &demand),
             Command::Wake => {}
             Command::Cancel(demand) => {
                 let ended = self.clients.iter().filter(|(_, client)| Arc::ptr_eq(&client.demand, &demand));
@@ -311,22 +304,18 @@ impl EngineThread {
         ControlFlow::Continue(())
     }
 
-    fn submit(&mut self, jobs: Vec<Job>, sink: &Sink, demand: &Arc<Demand>) {
-        let mut accepted = Vec::with_capacity(jobs.len());
-        for (index, job) in jobs.into_iter().enumerate() {
-            let progress = job.progress.then(|| ProgressWatch::new(job.request.prompt.len()));
-            let deadline = job.time.map(Deadline::new);
-            let request = match job.prompt_logprobs {
-                None => job.request,
-                Some(top) => {
-                    let observer = prompt_observer(job.request.prompt.clone(), top, index, sink.clone());
-                    job.request.observe(LogitRows::All, observer)
-                }
-            };
+    fn submit(&mut self, requests: Vec<(engine::Request, Watch)>, sink: &Sink, demand: &Arc<Demand>) {
+        let mut accepted = Vec::with_capacity(requests.len());
+        for (index, (mut request, watch)) in requests.into_iter().enumerate() {
+            let progress = watch.progress.then(|| ProgressWatch::new(request.prompt.len()));
+            if let Some(top) = watch.prompt_logprobs {
+                let observer = prompt_observer(request.prompt.clone(), top, index, sink.clone());
+                request = request.observe(LogitRows::All, observer);
+            }
             match self.engine.submit(request) {
                 Ok(id) => {
                     let (sink, demand) = (sink.clone(), demand.clone());
-                    accepted.push((id, Client { index, sink, demand, progress, deadline }));
+                    accepted.push((id, Client { index, sink, demand, progress }));
                 }
                 Err(error) => {
                     accepted.iter().for_each(|(id, _)| self.engine.cancel(*id));
@@ -362,7 +351,7 @@ impl EngineThread {
             Ok(events) => events,
             Err(error) => return ControlFlow::Break(Some(error.into())),
         };
-        // Whoever reads the metrics after an answer finds its last step counted.
+        // Metrics that are read after an answer count its last step.
         if let Some(monitor) = &mut self.monitor {
             monitor.stepped(&self.engine.load());
         }
@@ -395,30 +384,11 @@ impl EngineThread {
 
     fn deliver(&mut self, event: Event) {
         let (Event::Token { id, .. } | Event::Done { id, .. } | Event::Failed { id, .. }) = event;
-        let mut client = self.clients.get_mut(&id);
-        let deadline = client.as_mut().and_then(|client| client.deadline.as_mut());
-        let event = match event {
-            Event::Token { text, token, logprobs, .. } => {
-                if deadline.is_some_and(|deadline| deadline.ends_with(&text)) {
-                    self.engine.cancel(id);
-                }
-                Event::Token { id, token, text, logprobs }
-            }
-            Event::Done { reason, usage, .. } => {
-                let is_late = deadline.is_some_and(|deadline| deadline.is_over);
-                let reason = match reason {
-                    StopReason::Cancelled if is_late => StopReason::MaxTokens,
-                    reason => reason,
-                };
-                if let Some(monitor) = &mut self.monitor {
-                    monitor.ended(&usage, &reason);
-                }
-                Event::Done { id, reason, usage }
-            }
-            failed => failed,
-        };
+        if let (Some(monitor), Event::Done { reason, usage, .. }) = (&mut self.monitor, &event) {
+            monitor.ended(usage, reason);
+        }
         let is_last = !matches!(event, Event::Token { .. });
-        if let Some(client) = client {
+        if let Some(client) = self.clients.get(&id) {
             client.send(Update::Event(event));
         }
         if is_last {
@@ -475,28 +445,6 @@ impl ProgressWatch {
     }
 }
 
-/// Ends an answer that takes too long, once it has a whole line.
-struct Deadline {
-    time: Duration,
-    first_token: Option<Instant>,
-    has_line: bool,
-    is_over: bool,
-}
-
-impl Deadline {
-    fn new(time: Duration) -> Deadline {
-        Deadline { time, first_token: None, has_line: false, is_over: false }
-    }
-
-    /// Whether the answer ends with this text of a token.
-    fn ends_with(&mut self, text: &str) -> bool {
-        self.has_line |= text.contains('\n');
-        let begin = *self.first_token.get_or_insert_with(Instant::now);
-        self.is_over |= self.has_line && begin.elapsed() > self.time;
-        self.is_over
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -513,16 +461,5 @@ mod tests {
         assert_eq!(reports(&mut watch, 16, 103), [(16, 100)]);
         assert_eq!(reports(&mut watch, 16, 104), []);
         assert_eq!(reports(&mut ProgressWatch::new(8), 0, usize::MAX), [(0, 0), (0, 8)]);
-    }
-
-    #[test]
-    fn an_answer_ends_after_its_time_and_a_line() {
-        let mut deadline = Deadline::new(Duration::ZERO);
-        thread::sleep(Duration::from_millis(1));
-        assert!(!deadline.ends_with("no line"));
-        thread::sleep(Duration::from_millis(1));
-        assert!(!deadline.ends_with(" yet"));
-        assert!(deadline.ends_with("\n") && deadline.is_over);
-        assert!(!Deadline::new(Duration::from_secs(3600)).ends_with("\n"));
     }
 }

@@ -113,6 +113,9 @@ pub enum Error {
     /// No thread for the engine.
     #[error("cannot start the engine's thread: {0}")]
     Thread(Arc<std::io::Error>),
+    /// A request was prepared by another model.
+    #[error("a request was prepared by another model; submit it to the model that prepared it")]
+    OtherModel,
     /// The model's owner ended all requests.
     #[error("the model is shutting down; the request was ended")]
     Closed,

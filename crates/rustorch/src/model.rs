@@ -127,7 +127,7 @@ impl Model {
     /// other. Compiles grammars, which may take seconds.
     ///
     /// # Errors
-    /// As [`Prepared::submit`].
+    /// As [`Prepared::submit`], and if another model has prepared a request.
     pub fn submit_all(&self, requests: Vec<Prepared>) -> Result<Stream> {
         self.0.submit(requests)
     }

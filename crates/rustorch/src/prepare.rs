@@ -9,7 +9,7 @@ use engine::tokenizer::Encode;
 use grammar::{Compiler, Source};
 use serde_json::{Map, Value as Json, json};
 
-use crate::driver::{Demand, Job};
+use crate::driver::{Demand, Watch};
 use crate::error::{Error, Field, Result};
 use crate::loaded::Loaded;
 use crate::request::{Conversation, Ending, Input, Request, TemplateUse};
@@ -29,7 +29,8 @@ const TEXT: Encode = Encode { add_special: false, parse_special: false };
 #[must_use = "it is submitted by `submit`"]
 pub struct Prepared {
     loaded: Arc<Loaded>,
-    job: Job,
+    request: engine::Request,
+    watch: Watch,
     prompt: Option<Prompt>,
     constraint: Option<Constraint>,
     calls: Calls,
@@ -48,17 +49,8 @@ enum Constraint {
 impl Loaded {
     /// Renders and encodes the prompt of a request. May take a second.
     pub(crate) fn prepare(self: &Arc<Loaded>, request: Request) -> Result<Prepared> {
-        let Request {
-            input,
-            params,
-            format,
-            mut processors,
-            tenant,
-            prompt_logprobs,
-            progress,
-            time,
-            is_eager,
-        } = request;
+        let Request { input, params, format, mut processors, tenant, prompt_logprobs, progress, is_eager } =
+            request;
         self.model().prepare(&params);
         let mut calls = Calls::Whole;
         let (tokens, rendered, constraint) = match input {
@@ -84,8 +76,8 @@ impl Loaded {
             turn_end: rendered.as_ref().and_then(Prompt::turn_end).cloned(),
             ..engine::Request::new(tokens)
         };
-        let job = Job { request, prompt_logprobs, progress, time };
-        Ok(Prepared { loaded: self.clone(), job, prompt: rendered, constraint, calls, is_eager })
+        let watch = Watch { prompt_logprobs, progress };
+        Ok(Prepared { loaded: self.clone(), request, watch, prompt: rendered, constraint, calls, is_eager })
     }
 
     /// The prompt of a conversation as the template writes it, with the answer that has begun.
@@ -400,7 +392,7 @@ fn compile_calls(
 impl Prepared {
     /// Tokens of the prompt.
     pub fn prompt(&self) -> &[u32] {
-        &self.job.request.prompt
+        &self.request.prompt
     }
 
     /// Whether the template moved system messages into other messages, because it does not write them where they were.
@@ -424,30 +416,31 @@ impl Loaded {
     /// other.
     pub(crate) fn submit(&self, requests: Vec<Prepared>) -> Result<Stream> {
         let demand = Arc::new(Demand::new(requests.iter().any(|request| request.is_eager)));
-        let (mut jobs, mut parsers) = (Vec::new(), Vec::new());
-        for Prepared { mut job, prompt, constraint, calls, .. } in requests {
+        let (mut choices, mut parsers) = (Vec::new(), Vec::new());
+        for Prepared { loaded, mut request, watch, prompt, constraint, calls, .. } in requests {
+            if !std::ptr::eq(&*loaded, self) {
+                return Err(Error::OtherModel);
+            }
             if let Some(constraint) = constraint {
                 let compiler = self.grammars()?;
-                job.request.processors.splice(..0, constraint.compile(&compiler, prompt.as_ref())?);
+                request.processors.splice(..0, constraint.compile(&compiler, prompt.as_ref())?);
             }
             // A number out of range is refused by the engine, like other parameters.
-            for choice in 0..job.request.params.n.clamp(1, MAX_CHOICES + 1) {
+            for choice in 0..request.params.n.clamp(1, MAX_CHOICES + 1) {
                 parsers.push(prompt.as_ref().map_or_else(AnswerParser::plain, |prompt| prompt.parser(calls)));
-                jobs.push(job.choice(choice));
+                choices.push((request_choice(&request, choice), watch));
             }
         }
         let driver = self.driver()?.clone();
-        let updates = driver.submit(jobs, demand.clone());
+        let updates = driver.submit(choices, demand.clone());
         Ok(Stream::new(driver, demand, updates, parsers))
     }
 }
 
-impl Job {
-    /// The request for answer number `choice`, counted from 0: seeds follow each other.
-    fn choice(&self, choice: usize) -> Job {
-        let mut job = self.clone();
-        let next = |seed: u32| (u64::from(seed) + choice as u64) % u64::from(u32::MAX);
-        job.request.params.seed = job.request.params.seed.map(|seed| u32::try_from(next(seed)).unwrap_or(0));
-        job
-    }
+/// The request for answer number `choice`, counted from 0: seeds follow each other.
+fn request_choice(request: &engine::Request, choice: usize) -> engine::Request {
+    let mut request = request.clone();
+    let next = |seed: u32| (u64::from(seed) + choice as u64) % u64::from(u32::MAX);
+    request.params.seed = request.params.seed.map(|seed| u32::try_from(next(seed)).unwrap_or(0));
+    request
 }

@@ -1,7 +1,5 @@
 //! What a model is asked for.
 
-use std::time::Duration;
-
 use chat::{Calls, Choice, Message};
 use engine::{Params, Processor};
 use grammar::Source;
@@ -39,8 +37,6 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// Report progress of the prefill.
     pub progress: bool,
-    /// End an answer with its first line after this time, counted from its first token.
-    pub time: Option<Duration>,
     /// Compute ahead of the reader, as a server does. By default a step runs when a reader waits.
     pub is_eager: bool,
 }
@@ -56,7 +52,6 @@ impl Request {
             tenant: Tenant::default(),
             prompt_logprobs: None,
             progress: false,
-            time: None,
             is_eager: false,
         }
     }

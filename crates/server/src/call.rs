@@ -58,13 +58,8 @@ impl Sampling {
         let Queue { priority, cache_salt, t_max_predict_ms } = self.queue;
         // llama-server's limit of time, which is none if it is not above 0.
         let time = t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
-        Ok(Parameters {
-            params,
-            priority,
-            cache_salt,
-            progress: false,
-            time: time.map(Duration::from_millis),
-        })
+        params.time_limit = time.map(Duration::from_millis);
+        Ok(Parameters { params, priority, cache_salt, progress: false })
     }
 
     /// The same of a protocol in which a call has one answer.
@@ -87,8 +82,6 @@ pub(crate) struct Parameters {
     cache_salt: Option<String>,
     /// Report progress of the prefill.
     pub(crate) progress: bool,
-    /// End an answer with its first line after this time, counted from its first token.
-    time: Option<Duration>,
 }
 
 /// A call, as a protocol reads it.
@@ -150,7 +143,6 @@ impl Call {
             tenant: tenant.clone(),
             prompt_logprobs,
             progress: parameters.progress,
-            time: parameters.time,
             is_eager: true,
             ..Request::new(input)
         };

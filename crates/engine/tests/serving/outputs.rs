@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use engine::{
     Engine, Event, LogitRows, Logprobs, Model, Options, Params, Processor, Request, RequestError,
@@ -250,6 +251,37 @@ fn text_before_a_special_token_is_not_held_back() {
         }
     }
     assert_eq!(texts, ["", "!", "", ""]);
+}
+
+/// It ends with a line only, and what a stop string has held back is text of the answer.
+#[test]
+fn a_text_ends_with_a_line_after_its_time() {
+    let model = model(Format::F32);
+    let raw = tokenizer::Encode { add_special: false, parse_special: false };
+    let token = |text: &str| *model.tokenizer().encode(text, raw).last().unwrap();
+    let (mark, line) = (token("!"), token("\n"));
+    let answer = |limit| {
+        let sentence = Sentence { tokens: vec![mark, mark, line, mark, mark], at: 0 };
+        let mut request =
+            Request::new(model.encode_prompt("Hello", false)).params(Params::greedy()).max_tokens(5);
+        request.params.time_limit = Some(limit);
+        let mut engine = serve(&model, 1, Options::default());
+        engine.submit(request.stop("!\n?").processor(sentence)).unwrap();
+        let (mut all, mut reason) = (String::new(), None);
+        while !engine.is_idle() {
+            for event in engine.step().unwrap() {
+                match event {
+                    Event::Token { text, .. } => all += &text,
+                    Event::Done { reason: ended, .. } => reason = Some(ended),
+                    Event::Failed { error, .. } => panic!("{error}"),
+                }
+            }
+        }
+        assert_eq!(reason, Some(StopReason::MaxTokens));
+        all
+    };
+    assert_eq!(answer(Duration::ZERO), "!!\n");
+    assert_eq!(answer(Duration::from_secs(3600)), "!!\n!!");
 }
 
 /// Notes its calls: lengths of texts, and tokens. Rules out everything once a text has `most` tokens.

@@ -106,6 +106,12 @@ fn a_bad_request_refuses_those_with_it() {
 }
 
 #[test]
+fn a_request_that_another_model_prepared_is_refused() {
+    let request = demo().prepare(greedy("One")).expect("a request");
+    assert!(matches!(demo().submit_all(vec![request]), Err(rustorch::Error::OtherModel)));
+}
+
+#[test]
 fn a_stopper_ends_an_answer_from_another_thread() {
     let mut stream = demo().submit(Request::new("Once upon a time")).expect("a request");
     stream.wait().expect("a token").expect("a token");
