@@ -107,7 +107,8 @@ fn a_bad_request_refuses_those_with_it() {
 
 #[test]
 fn a_request_that_another_model_prepared_is_refused() {
-    let request = demo().prepare(greedy("One")).expect("a request");
+    let other = options().demo().expect("the demo model");
+    let request = other.prepare(greedy("One")).expect("a request");
     assert!(matches!(demo().submit_all(vec![request]), Err(rustorch::Error::OtherModel)));
 }
 
