@@ -14,8 +14,8 @@ use crate::registry::BackendName;
 use crate::values::Size;
 
 /// The GPUs of backend `name`, the one to fill first at the front. An error if `name` requires a GPU and there is none.
-pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
-    let found = devices::graphics_of(name).map_err(advised)?;
+pub(crate) fn gpus(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
+    let found = devices::gpus(name).map_err(advised)?;
     note_software(found.first());
     Ok(found)
 }

@@ -48,7 +48,7 @@ impl GrammarArgs {
 
 /// Text that is not JSON is refused when it is compiled.
 fn schema(text: String) -> Source {
-    serde_json::from_str(&text).map(Source::of_schema).unwrap_or(Source::JsonSchema(text))
+    serde_json::from_str(&text).map(Source::from_schema).unwrap_or(Source::JsonSchema(text))
 }
 
 /// Whether a schema is given as text: an object, or the schema of any value.

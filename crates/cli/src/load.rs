@@ -165,7 +165,7 @@ fn draft_model(
     args: &EngineArgs,
     options: Options,
 ) -> anyhow::Result<DraftModel> {
-    let (own, choice) = (options.of_draft(target)?, BackendChoice::from(&args.backend));
+    let (own, choice) = (options.for_draft(target)?, BackendChoice::from(&args.backend));
     let placement =
         placement::of_engine(&draft, &own, Read::LAST, |workload| Placement::new(&choice, workload))?;
     let draft = Arc::new(draft);

@@ -97,7 +97,7 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         }
         Some(BackendName::REFERENCE) => reference(),
         Some(gpu) => {
-            let device = backends::graphics_of(gpu)?.into_iter().take(1);
+            let device = backends::gpus(gpu)?.into_iter().take(1);
             let options = OpenOptions::default();
             device.map(|device| candidate(gpu.name().to_owned(), DeviceConfig { device, options })).collect()
         }

@@ -66,9 +66,9 @@ impl BlockManager {
 
     /// Pages in use and all pages, of the group with the largest share in use.
     pub(crate) fn pages_used(&self) -> (usize, usize) {
-        let of_group = |(_, pool): &(Group, Pool)| (pool.capacity() - pool.available(), pool.capacity());
+        let used = |(_, pool): &(Group, Pool)| (pool.capacity() - pool.available(), pool.capacity());
         let share = |&(used, pages): &(usize, usize)| used * 1000 / pages.max(1);
-        self.groups.iter().map(of_group).max_by_key(share).unwrap_or_default()
+        self.groups.iter().map(used).max_by_key(share).unwrap_or_default()
     }
 
     pub(crate) fn has_states(&self) -> bool {
@@ -220,10 +220,10 @@ impl BlockManager {
 
     /// The number of pages before a window of `cache`, of the group with the most.
     pub(crate) fn expired(&self, cache: &Cache) -> usize {
-        let of_group = |((group, _), table): (&(Group, Pool), &BlockTable)| {
+        let expired = |((group, _), table): (&(Group, Pool), &BlockTable)| {
             first_needed_page(*group, cache.positions).saturating_sub(table.first)
         };
-        self.groups.iter().zip(cache.tables.iter()).map(of_group).max().unwrap_or(0)
+        self.groups.iter().zip(cache.tables.iter()).map(expired).max().unwrap_or(0)
     }
 
     /// Releases the cache of a request whose last step has succeeded, and lets others find all of it: also the last page, if

@@ -172,12 +172,12 @@ impl Embedder {
         let step = Step::new(rows, sequences)?;
         let width = self.width();
         let mut values = self.runner.run(&step)?.values();
-        let of_text = |text: &Vec<u32>| {
+        let text_rows = |text: &Vec<u32>| {
             let (own, others) = values.split_at(if is_pooled { width } else { text.len() * width });
             values = others;
             own.to_vec()
         };
-        Ok(texts.iter().map(of_text).collect())
+        Ok(texts.iter().map(text_rows).collect())
     }
 }
 

@@ -128,7 +128,7 @@ impl Options {
 
     /// The options of a draft model for `target`, an engine with these options: as many requests of the same length. Fails if
     /// an option is invalid.
-    pub fn of_draft(&self, target: &Model) -> Result<Options, Error> {
+    pub fn for_draft(&self, target: &Model) -> Result<Options, Error> {
         let Limits { n_ctx, sequences, n_batch, pages, .. } = self.layout(target)?.limits;
         let n_ctx = Some(n_ctx);
         Ok(Options { n_ctx, sequences, n_batch, pages: Some(pages), speculation: None, ..*self })
@@ -178,10 +178,15 @@ impl Options {
 fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
     let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
     let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);
-    let of_group = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
+    let group_pages = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
         None => pages,
         Some(_) => needed.min(pages),
     };
     let slots = needed.slots;
-    KvLayout { n_ctx, pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), slots, format }
+    KvLayout {
+        n_ctx,
+        pages: graph.groups().iter().zip(needed.pages).map(group_pages).collect(),
+        slots,
+        format,
+    }
 }

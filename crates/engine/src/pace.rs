@@ -8,7 +8,7 @@ use crate::scheduler::Active;
 const MIN_ROWS: usize = 4;
 
 /// Minimum prefill rows where only the target would allow fewer, so that prompts go on among many that decode.
-const MIN_ROWS_OF_TARGET: usize = 16;
+const MIN_TARGET_ROWS: usize = 16;
 
 /// Ratio of the time of a step with prefill rows to that of a step without, where no more prompts wait than requests decode.
 /// Steps are up to a third longer than predicted on a machine that others use too, so that a client waits at most for four
@@ -46,9 +46,9 @@ impl Pace {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
         // As a float it saturates.
         let rows = |seconds: f64| (seconds / row.max(1e-9)).max(0.0) as usize;
-        let of_target = rows(target.as_secs_f64() - decode).max(MIN_ROWS_OF_TARGET);
+        let target_rows = rows(target.as_secs_f64() - decode).max(MIN_TARGET_ROWS);
         let ratio = MAX_RATIO * (prompts as f64 / decoding.max(1) as f64).max(1.0);
-        of_target.min(rows(decode * (ratio - 1.0))).max(MIN_ROWS)
+        target_rows.min(rows(decode * (ratio - 1.0))).max(MIN_ROWS)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     fn prompts_always_go_on() {
         assert_eq!(Pace::default().prompt_rows(TARGET, waiting(1)), MIN_ROWS);
         let rows = |decode_ms, step_ms| pace(decode_ms, step_ms, 100).prompt_rows(TARGET, waiting(1));
-        assert_eq!(rows(200, 300), MIN_ROWS_OF_TARGET, "the target is past");
+        assert_eq!(rows(200, 300), MIN_TARGET_ROWS, "the target is past");
         assert_eq!(rows(10, 1010), MIN_ROWS, "each row takes as long as a step");
         assert!(rows(20, 20) > 1_000_000, "rows that take no time");
     }

@@ -98,8 +98,7 @@ macro_rules! params {
     };
 }
 
-/// One method of [`param_setters`](crate::param_setters). Lists are set as a whole in [`Params`]; how many answers there are is up to
-/// whoever submits.
+/// One method of [`param_setters`](crate::param_setters). Lists are set as a whole in [`Params`]; the caller that submits sets the number of answers.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! param_setter {
@@ -135,7 +134,7 @@ params! { ($)
     /// Return the log-probability of each token, and of so many most likely tokens.
     logprobs: Option<usize> = None;
     /// [`logprobs`](Params::logprobs) are those by which a token is drawn, after processors, filters and temperature.
-    logprobs_of_draw: bool = false;
+    draw_logprobs: bool = false;
     /// End the text with its first line after this time, counted from its first token.
     time_limit: Option<Duration> = None;
 

@@ -13,7 +13,7 @@ pub(crate) struct Pool {
     items: Vec<Item>,
     free: Vec<u32>,
     by_prefix: HashMap<Prefix, u32>,
-    /// Cached items that nobody uses, by the time of their release.
+    /// Cached items without a user, by the time of their release.
     idle: BTreeMap<u64, u32>,
     releases: u64,
 }
@@ -111,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// Drops all cached items that nobody uses.
+    /// Drops all cached items without a user.
     pub(crate) fn clear(&mut self) {
         while let Some(item) = self.evict() {
             self.free.push(item);

@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use backend::PAGE;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// The key of a prefix: a keyed hash of a salt and of all tokens of the prefix. Whoever does not know the hash key cannot
-/// make two prefixes with the same key.
+/// The key of a prefix: a keyed hash of a salt and of all tokens of the prefix. Only the holder of the hash key can make two
+/// prefixes with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix(u128);
 

@@ -19,7 +19,7 @@ pub(crate) struct Admission {
 /// them by priority, so that no client can be before all others, then the oldest request.
 ///
 /// Rows are counted as in start-time fair queueing (Goyal, Vin and Cheng 1996): a client that had no request starts with
-/// the count of the least served one, so that nobody saves up for later.
+/// the count of the least served one, so that no client saves up for later.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: BTreeMap<RequestId, Admission>,
@@ -116,7 +116,7 @@ mod tests {
         let (mut queue, clients) = queue(&[(7, 1), (7, 0), (7, -1), (8, 1), (8, 0)]);
         assert_eq!(order(&mut queue, &clients), [2, 4, 1, 3, 0]);
         let (mut queue, clients) = self::queue(&[(7, -9), (7, -9), (7, -9), (8, 0), (8, 5)]);
-        assert_eq!(order(&mut queue, &clients), [0, 3, 1, 4, 2], "nobody is before all others");
+        assert_eq!(order(&mut queue, &clients), [0, 3, 1, 4, 2], "no client is before all others");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::stop::{NoEndBefore, StopReason, StopStrings};
 pub(crate) struct RequestState {
     sampler: Sampler,
     logprobs: Option<usize>,
-    logprobs_of_draw: bool,
+    draw_logprobs: bool,
     /// The observer of the prompt's logits, and the position of the first row that it has not seen.
     observer: Option<(usize, Observer)>,
     detokenizer: Detokenizer<Arc<Tokenizer>>,
@@ -43,8 +43,7 @@ impl RequestState {
     pub(crate) fn new(request: Request, model: &Model) -> Result<(RequestState, Vec<u32>), Error> {
         let tokenizer = model.tokenizer().clone();
         let Request { prompt, params, turn_end, mut processors, observer, .. } = request;
-        let Params { max_tokens, min_tokens, time_limit, logprobs, logprobs_of_draw, ignore_eos, .. } =
-            params;
+        let Params { max_tokens, min_tokens, time_limit, logprobs, draw_logprobs, ignore_eos, .. } = params;
         let (mut strings, mut stop_ids) = (params.stop.clone(), params.stop_token_ids.clone());
         match turn_end {
             Some(TurnEnd::Token(id)) => stop_ids.push(id),
@@ -73,7 +72,7 @@ impl RequestState {
         let state = RequestState {
             sampler,
             logprobs,
-            logprobs_of_draw,
+            draw_logprobs,
             observer: observer.filter(|(first, _)| *first < prompt.len()),
             detokenizer: Detokenizer::following(tokenizer.clone(), &prompt),
             tokenizer,
@@ -142,8 +141,8 @@ impl RequestState {
             Answer::Logits(logits) => {
                 let token = self.sampler.sample(logits, tokens)?;
                 let logprobs = self.logprobs.map(|top| {
-                    if self.logprobs_of_draw {
-                        self.sampler.logprobs_of_draw(token, top)
+                    if self.draw_logprobs {
+                        self.sampler.draw_logprobs(token, top)
                     } else {
                         Logprobs::new(logits, token, top)
                     }

@@ -81,7 +81,7 @@ impl Clone for Box<dyn Processor> {
 }
 
 /// Log-probabilities of a token and of the most likely alternatives: natural logarithms of the softmax of the model's
-/// logits, before processors, filters and temperature unless [`Params::logprobs_of_draw`] says otherwise.
+/// logits, before processors, filters and temperature unless [`Params::draw_logprobs`] says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
     /// Log-probability of the token.
@@ -100,7 +100,7 @@ impl Logprobs {
     }
 
     /// Log-probabilities of `token` and of the `top` most probable of the candidates from which it was drawn.
-    fn of_draw(candidates: &[Candidate], token: u32, top: usize) -> Logprobs {
+    fn from_draw(candidates: &[Candidate], token: u32, top: usize) -> Logprobs {
         let (weights, total) = candidates::weights(candidates);
         let weighed = candidates.iter().zip(weights).filter(|(_, weight)| *weight > 0.0);
         let mut all: Vec<(u32, f64)> =
@@ -243,13 +243,12 @@ impl Sampler {
             self.processors.iter_mut().for_each(|processor| processor.apply(tokens, &mut self.logits));
             processed = &self.logits;
         }
-        let chosen = match self.chain.is_argmax() {
-            true => arg_max(processed),
-            false => {
-                let all = processed.iter().enumerate();
-                let all = all.map(|(id, &logit)| Candidate { id: id as u32, logit });
-                self.chain.choose(all, tokens, u, &mut self.candidates)
-            }
+        let chosen = if self.chain.is_argmax() {
+            arg_max(processed)
+        } else {
+            let all = processed.iter().enumerate();
+            let all = all.map(|(id, &logit)| Candidate { id: id as u32, logit });
+            self.chain.choose(all, tokens, u, &mut self.candidates)
         };
         let failure = || self.processors.iter().find_map(|processor| processor.failure());
         chosen.ok_or_else(|| match arg_max(logits) {
@@ -272,10 +271,11 @@ impl Sampler {
 
     /// The log-probabilities by which the last [`sample`](Sampler::sample) drew `token`, and of the `top` most likely of the
     /// tokens that the samplers had left.
-    pub fn logprobs_of_draw(&self, token: u32, top: usize) -> Logprobs {
-        match self.chain.is_greedy() {
-            true => Logprobs { token: 0.0, top: [(token, 0.0)].into_iter().take(top).collect() },
-            false => Logprobs::of_draw(&self.candidates, token, top),
+    pub fn draw_logprobs(&self, token: u32, top: usize) -> Logprobs {
+        if self.chain.is_greedy() {
+            Logprobs { token: 0.0, top: [(token, 0.0)].into_iter().take(top).collect() }
+        } else {
+            Logprobs::from_draw(&self.candidates, token, top)
         }
     }
 

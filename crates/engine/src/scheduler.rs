@@ -4,7 +4,7 @@
 //! I/O or randomness.
 //!
 //! Rules, in order of submission:
-//! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total. While anyone decodes,
+//! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total. While a request decodes,
 //!   the caller limits the prefill rows.
 //! - The prompt with the fewest remaining tokens comes first, but each is passed by at most as many rows as it has left.
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
@@ -19,7 +19,7 @@
 //!   not known yet.
 //! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as pages are available. Each becomes a token of the
 //!   request, and its row part of the cache, when the next events repeat it; the rows of the others are written again.
-//! - When a group has too few pages for a running request, cached pages that nobody uses are dropped, least recently used
+//! - When a group has too few pages for a running request, cached pages without a user are dropped, least recently used
 //!   first, then the latest running request is preempted: its pages are released, and what is no longer cached is
 //!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
 
@@ -36,7 +36,7 @@ use crate::blocks::{BlockManager, Cache, Demand};
 use crate::prefix::{Prefix, Prefixes};
 use crate::queue::{Admission, Queue};
 use crate::request::Load;
-use crate::slots::checkpoint_of;
+use crate::slots::checkpoint_position;
 
 pub(crate) use crate::ids::RequestId;
 pub(crate) use sequence::Chunk;
@@ -88,7 +88,7 @@ pub(crate) struct Plan {
     pub(crate) admitted: Vec<Admitted>,
     /// Requests that lost their pages and wait again.
     pub(crate) preempted: Vec<RequestId>,
-    /// Most prefill rows while anyone decodes.
+    /// Most prefill rows while a request decodes.
     pub(crate) prompt_rows: usize,
 }
 
@@ -249,7 +249,7 @@ impl Scheduler {
         self.running.get(&id).or_else(|| self.waiting.get(&id))
     }
 
-    /// Applies `events` and plans the next step. Planned tokens count as cached. While anyone decodes, the step has at most as
+    /// Applies `events` and plans the next step. Planned tokens count as cached. While a request decodes, the step has at most as
     /// many prefill rows as `prompt_rows` says for the [`Active`] requests after the events.
     pub(crate) fn step(
         &mut self,
@@ -272,10 +272,10 @@ impl Scheduler {
         while !self.grow_running(&mut plan) {
             self.share_rows(prompt_rows);
         }
-        let of_prompts =
+        let prompt_rows_given =
             self.running.values().map(|request| request.rows).filter(|&rows| rows > 1).sum::<usize>();
         for request in self.running.values_mut().filter(|request| request.rows == 0) {
-            request.passed_rows += of_prompts;
+            request.passed_rows += prompt_rows_given;
         }
         for request in self.running.values_mut().filter(|request| request.rows > 0) {
             self.queue.charge(request.admission.client, request.rows);
@@ -387,7 +387,7 @@ impl Scheduler {
     }
 
     /// Gives a row to each request that decodes, and shares those of prompts among the others: at most `prompt_rows` if
-    /// anyone decodes.
+    /// a request decodes.
     fn share_rows(&mut self, prompt_rows: usize) {
         let running = self.running.len();
         let requests = self.running.values_mut();
@@ -400,7 +400,7 @@ impl Scheduler {
     }
 
     /// Gives running requests the pages that their rows need, the oldest first. Preempts the latest if there are too few.
-    /// Returns whether nobody was preempted.
+    /// Returns whether none was preempted.
     fn grow_running(&mut self, plan: &mut Plan) -> bool {
         let before = self.running.len();
         let mut last = None;
@@ -464,7 +464,7 @@ impl Scheduler {
                 continue;
             }
             self.blocks.adopt(&request.cache);
-            request.checkpoint = checkpoint_of(request.tokens.len());
+            request.checkpoint = checkpoint_position(request.tokens.len());
             plan.admitted.push(Admitted { id, reused: cached, is_resumed: request.admission.was_preempted });
             if let Some(request) = self.waiting.remove(&id) {
                 self.queue.start(id);

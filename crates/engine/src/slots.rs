@@ -16,7 +16,7 @@ use crate::prefix::Prefix;
 const MARGIN: usize = 8;
 
 /// The position of the checkpoint of a prompt of `tokens` tokens; 0 for none.
-pub(crate) fn checkpoint_of(tokens: usize) -> usize {
+pub(crate) fn checkpoint_position(tokens: usize) -> usize {
     tokens.saturating_sub(MARGIN) / PAGE * PAGE
 }
 

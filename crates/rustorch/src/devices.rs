@@ -150,7 +150,7 @@ pub fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Devi
 ///
 /// # Errors
 /// If `name` requires a GPU and there is none.
-pub fn graphics_of(name: BackendName) -> Result<Vec<Arc<dyn Device>>, NoGpu> {
+pub fn gpus(name: BackendName) -> Result<Vec<Arc<dyn Device>>, NoGpu> {
     let interface = match name {
         BackendName::Auto => return Ok(chosen(registry().likely(), false)),
         BackendName::HybridF32 => None,
@@ -177,11 +177,11 @@ pub fn deployment(
     gpu_memory: Option<u64>,
 ) -> Result<Deployment, NoGpu> {
     let options = OpenOptions { f32_activations: name == BackendName::HybridF32, ..options };
-    let of_gpu = OpenOptions { memory: gpu_memory, ..options };
+    let gpu_options = OpenOptions { memory: gpu_memory, ..options };
     let devices = match requested.layers {
         Layers::Last(0) => Vec::new(),
-        Layers::Auto | Layers::All | Layers::Last(_) => graphics_of(name)?,
+        Layers::Auto | Layers::All | Layers::Last(_) => gpus(name)?,
     };
-    let devices = devices.into_iter().map(|device| DeviceConfig { device, options: of_gpu }).collect();
+    let devices = devices.into_iter().map(|device| DeviceConfig { device, options: gpu_options }).collect();
     Ok(Deployment { host: host(name, options), devices, requested, fallback: name == BackendName::Auto })
 }

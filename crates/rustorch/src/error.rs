@@ -34,12 +34,12 @@ pub enum Error {
     Hub(Arc<hub::Error>),
     /// The repository has no such model.
     #[cfg(feature = "hub")]
-    #[error("{repo} has no {wanted}; it has {found}")]
+    #[error("{repo} has no {requested}; it has {found}")]
     NotInRepository {
         /// The repository.
         repo: hub::RepoId,
         /// The quantisation or file that was asked for.
-        wanted: String,
+        requested: String,
         /// What there is.
         found: String,
     },
@@ -161,15 +161,15 @@ impl Error {
     }
 
     /// The backend's error, if it is one.
-    pub(crate) fn of_backend(&self) -> Option<&backend::Error> {
+    pub(crate) fn backend_error(&self) -> Option<&backend::Error> {
         match self {
-            Error::Engine { error } => of_backend(error),
+            Error::Engine { error } => backend_error(error),
             _ => None,
         }
     }
 }
 
-fn of_backend(error: &engine::Error) -> Option<&backend::Error> {
+fn backend_error(error: &engine::Error) -> Option<&backend::Error> {
     if let engine::Error::Backend(error) = error { Some(error) } else { None }
 }
 
@@ -189,7 +189,7 @@ fn placement_advice(error: &PlacementError) -> &'static str {
 /// The options of this crate that remedy `error`, beyond the error's own advice.
 fn advice(error: &engine::Error) -> &'static str {
     let Some(backend::Error::OutOfMemory { remedy, .. } | backend::Error::OverBudget { remedy, .. }) =
-        of_backend(error)
+        backend_error(error)
     else {
         return "";
     };

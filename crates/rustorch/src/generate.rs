@@ -115,7 +115,7 @@ impl IntoIterator for Generate {
 /// The schema of a type, as what an answer must be.
 #[cfg(feature = "schemars")]
 pub(crate) fn schema<T: schemars::JsonSchema>() -> grammar::Source {
-    grammar::Source::of_schema(schemars::schema_for!(T).to_value())
+    grammar::Source::from_schema(schemars::schema_for!(T).to_value())
 }
 
 #[cfg(feature = "schemars")]

@@ -53,9 +53,9 @@
 //!
 //! # Who computes
 //!
-//! Each model has one thread, which runs a step for all texts in progress when somebody waits for one of them. A model is a handle
+//! Each model has one thread, which runs a step for all texts in progress when a reader waits for one of them. A model is a handle
 //! that clones and threads share, and its methods take `&self`. Iterators that you read in turn, and those of other threads, share
-//! their steps. What others have not read yet is kept for them. So nothing is computed while nobody waits, a dropped iterator costs
+//! their steps. What others have not read yet is kept for them. So nothing is computed while no reader waits, a dropped iterator costs
 //! nothing more, and an error reaches the one whom it concerns.
 //!
 //! All of this is made of a [`Request`]: [`Model::submit`] returns a [`Stream`] of [`Delta`]s, for a loop or for async code.

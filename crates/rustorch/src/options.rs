@@ -31,7 +31,7 @@ pub struct Options {
     engine: engine::Options,
     backend: BackendName,
     gpus: Request,
-    of_host: OpenOptions,
+    host_options: OpenOptions,
     gpu_memory: Option<u64>,
     draft_model: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Default for Options {
             engine: engine::Options { sequences: SEQUENCES, ..engine::Options::default() },
             backend: BackendName::Auto,
             gpus: Layers::Auto.into(),
-            of_host: OpenOptions::default(),
+            host_options: OpenOptions::default(),
             gpu_memory: None,
             draft_model: None,
         }
@@ -150,20 +150,20 @@ impl Options {
 
     /// CPU threads; 0 and the default are as many as the system suggests.
     pub fn threads(mut self, threads: usize) -> Options {
-        self.of_host.threads = NonZero::new(threads);
+        self.host_options.threads = NonZero::new(threads);
         self.engine.sampling_threads = NonZero::new(threads);
         self
     }
 
     /// Limits the memory on the CPU, besides the mapped file, in bytes. By default the memory that is available.
     pub fn memory(mut self, bytes: u64) -> Options {
-        self.of_host.memory = Some(bytes);
+        self.host_options.memory = Some(bytes);
         self
     }
 
     /// Uses weights from the mapped file instead of packed copies: half the memory, the same texts, slower.
     pub fn leave_weights_in_file(mut self) -> Options {
-        self.of_host.leave_weights_in_file = true;
+        self.host_options.leave_weights_in_file = true;
         self
     }
 
@@ -191,7 +191,7 @@ impl Options {
     /// Puts the model of the file at `path` on its devices, to draft for an engine of `target` with these options.
     fn draft(&self, path: &Path, target: &engine::Model, options: engine::Options) -> Result<DraftModel> {
         let model = Arc::new(engine::Model::open(path)?);
-        let engine::Layout { kv_layout, buckets, .. } = options.of_draft(target)?.layout(&model)?;
+        let engine::Layout { kv_layout, buckets, .. } = options.for_draft(target)?.layout(&model)?;
         self.put(&model, kv_layout, buckets, |backend| {
             Ok(DraftModel::new(model.clone(), backend, target, options)?)
         })
@@ -222,12 +222,13 @@ impl Options {
         note_slow_kernels();
         buckets.dedup();
         let (weights, graph, taps) = (&FileWeights(model.file()), model.graph(), Taps::None);
-        let deployment = devices::deployment(self.backend, self.gpus.clone(), self.of_host, self.gpu_memory)?;
+        let deployment =
+            devices::deployment(self.backend, self.gpus.clone(), self.host_options, self.gpu_memory)?;
         let mut deployed = deployment.place(&Workload { weights, graph, kv_layout, buckets, taps })?;
         loop {
             let loaded = deployed.open().map_err(Into::into).and_then(&mut load);
             match loaded {
-                Err(error) if error.of_backend().is_some_and(|error| deployed.fall_back(error)) => {
+                Err(error) if error.backend_error().is_some_and(|error| deployed.fall_back(error)) => {
                     let on_devices = deployed.placement().on_devices();
                     tracing::warn!("{error}; trying {on_devices} layers on the GPU");
                 }
@@ -237,7 +238,7 @@ impl Options {
     }
 }
 
-/// Without optimisation, a model is so slow that it seems to hang. Says so once on stderr if nobody listens to `tracing`, by which
+/// Without optimisation, a model is so slow that it seems to hang. Says so once on stderr without a subscriber of `tracing`, by which
 /// the CPU backend says it.
 fn note_slow_kernels() {
     static ONCE: Once = Once::new();

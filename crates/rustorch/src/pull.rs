@@ -32,7 +32,7 @@ impl Options {
     /// # Errors
     /// If there is no such model, it cannot be downloaded, or as [`Model::open`].
     pub fn pull(self, name: &str, watch: impl Fn(Event<'_>) + Sync) -> Result<Model> {
-        let path = path_of(&Settings::from_env()?, name, &watch)?;
+        let path = model_path(&Settings::from_env()?, name, &watch)?;
         self.open(path)
     }
 }
@@ -48,7 +48,7 @@ impl Model {
 }
 
 /// The file of a model, downloaded if it is not in the cache.
-fn path_of(settings: &Settings, name: &str, watch: &(dyn Fn(Event<'_>) + Sync)) -> Result<PathBuf> {
+fn model_path(settings: &Settings, name: &str, watch: &(dyn Fn(Event<'_>) + Sync)) -> Result<PathBuf> {
     let (repo, part) = name.split_once(':').map_or((name, None), |(repo, part)| (repo, Some(part)));
     let (repo, revision) = match repo.split_once('@') {
         Some((repo, revision)) => (repo, revision.parse().map_err(hub::Error::from)?),
@@ -66,10 +66,10 @@ fn path_of(settings: &Settings, name: &str, watch: &(dyn Fn(Event<'_>) + Sync)) 
         let label = |model: &choice::Model| {
             model.quant.clone().or_else(|| Some(model.files.first()?.0.to_string())).unwrap_or_default()
         };
-        let wanted = part.map_or_else(|| "GGUF file".to_owned(), |part| format!("`{part}`"));
+        let requested = part.map_or_else(|| "GGUF file".to_owned(), |part| format!("`{part}`"));
         let found: Vec<String> = models.iter().map(label).collect();
         let found = if found.is_empty() { "no GGUF file".to_owned() } else { found.join(", ") };
-        return Err(Error::NotInRepository { repo, wanted, found });
+        return Err(Error::NotInRepository { repo, requested, found });
     };
     let files = client.pull(&cache, &snapshot, &model.names(), watch)?;
     Ok(files.into_iter().next().map(|file| file.path).unwrap_or_default())
@@ -77,9 +77,10 @@ fn path_of(settings: &Settings, name: &str, watch: &(dyn Fn(Event<'_>) + Sync)) 
 
 /// The file of a complete model in the cache.
 fn cached(cache: &Cache, repo: &RepoId, revision: &Revision, part: Option<&str>) -> Result<Option<PathBuf>> {
-    let commits = match *revision == Revision::main() {
-        true => cache.commits(repo)?,
-        false => cache.resolved_commit(repo, revision).into_iter().collect(),
+    let commits = if *revision == Revision::main() {
+        cache.commits(repo)?
+    } else {
+        cache.resolved_commit(repo, revision).into_iter().collect()
     };
     for commit in commits {
         let files = cache.files(repo, &commit)?;
@@ -112,7 +113,7 @@ mod tests {
         };
         let online = Settings::read(&get, None).expect("settings");
         let offline = Settings { offline: true, ..online.clone() };
-        let find = |settings: &Settings, name: &str| path_of(settings, name, &|_| {});
+        let find = |settings: &Settings, name: &str| model_path(settings, name, &|_| {});
         let name = "user/Model-GGUF";
         assert!(
             matches!(find(&offline, name), Err(Error::Hub(error)) if matches!(*error, hub::Error::Offline { .. }))

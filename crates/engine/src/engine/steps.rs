@@ -317,10 +317,10 @@ fn with_outputs(chunks: &[Chunk]) -> impl Iterator<Item = (&Chunk, Range<usize>)
     })
 }
 
-/// Waits for a step whose outputs nobody needs. If the device has failed, later steps fail, too.
+/// Waits for a step whose outputs are not needed. If the device has failed, later steps fail, too.
 fn discard(runner: &mut ModelRunner, step: InProgress) {
     if let Err(error) = runner.wait(step.submitted) {
-        tracing::debug!(%error, "a step failed whose outputs nobody needs");
+        tracing::debug!(%error, "a step failed whose outputs are not needed");
     }
 }
 

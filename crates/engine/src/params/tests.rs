@@ -35,9 +35,9 @@ fn every_parameter_takes_its_range_and_nothing_else() {
                 param.name
             );
         }
-        let of_no_kind = [json!({ "a": {} }), json!([[1, 2, 3]]), json!([null]), json!("\u{1}")];
+        let other_kinds = [json!({ "a": {} }), json!([[1, 2, 3]]), json!([null]), json!("\u{1}")];
         let texts = matches!(param.kind, Kind::Texts { .. } | Kind::Breakers { .. });
-        for value in outside.into_iter().chain(of_no_kind.into_iter().take(if texts { 3 } else { 4 })) {
+        for value in outside.into_iter().chain(other_kinds.into_iter().take(if texts { 3 } else { 4 })) {
             let error = read(param.name, value.clone()).expect_err(param.name);
             assert_eq!((&*error.name, error.expected), (param.name, param.kind.expected()), "{value}");
         }

@@ -10,7 +10,7 @@ const MAX_EXPIRED: usize = 2;
 
 impl Scheduler {
     /// Plans rows for `draft`, which follows the tokens of a request that the last plan has computed up to the last one, and
-    /// what was drafted before: as many as fit the context and the available pages. Nobody loses pages for that.
+    /// what was drafted before: as many as fit the context and the available pages. No request loses pages for that.
     pub(crate) fn draft(&mut self, id: RequestId, draft: &[u32]) -> Option<Chunk> {
         let request = self.running.get_mut(&id)?;
         debug_assert!(!self.blocks.has_states(), "a state cannot go back to before the draft");

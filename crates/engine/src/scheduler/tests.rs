@@ -113,8 +113,8 @@ fn random_traffic_keeps_every_invariant() {
             eprintln!("in trace {number}");
             std::panic::resume_unwind(panic)
         });
-        for (total, of_trace) in totals.iter_mut().zip(outcome) {
-            *total += of_trace;
+        for (total, trace_count) in totals.iter_mut().zip(outcome) {
+            *total += trace_count;
         }
     }
     let [requests, preempted, reused, asked, accepted, rejected] = totals;
@@ -238,8 +238,8 @@ fn pages_that_fell_out_of_a_window_come_back() {
 /// Gemma 3's 1B: 26 layers of one K/V head of 256, of which every sixth sees all positions and others the last 512.
 #[test]
 fn windows_take_a_fraction_of_the_memory() {
-    let of_layer = |layer| if layer % 6 == 0 { Mask::Causal } else { Mask::Window(512) };
-    let windows: Vec<Mask> = (1..=26).map(of_layer).collect();
+    let layer_mask = |layer| if layer % 6 == 0 { Mask::Causal } else { Mask::Window(512) };
+    let windows: Vec<Mask> = (1..=26).map(layer_mask).collect();
     let bytes = |windows: &[Mask]| {
         let graph = graph(windows);
         KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)

@@ -31,7 +31,7 @@ pub struct DraftModel {
     has_failed: bool,
 }
 
-/// Events at which a step is due though nobody wants a draft.
+/// Events at which a step is due although no draft is requested.
 const MAX_EVENTS: usize = 256;
 
 impl DraftModel {
@@ -54,7 +54,7 @@ impl DraftModel {
             }
         }
         let n_vocab = common_vocabulary(&model, target)?;
-        let layout = options.of_draft(target)?.layout(&model)?;
+        let layout = options.for_draft(target)?.layout(&model)?;
         let (file, graph) = (model.file(), model.graph());
         let mut runner = ModelRunner::new(file, graph, backend, &layout.kv_layout, &layout.buckets)?;
         runner.prepare(file)?;

@@ -169,15 +169,15 @@ fn objects_of_clients_have_the_properties_that_are_named() {
     let further = "{\"n\": 1, \"m\": 2}";
     let texts = ["{\"n\": 1}", further];
     assert_eq!(bench.accepted(&of(place.clone()), &texts), texts, "as JSON Schema says");
-    assert_eq!(bench.accepted(&Source::of_schema(place.clone()), &texts), texts[..1]);
+    assert_eq!(bench.accepted(&Source::from_schema(place.clone()), &texts), texts[..1]);
     let list =
-        Source::of_schema(json!({"$defs": {"P": place}, "type": "array", "items": {"$ref": "#/$defs/P"}}));
+        Source::from_schema(json!({"$defs": {"P": place}, "type": "array", "items": {"$ref": "#/$defs/P"}}));
     assert_eq!(bench.accepted(&list, &["[{\"n\": 1}]", "[{\"n\": 1, \"m\": 2}]"]), ["[{\"n\": 1}]"]);
 
     let with = |key: &str, value: Json| {
         let mut schema = place.clone();
         schema[key] = value;
-        Source::of_schema(schema)
+        Source::from_schema(schema)
     };
     for open in [
         with("additionalProperties", json!(true)),
@@ -189,7 +189,7 @@ fn objects_of_clients_have_the_properties_that_are_named() {
         assert_eq!(bench.accepted(&open, &[further]), [further], "{open:?}");
     }
     let part = |name: &str| json!({"type": "object", "properties": {name: {}}, "required": [name]});
-    let both = Source::of_schema(json!({
+    let both = Source::from_schema(json!({
         "type": "object", "properties": {"x": part("n")}, "patternProperties": {"^x": part("m")},
     }));
     let inner = format!("{{\"x\": {further}}}");

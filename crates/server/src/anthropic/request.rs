@@ -223,7 +223,7 @@ fn output(
         variables.insert("reasoning_effort".into(), effort.into());
     }
     ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
-    let source = |JsonFormat::JsonSchema { schema }| Source::of_schema(schema);
+    let source = |JsonFormat::JsonSchema { schema }| Source::from_schema(schema);
     match (config.format, format) {
         (Some(_), Some(_)) => {
             let message = "both `output_config.format` and `output_format` are given; choose one";

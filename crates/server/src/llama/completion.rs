@@ -113,7 +113,7 @@ pub(super) async fn answer(
     at_most("response_fields", &options.response_fields, MAX_FIELDS)?;
     let mut parameters = sampling.over(&app.config.defaults.params)?;
     parameters.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
-    parameters.params.logprobs_of_draw = options.post_sampling_probs;
+    parameters.params.draw_logprobs = options.post_sampling_probs;
     parameters.progress = options.return_progress;
     let format = constraint.or(None)?;
     let (inputs, given) = (prompts.inputs(), parameters.clone());
@@ -175,7 +175,7 @@ impl Writer {
     }
 
     fn probabilities(&self, id: u32, logprobs: &Logprobs) -> Value {
-        if self.parameters.params.logprobs_of_draw {
+        if self.parameters.params.draw_logprobs {
             logprobs::draw_json(&self.served, id, logprobs)
         } else {
             logprobs::token_json(&self.served, id, logprobs)

@@ -112,7 +112,7 @@ fn format(format: Option<Json>) -> Result<Format, ApiError> {
         None => return Ok(None),
         Some(Json::String(word)) if word.is_empty() => return Ok(None),
         Some(Json::String(word)) if word == "json" => Source::JsonObject,
-        Some(schema @ Json::Object(_)) => Source::of_schema(schema),
+        Some(schema @ Json::Object(_)) => Source::from_schema(schema),
         Some(other) => {
             let message = format!("`format` is {other}, expected \"json\" or a JSON schema");
             return Err(ApiError::invalid("format", message));

@@ -260,7 +260,7 @@ fn format(format: Option<ResponseFormat>) -> Result<Format, ApiError> {
         Some(
             ResponseFormat::JsonObject { schema: Some(schema) }
             | ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: Some(schema) } },
-        ) => Source::of_schema(schema),
+        ) => Source::from_schema(schema),
         Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: None } }) => {
             return Err(ApiError::invalid(name, "`response_format.json_schema.schema` is missing"));
         }
@@ -272,7 +272,7 @@ impl Constraint {
     /// The constraint `own` of a protocol, or this one. Fails if there are two.
     pub(crate) fn or(self, own: Format) -> Result<Format, ApiError> {
         let all = [
-            ("json_schema", self.json_schema.map(Source::of_schema)),
+            ("json_schema", self.json_schema.map(Source::from_schema)),
             ("grammar", self.grammar.filter(|text| !text.is_empty()).map(Source::Gbnf)),
             ("guided_regex", self.guided_regex.map(Source::Regex)),
         ];

@@ -119,17 +119,17 @@ proptest! {
         sampling in params(),
         history in prop::collection::vec(0u32..12, 0..24),
     ) {
-        let mut of_all = sampler(sampling.clone()).expect("parameters in range");
-        let mut of_best = of_all.clone();
-        let Some(needed) = of_all.candidates_needed() else { return Ok(()) };
+        let mut from_all = sampler(sampling.clone()).expect("parameters in range");
+        let mut from_best = from_all.clone();
+        let Some(needed) = from_all.candidates_needed() else { return Ok(()) };
         for len in (0..=history.len()).step_by(4) {
             let tokens = &history[..len];
-            let expected = of_all.sample(&logits, tokens);
+            let expected = from_all.sample(&logits, tokens);
             for more in [0, 1, 20] {
                 let best = testkit::best(&logits, needed + more);
                 let found = match best.is_empty() {
                     true => Err(SamplingError::NoToken),
-                    false => of_best.sample_best(&best, tokens),
+                    false => from_best.sample_best(&best, tokens),
                 };
                 prop_assert_eq!(&found, &expected, "{} and {} candidates after {:?}", needed, more, tokens);
                 prop_assert_eq!(best.is_empty(), expected == Err(SamplingError::NoToken));

@@ -204,6 +204,6 @@ fn format(json: &Json) -> Result<Format, ApiError> {
     Ok(match format {
         TextFormat::Text => None,
         TextFormat::JsonObject => Some((param, Source::JsonObject)),
-        TextFormat::JsonSchema { schema } => Some((param, Source::of_schema(schema))),
+        TextFormat::JsonSchema { schema } => Some((param, Source::from_schema(schema))),
     })
 }
