@@ -90,8 +90,20 @@ fn advise(error: &mut Error, option: &str) {
 }
 
 /// Whether `typed` may be a misspelt `name`.
-pub(crate) fn is_near(typed: &str, name: &str) -> bool {
+fn is_near(typed: &str, name: &str) -> bool {
     strsim::damerau_levenshtein(typed, name) <= 1 + typed.len() / 6
+}
+
+/// The name that was probably meant, in any case.
+pub(crate) fn nearest<T: AsRef<str>>(typed: &str, names: impl Iterator<Item = T>) -> Option<T> {
+    let typed = typed.to_lowercase();
+    let near = names.filter(|name| is_near(&typed, &name.as_ref().to_lowercase()));
+    near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.as_ref().to_lowercase()))
+}
+
+/// A question that ends an error, or nothing.
+pub(crate) fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
+    nearest(typed, names).map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// Undoes [`crate::argv`]: names `-mg`, not `--mg`.

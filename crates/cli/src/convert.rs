@@ -1,7 +1,6 @@
 //! `rustorch convert`: a checkpoint of Hugging Face to a GGUF file.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use ::convert::{Adapter, Checkpoint, FILE_TYPES, Options, Plan};
@@ -61,7 +60,7 @@ fn file_type() -> impl TypedValueParser<Value = Mix> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let (folder, repo) = folder(&args.input, args.offline, |snapshot| {
         let names = wanted(snapshot)?;
         check(&args, names.iter().any(|name| name.as_str() == ADAPTER))?;
@@ -77,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<ExitCode> {
+fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<()> {
     let name = args.name.clone().or(name);
     let is_adapter = Adapter::is_in(folder);
     check(&args, is_adapter)?;
@@ -111,7 +110,7 @@ fn check(args: &Args, is_adapter: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
+fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<()> {
     plan.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
     let output = if args.output.is_dir() { args.output.join(file_name(plan)) } else { args.output };
     let begin = Instant::now();
@@ -121,7 +120,7 @@ fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
     let (bytes, tensors) = (plan.file_len()?, plan.tensors());
     let file_type = plan.file_type().name().to_lowercase();
     if args.json {
-        output::json(&json!({
+        return output::json(&json!({
             "input": args.input,
             "output": output,
             "architecture": plan.architecture(),
@@ -131,14 +130,13 @@ fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
             "bytes": bytes,
             "dry_run": args.dry_run,
             "seconds": (!args.dry_run).then(|| begin.elapsed().as_secs_f64()),
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+        }));
     }
     let tensors = counted(tensors, "tensor");
     let would = if args.dry_run { "would be " } else { "" };
     let (output, name, architecture) = (output.display(), plan.name(), plan.architecture());
     note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {file_type}, {}", size(bytes)));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// `NAME-TYPE.gguf`.

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, OpenOptions};
+use rustorch::devices::{self, registry};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::CpuArgs;
-use crate::backends;
 use crate::output::{self, BOLD, printable};
-use crate::registry::registry;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -39,9 +37,9 @@ fn in_order<S: serde::Serializer>(facts: &[(&'static str, String)], to: S) -> Re
     facts.iter().map(|(name, fact)| (name, fact)).collect::<BTreeMap<_, _>>().serialize(to)
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let found = registry().devices();
-    let taken = backends::chosen(found.clone(), false);
+    let taken = devices::chosen(found.clone(), false);
     let is_taken = |device: &Arc<dyn backend::Device>| match device.info().kind {
         DeviceKind::Cpu => taken.is_empty(),
         _ => taken.iter().any(|taken| Arc::ptr_eq(taken, device)),
@@ -56,8 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let devices: Vec<Device> = found.iter().map(device).collect();
     if args.json {
-        output::json(&devices)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&devices);
     }
     let has_graphics = devices.iter().any(|device| device.memory.is_some());
     let mut out = output::stdout();
@@ -66,11 +63,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "{BOLD}{backend}{BOLD:#}  {}{taken}", printable(&device, ""))?;
         write!(out, "{}", output::pairs(facts))?;
     }
-    if backends::graphics_backends().next().is_none() {
+    if devices::graphics_backends().next().is_none() {
         writeln!(out, "no GPU backend: this build is without the Cargo feature `gpu`")?;
     } else if !has_graphics {
         writeln!(out, "no GPU: no Vulkan or Metal driver reports one")?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -1,13 +1,12 @@
 //! `rustorch export-tokenizer`: a model's tokenizer in Hugging Face's format.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Context;
 
 use crate::args::ModelArgs;
+use crate::args::NetworkArgs;
 use crate::output::note;
-use crate::source::args::NetworkArgs;
 use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +25,7 @@ pub(crate) struct Args {
     network: NetworkArgs,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let file = load::file(&ModelArgs::at(args.model, args.network))?;
     interrupt::install()?;
     let exported = convert::export_tokenizer(&file, &args.folder).with_context(|| file.file().to_owned())?;
@@ -36,5 +35,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for path in &exported.files {
         note(format_args!("{}: written", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

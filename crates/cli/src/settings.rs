@@ -14,10 +14,10 @@ use clap::{Arg, Command};
 use runner::placement::{Layers, Split};
 use toml::de::{DeTable, DeValue};
 
-use crate::cli_errors::is_near;
-use crate::folders;
-use crate::registry::BackendName;
+use crate::cli_errors::did_you_mean;
+use crate::files;
 use crate::values::Size;
+use rustorch::devices::BackendName;
 
 #[derive(Debug, Default)]
 pub(crate) struct Config {
@@ -29,7 +29,7 @@ pub(crate) struct Config {
 
 /// Reads the user's file, if there is one.
 pub(crate) fn load(command: &Command) -> anyhow::Result<Config> {
-    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else {
+    let Some(path) = files::config_folder().map(|folder| folder.join("config.toml")) else {
         return Ok(Config::default());
     };
     match std::fs::read(&path) {
@@ -60,7 +60,7 @@ pub(crate) fn read(command: &Command, file: &str, bytes: &[u8]) -> Result<Config
         let (place, key) = (place(key.span().start), key.get_ref());
         let name = key.replace('_', "-");
         let Some(arg) = find(command, &name) else {
-            let near = nearest(&name, settings(command).filter_map(Arg::get_long));
+            let near = did_you_mean(&name, settings(command).filter_map(Arg::get_long));
             config.unknown.push(format!("{place}: unknown key `{key}` is ignored{near}"));
             continue;
         };
@@ -93,17 +93,10 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let unknown = set.filter(|name| name.starts_with("RUSTORCH_") && !known.contains(&name.as_str()));
     unknown
         .map(|name| {
-            let near = nearest(&name, known.iter().copied());
+            let near = did_you_mean(&name, known.iter().copied());
             format!("unknown variable {name} is ignored{near}")
         })
         .collect()
-}
-
-/// Suggests the name that was probably meant.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = known.filter(|known| is_near(name, known));
-    let nearest = near.min_by_key(|known| strsim::damerau_levenshtein(name, known));
-    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// The options that a file can set.

@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use engine::template::{Options, Template};
@@ -12,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::args::{ModelArgs, TemplateChoice};
+use crate::files::TextFile;
 use crate::output::{self, TextOut, Usage};
-use crate::run::TextFile;
 use crate::{generate, load};
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +48,7 @@ struct Request {
     chat_template_kwargs: Option<Map<String, Value>>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let name = match &args.messages {
         Some(name) => name.as_path(),
         None if io::stdin().is_terminal() => {
@@ -70,8 +69,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut variables = request.chat_template_kwargs.unwrap_or_default();
     variables.extend(args.template.variables());
 
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+    let file = load::introduced(&args.model)?;
     let tokenizer = load::tokenizer(&file)?;
     let template = match args.template.source(&file)? {
         Some(source) => Some(Template::new(&source, specials(&tokenizer))?),
@@ -91,15 +89,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if args.json {
         let ids = encode_rendered(&tokenizer, &prompt);
-        output::json(&json!({ "text": prompt.to_string(), "ids": ids }))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&json!({ "text": prompt.to_string(), "ids": ids }));
     }
     let mut out = TextOut::new();
     out.push(&prompt.to_string())?;
     if io::stdout().is_terminal() {
         out.end_line()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The JSON value in a file.

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Arg;
@@ -12,9 +11,9 @@ use serde_json::json;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
 use crate::args::ModelArgs;
+use crate::files::TextFile;
 use crate::load;
 use crate::output::{self, counted};
-use crate::run::TextFile;
 use crate::values::TokenIds;
 
 #[derive(Debug, clap::Args)]
@@ -52,23 +51,23 @@ pub(crate) fn from_ids(arg: Arg) -> Arg {
     }
 }
 
-pub(crate) fn tokenize(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn tokenize(args: Args) -> anyhow::Result<()> {
     let tokenizer = open(&args)?;
     let encode = |text: &str| ids(&tokenizer, text, &args);
     if args.jsonl {
         lines("a JSON string", |text: String| Ok(encode(&text)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let ids = encode(&text(&args)?);
     print(&tokenizer, &ids, &args)
 }
 
-pub(crate) fn detokenize(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn detokenize(args: Args) -> anyhow::Result<()> {
     let tokenizer = open(&args)?;
     let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
     if args.jsonl {
         lines("a JSON array of token ids", |ids: Vec<u32>| check(&tokenizer, &ids).map(|()| decode(&ids)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let TokenIds(ids) = text(&args)?.parse().map_err(anyhow::Error::msg)?;
     check(&tokenizer, &ids)?;
@@ -78,12 +77,11 @@ pub(crate) fn detokenize(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = output::TextOut::new();
     out.push(&decode(&ids))?;
     out.push("\n")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn open(args: &Args) -> anyhow::Result<Tokenizer> {
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+    let file = load::introduced(&args.model)?;
     load::tokenizer(&file)
 }
 
@@ -151,15 +149,14 @@ fn lines<T: DeserializeOwned, U: Serialize>(
     Ok(out.flush()?)
 }
 
-fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<ExitCode> {
+fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<()> {
     let piece = |&id: &u32| {
         let bytes = tokenizer.token_bytes(id);
         bytes.map_or("\u{fffd}".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     if args.json {
         let pieces: Vec<String> = ids.iter().map(piece).collect();
-        output::json(&json!({ "ids": ids, "pieces": pieces }))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&json!({ "ids": ids, "pieces": pieces }));
     }
     let mut out = output::stdout();
     if args.ids {
@@ -170,5 +167,5 @@ fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<Exit
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -9,13 +9,13 @@ use eval::verify::{Candidate, Event, Outcome, Verifier};
 use gguf::Gguf;
 use indicatif::ProgressBar;
 use runner::DeviceConfig;
+use rustorch::devices::{self, BackendName, registry};
 use serde::Serialize;
 
 use crate::args::{CpuArgs, ModelArgs, PositionalModel, WeightsArgs};
 use crate::output::{self, BOLD, GREEN, RED, Usage, size};
-use crate::registry::{BackendName, registry};
 use crate::values::from_1_to;
-use crate::{backends, load};
+use crate::{load, placement};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -81,14 +81,14 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         Candidate { name, kind, quantizes_activations, open: Box::new(move || config.open()) }
     };
     let reference =
-        || vec![candidate("reference".to_owned(), backends::host(BackendName::REFERENCE, options))];
+        || vec![candidate("reference".to_owned(), devices::host(BackendName::REFERENCE, options))];
     let candidates = match args.backend {
         Some(BackendName::Auto | BackendName::HybridF32) => {
             let backends: Vec<&str> = registry().backends().collect();
             return Err(Usage(format!("one backend is verified at a time: {}", backends.join(", "))).into());
         }
         None | Some(BackendName::CPU) => {
-            let cpu = backends::host(BackendName::CPU, options);
+            let cpu = devices::host(BackendName::CPU, options);
             let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
                 let options = OpenOptions { instruction_set: Some(set), ..options };
                 candidate(format!("cpu ({set})"), DeviceConfig { options, ..cpu.clone() })
@@ -97,7 +97,7 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         }
         Some(BackendName::REFERENCE) => reference(),
         Some(gpu) => {
-            let device = backends::graphics_of(gpu)?.into_iter().take(1);
+            let device = placement::graphics_of(gpu)?.into_iter().take(1);
             let options = OpenOptions::default();
             device.map(|device| candidate(gpu.name().to_owned(), DeviceConfig { device, options })).collect()
         }

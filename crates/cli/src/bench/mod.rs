@@ -5,7 +5,6 @@
 //! that fits in the caches can exceed it.
 
 mod measure;
-mod plan;
 mod report;
 mod work;
 
@@ -29,18 +28,18 @@ use gguf::Gguf;
 use gguf::output::temporary_folder;
 use indicatif::ProgressBar;
 use quant::Mix;
+use runner::FileWeights;
+use rustorch::devices::BackendName;
 use synth::Synth;
 use tempfile::TempDir;
 
-use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
+use crate::args::{BATCH_SIZE, BackendArgs, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::interrupt::Working;
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
-use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::registry::BackendName;
+use crate::placement::{self, Placement, Read};
 use crate::values::{from_1_to, up_to};
 use crate::{interrupt, load};
-use measure::Stopwatch;
-use plan::Test;
+use measure::{Stopwatch, Test};
 use report::{Row, Style, Subject};
 use work::Work;
 
@@ -137,8 +136,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some((_, file)) = &random {
         args.model.model = Some(file.clone());
     }
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+    let file = load::introduced(&args.model)?;
     let isa = args.isa.unwrap_or_else(Isa::detect);
     let subject = subject(&args, &file, isa);
     drop(file);
@@ -197,7 +195,8 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         let model = Arc::new(Model::new(load::file(&args.model)?)?);
         let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-        let choice = BackendChoice { name: args.backend, gpu: args.gpu.clone(), cpu, is_timed: args.kernels };
+        let Args { backend, batch_size, kernels: is_timed, .. } = *args;
+        let device_args = BackendArgs { backend, gpu: args.gpu.clone(), cpu, batch_size, is_timed };
         let longest = tests.iter().map(|test| test.depth + test.tokens).max().unwrap_or(0);
         let options = Options {
             // With the token after a prompt, and the one that a sequence always has room for.
@@ -207,8 +206,9 @@ impl<'a> Run<'a> {
             kv_format: args.cache.format(),
             ..Options::default()
         };
-        let placement =
-            placement::of_engine(&model, &options, Read::LAST, |workload| Placement::new(&choice, workload))?;
+        let weights = FileWeights(model.file());
+        let workload = placement::workload(&model, &weights, &options, Read::LAST)?;
+        let placement = Placement::new(&device_args, &workload)?;
         let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
             let name = placement.in_words();
             Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))

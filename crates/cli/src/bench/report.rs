@@ -7,7 +7,7 @@ use backend_cpu::Ceilings;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::plan::Test;
+use super::measure::Test;
 use crate::output::{self, BOLD};
 
 /// What all rows have in common.
@@ -237,7 +237,7 @@ fn kernel_table(row: &Row<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Kind;
+    use super::super::measure::Kind;
     use super::*;
 
     const CEILINGS: Ceilings =

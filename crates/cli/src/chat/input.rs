@@ -10,9 +10,9 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
-use crate::folders;
+use crate::files;
+use crate::interrupt::Quiet;
 use crate::output::GREEN;
-use crate::terminal::Quiet;
 
 pub(super) enum Input {
     Terminal(Box<Prompt>),
@@ -78,7 +78,7 @@ impl Prompt {
         let mut editor = Editor::with_config(config.behavior(behavior).build())?;
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
         editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
-        let history = folders::data().map(|folder| folder.join("chat_history"));
+        let history = files::data_folder().map(|folder| folder.join("chat_history"));
         let mut prompt = Prompt { editor, history, quiet: Some(Quiet::begin()) };
         prompt.keep(|editor, file| {
             file.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -1,31 +1,27 @@
 //! `rustorch inspect`: the contents of a file, and the memory to run it.
 
 mod fits;
-mod quantised;
 mod text;
-mod value;
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
-use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
+use backend::{KvLayout, PAGE, Taps};
 use engine::{Model, Options};
 use gguf::{Gguf, UnsupportedTensor};
 use graph::{Graph, Group, Mask};
 use indexmap::IndexMap;
 use quant::UnsupportedFormat;
-use runner::Workload;
+use runner::{FileWeights, Workload};
 use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
-use crate::args::{ContextArgs, CpuArgs, ModelArgs, PositionalModel, WeightsArgs};
-use crate::fit::machine::{self, DeviceArgs, Machine};
+use crate::advice::allocated;
+use crate::args::{ContextArgs, ModelArgs, PositionalModel, WeightsArgs};
+use crate::fit::{self, DeviceArgs, Machine};
 use crate::placement::{self, Read};
-use crate::registry::BackendName;
-use crate::{backends, load, output};
-use fits::Fit;
-use quantised::Fits;
-use value::Entry;
+use crate::{load, output};
+use fits::{DeviceFit, Fits};
+use text::Entry;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -44,28 +40,20 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut model = args.model;
-    args.positional.apply(&mut model);
-    let (file, unsupported) = load::inspect(&model)?;
-    load::introduce(&model, &file);
-    let gpus = machine::chosen(&args.devices)?;
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
+    args.positional.clone().apply(&mut args.model);
+    let (file, unsupported) = load::inspect(&args.model)?;
+    let gpus = fit::chosen(&args.devices)?;
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
-    let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
+    let memory = load::file(&args.model).and_then(|file| Ok(Model::new(file)?));
     let memory = memory.and_then(|model| {
         let options = load::options(&args.context, &model);
-        let devices = fits::all(&model, &options, &args.devices)?;
-        let fits = Fits::of(&mut Machine::new(&gpus, args.weights)?, &model, &options)?;
-        memory_needed(&model, &options, args.weights, devices, fits)
+        let devices = DeviceFit::all(&model, &options, &args.devices)?;
+        memory_needed(&mut Machine::new(&gpus, args.weights)?, &model, &options, devices)
     });
-    let elements = if args.json { usize::MAX } else { value::FEW };
+    let elements = if args.json { usize::MAX } else { text::FEW };
     let report = Report::new(&file, &unsupported, memory, elements);
-    if args.json {
-        output::json(&report)?
-    } else {
-        text::print(&report)?
-    }
-    Ok(ExitCode::SUCCESS)
+    if args.json { output::json(&report) } else { Ok(text::print(&report)?) }
 }
 
 #[derive(Serialize)]
@@ -76,13 +64,13 @@ struct Report<'a> {
     metadata: IndexMap<&'a str, Entry>,
     /// Metadata that the model family reads.
     hyper_parameters: Option<BTreeMap<&'static str, serde_json::Value>>,
-    #[serde(serialize_with = "value::or_error")]
+    #[serde(serialize_with = "text::or_error")]
     tokenizer: Result<TokenizerFacts, String>,
     tensors: Vec<TensorFacts<'a>>,
     formats: BTreeMap<String, Total>,
     total: Total,
     /// Memory to run the model on the CPU, or why it cannot be run.
-    #[serde(serialize_with = "value::or_error")]
+    #[serde(serialize_with = "text::or_error")]
     memory: Result<MemoryNeeded, String>,
 }
 
@@ -150,7 +138,7 @@ struct MemoryNeeded {
     allocated: u64,
     available: Option<u64>,
     /// Each on its own.
-    devices: Vec<Fit>,
+    devices: Vec<DeviceFit>,
     /// On CPU and GPUs together.
     fits: Fits,
 }
@@ -218,7 +206,7 @@ impl<'a> Report<'a> {
 fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, serde_json::Value>> {
     let model = models::Model::from_metadata(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
     let read = model.config.hyper_parameters.into_iter();
-    Some(read.map(|(key, value)| (key, value::json(&value, usize::MAX))).collect())
+    Some(read.map(|(key, value)| (key, text::json(&value, usize::MAX))).collect())
 }
 
 fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {
@@ -248,33 +236,27 @@ impl From<Choice> for Decision {
 
 /// Memory to run `model` on the CPU, and what fits where.
 fn memory_needed(
+    machine: &mut Machine<'_>,
     model: &Model,
     options: &Options,
-    weights: WeightsArgs,
-    devices: Vec<Fit>,
-    fits: Fits,
+    devices: Vec<DeviceFit>,
 ) -> anyhow::Result<MemoryNeeded> {
-    let host =
-        backends::host(BackendName::CPU, OpenOptions::from(CpuArgs { threads: None, isa: None, weights }));
-    let cpu = host.open()?;
-    let n_ctx = options.layout(model)?.limits.n_ctx;
-    let (held, kv_groups) = placement::of_engine(model, options, Read::LAST, |workload| {
-        let Workload { weights, graph, kv_layout, buckets, .. } = workload;
-        let held = cpu.requirements(graph, *weights, kv_layout, buckets, Taps::None)?;
-        Ok((held, kv_groups(graph, kv_layout)))
-    })?;
-    let parts = [held.weights_owned, held.kv, held.activations];
-    let allocated = parts.into_iter().fold(0, u64::saturating_add);
+    let fits = Fits::new(machine, model, options)?;
+    let weights = FileWeights(model.file());
+    let Workload { weights, graph, kv_layout, buckets, .. } =
+        &placement::workload(model, &weights, options, Read::LAST)?;
+    let held = machine.host.requirements(graph, *weights, kv_layout, buckets, Taps::None)?;
+    let allocated = allocated(&held);
     Ok(MemoryNeeded {
-        n_ctx,
+        n_ctx: options.layout(model)?.limits.n_ctx,
         weights_mapped: held.weights_mapped,
         weights_copied: held.weights_owned,
         kv_cache: held.kv,
-        kv_groups,
+        kv_groups: kv_groups(graph, kv_layout),
         activations: held.activations,
         total: held.weights_mapped.saturating_add(allocated),
         allocated,
-        available: host.options.memory.or_else(|| host_memory().free),
+        available: machine.available,
         devices,
         fits,
     })

@@ -1,28 +1,26 @@
 //! `rustorch serve`: models for several users, over HTTP.
 
-mod defaults;
 mod models;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::builder::FalseyValueParser;
-use server::{Config, Keys, Loader, ModelSource, Server, StartError, Tls};
+use clap::{Arg, ValueEnum};
+use server::{Config, Defaults, Keys, Loader, ModelSource, Server, StartError, Tls};
 
-use crate::args::{EngineArgs, PositionalModel, TemplateChoice};
-use crate::speculation::SpeculationArgs;
+use crate::args::{PositionalModel, TemplateChoice, WritingArgs};
+use crate::output::Usage;
+use crate::params::ParamArgs;
 use crate::{interrupt, output};
-use defaults::DefaultArgs;
-pub(crate) use defaults::in_requests;
 use models::{EmbeddingArgs, ModelsArgs};
 
-/// While anyone decodes, steps take about this long at most.
+/// While a request decodes, steps take about this long at most.
 const STEP_TARGET: Duration = Duration::from_millis(100);
 
 /// Contexts that the KV cache holds by default: most requests are shorter than the context.
@@ -38,16 +36,37 @@ pub(crate) struct Args {
     positional: PositionalModel,
     #[command(flatten)]
     models: ModelsArgs,
-    #[command(flatten)]
-    loading: LoadingArgs,
+    /// Models that are loaded at once; the one unused for the longest time makes room
+    #[arg(long, value_name = "N", default_value = "4", env, help_heading = "Model")]
+    models_max: NonZero<usize>,
+    /// Unload a model that nobody has used for so many seconds, until it is asked for again
+    #[arg(long, alias = "sleep-idle-seconds", value_name = "SECONDS", env, help_heading = "Model")]
+    keep_alive: Option<NonZero<u64>>,
     #[command(flatten)]
     http: HttpArgs,
     #[command(flatten)]
     keys: KeyArgs,
+    /// Whether models reason, where the chat template can turn it off
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Reasoning::Auto, help_heading = DEFAULTS)]
+    reasoning: Reasoning,
     #[command(flatten)]
-    defaults: DefaultArgs,
+    params: ParamArgs,
     #[command(flatten)]
     serving: Serving,
+}
+
+/// The heading of options that requests can override.
+const DEFAULTS: &str = "Defaults of requests";
+
+pub(crate) fn in_requests(arg: Arg) -> Arg {
+    if arg.get_help_heading() == Some("Length") { arg.help_heading(DEFAULTS) } else { arg }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Reasoning {
+    On,
+    Off,
+    Auto,
 }
 
 /// How each model is served.
@@ -65,20 +84,7 @@ struct Serving {
     #[arg(long, value_name = "N", env, help_heading = "Engine")]
     cache_tokens: Option<NonZero<usize>>,
     #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    speculation: SpeculationArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Model")]
-struct LoadingArgs {
-    /// Models that are loaded at once; the one unused for the longest time makes room
-    #[arg(long, value_name = "N", default_value = "4", env)]
-    models_max: NonZero<usize>,
-    /// Unload a model that nobody has used for so many seconds, until it is asked for again
-    #[arg(long, alias = "sleep-idle-seconds", value_name = "SECONDS", env)]
-    keep_alive: Option<NonZero<u64>>,
+    writing: WritingArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -122,10 +128,8 @@ struct HttpArgs {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("expected a name".to_owned()),
-        name => Ok(name.to_owned()),
-    }
+    let name = Some(text.trim().to_owned()).filter(|name| !name.is_empty());
+    name.ok_or_else(|| "expected a name".to_owned())
 }
 
 /// As browsers send it.
@@ -134,13 +138,9 @@ fn origin(text: &str) -> Result<String, String> {
     let is_origin = origin.split_once("://").is_some_and(|(scheme, host)| {
         !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' '])
     });
-    match is_origin || ["*", "localhost"].contains(&&*origin) {
-        true => Ok(origin),
-        false => {
-            Err("expected an origin such as https://example.org or http://localhost:3000, localhost or *"
-                .to_owned())
-        }
-    }
+    let known = Some(origin).filter(|origin| is_origin || ["*", "localhost"].contains(&&**origin));
+    let expected = "expected an origin such as https://example.org or http://localhost:3000, localhost or *";
+    known.ok_or_else(|| expected.to_owned())
 }
 
 fn host(text: &str) -> Result<IpAddr, String> {
@@ -172,7 +172,7 @@ impl KeyArgs {
     fn read(&self) -> anyhow::Result<Keys> {
         Ok(match (&self.api_key, &self.api_key_file) {
             (Some(key), _) if key.trim().is_empty() => {
-                bail!(output::Usage("--api-key is empty, by which anybody could use the server".to_owned()))
+                bail!(Usage("--api-key is empty, by which anybody could use the server".to_owned()))
             }
             (Some(key), _) => Keys::new([key.trim()]),
             (None, Some(file)) => Keys::read(file)?,
@@ -194,11 +194,11 @@ fn open_many_files() {
 #[cfg(not(unix))]
 fn open_many_files() {}
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let address = SocketAddr::new(args.http.host, args.http.port);
     let keys = args.keys.read()?;
     if keys.is_empty() && !address.ip().is_loopback() && !args.keys.insecure {
-        bail!(output::Usage(format!(
+        bail!(Usage(format!(
             "others can reach {}; give a file of keys with --api-key-file, or --insecure to let everybody use it",
             address.ip()
         )));
@@ -241,7 +241,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ));
     });
     server.run().map_err(|error| failed.try_recv().unwrap_or_else(|_| error.into()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 impl Args {
@@ -250,19 +250,18 @@ impl Args {
         let mut named = self.models.named(&self.positional)?;
         if let Some(alias) = self.http.alias.first() {
             let [one] = &mut named[..] else {
-                bail!(output::Usage("--alias names one model; name several by -m NAME=MODEL".to_owned()));
+                bail!(Usage("--alias names one model; name several by -m NAME=MODEL".to_owned()));
             };
-            one.rename(alias.clone());
+            one.name.clone_from(alias);
         }
-        if self.serving.speculation.model_draft.is_some() && named.len() > 1 {
-            bail!(output::Usage("--model-draft drafts for one model, but there are several".to_owned()));
+        if self.serving.writing.speculation.model_draft.is_some() && named.len() > 1 {
+            bail!(Usage("--model-draft drafts for one model, but there are several".to_owned()));
         }
-        let is_kept = named.len() == 1 && self.loading.keep_alive.is_none();
+        let is_kept = named.len() == 1 && self.keep_alive.is_none();
         let serving = Arc::new(self.serving.clone());
         let mut models = Vec::new();
         for mut one in named {
-            let name = one.name();
-            one.rename(name.clone());
+            let name = one.name.clone();
             one.find()?;
             let (serving, failure) = (serving.clone(), failure.clone());
             let load: Loader = Arc::new(move || {
@@ -283,12 +282,16 @@ impl Args {
         config.keys = keys;
         config.hosts = self.http.host_name.clone();
         config.origins = self.http.cors_origin.clone();
-        config.max_models = self.loading.models_max.get();
-        config.keep_alive = self.loading.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
+        config.max_models = self.models_max.get();
+        config.keep_alive = self.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
         config.slots = self.http.slots;
         config.page = !self.http.no_page;
         config.aliases = self.http.alias.get(1..).unwrap_or_default().to_vec();
-        config.defaults = self.defaults.read(&self.serving.template);
+        let mut variables = self.serving.template.variables();
+        if self.reasoning != Reasoning::Auto {
+            variables.extend(engine::template::reasoning_switch(self.reasoning == Reasoning::On));
+        }
+        config.defaults = Defaults { params: self.params.0.clone(), variables };
         config.tls = tls;
         config.drain = Duration::from_secs(self.http.drain_timeout);
         config.limits.requests = self.http.max_requests.get();

@@ -1,22 +1,21 @@
 //! Which models to serve, and how they are loaded.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use backend::PAGE;
 use clap::builder::FalseyValueParser;
 use engine::models::Pooling;
-use engine::{Engine, Model, Options};
+use engine::{Model, Options};
 use server::Loaded;
 
 use super::{CONTEXTS, STEP_TARGET, Serving};
 use crate::args::{ModelArgs, OpenArgs, PositionalModel};
-use crate::embed::{EmbedderArgs, embedder, pooling};
-use crate::load::{self, Writing};
+use crate::embed::{embedder, pooling};
 use crate::output::{self, Usage};
-use crate::source;
+use crate::{load, source};
 
-/// The models of the command line.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(super) struct ModelsArgs {
@@ -29,7 +28,7 @@ pub(super) struct ModelsArgs {
 }
 
 /// Which models compute embeddings or scores, and how.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(super) struct EmbeddingArgs {
     /// Compute embeddings also by a model that writes text
@@ -52,43 +51,32 @@ fn whole_texts(name: &str) -> Result<Pooling, String> {
     }
 }
 
-impl EmbeddingArgs {
-    /// Whether no model is to write text.
-    fn is_asked_for(&self) -> bool {
-        self.embeddings || self.reranking
-    }
-
-    fn pooling(&self) -> Option<Pooling> {
-        if self.reranking { Some(Pooling::Rank) } else { self.pooling }
-    }
-}
-
 /// A model, by the name that clients use.
 #[derive(Debug)]
 pub(super) struct Named {
-    name: Option<String>,
+    pub(super) name: String,
     args: ModelArgs,
 }
 
 impl ModelsArgs {
     /// The models in order, of which the positional one replaces all. Fails if two have the same name.
     pub(super) fn named(&self, positional: &PositionalModel) -> Result<Vec<Named>, Usage> {
-        let typed = match &positional.name {
-            Some(model) => std::slice::from_ref(model),
-            None => &self.model[..],
-        };
+        let typed = positional.name.as_ref().map_or(&self.model[..], std::slice::from_ref);
         let named = |typed: &PathBuf| {
             let (name, model) = split(typed);
+            let is_file = model.extension().is_some_and(|extension| extension == "gguf");
+            let own = model.file_stem().filter(|_| is_file).unwrap_or(model.as_os_str());
+            let name = name.unwrap_or_else(|| own.to_string_lossy().into_owned());
             Named { name, args: ModelArgs { model: Some(model), open: self.open.clone() } }
         };
         let mut all: Vec<Named> = typed.iter().map(named).collect();
         if all.is_empty() {
-            all.push(Named { name: None, args: ModelArgs { model: None, open: self.open.clone() } });
+            let args = ModelArgs { model: None, open: self.open.clone() };
+            all.push(Named { name: "demo".to_owned(), args });
         }
-        for (number, one) in all.iter().enumerate() {
-            if all[..number].iter().any(|other| other.name() == one.name()) {
-                let message = format!("two models are called `{}`; name them: -m NAME=MODEL", one.name());
-                return Err(Usage(message));
+        for (number, Named { name, .. }) in all.iter().enumerate() {
+            if all[..number].iter().any(|other| other.name == *name) {
+                return Err(Usage(format!("two models are called `{name}`; name them: -m NAME=MODEL")));
             }
         }
         Ok(all)
@@ -107,86 +95,61 @@ fn split(typed: &Path) -> (Option<String>, PathBuf) {
 }
 
 impl Named {
-    /// The name for clients: as given, or the model's, without the extension of a file.
-    pub(super) fn name(&self) -> String {
-        let of_model = || {
-            let model = self.args.model.as_deref()?;
-            let is_file = model.extension().is_some_and(|extension| extension == "gguf");
-            let name = if is_file { model.file_stem().map(Path::new).unwrap_or(model) } else { model };
-            Some(name.to_string_lossy().into_owned())
-        };
-        self.name.clone().or_else(of_model).unwrap_or_else(|| "demo".to_owned())
-    }
-
-    pub(super) fn rename(&mut self, name: String) {
-        self.name = Some(name);
-    }
-
     /// Finds the file, downloaded if it must be, so that loading it later needs no network. Fails if it is no model that runs.
     pub(super) fn find(&mut self) -> anyhow::Result<()> {
         if let Some(path) = source::locate(&self.args)? {
-            let open = OpenArgs { download: Default::default(), ..self.args.open.clone() };
+            let pre_tokenizer = self.args.open.pre_tokenizer.take();
+            let open = OpenArgs { pre_tokenizer, ..OpenArgs::default() };
             self.args = ModelArgs { model: Some(path), open };
         }
         Model::new(load::file(&self.args)?)?;
         Ok(())
     }
 
-    /// Loads the model.
     pub(super) fn load(&self, serving: &Serving) -> anyhow::Result<Loaded> {
-        let file = load::file(&self.args)?;
-        load::introduce(&self.args, &file);
-        let model = Model::new(file)?;
-        match serving.embedding.is_asked_for() || model.is_for_embeddings() {
-            true => self.embedder(serving),
-            false => {
-                let model = serving.template.apply(model)?;
-                let Serving { engine, speculation, .. } = serving;
-                let writing = Writing { engine, speculation, open: &self.args.open };
-                let engine = load::serving(model, writing, |options| serving.adjust(options))?;
-                output::note(format_args!("{}: {}", self.name(), describe(&engine)));
-                Ok(Loaded::Engine(Box::new(engine)))
-            }
+        let (name, model) = (&self.name, Model::new(load::introduced(&self.args)?)?);
+        let EmbeddingArgs { embeddings, reranking, .. } = serving.embedding;
+        if embeddings || reranking || model.is_for_embeddings() {
+            return self.embedder(serving);
         }
+        let (model, network) = (serving.template.apply(model)?, self.args.open.network);
+        let engine = load::serving(model, &serving.writing, network, |options| serving.adjust(options))?;
+        let (limits, cached) = (engine.limits(), engine.load().pages * PAGE);
+        let (requests, n_ctx) = (limits.sequences, limits.n_ctx);
+        output::note(format_args!(
+            "{name}: {requests} requests at once, each up to {n_ctx} tokens; {cached} tokens in the KV cache"
+        ));
+        Ok(Loaded::Engine(Box::new(engine)))
     }
 
     /// As the file says how to pool, or else by the mean.
     fn embedder(&self, serving: &Serving) -> anyhow::Result<Loaded> {
-        let mut model = Model::embedding(load::file(&self.args)?, serving.embedding.pooling())?;
+        let EmbeddingArgs { reranking, pooling, .. } = serving.embedding;
+        let pooling = if reranking { Some(Pooling::Rank) } else { pooling };
+        let mut model = Model::embedding(load::file(&self.args)?, pooling)?;
         if model.config().pooling == Some(Pooling::None) {
             model = Model::embedding(load::file(&self.args)?, Some(Pooling::Mean))?;
         }
-        let engine = &serving.engine;
-        let args = EmbedderArgs { backend: engine.backend.clone(), ctx_size: engine.context.ctx_size };
-        let embedder = embedder(model, &args)?;
+        let engine = &serving.writing.engine;
+        let embedder = embedder(model, &engine.backend, engine.context.ctx_size)?;
         ensure!(embedder.width() > 0, "{}: its embeddings have no values", embedder.model().file().file());
-        let pooling = embedder.model().config().pooling.unwrap_or(Pooling::None);
-        let what = if pooling == Pooling::Rank { "scores documents" } else { "computes embeddings" };
-        output::note(format_args!("{}: {what}, each up to {} tokens", self.name(), embedder.n_ctx()));
+        let scores = embedder.model().config().pooling == Some(Pooling::Rank);
+        let what = if scores { "scores documents" } else { "computes embeddings" };
+        output::note(format_args!("{}: {what}, each up to {} tokens", self.name, embedder.n_ctx()));
         Ok(Loaded::Embedder(Box::new(embedder)))
     }
 }
 
 impl Serving {
-    /// Several requests at once, on pages that they share.
+    /// Several requests at once, on blocks that they share.
     fn adjust(&self, options: &mut Options) {
         options.sequences = self.parallel.get();
         options.step_target = Some(STEP_TARGET);
         let n_ctx = options.n_ctx.unwrap_or(engine::DEFAULT_N_CTX);
         let default = n_ctx.saturating_mul(CONTEXTS.min(options.sequences));
-        let tokens = self.cache_tokens.map_or(default, |tokens| tokens.get());
+        let tokens = self.cache_tokens.map_or(default, NonZero::get);
         options.pages = Some(tokens.max(n_ctx).div_ceil(PAGE));
     }
-}
-
-fn describe(engine: &Engine) -> String {
-    let (limits, load) = (engine.limits(), engine.load());
-    format!(
-        "{} requests at once, each up to {} tokens; {} tokens in the KV cache",
-        limits.sequences,
-        limits.n_ctx,
-        load.pages * PAGE
-    )
 }
 
 #[cfg(test)]
