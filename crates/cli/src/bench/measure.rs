@@ -12,26 +12,17 @@ use serde::Serialize;
 use crate::interrupt::Working;
 
 pub(super) struct Stopwatch<'a> {
-    engine: Engine,
+    pub(super) engine: Engine,
     /// Chooses the first token of each request. Consecutive requests differ in it, so that they share only the tokens of the
     /// depth.
-    turn: usize,
+    pub(super) turn: usize,
     /// Minimum duration of untimed runs.
-    warm_up: Duration,
-    working: &'a Working,
-    bar: &'a ProgressBar,
+    pub(super) warm_up: Duration,
+    pub(super) working: &'a Working,
+    pub(super) bar: &'a ProgressBar,
 }
 
-impl<'a> Stopwatch<'a> {
-    pub(super) fn new(
-        engine: Engine,
-        warm_up: Duration,
-        working: &'a Working,
-        bar: &'a ProgressBar,
-    ) -> Stopwatch<'a> {
-        Stopwatch { engine, turn: 0, warm_up, working, bar }
-    }
-
+impl Stopwatch<'_> {
     /// Tokens per second of `test`, `repetitions` times, after an untimed run. The tokens of the depth are computed once.
     /// `None` after Ctrl-C.
     pub(super) fn samples(&mut self, test: Test, repetitions: usize) -> anyhow::Result<Option<Vec<f64>>> {
@@ -63,7 +54,10 @@ impl<'a> Stopwatch<'a> {
     }
 
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
-        let before = self.before(test.depth);
+        let n_vocab = self.engine.model().tokenizer().vocab_size();
+        let token = |number: usize| u32::try_from(number % n_vocab.max(1)).unwrap_or(0);
+        // The tokens of the depth.
+        let before: Vec<u32> = (0..test.depth).map(|i| token(104_729 * i)).collect();
         // The last page of the depth is not cached if the test before has continued it.
         if test.depth > 0 && self.requests(vec![before.clone()], 1)?.is_none() {
             return Ok(None);
@@ -73,10 +67,9 @@ impl<'a> Stopwatch<'a> {
             // The single token of the prompt is computed like those that follow.
             Kind::Generation => (1, test.tokens),
         };
-        let n_vocab = self.engine.model().tokenizer().vocab_size();
         let prompts = (0..test.parallel).map(|_| {
             self.turn += 1;
-            let own = (0..more).map(|i| token(self.turn + 7919 * i, n_vocab));
+            let own = (0..more).map(|i| token(self.turn + 7919 * i));
             before.iter().copied().chain(own).collect()
         });
         let prompts = prompts.collect();
@@ -91,12 +84,6 @@ impl<'a> Stopwatch<'a> {
             }
             reused => Ok(reused.map(|_| seconds)),
         }
-    }
-
-    /// The tokens of the depth.
-    fn before(&self, depth: usize) -> Vec<u32> {
-        let n_vocab = self.engine.model().tokenizer().vocab_size();
-        (0..depth).map(|i| token(104_729 * i, n_vocab)).collect()
     }
 
     /// Generates `new` tokens after each prompt, side by side. Returns how many tokens of each prompt were in the cache at
@@ -127,10 +114,6 @@ impl<'a> Stopwatch<'a> {
         }
         Ok(reused)
     }
-}
-
-fn token(number: usize, n_vocab: usize) -> u32 {
-    u32::try_from(number % n_vocab.max(1)).unwrap_or(0)
 }
 
 // Memory of this process on Linux (proc(5)); other systems do not report it.

@@ -40,7 +40,7 @@ use crate::placement::{self, Placement, Read};
 use crate::values::{from_1_to, up_to};
 use crate::{interrupt, load};
 use measure::{Stopwatch, Test};
-use report::{Row, Style, Subject};
+use report::{Limits, Row, Speed, Style, Subject};
 use work::Work;
 
 #[derive(Debug, clap::Args)]
@@ -219,18 +219,25 @@ impl<'a> Run<'a> {
         let mut rows = Vec::new();
         // The clock of a GPU rises under load.
         let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
-        let mut stopwatch = Stopwatch::new(engine, warm_up, self.working, bar);
+        let mut stopwatch = Stopwatch { engine, turn: 0, warm_up, working: self.working, bar };
         for &test in tests {
             bar.set_message(format!("{on}: {test}"));
             let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
             tracing::debug!("{test} on {on}: tokens per second {samples:.2?}");
-            let mut row = Row::new(self.subject, threads.get(), test, samples);
-            (row.backend, row.gpu_layers) = (backend.clone(), gpu_layers);
-            row.kernels = stopwatch.timings();
-            row.load_seconds = load_seconds;
-            row.peak_memory_bytes = measure::memory("VmHWM").filter(|_| counts_memory);
-            row.anonymous_memory_bytes = measure::memory("RssAnon");
-            rows.push(row);
+            rows.push(Row {
+                subject: self.subject,
+                backend: backend.clone(),
+                gpu_layers,
+                threads: threads.get(),
+                name: test.to_string(),
+                test,
+                speed: Speed::new(samples),
+                kernels: stopwatch.timings(),
+                limits: Limits::default(),
+                load_seconds,
+                peak_memory_bytes: measure::memory("VmHWM").filter(|_| counts_memory),
+                anonymous_memory_bytes: measure::memory("RssAnon"),
+            });
         }
         drop(stopwatch);
         if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
@@ -245,7 +252,7 @@ impl<'a> Run<'a> {
             let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
             let work = Work::of(model.graph(), args.cache.format(), format_of);
             for row in &mut rows {
-                row.set_limits(machine, work.ceiling(row.test, &machine));
+                row.limits = Limits::new(machine, work.ceiling(row.test, &machine), &row.speed);
             }
         }
         Ok(rows)
