@@ -12,12 +12,12 @@ use anyhow::Context;
 use backend::KvType;
 use clap::{Arg, Command};
 use runner::placement::{Layers, Split};
+use rustorch::devices::BackendName;
 use toml::de::{DeTable, DeValue};
 
 use crate::cli_errors::did_you_mean;
 use crate::files;
 use crate::values::Size;
-use rustorch::devices::BackendName;
 
 #[derive(Debug, Default)]
 pub(crate) struct Config {

@@ -42,9 +42,7 @@ pub(crate) struct Args {
 #[derive(Deserialize)]
 struct Request {
     messages: Vec<Message>,
-    #[serde(default)]
     tools: Option<Vec<Value>>,
-    #[serde(default)]
     chat_template_kwargs: Option<Map<String, Value>>,
 }
 
@@ -52,18 +50,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let name = match &args.messages {
         Some(name) => name.as_path(),
         None if io::stdin().is_terminal() => {
-            return Err(Usage("expected a file with messages, or messages on stdin".to_owned()).into());
+            bail!(Usage("expected a file with messages, or messages on stdin".to_owned()));
         }
         None => Path::new("-"),
     };
-    let request = match read(name, "messages")? {
-        Value::Object(request) => parse(name, "messages", Value::Object(request))?,
-        messages => {
-            Request { messages: parse(name, "messages", messages)?, tools: None, chat_template_kwargs: None }
-        }
-    };
+    let with_key = |read: Value| if read.is_object() { read } else { json!({ "messages": read }) };
+    let request: Request = read(name, "messages", with_key)?;
     let tools = match &args.tools {
-        Some(name) => parse(name, "tools", read(name, "tools")?)?,
+        Some(name) => read(name, "tools", |tools| tools)?,
         None => request.tools.unwrap_or_default(),
     };
     let mut variables = request.chat_template_kwargs.unwrap_or_default();
@@ -99,17 +93,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The JSON value in a file.
-fn read(name: &Path, what: &str) -> anyhow::Result<Value> {
+/// Reads a JSON file, whose value `adapt` may change.
+fn read<T: DeserializeOwned>(
+    name: &Path,
+    what: &str,
+    adapt: impl FnOnce(Value) -> Value,
+) -> anyhow::Result<T> {
     let text = TextFile::open(name)?.whole()?;
-    serde_json::from_str(&text).with_context(|| unusable(name, what))
-}
-
-fn parse<T: DeserializeOwned>(name: &Path, what: &str, value: Value) -> anyhow::Result<T> {
-    serde_json::from_value(value).with_context(|| unusable(name, what))
-}
-
-fn unusable(name: &Path, what: &str) -> String {
-    let name = if name == Path::new("-") { "stdin".to_owned() } else { name.display().to_string() };
-    format!("cannot read the {what} in {name}")
+    let value = serde_json::from_str(&text).and_then(|value| serde_json::from_value(adapt(value)));
+    value.with_context(|| {
+        let name = if name == Path::new("-") { "stdin".to_owned() } else { name.display().to_string() };
+        format!("cannot read the {what} in {name}")
+    })
 }

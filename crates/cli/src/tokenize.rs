@@ -52,22 +52,26 @@ pub(crate) fn from_ids(arg: Arg) -> Arg {
 }
 
 pub(crate) fn tokenize(args: Args) -> anyhow::Result<()> {
-    let tokenizer = open(&args)?;
-    let encode = |text: &str| ids(&tokenizer, text, &args);
+    let tokenizer = load::tokenizer(&load::introduced(&args.model)?)?;
+    let options = Encode { add_special: false, parse_special: args.parse_special };
+    // Like a prompt: with BOS if the file says so, without EOS.
+    let encode = |text: &str| {
+        let ids = tokenizer.encode(text, options);
+        if args.no_bos { ids } else { tokenizer.with_bos(ids) }
+    };
     if args.jsonl {
-        lines("a JSON string", |text: String| Ok(encode(&text)))?;
-        return Ok(());
+        return lines("a JSON string", |text: String| Ok(encode(&text)));
     }
-    let ids = encode(&text(&args)?);
-    print(&tokenizer, &ids, &args)
+    print(&tokenizer, &encode(&text(&args)?), &args)
 }
 
 pub(crate) fn detokenize(args: Args) -> anyhow::Result<()> {
-    let tokenizer = open(&args)?;
+    let tokenizer = load::tokenizer(&load::introduced(&args.model)?)?;
     let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
     if args.jsonl {
-        lines("a JSON array of token ids", |ids: Vec<u32>| check(&tokenizer, &ids).map(|()| decode(&ids)))?;
-        return Ok(());
+        return lines("a JSON array of token ids", |ids: Vec<u32>| {
+            check(&tokenizer, &ids).map(|()| decode(&ids))
+        });
     }
     let TokenIds(ids) = text(&args)?.parse().map_err(anyhow::Error::msg)?;
     check(&tokenizer, &ids)?;
@@ -76,13 +80,7 @@ pub(crate) fn detokenize(args: Args) -> anyhow::Result<()> {
     }
     let mut out = output::TextOut::new();
     out.push(&decode(&ids))?;
-    out.push("\n")?;
-    Ok(())
-}
-
-fn open(args: &Args) -> anyhow::Result<Tokenizer> {
-    let file = load::introduced(&args.model)?;
-    load::tokenizer(&file)
+    Ok(out.push("\n")?)
 }
 
 fn text(args: &Args) -> anyhow::Result<String> {
@@ -90,13 +88,6 @@ fn text(args: &Args) -> anyhow::Result<String> {
         return Ok(text.clone());
     }
     TextFile::open(Path::new("-"))?.whole()
-}
-
-/// Encodes `text` like a prompt: with BOS if the file says so, without EOS.
-fn ids(tokenizer: &Tokenizer, text: &str, args: &Args) -> Vec<u32> {
-    let options = Encode { add_special: false, parse_special: args.parse_special };
-    let ids = tokenizer.encode(text, options);
-    if args.no_bos { ids } else { tokenizer.with_bos(ids) }
 }
 
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
@@ -107,7 +98,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     }
 }
 
-/// The inverse of [`ids`] with the same options.
+/// The inverse of [`tokenize`] with the same options.
 fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
     let bos = tokenizer.bos_to_add().filter(|_| !args.no_bos);
     let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };

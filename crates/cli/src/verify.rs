@@ -121,6 +121,22 @@ struct Line {
     more: Option<String>,
 }
 
+impl Line {
+    fn print(&self) -> io::Result<()> {
+        let mut out = output::stdout();
+        let (style, word) = match self.outcome {
+            "good" => (GREEN, "ok  "),
+            "bad" => (RED, "FAIL"),
+            _ => (BOLD, "-   "),
+        };
+        writeln!(out, "{style}{word}{style:#}  {:<22}  {}", self.name, self.detail)?;
+        if let Some(more) = &self.more {
+            writeln!(out, "      more: {}", output::printable(more, ""))?;
+        }
+        out.flush()
+    }
+}
+
 /// Prints each check when it ends, or all as JSON.
 struct Report {
     model: Option<String>,
@@ -177,7 +193,7 @@ impl Report {
         let more = more.map(|more| self.command(&more));
         let line = Line { name: name.to_owned(), outcome, detail: output::printable(detail, ""), more };
         if !self.json && self.failure.is_none() {
-            self.failure = print(&line).err();
+            self.failure = line.print().err();
         }
         self.checks.push(line);
     }
@@ -186,13 +202,11 @@ impl Report {
     fn command(&self, more: &str) -> String {
         let (command, arguments) = more.split_once(' ').unwrap_or((more, ""));
         let is_plain = |c: char| c.is_alphanumeric() || "._-/+:@".contains(c);
-        let model = self.model.as_ref().map_or(String::new(), |model| {
-            if model.chars().all(is_plain) {
-                format!(" -m {model}")
-            } else {
-                format!(" -m '{}'", model.replace('\'', r"'\''"))
-            }
-        });
+        let model = match &self.model {
+            Some(model) if model.chars().all(is_plain) => format!(" -m {model}"),
+            Some(model) => format!(" -m '{}'", model.replace('\'', r"'\''")),
+            None => String::new(),
+        };
         format!("rustorch {command}{model} {arguments}").trim_end().to_owned()
     }
 
@@ -206,25 +220,11 @@ impl Report {
             let model = self.model.as_deref().unwrap_or("embedded model");
             let (good, checks) = (bad == 0, &self.checks);
             output::json(&serde_json::json!({ "model": model, "good": good, "checks": checks }))?;
-        } else if bad == 0 {
-            output::write_all(format!("all {good} checks are good\n").as_bytes())?;
         } else {
-            output::write_all(format!("{bad} of {} checks failed\n", good + bad).as_bytes())?;
+            let failed = format!("{bad} of {} checks failed\n", good + bad);
+            let line = if bad == 0 { format!("all {good} checks are good\n") } else { failed };
+            output::write_all(line.as_bytes())?;
         }
         Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-fn print(line: &Line) -> io::Result<()> {
-    let mut out = output::stdout();
-    let (style, word) = match line.outcome {
-        "good" => (GREEN, "ok  "),
-        "bad" => (RED, "FAIL"),
-        _ => (BOLD, "-   "),
-    };
-    writeln!(out, "{style}{word}{style:#}  {:<22}  {}", line.name, line.detail)?;
-    if let Some(more) = &line.more {
-        writeln!(out, "      more: {}", output::printable(more, ""))?;
-    }
-    out.flush()
 }
