@@ -146,8 +146,9 @@ pub(crate) struct GpuArgs {
     #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
     #[arg(env, value_parser = gpu_layers)]
     pub(crate) gpu_layers: Layers,
-    #[command(flatten)]
-    pub(crate) split: SplitArgs,
+    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
+    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
+    pub(crate) tensor_split: Option<Split>,
     /// How GPUs share a model: layer for whole layers each, tensor for an equal part of every layer, which NVIDIA cards
     /// of one host compute together (needs NCCL) [short: -sm]
     #[arg(long, alias = "sm", value_name = "MODE", default_value = "layer", env, value_parser = named(SplitMode::ALL, SplitMode::name))]
@@ -162,7 +163,7 @@ impl GpuArgs {
     pub(crate) fn for_backend(&self, name: BackendName) -> GpuArgs {
         let mut args = self.clone();
         if name.is_host() {
-            (args.split.tensor_split, args.split_mode) = (None, SplitMode::Layer);
+            (args.tensor_split, args.split_mode) = (None, SplitMode::Layer);
         }
         args
     }
@@ -175,13 +176,6 @@ fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 ) -> impl TypedValueParser<Value = T> {
     let find = move |typed: String| all.into_iter().find(|&one| name(one) == typed).ok_or("no such name");
     PossibleValuesParser::new(all.map(name)).try_map(find)
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct SplitArgs {
-    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
-    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
-    pub(crate) tensor_split: Option<Split>,
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]

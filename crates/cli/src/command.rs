@@ -15,12 +15,11 @@ use crate::output::{self, note};
 use crate::perplexity::in_windows;
 use crate::source::commands::{self, show};
 use crate::{
-    argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, export_tokenizer, imatrix,
-    inspect, llama_cpp, logits, man, perplexity, quantize, run, serve, settings, synth, template, tokenize,
-    trace, verify,
+    argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, imatrix, inspect,
+    llama_cpp, logits, man, perplexity, quantize, run, serve, settings, synth, template, tokenize, trace,
+    verify,
 };
 
-/// What `-V` prints.
 const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
 const EXAMPLES: &str = "\
@@ -103,7 +102,7 @@ pub(crate) enum Command {
     /// Convert a checkpoint of Hugging Face to a GGUF file
     Convert(convert::Args),
     /// Write a model's tokenizer in Hugging Face's format
-    ExportTokenizer(export_tokenizer::Args),
+    ExportTokenizer(tokenize::ExportArgs),
     /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
     /// Measure speed, absolute and relative to the machine's limits

@@ -145,7 +145,6 @@ pub(crate) fn embed(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads an embedding model.
 pub(crate) fn embedder(
     model: Model,
     args: &BackendArgs,

@@ -15,13 +15,13 @@ use engine::{Model, Options};
 use gguf::output::temporary_folder;
 use gguf::{Gguf, Layout, Metadata};
 use quant::{Format, Mix};
-use runner::placement::{Layers, Request};
+use runner::placement::{Layers, Request, Split};
 use runner::{Deployment, DeviceConfig, Survey, Workload};
 use rustorch::devices::{self, BackendName, registry};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::args::{CpuArgs, SplitArgs, WeightsArgs};
+use crate::args::{CpuArgs, WeightsArgs};
 use crate::output;
 use crate::placement::{self, Read};
 use crate::values::Size;
@@ -205,8 +205,9 @@ pub(crate) struct DeviceArgs {
     /// Compare the model with the devices of this backend; auto queries the GPUs
     #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
     backend: BackendName,
-    #[command(flatten)]
-    split: SplitArgs,
+    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
+    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
+    tensor_split: Option<Split>,
     /// Memory limit per GPU, such as 2GiB [default: the free memory]
     #[arg(long, value_name = "SIZE", env)]
     gpu_memory: Option<Size>,
@@ -214,7 +215,7 @@ pub(crate) struct DeviceArgs {
 
 /// The GPUs of a backend that it would use. An error if there are fewer than proportions to divide layers in.
 pub(crate) fn chosen(args: &DeviceArgs) -> anyhow::Result<Deployment> {
-    let split = args.split.tensor_split.clone();
+    let split = args.tensor_split.clone();
     let devices = devices::chosen(graphics(args.backend), args.backend != BackendName::Auto);
     let checked = split.as_ref().map_or(Ok(()), |split| split.check(devices.len()));
     checked.map_err(|error| placement::too_many(&error, args.backend))?;

@@ -13,7 +13,6 @@ mod context;
 mod convert;
 mod devices;
 mod embed;
-mod export_tokenizer;
 mod files;
 mod fit;
 mod generate;
@@ -79,7 +78,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Convert(args) => convert::run(args),
-        Command::ExportTokenizer(args) => export_tokenizer::run(args),
+        Command::ExportTokenizer(args) => tokenize::export(args),
         Command::Synth(args) => synth::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Tokenize(args) => tokenize::tokenize(args),

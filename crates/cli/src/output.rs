@@ -181,12 +181,10 @@ pub(crate) fn aligned(rows: &[impl AsRef<[String]>], right: &[usize]) -> Vec<Vec
     rows.iter().map(|row| row.as_ref().iter().zip(&widths).enumerate().map(pad).collect()).collect()
 }
 
-/// Aligned columns, a row per line.
 pub(crate) fn columns(rows: &[impl AsRef<[String]>], right: &[usize]) -> String {
     aligned(rows, right).iter().map(|row| format!("  {}\n", row.join("  ").trim_end())).collect()
 }
 
-/// Names and values in two columns.
 pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
     columns(&rows, &[])

@@ -34,8 +34,8 @@ impl BackendArgs {
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(&self) -> anyhow::Result<Deployment> {
         let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
-        let GpuArgs { gpu_layers: layers, split, split_mode: mode, .. } = &self.gpu;
-        let requested = Request { layers: *layers, split: split.tensor_split.clone(), mode: *mode };
+        let GpuArgs { gpu_layers: layers, tensor_split: split, split_mode: mode, .. } = &self.gpu;
+        let requested = Request { layers: *layers, split: split.clone(), mode: *mode };
         let deployment = devices::deployment(self.backend, requested, self.options(), memory);
         let deployment = deployment.map_err(advised)?;
         note_software(deployment.devices.first().map(|config| &config.device));
@@ -48,7 +48,6 @@ impl BackendArgs {
 pub(crate) struct Read {
     /// More than the last logits need a separate program.
     pub(crate) logits: LogitRows,
-    /// Whether all values are read.
     pub(crate) values: bool,
 }
 
@@ -57,7 +56,6 @@ impl Read {
     pub(crate) const LAST: Read = Read { logits: LogitRows::Last, values: false };
 }
 
-/// The workload of an engine with these weights and options.
 pub(crate) fn workload<'a>(
     model: &'a Model,
     weights: &'a dyn Weights,
@@ -205,7 +203,6 @@ fn note_software(first: Option<&Arc<dyn Device>>) {
     }
 }
 
-/// The error with the flags that help.
 fn advised(error: NoGpu) -> anyhow::Error {
     match error {
         NoGpu::InBuild => anyhow::anyhow!("{error}; use --backend cpu"),

@@ -113,18 +113,13 @@ fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 
 /// The value as clap reads it, if the option accepts it.
 fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
-    let takes = arg.get_value_parser().type_id();
-    let is = |id: TypeId| takes == id;
+    let takes = |kinds: &[TypeId]| kinds.iter().any(|kind| arg.get_value_parser().type_id() == *kind);
+    let strings = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Split>()];
     let expected = if !arg.get_action().takes_values() {
         "true or false"
-    } else if is(TypeId::of::<String>())
-        || is(TypeId::of::<PathBuf>())
-        || is(TypeId::of::<BackendName>())
-        || is(TypeId::of::<KvType>())
-        || is(TypeId::of::<Split>())
-    {
+    } else if takes(&strings) || takes(&[TypeId::of::<BackendName>(), TypeId::of::<KvType>()]) {
         "a string"
-    } else if is(TypeId::of::<Layers>()) || is(TypeId::of::<Size>()) {
+    } else if takes(&[TypeId::of::<Layers>(), TypeId::of::<Size>()]) {
         "a string or a number"
     } else {
         "a number"

@@ -1,7 +1,7 @@
-//! `rustorch tokenize` and `rustorch detokenize`.
+//! `rustorch tokenize`, `rustorch detokenize` and `rustorch export-tokenizer`.
 
 use std::io::{self, BufRead, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Arg;
@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, NetworkArgs};
 use crate::files::TextFile;
-use crate::load;
-use crate::output::{self, counted};
+use crate::output::{self, counted, note};
 use crate::values::TokenIds;
+use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -157,6 +157,34 @@ fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<()> 
             writeln!(out, "{id:>8}  {:?}", piece(id))?;
         }
     }
-    out.flush()?;
+    Ok(out.flush()?)
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Writes tokenizer.json, tokenizer_config.json and config.json, for the Python packages tokenizers and
+transformers, and for SentencePiece also tokenizer.model. A tokenizer of which they would make other
+tokens is refused.")]
+pub(crate) struct ExportArgs {
+    /// GGUF file or name, as -m MODEL
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Folder to write, which is created
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    network: NetworkArgs,
+}
+
+pub(crate) fn export(args: ExportArgs) -> anyhow::Result<()> {
+    let file = load::file(&ModelArgs::at(args.model, args.network))?;
+    interrupt::install()?;
+    let exported = convert::export_tokenizer(&file, &args.folder).with_context(|| file.file().to_owned())?;
+    for difference in &exported.differences {
+        note(format_args!("note: {difference}"));
+    }
+    for path in &exported.files {
+        note(format_args!("{}: written", path.display()));
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use backend::{PAGE, Timing};
+use backend::PAGE;
 use engine::{Engine, Event, Request, StopReason};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -38,7 +38,8 @@ impl Stopwatch<'_> {
             }
         }
         self.bar.inc(1);
-        self.timings();
+        // Those of the warm-up.
+        self.engine.runner().timings();
         let mut samples = Vec::new();
         for _ in 0..repetitions {
             let Some(seconds) = self.seconds(test)? else { return Ok(None) };
@@ -46,11 +47,6 @@ impl Stopwatch<'_> {
             self.bar.inc(1);
         }
         Ok(Some(samples))
-    }
-
-    /// The time of kernels since the last call.
-    pub(super) fn timings(&self) -> Vec<Timing> {
-        self.engine.runner().timings()
     }
 
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {

@@ -142,7 +142,6 @@ fn say(name: &HubName, chosen: &Model, reason: Reason, models: &[Model]) {
     }
 }
 
-/// The quantisations with their sizes.
 pub(super) fn listed(models: &[Model]) -> String {
     let label = |model: &Model| {
         let file = model.files.first().map_or("", |(name, _)| name.as_str());

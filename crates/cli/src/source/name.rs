@@ -7,7 +7,6 @@ use hub::{FileName, RepoId, Revision};
 
 use crate::files;
 
-/// Hosts of the hub.
 const HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +102,6 @@ fn parse_hub_path(path: &str) -> anyhow::Result<HubName> {
 /// Short names, each with a repository and a quantisation.
 const TABLE: &str = include_str!("short_names.txt");
 
-/// The short names and what they stand for.
 pub(crate) fn short_names() -> impl Iterator<Item = (&'static str, HubName)> {
     let entries = TABLE.lines().filter(|line| !line.starts_with('#'));
     entries.filter_map(|line| {
@@ -123,7 +121,6 @@ pub(crate) fn find_short(name: &str) -> Option<HubName> {
     short_names().find(|(known, _)| is_it(known)).map(|(_, target)| target)
 }
 
-/// The tags of the family of `name`.
 pub(crate) fn short_tags(name: &str) -> Vec<&'static str> {
     let own = family(name).unwrap_or(name);
     short_names().filter(|(known, _)| family(known) == Some(own)).map(|(known, _)| known).collect()

@@ -8,12 +8,12 @@ use anyhow::{Context, bail};
 use hub::choice::{self, Model, Reason};
 use hub::{Cache, CachedFile, Commit, FileName, RepoId, Revision, Settings};
 use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::name::HubName;
 use crate::files;
 
-/// A model on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Held {
     /// What `-m` takes.
@@ -171,7 +171,6 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The models in a folder, with their paths.
 fn models_in(folder: &Path) -> Vec<(Model, Vec<PathBuf>)> {
     let files = entries(folder).into_iter().filter_map(|name| {
         let metadata = fs::metadata(folder.join(&name)).ok().filter(fs::Metadata::is_file)?;
@@ -270,13 +269,6 @@ struct Layer {
     digest: String,
 }
 
-/// The blob `config`.
-#[derive(Deserialize)]
-struct Config {
-    /// Such as `Q4_K_M`.
-    file_type: Option<String>,
-}
-
 /// The model `name` of ollama, with or without a tag.
 pub(super) fn find_in_ollama(name: &str) -> Option<Held> {
     let tagged = if name.contains(':') { name.to_owned() } else { format!("{name}:latest") };
@@ -335,8 +327,8 @@ fn read_manifest(store: &Path, path: &[String]) -> Option<Held> {
     let path = blob(layer("model")?)?;
     let bytes = fs::metadata(&path).ok()?.len();
     let config = manifest.config.as_ref().and_then(|layer| fs::read(blob(layer)?).ok());
-    let config: Option<Config> = config.and_then(|text| serde_json::from_slice(&text).ok());
-    let quant = config.and_then(|config| config.file_type);
+    let config: Option<Value> = config.and_then(|text| serde_json::from_slice(&text).ok());
+    let quant = config.and_then(|config| config.get("file_type")?.as_str().map(str::to_owned));
     Some(Held { name, quant, files: vec![path], bytes, origin: Origin::Ollama })
 }
 
