@@ -10,7 +10,7 @@ use rustorch::{Delta, DeltaKind, End, Model, Part, Stopper};
 use serde_json::{Map, Value};
 
 use crate::args::{Reasoning, TemplateArgs, TemplateChoice};
-use crate::interrupt::Working;
+use crate::interrupt;
 use crate::output::{self, TextOut, counted, note};
 
 pub(crate) struct Outcome {
@@ -28,7 +28,7 @@ pub(crate) fn follow(
     model: &Model,
     mut each: impl FnMut(Part) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let _working = Working::begin(Some(stopper));
+    let _working = interrupt::working(Some(stopper));
     let n_batch = model.limits().map_or(0, |limits| limits.n_batch);
     // Hidden if the prompt takes a single step.
     let progress = if prompt_tokens <= n_batch {

@@ -82,84 +82,63 @@ fn listen(on_signal: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(move || on_signal(INTERRUPTED))?)
 }
 
+/// Undoes what began with it.
+pub(crate) struct Guard(fn());
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// What Ctrl-C says while it ends the program.
 static FAREWELL: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// While it exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
-pub(crate) struct Farewell(());
-
-impl Farewell {
-    pub(crate) fn begin(line: &'static str) -> Farewell {
-        *lock(&FAREWELL) = Some(line);
-        Farewell(())
-    }
+/// While the guard exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
+pub(crate) fn farewell(line: &'static str) -> anyhow::Result<Guard> {
+    install()?;
+    *lock(&FAREWELL) = Some(line);
+    Ok(Guard(|| *lock(&FAREWELL) = None))
 }
 
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        *lock(&FAREWELL) = None;
-    }
+/// While the guard exists, the first Ctrl-C ends the work, not the program: `answer`; without one, the caller polls
+/// [`is_to_stop`].
+pub(crate) fn working(answer: Option<Stopper>) -> Guard {
+    *lock(&STATE) = State::Working(answer);
+    Guard(|| *lock(&STATE) = State::Idle)
 }
 
-/// While it exists, the first Ctrl-C ends the work, not the program.
-pub(crate) struct Working(());
-
-impl Working {
-    /// Ctrl-C ends `answer`; without one, the caller polls [`is_to_stop`](Working::is_to_stop).
-    pub(crate) fn begin(answer: Option<Stopper>) -> Working {
-        *lock(&STATE) = State::Working(answer);
-        Working(())
-    }
-
-    pub(crate) fn is_to_stop(&self) -> bool {
-        matches!(*lock(&STATE), State::Stopping)
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        *lock(&STATE) = State::Idle;
-    }
+pub(crate) fn is_to_stop() -> bool {
+    matches!(*lock(&STATE), State::Stopping)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While it exists, the terminal does not echo keys, and the next reader gets them as typed. On systems other than Unix, line
-/// editors do that.
-pub(crate) struct Quiet(());
-
 /// The terminal's original mode.
 #[cfg(unix)]
 static MODE: Mutex<Option<Termios>> = Mutex::new(None);
 
-impl Quiet {
-    /// Does nothing without a terminal.
-    pub(crate) fn begin() -> Quiet {
-        #[cfg(unix)]
-        {
-            let mut original = lock(&MODE);
-            if original.is_none() {
-                *original = tcgetattr(stdin()).ok();
-            }
-            if let Some(mut mode) = original.clone() {
-                mode.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
-                // Ctrl-C ends the answer; what was typed before it stays.
-                mode.local_flags.insert(LocalFlags::ISIG | LocalFlags::NOFLSH);
-                // The line editor knows the Enter key as a carriage return.
-                mode.input_flags.remove(InputFlags::ICRNL);
-                let _ = tcsetattr(stdin(), SetArg::TCSANOW, &mode);
-            }
+/// While the guard exists, the terminal does not echo keys, and the next reader gets them as typed. On systems other than Unix,
+/// line editors do that.
+pub(crate) fn quiet() -> Guard {
+    #[cfg(unix)]
+    {
+        let mut original = lock(&MODE);
+        if original.is_none() {
+            *original = tcgetattr(stdin()).ok();
         }
-        Quiet(())
+        if let Some(mut mode) = original.clone() {
+            mode.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
+            // Ctrl-C ends the answer; what was typed before it stays.
+            mode.local_flags.insert(LocalFlags::ISIG | LocalFlags::NOFLSH);
+            // The line editor knows the Enter key as a carriage return.
+            mode.input_flags.remove(InputFlags::ICRNL);
+            let _ = tcsetattr(stdin(), SetArg::TCSANOW, &mode);
+        }
     }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        restore();
-    }
+    Guard(restore)
 }
 
 /// Restores the terminal's original mode; every exit of the program must call it.

@@ -9,7 +9,7 @@ use engine::{Engine, Event, Request, StopReason};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::interrupt::Working;
+use crate::interrupt;
 
 pub(super) struct Stopwatch<'a> {
     pub(super) engine: Engine,
@@ -18,7 +18,6 @@ pub(super) struct Stopwatch<'a> {
     pub(super) turn: usize,
     /// Minimum duration of untimed runs.
     pub(super) warm_up: Duration,
-    pub(super) working: &'a Working,
     pub(super) bar: &'a ProgressBar,
 }
 
@@ -92,7 +91,7 @@ impl Stopwatch<'_> {
         }
         let (mut left, mut reused) = (ids.len(), Some(usize::MAX));
         while left > 0 {
-            if self.working.is_to_stop() {
+            if interrupt::is_to_stop() {
                 ids.drain(..).for_each(|id| self.engine.cancel(id));
             }
             for event in self.engine.step()? {

@@ -34,7 +34,6 @@ use synth::Synth;
 use tempfile::TempDir;
 
 use crate::args::{BATCH_SIZE, BackendArgs, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
-use crate::interrupt::Working;
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::placement::{self, Placement, Read};
 use crate::values::{from_1_to, up_to};
@@ -142,19 +141,19 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     drop(file);
     let threads = args.threads.clone().unwrap_or_else(|| vec![load::threads(None)]);
 
-    let working = Working::begin(None);
+    let _working = interrupt::working(None);
     let runs = threads.len() * tests.len() * (1 + args.repetitions.get());
     let bar = output::show(ProgressBar::new(runs as u64), "{bar:20} {pos}/{len} {msg}");
     let mut rows = Vec::new();
     for threads in threads {
-        rows.extend(measure(&args, &tests, &subject, isa, threads, &working, &bar)?);
-        if working.is_to_stop() {
+        rows.extend(measured(&args, &tests, &subject, isa, threads, &bar)?);
+        if interrupt::is_to_stop() {
             break;
         }
     }
     bar.finish_and_clear();
     report::print(&rows, args.output)?;
-    Ok(if working.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if interrupt::is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// Writes a model file of random weights, which is removed when the folder is dropped.
@@ -168,13 +167,12 @@ fn random_model(synth: &Synth) -> anyhow::Result<(TempDir, PathBuf)> {
 }
 
 /// The rows measured until Ctrl-C.
-fn measure<'a>(
+fn measured<'a>(
     args: &Args,
     tests: &[Test],
     subject: &'a Subject,
     isa: Isa,
     threads: NonZero<usize>,
-    working: &Working,
     bar: &ProgressBar,
 ) -> anyhow::Result<Vec<Row<'a>>> {
     let on = counted(threads.get() as u64, "thread");
@@ -215,7 +213,7 @@ fn measure<'a>(
     let mut rows = Vec::new();
     // The clock of a GPU rises under load.
     let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
-    let mut stopwatch = Stopwatch { engine, turn: 0, warm_up, working: working, bar };
+    let mut stopwatch = Stopwatch { engine, turn: 0, warm_up, bar };
     for &test in tests {
         bar.set_message(format!("{on}: {test}"));
         let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
@@ -239,7 +237,7 @@ fn measure<'a>(
     if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
         bar.suspend(|| note(format_args!("rustorch: no device here can time its kernels")));
     }
-    if !working.is_to_stop() {
+    if !interrupt::is_to_stop() {
         // Again: other processes may have slowed it down before.
         machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
     }

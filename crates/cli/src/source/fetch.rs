@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 
 use super::name::HubName;
 use super::stores::{self, ADDRESS, WEIGHTS};
-use crate::interrupt::{self, Farewell};
+use crate::interrupt;
 use crate::output::{self, note, printable, size};
 
 /// What is said when Ctrl-C ends a download.
@@ -62,8 +62,7 @@ impl Hub {
 
     /// Downloads what is missing of some files.
     pub(crate) fn fetch(&self, snapshot: &Snapshot, names: &[FileName]) -> anyhow::Result<Vec<Fetched>> {
-        interrupt::install()?;
-        let _farewell = Farewell::begin(CONTINUES);
+        let _farewell = interrupt::farewell(CONTINUES)?;
         let progress = Progress::new();
         Ok(self.client.pull(&self.cache, snapshot, names, &|event| progress.on(event))?)
     }
@@ -108,8 +107,7 @@ impl Hub {
 
     /// Downloads from an address that is not on the hub.
     pub(crate) fn pull_address(&self, address: &str) -> anyhow::Result<Pulled> {
-        interrupt::install()?;
-        let _farewell = Farewell::begin(CONTINUES);
+        let _farewell = interrupt::farewell(CONTINUES)?;
         let (folder, files) = stores::address_files(address)?;
         let mut fetched = Vec::new();
         for (number, (name, from)) in files.iter().enumerate() {

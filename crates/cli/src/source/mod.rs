@@ -18,7 +18,7 @@ use hub::choice::Reason;
 use crate::args::{ModelArgs, NetworkArgs, OpenArgs};
 use crate::cli_errors;
 use crate::files;
-use crate::interrupt::{self, Farewell};
+use crate::interrupt;
 use crate::output::{note, printable, size};
 use fetch::Hub;
 use name::{HubName, Name};
@@ -215,9 +215,8 @@ fn can_ask() -> bool {
 /// Asks a question on the terminal; Enter alone means `default`.
 fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
     interrupt::restore();
-    interrupt::install()?;
     // Ctrl-C and Ctrl-D end the line that the question begins.
-    let _farewell = Farewell::begin("");
+    let _farewell = interrupt::farewell("")?;
     let mut stderr = anstream::stderr();
     write!(stderr, "{question} [{}] ", if default { "Y/n" } else { "y/N" })?;
     stderr.flush()?;
