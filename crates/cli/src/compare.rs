@@ -200,7 +200,11 @@ fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
 }
 
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let printed = print(args, report);
+    let printed = if args.json {
+        output::json(report)
+    } else {
+        Ok(output::write_all(output::printable(&report.to_string(), "\n").as_bytes())?)
+    };
     // Written even if stdout is closed.
     if let Some(path) = &args.html {
         let mut page = page(path, &[])?.create()?;
@@ -208,10 +212,7 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
         written.with_context(|| format!("cannot write {}", path.display()))?;
         page.finish()?;
     }
-    match printed {
-        Err(error) if output::is_pipe(&error) => Ok(()),
-        printed => printed,
-    }
+    printed.or_else(|error| if output::is_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Checks the name `path` for a page.
@@ -221,13 +222,4 @@ fn page(path: &Path, read: &[&Path]) -> anyhow::Result<Target> {
         let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
         read.is_ok() && head.trim_ascii_start().to_ascii_lowercase().starts_with(b"<!doctype html")
     })
-}
-
-fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
-    if args.json {
-        return output::json(report);
-    }
-    let mut out = output::stdout();
-    out.write_all(output::printable(&report.to_string(), "\n").as_bytes())?;
-    Ok(out.flush()?)
 }

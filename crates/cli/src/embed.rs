@@ -45,14 +45,14 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    engine: EmbedderArgs,
+    embedder: EmbedderArgs,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
-pub(crate) struct EmbedderArgs {
+struct EmbedderArgs {
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     backend: BackendArgs,
     /// Maximum tokens of a text; 0 is the training context [default: that, up to 4096]
@@ -95,12 +95,12 @@ enum Vectors<'a> {
 }
 
 pub(crate) fn embed(args: Args) -> anyhow::Result<()> {
-    let file = load::introduced(&args.model)?;
+    let file = load::introduced(&args.embedder.model)?;
     let model = Model::embedding(file, args.pooling)?;
     let texts = texts(&args, &model)?;
     let target = args.output.as_deref().map(|path| files::npy_target(path, model.file())).transpose()?;
 
-    let mut embedder = embedder(model, &args.engine.backend, args.engine.ctx_size)?;
+    let mut embedder = embedder(model, &args.embedder.backend, args.embedder.ctx_size)?;
     let mut embeddings = embedder.embed(&texts)?;
     let (width, pooling) = (embedder.width(), embedder.model().config().pooling);
     if pooling != Some(Pooling::Rank) {
@@ -199,9 +199,7 @@ pub(crate) struct RerankArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    engine: EmbedderArgs,
+    embedder: EmbedderArgs,
 }
 
 #[derive(Serialize)]
@@ -219,7 +217,7 @@ struct Scored<'a> {
 }
 
 pub(crate) fn rerank(args: RerankArgs) -> anyhow::Result<()> {
-    let file = load::introduced(&args.model)?;
+    let file = load::introduced(&args.embedder.model)?;
     let has_head = ["cls.weight", "cls.output.weight"].iter().any(|name| file.tensor(name).is_some());
     ensure!(
         has_head,
@@ -233,7 +231,7 @@ pub(crate) fn rerank(args: RerankArgs) -> anyhow::Result<()> {
     let tokens = documents.iter().map(|document| model.rerank_tokens(&args.query, document));
     let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
 
-    let mut embedder = embedder(model, &args.engine.backend, args.engine.ctx_size)?;
+    let mut embedder = embedder(model, &args.embedder.backend, args.embedder.ctx_size)?;
     // Of several labels, the first is relevance.
     let scores = embedder.embed(&tokens)?;
     let scored = scores.iter().zip(&documents).enumerate();

@@ -59,7 +59,7 @@ pub(crate) fn read(command: &Command, file: &str, bytes: &[u8]) -> Result<Config
     for (key, value) in entries {
         let (place, key) = (place(key.span().start), key.get_ref());
         let name = key.replace('_', "-");
-        let Some(arg) = find(command, &name) else {
+        let Some(arg) = settings(command).find(|arg| is_called(arg, &name)) else {
             let near = did_you_mean(&name, settings(command).filter_map(Arg::get_long));
             config.unknown.push(format!("{place}: unknown key `{key}` is ignored{near}"));
             continue;
@@ -105,10 +105,8 @@ fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     args.filter(|arg| arg.get_env().is_some())
 }
 
-fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    settings(command).find(|arg| {
-        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
-    })
+pub(crate) fn is_called(arg: &Arg, name: &str) -> bool {
+    arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
 }
 
 /// The value as clap reads it, if the option accepts it.

@@ -71,8 +71,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     let values = record(&recording, &args.backend, args.output.as_deref())?;
     if args.json {
-        let values = values.iter().map(Value::from).collect();
-        return output::json(&Report { tokens: &tokens, values });
+        let values = values.iter().map(|Summary { shape, stats }| Value {
+            name: &shape.name,
+            shape: [shape.rows, shape.cols],
+            rms: stats.rms(),
+            mean: stats.mean(),
+            min: stats.min,
+            max: stats.max,
+            nan: stats.nan,
+            first: &stats.first,
+        });
+        return output::json(&Report { tokens: &tokens, values: values.collect() });
     }
     let mut out = output::stdout();
     out.write_all(trace::table(&values).as_bytes())?;
@@ -107,19 +116,4 @@ struct Value<'a> {
     max: f32,
     nan: u64,
     first: &'a [f32],
-}
-
-impl<'a> From<&'a Summary> for Value<'a> {
-    fn from(Summary { shape, stats }: &'a Summary) -> Value<'a> {
-        Value {
-            name: &shape.name,
-            shape: [shape.rows, shape.cols],
-            rms: stats.rms(),
-            mean: stats.mean(),
-            min: stats.min,
-            max: stats.max,
-            nan: stats.nan,
-            first: &stats.first,
-        }
-    }
 }

@@ -16,10 +16,8 @@ use hub::Settings;
 use hub::choice::Reason;
 
 use crate::args::{ModelArgs, NetworkArgs, OpenArgs};
-use crate::cli_errors;
-use crate::files;
-use crate::interrupt;
 use crate::output::{note, printable, size};
+use crate::{cli_errors, files, interrupt};
 use fetch::Hub;
 use name::{HubName, Name};
 use stores::Held;
