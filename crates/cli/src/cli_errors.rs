@@ -42,13 +42,11 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         }
         ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && lacks(&error, "--file") => {
             let model = args.get(2).and_then(|name| name.to_str()).filter(|name| !name.starts_with('-'));
-            let chat =
-                model.map_or_else(|| "rustorch chat".to_owned(), |name| format!("rustorch chat {name}"));
-            let mut advice = format!("a prompt is '-p TEXT'; '{chat}' is a conversation");
-            if !io::stdin().is_terminal() {
-                advice.push_str("; to read the prompt from stdin, use '-f -'");
-            }
-            suggest(&mut error, advice);
+            let chat = format!("rustorch chat {}", model.unwrap_or_default());
+            let by_pipe = "; to read the prompt from stdin, use '-f -'";
+            let by_pipe = if io::stdin().is_terminal() { "" } else { by_pipe };
+            let chat = chat.trim_end();
+            suggest(&mut error, format!("a prompt is '-p TEXT'; '{chat}' is a conversation{by_pipe}"));
         }
         _ => {}
     }

@@ -40,16 +40,14 @@ fn write(folder: &Path, command: &Command) -> anyhow::Result<()> {
     // The usage is short. Options that the short help leaves out belong to the page.
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let command = command.override_usage(usage).mut_args(|arg| arg.hide_short_help(false));
-    let is_whole = command.has_subcommands();
-    let notes = command.get_after_help().map(ToString::to_string);
-    let man = Man::new(command);
-    let path = folder.join(man.get_filename());
-    let page = render(&man, notes.as_deref(), is_whole);
-    page.and_then(|page| fs::write(&path, page)).with_context(|| format!("cannot write {}", path.display()))
+    let path = folder.join(Man::new(command.clone()).get_filename());
+    let written = render(command).and_then(|page| fs::write(&path, page));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn render(man: &Man, notes: Option<&str>, is_whole: bool) -> io::Result<Vec<u8>> {
-    let mut page = Vec::new();
+fn render(command: Command) -> io::Result<Vec<u8>> {
+    let (is_whole, notes) = (command.has_subcommands(), command.get_after_help().map(ToString::to_string));
+    let (man, mut page) = (Man::new(command), Vec::new());
     // clap's title loses the date, which is empty so that a version's pages are the same everywhere.
     let (name, version) = (man.get_filename().replace('.', " "), env!("CARGO_PKG_VERSION"));
     writeln!(page, r#".TH {name} "" "rustorch {version}" RusTorch"#)?;
@@ -60,9 +58,7 @@ fn render(man: &Man, notes: Option<&str>, is_whole: bool) -> io::Result<Vec<u8>>
     if is_whole {
         man.render_subcommands_section(&mut page)?;
     }
-    if let Some(notes) = notes {
-        write_notes(&mut page, notes)?;
-    }
+    notes.map_or(Ok(()), |notes| write_notes(&mut page, &notes))?;
     if !is_whole {
         Roff::new().control("SH", ["SEE ALSO"]).text([roman("rustorch(1)")]).to_writer(&mut page)?;
     }

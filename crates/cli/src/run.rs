@@ -117,25 +117,22 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
 /// The prompt: with a chat template, `text` is a user's message.
 fn input(model: &Model, args: &Args, text: Option<String>) -> Input {
     let template = model.file().template();
-    match (text, template) {
-        (Some(text), Ok(_)) if !args.template.raw => {
-            let system = args.template.system.clone().map(|system| Message::new("system", system));
-            let messages = system.into_iter().chain([Message::new("user", text)]).collect();
-            let variables = generate::variables(model, args.answers.reasoning, &args.template.choice);
-            Conversation { variables, ..Conversation::new(messages) }.into()
+    let Some(text) = text else {
+        generate::say_system_is_unused(&args.template);
+        let tokens = args.source.tokens.clone();
+        return Input::Tokens(tokens.map_or_else(Vec::new, |TokenIds(ids)| ids));
+    };
+    if args.template.raw || template.is_err() {
+        if let (Err(why), false) = (template, args.template.raw) {
+            output::note(format_args!("{why}: the prompt is used as it is"));
         }
-        (Some(text), template) => {
-            if let (Err(why), false) = (template, args.template.raw) {
-                output::note(format_args!("{why}: the prompt is used as it is"));
-            }
-            generate::say_system_is_unused(&args.template);
-            Input::Text { text, parse_special: args.parse_special }
-        }
-        (None, _) => {
-            generate::say_system_is_unused(&args.template);
-            Input::Tokens(args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids))
-        }
+        generate::say_system_is_unused(&args.template);
+        return Input::Text { text, parse_special: args.parse_special };
     }
+    let system = args.template.system.clone().map(|system| Message::new("system", system));
+    let messages = system.into_iter().chain([Message::new("user", text)]).collect();
+    let variables = generate::variables(model, args.answers.reasoning, &args.template.choice);
+    Conversation { variables, ..Conversation::new(messages) }.into()
 }
 
 fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, answer: &Answer) -> Value {

@@ -208,7 +208,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let (failure, failed) = mpsc::sync_channel(1);
     open_many_files();
     let (models, has_page) = (args.models(&failure)?, !args.http.no_page);
-    let config = args.config(address, keys, tls);
+    let mut config = Config::new(address);
+    config.keys = keys;
+    config.hosts = args.http.host_name.clone();
+    config.origins = args.http.cors_origin.clone();
+    config.max_models = args.models_max.get();
+    config.keep_alive = args.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
+    config.slots = args.http.slots;
+    config.page = !args.http.no_page;
+    config.aliases = args.http.alias.get(1..).unwrap_or_default().to_vec();
+    let mut variables = args.serving.template.variables();
+    if args.reasoning != Reasoning::Auto {
+        variables.extend(engine::template::reasoning_switch(args.reasoning == Reasoning::On));
+    }
+    config.defaults = Defaults { params: args.params.0.clone(), variables };
+    config.tls = tls;
+    config.drain = Duration::from_secs(args.http.drain_timeout);
+    config.limits.requests = args.http.max_requests.get();
     let mut server = Server::new(config, models).map_err(|error| match &error {
         StartError::Listen { .. } => {
             anyhow!("{error}; --port N chooses another port, and 0 one that is free")
@@ -274,27 +290,6 @@ impl Args {
             models.push((name, source));
         }
         Ok(models)
-    }
-
-    fn config(&self, address: SocketAddr, keys: Keys, tls: Option<Tls>) -> Config {
-        let mut config = Config::new(address);
-        config.keys = keys;
-        config.hosts = self.http.host_name.clone();
-        config.origins = self.http.cors_origin.clone();
-        config.max_models = self.models_max.get();
-        config.keep_alive = self.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
-        config.slots = self.http.slots;
-        config.page = !self.http.no_page;
-        config.aliases = self.http.alias.get(1..).unwrap_or_default().to_vec();
-        let mut variables = self.serving.template.variables();
-        if self.reasoning != Reasoning::Auto {
-            variables.extend(engine::template::reasoning_switch(self.reasoning == Reasoning::On));
-        }
-        config.defaults = Defaults { params: self.params.0.clone(), variables };
-        config.tls = tls;
-        config.drain = Duration::from_secs(self.http.drain_timeout);
-        config.limits.requests = self.http.max_requests.get();
-        config
     }
 }
 

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use backend::OpenOptions;
 use eval::verify::{Candidate, Event, Outcome, Verifier};
-use gguf::Gguf;
 use indicatif::ProgressBar;
 use runner::DeviceConfig;
 use rustorch::devices::{self, BackendName, registry};
@@ -54,7 +53,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Err(error) => report.end("file", "bad", &output::message(&error), Some("inspect".to_owned())),
         Ok(file) => {
             report.bar.suspend(|| load::introduce(&args.model, &file));
-            report.end("file", "good", &facts(&file), None);
+            let (files, bytes) = (file.files().len(), size(file.file_len()));
+            let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
+            let (version, tensors) = (file.version(), file.tensors().len());
+            report.end("file", "good", &format!("GGUF {version}, {bytes}{parts}, {tensors} tensors"), None);
             let verifier = Verifier {
                 reference: &reference[0],
                 candidates: &candidates,
@@ -103,12 +105,6 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         }
     };
     Ok([reference(), candidates])
-}
-
-fn facts(file: &Gguf) -> String {
-    let (files, bytes) = (file.files().len(), size(file.file_len()));
-    let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
-    format!("GGUF {}, {bytes}{parts}, {} tensors", file.version(), file.tensors().len())
 }
 
 #[derive(Serialize)]
