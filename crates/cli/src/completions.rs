@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args, mut command: Command) -> anyhow::Result<()> {
     Ok(output::write_all(&script)?)
 }
 
-/// What the scripts ask.
+/// The question of the scripts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompleteArgs {
     /// The command line up to the cursor; the last word is the one to complete
@@ -119,7 +119,7 @@ enum Names {
     /// All, and files.
     Any,
     Here,
-    /// Those that can be downloaded.
+    /// Downloadable models.
     Short,
 }
 

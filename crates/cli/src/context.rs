@@ -46,7 +46,7 @@ fn too_large(
     if needed.kv < needed.activations {
         return None;
     }
-    // What is free changes a little from now to the next try.
+    // Free memory changes a little until the next try.
     let room = limit - limit / 64;
     let largest = |format| {
         let fits = |n_ctx| needs(n_ctx, format).is_some_and(|memory| allocated(&memory) <= room);

@@ -232,7 +232,7 @@ pub(crate) fn rerank(args: RerankArgs) -> anyhow::Result<()> {
     let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
 
     let mut embedder = embedder(model, &args.embedder.backend, args.embedder.ctx_size)?;
-    // Of several labels, the first is relevance.
+    // The first of several labels is relevance.
     let scores = embedder.embed(&tokens)?;
     let scored = scores.iter().zip(&documents).enumerate();
     let scored =

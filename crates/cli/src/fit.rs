@@ -40,7 +40,7 @@ pub(crate) enum Place {
     Nowhere,
 }
 
-/// What a quantisation needs, and where it fits.
+/// The memory that a quantisation takes, and where it fits.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Fit {
     /// Bytes that it takes on the CPU alone, weights in the file included.
@@ -155,7 +155,7 @@ pub(crate) struct OtherFormats<'a> {
 }
 
 impl<'a> OtherFormats<'a> {
-    /// Those of a quantisation by its name; `None` if its formats are not known.
+    /// The formats of quantisation `quant`; `None` if they are not known.
     pub(crate) fn named(file: &'a Gguf, quant: &str, zeros: &'a Zeros) -> Option<OtherFormats<'a>> {
         let formats = convert::quantize::formats(file, mix(quant)?).ok()?;
         let formats = file.tensors().map(|tensor| tensor.name.as_str()).zip(formats).collect();

@@ -91,7 +91,7 @@ impl Drop for Guard {
     }
 }
 
-/// What Ctrl-C says while it ends the program.
+/// Ctrl-C says this while it ends the program.
 static FAREWELL: Mutex<Option<&'static str>> = Mutex::new(None);
 
 /// While the guard exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.

@@ -43,7 +43,7 @@ impl BackendArgs {
     }
 }
 
-/// What a command reads after the steps of an engine.
+/// The values that a command reads after the steps of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     /// More than the last logits need a separate program.

@@ -37,7 +37,7 @@ impl Stopwatch<'_> {
             }
         }
         self.bar.inc(1);
-        // Those of the warm-up.
+        // Drops those of the warm-up.
         self.engine.runner().timings();
         let mut samples = Vec::new();
         for _ in 0..repetitions {
@@ -53,7 +53,7 @@ impl Stopwatch<'_> {
         let token = |number: usize| u32::try_from(number % n_vocab.max(1)).unwrap_or(0);
         // The tokens of the depth.
         let before: Vec<u32> = (0..test.depth).map(|i| token(104_729 * i)).collect();
-        // The last page of the depth is not cached if the test before has continued it.
+        // The last block of the depth is not cached if the test before has continued it.
         if test.depth > 0 && self.requests(vec![before.clone()], 1)?.is_none() {
             return Ok(None);
         }
@@ -71,7 +71,7 @@ impl Stopwatch<'_> {
         let start = Instant::now();
         let reused = self.requests(prompts, new)?;
         let seconds = start.elapsed().as_secs_f64();
-        // Several sequences share only whole pages.
+        // Several sequences share only whole blocks.
         let shared = if test.parallel == 1 { test.depth } else { test.depth / PAGE * PAGE };
         match reused {
             Some(reused) if reused < shared || (test.parallel == 1 && reused != test.depth) => {

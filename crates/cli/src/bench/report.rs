@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::measure::Test;
 use crate::output::{self, BOLD};
 
-/// What all rows have in common.
+/// The facts that all rows share.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Subject {
     /// The file name, or the shape of random weights.
@@ -82,7 +82,7 @@ impl Speed {
     }
 }
 
-/// What the machine allows, if known.
+/// The speed that the machine allows, if known.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Limits {
     /// The highest possible rate in tokens per second.

@@ -1,4 +1,4 @@
-//! What fits in the memory of this machine: on each GPU, and after quantisation.
+//! Whether a model fits on each GPU, and after quantisation.
 
 use backend::DeviceKind;
 use engine::{Model, Options};

@@ -16,7 +16,7 @@ use super::stores::{self, ADDRESS, WEIGHTS};
 use crate::interrupt;
 use crate::output::{self, note, printable, size};
 
-/// What is said when Ctrl-C ends a download.
+/// Ctrl-C says this when it ends a download.
 const CONTINUES: &str = "interrupted; the same command continues where the download stopped";
 
 /// The hub and the cache.
@@ -26,7 +26,7 @@ pub(crate) struct Hub {
     pub(crate) cache: Cache,
 }
 
-/// What a download would bring.
+/// The files of a repository, and the model to download.
 pub(crate) struct Plan {
     pub(crate) snapshot: Snapshot,
     pub(crate) models: Vec<Model>,

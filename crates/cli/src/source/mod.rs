@@ -22,12 +22,12 @@ use fetch::Hub;
 use name::{HubName, Name};
 use stores::Held;
 
-/// What a name stands for, without the network.
+/// The meaning of a name, without the network.
 pub(crate) enum Target {
     /// On the hub, possibly here, too.
     Hub(HubName),
     Address(String),
-    /// Of another program or a folder.
+    /// A model of another program.
     Held(Held),
     File(PathBuf),
 }
@@ -201,7 +201,7 @@ fn unknown(name: &str) -> anyhow::Error {
 fn nearest(typed: &str, settings: &Settings) -> String {
     let held = stores::all(settings).unwrap_or_default();
     let names = held.iter().map(|held| held.name.as_str()).chain(name::short_names().map(|(name, _)| name));
-    // Of repositories also without the quantisation.
+    // Names of repositories also without the quantisation.
     let names = names.flat_map(|name| [Some(name), name.split_once(':').map(|(repo, _)| repo)]).flatten();
     cli_errors::did_you_mean(typed, names.filter(|name| *name != typed.to_lowercase()))
 }
@@ -229,7 +229,7 @@ fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
     })
 }
 
-/// What to give to `-m`: a chat model on this machine, the largest that leaves half of the free memory, or else the smallest.
+/// A value for `-m`: a chat model on this machine, the largest that leaves half of the free memory, or else the smallest.
 /// Without any, a small one to download.
 pub(crate) fn suggestion() -> String {
     let held = Settings::from_env().map_err(Into::into).and_then(|settings| stores::all(&settings));
@@ -238,7 +238,7 @@ pub(crate) fn suggestion() -> String {
     held.sort_by_key(|held| {
         (held.bytes > room, held.bytes.abs_diff(if held.bytes > room { 0 } else { room }))
     });
-    // Of a known family and with a chat template.
+    // The family is known, and there is a chat template.
     let chats = |held: &Held| {
         let Ok(file) = Gguf::open(held.path()) else { return false };
         let model = models::Model::from_metadata(file.metadata(), &|name| file.tensor(name).is_some());

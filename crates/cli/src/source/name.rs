@@ -1,4 +1,4 @@
-//! What a model's name may be: a file, a repository on the hub, an address, or a short name.
+//! A model's name: a file, a repository on the hub, an address, or a short name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 pub(crate) enum Name {
     File(PathBuf),
     Hub(HubName),
-    /// Of a file that is not on the hub.
+    /// A file that is not on the hub.
     Address(String),
     /// Without a slash: a short name, or that of a file in `~/.rustorch/models`.
     Short(String),
@@ -52,7 +52,7 @@ impl Name {
         if address.is_some() {
             return Ok(Name::Address(text.to_owned()));
         }
-        // What follows a colon is a tag, a quantisation or a file in a repository.
+        // A tag, a quantisation or a file in a repository follows a colon.
         let named = text.split(':').next().unwrap_or_default();
         let parts = named.split(std::path::is_separator).count();
         let is_gguf = parts > 1 && named.to_lowercase().ends_with(".gguf");
@@ -111,7 +111,7 @@ pub(crate) fn short_names() -> impl Iterator<Item = (&'static str, HubName)> {
     })
 }
 
-/// What `name` stands for; without a tag, the first of its family.
+/// The model of a short name; without a tag, the first of its family.
 pub(crate) fn find_short(name: &str) -> Option<HubName> {
     let name = name.strip_suffix(":latest").unwrap_or(name);
     let is_it = |known: &str| {

@@ -16,7 +16,7 @@ use crate::files;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Held {
-    /// What `-m` takes.
+    /// The value for `-m`.
     pub(crate) name: String,
     pub(crate) quant: Option<String>,
     /// In their order; the first one names the others.
@@ -217,7 +217,7 @@ pub(super) fn checkpoints(settings: &Settings) -> anyhow::Result<Vec<Held>> {
     Ok(found.collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// What the cache has of a checkpoint, without its GGUF files.
+/// A checkpoint in the cache, without GGUF files beside it.
 pub(super) fn checkpoint(cache: &Cache, repo: &RepoId) -> anyhow::Result<Option<Held>> {
     let mut files: Vec<CachedFile> = Vec::new();
     for commit in cache.commits(repo)? {
