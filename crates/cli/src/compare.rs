@@ -203,7 +203,7 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     let printed = if args.json {
         output::json(report)
     } else {
-        Ok(output::write_all(output::printable(&report.to_string(), "\n").as_bytes())?)
+        output::write_all(output::printable(&report.to_string(), "\n").as_bytes()).map_err(Into::into)
     };
     // Written even if stdout is closed.
     if let Some(path) = &args.html {
