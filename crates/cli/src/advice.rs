@@ -1,11 +1,11 @@
 //! Advice about errors of libraries. Libraries name a remedy; only this file knows the flags.
 
-use backend::Remedy;
-use engine::{Error, Refusal, RequestError};
-use runner::placement::{InsufficientMemory, PlacementError, TensorSplitError};
+use std::error::Error as Cause;
 use std::sync::Arc;
 
-use crate::context::refusal::ContextTooLarge;
+use backend::{Memory, Remedy, readable_size as size};
+use engine::{Error, Refusal, RequestError};
+use runner::placement::{InsufficientMemory, PlacementError, TensorSplitError};
 
 /// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
@@ -14,121 +14,119 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
             "use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits"
         ));
     }
-    if let Some(PlacementError::ShareTooLarge(_)) = error.chain().find_map(|cause| cause.downcast_ref()) {
-        return Some(
-            "use other proportions (-ts), -ngl auto, which offloads as many layers as fit in these, or a smaller context \
-             (-c N)"
-                .to_owned(),
-        );
-    }
-    if let Some(PlacementError::TensorSplit(error)) = error.chain().find_map(|cause| cause.downcast_ref()) {
-        return Some(of_tensor_split(error).to_owned());
-    }
     if let Some(too_large) = error.downcast_ref::<ContextTooLarge>() {
         return Some(too_large.advice());
     }
+    fixed_advice(error).map(str::to_owned)
+}
+
+fn fixed_advice(error: &anyhow::Error) -> Option<&'static str> {
+    match error.chain().find_map(|cause| cause.downcast_ref()) {
+        Some(PlacementError::ShareTooLarge(_)) => {
+            return Some(
+                "use other proportions (-ts), -ngl auto, which offloads as many layers as fit in these, or a smaller context \
+                 (-c N)",
+            );
+        }
+        Some(PlacementError::TensorSplit(error)) => {
+            return Some(match error {
+                TensorSplitError::Devices { .. } => {
+                    "`rustorch devices` lists the GPUs; -sm layer uses one, or gives each of several whole layers"
+                }
+                TensorSplitError::SomeLayers => "omit -ngl, or use -sm layer",
+                TensorSplitError::Proportions => "omit -ts, choose cards as -ts 1,1,0 does, or use -sm layer",
+                TensorSplitError::RankTooLarge { .. } => {
+                    "use more cards, a smaller context (-c N), a model with fewer bits, or -sm layer, which leaves layers to \
+                     the CPU"
+                }
+            });
+        }
+        _ => {}
+    }
     if let Some(fault) = fault(error) {
-        return of_fault(fault).map(str::to_owned);
+        return fault_advice(fault);
     }
     if let Some(eval::Error::NotFinite { .. } | eval::Error::Input { .. }) = error.downcast_ref() {
-        return Some("`rustorch verify` checks weights and kernels".to_owned());
-    }
-    if let Some(hub::Error::Offline { .. }) = error.downcast_ref() {
-        return Some(
-            "omit --offline, and unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE, to use the network"
-                .to_owned(),
-        );
+        return Some("`rustorch verify` checks weights and kernels");
     }
     match error.downcast_ref() {
+        Some(hub::Error::Offline { .. }) => {
+            return Some(
+                "omit --offline, and unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE, to use the network",
+            );
+        }
         Some(hub::Error::Cut { .. }) => {
-            return Some("the same command continues where the download stopped".to_owned());
+            return Some("the same command continues where the download stopped");
         }
         Some(hub::Error::Server { status: 500.., .. } | hub::Error::RateLimited { .. }) => {
-            return Some("try again later; what has come is kept".to_owned());
+            return Some("try again later; what has come is kept");
         }
         _ => {}
     }
     if error.chain().any(lacks_pre_tokenizer) {
-        return Some("--pre-tokenizer NAME uses one that is supported".to_owned());
+        return Some("--pre-tokenizer NAME uses one that is supported");
     }
     match error.downcast_ref() {
-        Some(rustorch::Error::TextTooLong { .. }) => return Some("-c N enlarges the context".to_owned()),
+        Some(rustorch::Error::TextTooLong { .. }) => return Some("-c N enlarges the context"),
         Some(rustorch::Error::ConversationFull { .. }) => {
             return Some(
                 "-c N enlarges the context; in a chat, /drop removes the oldest message, /clear all, and --context-shift \
-                 does so automatically"
-                    .to_owned(),
+                 does so automatically",
             );
         }
         _ => {}
     }
-    let advice = match error.chain().find_map(engine_error)? {
-        Error::Prompt(Refusal::TooLong { .. }) => "-c N enlarges the context",
-        Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
-        Error::Template(_) => "--raw uses the text without the template; in a chat, /toggle turns it off",
-        _ => return None,
-    };
-    Some(advice.to_owned())
+    match error.chain().find_map(engine_error)? {
+        Error::Prompt(Refusal::TooLong { .. }) => Some("-c N enlarges the context"),
+        Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => Some("-c N sets the context"),
+        Error::Template(_) => {
+            Some("--raw uses the text without the template; in a chat, /toggle turns it off")
+        }
+        _ => None,
+    }
 }
 
 /// The engine's error, also as the front door shares it.
-fn engine_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+fn engine_error<'a>(cause: &'a (dyn Cause + 'static)) -> Option<&'a Error> {
     cause.downcast_ref().or_else(|| cause.downcast_ref::<Arc<Error>>().map(|error| &**error))
 }
 
 /// The error of a backend in the chain.
 pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
-    error.chain().find_map(|cause| {
-        if let Some(Error::Backend(fault)) = engine_error(cause) {
-            Some(fault)
-        } else if let Some(RequestError::Backend(fault)) = cause.downcast_ref() {
-            Some(fault)
-        } else if let Some(trace::Error::Backend(fault)) = cause.downcast_ref() {
-            Some(fault)
-        } else if let Some(PlacementError::Backend(fault)) = cause.downcast_ref() {
-            Some(fault)
-        } else {
-            cause.downcast_ref()
-        }
+    error.chain().find_map(|cause| match (engine_error(cause), cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(Error::Backend(fault)), ..) => Some(fault),
+        (_, Some(RequestError::Backend(fault)), _) => Some(fault),
+        (.., Some(PlacementError::Backend(fault))) => Some(fault),
+        _ => match cause.downcast_ref() {
+            Some(trace::Error::Backend(fault)) => Some(fault),
+            _ => cause.downcast_ref(),
+        },
     })
 }
 
-fn of_tensor_split(error: &TensorSplitError) -> &'static str {
-    match error {
-        TensorSplitError::Devices { .. } => {
-            "`rustorch devices` lists the GPUs; -sm layer uses one, or gives each of several whole layers"
-        }
-        TensorSplitError::SomeLayers => "omit -ngl, or use -sm layer",
-        TensorSplitError::Proportions => "omit -ts, choose cards as -ts 1,1,0 does, or use -sm layer",
-        TensorSplitError::RankTooLarge { .. } => {
-            "use more cards, a smaller context (-c N), a model with fewer bits, or -sm layer, which leaves layers to the CPU"
-        }
-    }
-}
-
-fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a InsufficientMemory> {
+fn insufficient_memory<'a>(cause: &'a (dyn Cause + 'static)) -> Option<&'a InsufficientMemory> {
     match cause.downcast_ref() {
         Some(PlacementError::InsufficientMemory(insufficient_memory)) => Some(insufficient_memory),
         _ => cause.downcast_ref(),
     }
 }
 
-fn lacks_pre_tokenizer(cause: &(dyn std::error::Error + 'static)) -> bool {
+fn lacks_pre_tokenizer(cause: &(dyn Cause + 'static)) -> bool {
     use tokenizer::Error::{MissingPreTokenizer, UnsupportedPreTokenizer};
-    let of_engine = match cause.downcast_ref() {
+    let engines = match cause.downcast_ref() {
         Some(Error::Tokenizer { source, .. }) => Some(source),
         _ => None,
     };
-    matches!(of_engine.or(cause.downcast_ref()), Some(MissingPreTokenizer | UnsupportedPreTokenizer { .. }))
+    matches!(engines.or(cause.downcast_ref()), Some(MissingPreTokenizer | UnsupportedPreTokenizer { .. }))
 }
 
-fn of_fault(fault: &backend::Error) -> Option<&'static str> {
+fn fault_advice(fault: &backend::Error) -> Option<&'static str> {
     Some(match fault {
-        backend::Error::OutOfMemory { remedy, .. } => return of_remedy(*remedy),
+        backend::Error::OutOfMemory { remedy, .. } => return remedy_advice(*remedy),
         backend::Error::OverBudget { remedy: Remedy::SmallerContext | Remedy::SmallerBatch, .. } => {
             "a smaller context (-c N) or batch (-b N) takes less memory; --memory SIZE allows more"
         }
-        backend::Error::OverBudget { remedy, .. } => return of_remedy(*remedy),
+        backend::Error::OverBudget { remedy, .. } => return remedy_advice(*remedy),
         backend::Error::Device { .. } => {
             "use --backend cpu, or in a chat /backend cpu, which continues the conversation"
         }
@@ -140,7 +138,7 @@ fn of_fault(fault: &backend::Error) -> Option<&'static str> {
     })
 }
 
-fn of_remedy(remedy: Remedy) -> Option<&'static str> {
+fn remedy_advice(remedy: Remedy) -> Option<&'static str> {
     Some(match remedy {
         Remedy::SmallerContext => {
             "a smaller context (-c N) takes less memory, fewer layers (-ngl N) less GPU memory"
@@ -160,6 +158,40 @@ fn of_remedy(remedy: Remedy) -> Option<&'static str> {
         // No flag helps.
         _ => return None,
     })
+}
+
+/// A context that was refused before anything was allocated.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a context of {asked} tokens needs {}: the KV cache {}, weights {}, activations {}; {} are {}",
+    size(allocated(needed)), size(needed.kv), size(needed.weights_owned), size(needed.activations), size(*limit),
+    if *is_limited { "allowed" } else { "free" }
+)]
+pub(crate) struct ContextTooLarge {
+    pub(crate) asked: usize,
+    pub(crate) needed: Memory,
+    /// Bytes that are free, or those of `--memory`.
+    pub(crate) limit: u64,
+    pub(crate) is_limited: bool,
+    /// The largest context that fits.
+    pub(crate) fitting: usize,
+    /// The same with K and V in Q8_0, if that is more.
+    pub(crate) fitting_in_q8_0: Option<usize>,
+}
+
+impl ContextTooLarge {
+    pub(crate) fn advice(&self) -> String {
+        let ContextTooLarge { fitting, fitting_in_q8_0, is_limited, .. } = self;
+        let quantised = fitting_in_q8_0
+            .map_or_else(String::new, |more| format!("; with -ctk q8_0 -ctv q8_0 it is -c {more}"));
+        let memory = if *is_limited { "allows more" } else { "allows more than what is free" };
+        format!("the largest context that fits is -c {fitting}{quantised}; --memory SIZE {memory}")
+    }
+}
+
+/// Bytes that are allocated besides the file.
+pub(crate) fn allocated(memory: &Memory) -> u64 {
+    memory.weights_owned.saturating_add(memory.kv).saturating_add(memory.activations)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Options that several commands share.
 
+use std::fs::File;
+use std::io::Read;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -9,15 +11,15 @@ use backend_cpu::Isa;
 use clap::ValueEnum;
 use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
 use engine::template::{builtin, builtin_names};
-use engine::{KvFormat, Model};
+use engine::{KvFormat, Model, Speculation};
 use gguf::Gguf;
+use grammar::Source;
 use runner::placement::{Layers, Split, SplitMode};
+use rustorch::devices::BackendName;
 
 use crate::output::Usage;
 use crate::params::ParamArgs;
-use crate::registry::BackendName;
-use crate::source::args::{DownloadArgs, NetworkArgs, POSITIONAL};
-use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, n_ctx, unescape};
+use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, n_ctx, unescape, up_to};
 
 /// The beginning of the help of `--escape`.
 pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
@@ -38,33 +40,47 @@ pub(crate) struct ModelArgs {
 #[command(next_help_heading = "Model")]
 pub(crate) struct OpenArgs {
     #[command(flatten)]
-    pub(crate) download: DownloadArgs,
+    pub(crate) network: NetworkArgs,
+    /// Repository on Hugging Face, user/repo[:QUANT], downloaded if it is not here [short: -hf]
+    #[arg(long, aliases = ["hf", "hfr"], value_name = "REPO", hide_short_help = true)]
+    pub(crate) hf_repo: Option<String>,
+    /// File in that repository [short: -hff]
+    #[arg(long, alias = "hff", value_name = "FILE", requires = "hf_repo", hide_short_help = true)]
+    pub(crate) hf_file: Option<String>,
+    /// Address of a GGUF file, downloaded if it is not here [short: -mu]
+    #[arg(long, alias = "mu", value_name = "URL", hide_short_help = true)]
+    pub(crate) model_url: Option<String>,
     /// Pre-tokenizer of a BPE tokenizer to use instead of the file's, such as qwen2 or llama-bpe
     #[arg(long, value_name = "NAME", env, hide_possible_values = true, hide_short_help = true)]
     #[arg(value_parser = PossibleValuesParser::new(tokenizer::pre_tokenizers()))]
     pub(crate) pre_tokenizer: Option<String>,
 }
 
-impl ModelArgs {
-    /// The model of this name.
-    pub(crate) fn named(name: impl Into<PathBuf>) -> ModelArgs {
-        ModelArgs::at(name, NetworkArgs::default())
-    }
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct NetworkArgs {
+    /// Download a model that is not here without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Never use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
 
+impl ModelArgs {
     /// The model of this name, downloaded as `network` says.
     pub(crate) fn at(name: impl Into<PathBuf>, network: NetworkArgs) -> ModelArgs {
-        let download = DownloadArgs { network, ..DownloadArgs::default() };
-        ModelArgs { model: Some(name.into()), open: OpenArgs { download, ..OpenArgs::default() } }
+        ModelArgs { model: Some(name.into()), open: OpenArgs { network, ..OpenArgs::default() } }
     }
 
     /// Whether a model is named; else it is the embedded one.
     pub(crate) fn is_given(&self) -> bool {
-        let DownloadArgs { hf_repo, model_url, .. } = &self.open.download;
-        self.model.is_some() || hf_repo.is_some() || model_url.is_some()
+        self.model.is_some() || self.open.hf_repo.is_some() || self.open.model_url.is_some()
     }
 }
 
-/// The model as the first argument.
+/// The id of [`PositionalModel`].
+pub(crate) const POSITIONAL: &str = "named";
+
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PositionalModel {
     /// The model, as -m MODEL
@@ -91,6 +107,15 @@ pub(crate) struct EngineArgs {
     pub(crate) debug: bool,
 }
 
+/// How a model that writes text is computed.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct WritingArgs {
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
+}
+
 pub(crate) const BATCH_SIZE: NonZero<usize> =
     NonZero::new(engine::DEFAULT_N_BATCH).expect("no step is empty");
 
@@ -109,6 +134,9 @@ pub(crate) struct BackendArgs {
     #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env)]
     #[arg(aliases = ["ub", "ubatch-size"], value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
+    /// Whether kernels are timed.
+    #[arg(skip)]
+    pub(crate) is_timed: bool,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -118,11 +146,12 @@ pub(crate) struct GpuArgs {
     #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
     #[arg(env, value_parser = gpu_layers)]
     pub(crate) gpu_layers: Layers,
-    #[command(flatten)]
-    pub(crate) split: SplitArgs,
+    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
+    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
+    pub(crate) tensor_split: Option<Split>,
     /// How GPUs share a model: layer for whole layers each, tensor for an equal part of every layer, which NVIDIA cards
     /// of one host compute together (needs NCCL) [short: -sm]
-    #[arg(long, alias = "sm", value_name = "MODE", default_value = "layer", env, value_parser = split_mode())]
+    #[arg(long, alias = "sm", value_name = "MODE", default_value = "layer", env, value_parser = named(SplitMode::ALL, SplitMode::name))]
     pub(crate) split_mode: SplitMode,
     /// Memory limit per GPU, such as 2GiB; exceeding it is an error [default: the free memory]
     #[arg(long, value_name = "SIZE", env)]
@@ -130,29 +159,23 @@ pub(crate) struct GpuArgs {
 }
 
 impl GpuArgs {
-    /// The arguments for backend `name`, which may be another than the user has started with: without GPUs, it divides nothing.
-    pub(crate) fn of(&self, name: BackendName) -> GpuArgs {
+    /// The arguments for backend `name`: one without GPUs divides nothing.
+    pub(crate) fn for_backend(&self, name: BackendName) -> GpuArgs {
         let mut args = self.clone();
         if name.is_host() {
-            (args.split.tensor_split, args.split_mode) = (None, SplitMode::Layer);
+            (args.tensor_split, args.split_mode) = (None, SplitMode::Layer);
         }
         args
     }
 }
 
-fn split_mode() -> impl TypedValueParser<Value = SplitMode> {
-    let names = PossibleValuesParser::new(SplitMode::ALL.map(SplitMode::name));
-    names.map(|name| {
-        let found = SplitMode::ALL.into_iter().find(|mode| mode.name() == name);
-        found.expect("the parser accepts these names only")
-    })
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct SplitArgs {
-    /// Proportions in which GPUs share the layers, such as 3,1; 0 is none [default: GPUs are filled in order] [short: -ts]
-    #[arg(long, alias = "ts", value_name = "N,...", env, allow_hyphen_values = true)]
-    pub(crate) tensor_split: Option<Split>,
+/// Parses one of `all` by its name.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let find = move |typed: String| all.into_iter().find(|&one| name(one) == typed).ok_or("no such name");
+    PossibleValuesParser::new(all.map(name)).try_map(find)
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -203,19 +226,14 @@ pub(crate) struct ContextArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CacheArgs {
     /// Type of the KV cache; the reference backend always uses f32, CUDA has all but q4_0, Vulkan and Metal f16 and f32
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type(), env)]
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = named(KvType::ALL, KvType::name), env)]
     pub(crate) cache_type: KvType,
     /// Type of the K cache [default: that of --cache-type] [short: -ctk]
-    #[arg(long, value_name = "TYPE", alias = "ctk", value_parser = kv_type(), env, hide_short_help = true)]
+    #[arg(long, value_name = "TYPE", alias = "ctk", value_parser = named(KvType::ALL, KvType::name), env, hide_short_help = true)]
     pub(crate) cache_type_k: Option<KvType>,
     /// Type of the V cache [default: that of --cache-type] [short: -ctv]
-    #[arg(long, value_name = "TYPE", alias = "ctv", value_parser = kv_type(), env, hide_short_help = true)]
+    #[arg(long, value_name = "TYPE", alias = "ctv", value_parser = named(KvType::ALL, KvType::name), env, hide_short_help = true)]
     pub(crate) cache_type_v: Option<KvType>,
-}
-
-fn kv_type() -> impl TypedValueParser<Value = KvType> {
-    let named = |name: String| KvType::ALL.into_iter().find(|kind| kind.name() == name).ok_or("no type");
-    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(named)
 }
 
 impl CacheArgs {
@@ -295,7 +313,6 @@ impl TemplateChoice {
         Err(Usage(format!("--chat-template {text:?}: {why}")).into())
     }
 
-    /// The variables that are given.
     pub(crate) fn variables(&self) -> serde_json::Map<String, serde_json::Value> {
         self.chat_template_kwargs.clone().map(|TemplateVariables(values)| values).unwrap_or_default()
     }
@@ -322,13 +339,8 @@ impl TemplateArgs {
         if self.escape { unescape(text).map_err(Usage) } else { Ok(text.to_owned()) }
     }
 
-    /// `model` with the requested template.
-    pub(crate) fn apply(&self, model: Model) -> anyhow::Result<Model> {
-        self.choice.apply(model)
-    }
-
     /// The same with the template of the model's file.
-    pub(crate) fn of_the_file(&self) -> TemplateArgs {
+    pub(crate) fn without_choice(&self) -> TemplateArgs {
         let choice = TemplateChoice { chat_template: None, chat_template_file: None, ..self.choice.clone() };
         TemplateArgs { choice, ..self.clone() }
     }
@@ -337,5 +349,104 @@ impl TemplateArgs {
     pub(crate) fn read_escapes(&mut self) -> Result<(), Usage> {
         self.system = self.system.as_deref().map(|text| self.read(text)).transpose()?;
         Ok(())
+    }
+}
+
+/// More bytes than any grammar may have.
+const MAX_GRAMMAR: u64 = 1 << 20;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Grammar")]
+#[group(multiple = false)]
+pub(crate) struct GrammarArgs {
+    /// The answer is JSON that satisfies this schema: JSON text, or a file [short: -jf]
+    #[arg(short, long, aliases = ["json-schema-file", "jf"], value_name = "SCHEMA")]
+    pub(crate) json_schema: Option<String>,
+    /// The answer is what this grammar accepts: GBNF text of llama.cpp
+    #[arg(long, value_name = "GBNF")]
+    pub(crate) grammar: Option<String>,
+    /// File with a grammar: GBNF, or Lark if it ends in .lark
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grammar_file: Option<PathBuf>,
+}
+
+impl GrammarArgs {
+    /// The language of answers, if one is requested.
+    pub(crate) fn source(&self) -> anyhow::Result<Option<Source>> {
+        let read = |file: &Path| {
+            let mut text = String::new();
+            let opened =
+                File::open(file).and_then(|opened| opened.take(MAX_GRAMMAR).read_to_string(&mut text));
+            opened.with_context(|| format!("cannot read the grammar {}", file.display()))?;
+            anyhow::Ok(text)
+        };
+        // Text that is not JSON is refused when it is compiled.
+        let schema =
+            |text: String| serde_json::from_str(&text).map_or(Source::JsonSchema(text), Source::from_schema);
+        Ok(Some(match (&self.json_schema, &self.grammar, &self.grammar_file) {
+            // An object, or the schema of any value.
+            (Some(text), ..) if text.trim_start().starts_with('{') || text.trim() == "true" => {
+                schema(text.clone())
+            }
+            (Some(file), ..) => schema(read(Path::new(file)).with_context(|| {
+                format!("--json-schema: {file:?} is no JSON object, so that it must be a file with one")
+            })?),
+            (_, Some(grammar), _) => Source::Gbnf(grammar.clone()),
+            (.., Some(file)) if file.extension().is_some_and(|extension| extension == "lark") => {
+                Source::Lark(read(file)?)
+            }
+            (.., Some(file)) => Source::Gbnf(read(file)?),
+            (None, None, None) => return Ok(None),
+        }))
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Speculation")]
+pub(crate) struct SpeculationArgs {
+    /// Draft tokens and compute several at once; answers stay the same [default: draft-simple with --model-draft, else none]
+    #[arg(long, value_name = "TYPE", value_enum, env)]
+    spec_type: Option<SpecType>,
+    /// Smaller model with the same vocabulary, which drafts: a file or a name, as for -m [short: -md]
+    #[arg(long, aliases = ["md", "spec-draft-model"], value_name = "MODEL", env)]
+    pub(crate) model_draft: Option<PathBuf>,
+    /// Maximum number of drafted tokens in a step, of all requests together; fewer while few are right
+    #[arg(long, aliases = ["draft-max", "draft-n", "draft"], value_name = "N", default_value = "7", env)]
+    #[arg(value_parser = from_1_to::<31>, hide_short_help = true)]
+    spec_draft_n_max: NonZero<usize>,
+    /// Minimum number of tokens of a draft; a shorter one is not used
+    #[arg(long, aliases = ["draft-min", "draft-n-min"], value_name = "N", default_value_t = 0, env)]
+    #[arg(value_parser = up_to::<31>, hide_short_help = true)]
+    spec_draft_n_min: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SpecType {
+    /// One token a step.
+    None,
+    /// What followed the last tokens where they occurred before: for answers that quote their prompt, such as code.
+    NgramSimple,
+    /// What the model of --model-draft would write.
+    DraftSimple,
+}
+
+impl SpeculationArgs {
+    /// How to speculate, if at all, and the model that drafts. Without one, drafts are what followed the last tokens before.
+    /// Fails if options contradict each other.
+    pub(crate) fn choice(&self) -> Result<Option<(Speculation, Option<&Path>)>, Usage> {
+        let (n_max, n_min, model) =
+            (self.spec_draft_n_max.get(), self.spec_draft_n_min, self.model_draft.as_deref());
+        let refuse = |why: &str| Err(Usage(why.to_owned()));
+        match (self.spec_type, model) {
+            (None, None) | (Some(SpecType::None), _) => Ok(None),
+            (Some(SpecType::DraftSimple), None) => {
+                refuse("--spec-type draft-simple needs a model: --model-draft MODEL")
+            }
+            (Some(SpecType::NgramSimple), Some(_)) => {
+                refuse("--spec-type ngram-simple uses no --model-draft; leave one of them out")
+            }
+            _ if n_min > n_max => refuse("--spec-draft-n-min must be at most --spec-draft-n-max"),
+            _ => Ok(Some((Speculation { n_max, n_min }, model))),
+        }
     }
 }

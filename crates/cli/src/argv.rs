@@ -32,7 +32,7 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().filter(|text| text.len() > 1 && text.starts_with('-')) else {
             // After an unknown option, it may be the option's value.
-            let is_name = unknown.is_empty() || is_command(&arg, command);
+            let is_name = unknown.is_empty() || found(&arg, command).is_some();
             named = named.or(is_name.then_some(rewritten.len()));
             rewritten.push(arg);
             continue;
@@ -45,8 +45,12 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
         if ["-h", "--help", "-V", "--version"].contains(&text) {
             question = question.or(Some(arg.clone()));
         }
-        let name = named.and_then(|at: usize| rewritten.get(at));
-        let is_text = |id: &str| name.is_some_and(|name| takes_as_text(name, id, command));
+        // A command that takes texts reads options of other commands as such.
+        let own = named.and_then(|at: usize| found(rewritten.get(at)?, command));
+        let is_text = |id: &str| {
+            let mut known = own.iter().copied().chain([command]).flat_map(Command::get_arguments);
+            own.is_some_and(takes_dashes) && known.all(|arg| arg.get_id() != id)
+        };
         match flags.find(text).filter(|(flag, _)| !is_text(flag.id)) {
             Some((Flag { id, takes }, text)) => {
                 has_prompt |= PROMPTS.contains(&id);
@@ -67,10 +71,8 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
             }
         }
     }
-    if !named.and_then(|at| rewritten.get(at)).is_some_and(|name| takes_dashes(name, command)) {
-        for at in unknown {
-            spell_out(&mut rewritten[at]);
-        }
+    if !named.and_then(|at| found(rewritten.get(at)?, command)).is_some_and(takes_dashes) {
+        unknown.into_iter().for_each(|at| spell_out(&mut rewritten[at]));
     }
     match (named, question) {
         (Some(at), _) => rewritten[start..=at].rotate_right(1),
@@ -89,23 +91,13 @@ fn spell_out(arg: &mut OsString) {
     }
 }
 
-fn is_command(name: &OsStr, command: &Command) -> bool {
-    name.to_str().is_some_and(|name| command.find_subcommand(name).is_some())
+fn found<'a>(name: &OsStr, command: &'a Command) -> Option<&'a Command> {
+    name.to_str().and_then(|name| command.find_subcommand(name))
 }
 
-/// Whether the command `name` takes a text that may begin with a dash.
-fn takes_dashes(name: &OsStr, command: &Command) -> bool {
-    let command = name.to_str().and_then(|name| command.find_subcommand(name));
-    command.is_some_and(|command| command.get_positionals().any(Arg::is_allow_hyphen_values_set))
-}
-
-/// The same, if it has no option `id`.
-fn takes_as_text(name: &OsStr, id: &str, command: &Command) -> bool {
-    let own = name.to_str().and_then(|name| command.find_subcommand(name));
-    takes_dashes(name, command)
-        && own.is_some_and(|own| {
-            own.get_arguments().chain(command.get_arguments()).all(|arg| arg.get_id() != id)
-        })
+/// Whether `command` takes a text that may begin with a dash.
+fn takes_dashes(command: &Command) -> bool {
+    command.get_positionals().any(Arg::is_allow_hyphen_values_set)
 }
 
 #[derive(Clone, Copy)]

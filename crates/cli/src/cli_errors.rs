@@ -42,13 +42,11 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         }
         ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && lacks(&error, "--file") => {
             let model = args.get(2).and_then(|name| name.to_str()).filter(|name| !name.starts_with('-'));
-            let chat =
-                model.map_or_else(|| "rustorch chat".to_owned(), |name| format!("rustorch chat {name}"));
-            let mut advice = format!("a prompt is '-p TEXT'; '{chat}' is a conversation");
-            if !io::stdin().is_terminal() {
-                advice.push_str("; to read the prompt from stdin, use '-f -'");
-            }
-            suggest(&mut error, advice);
+            let chat = format!("rustorch chat {}", model.unwrap_or_default());
+            let by_pipe = "; to read the prompt from stdin, use '-f -'";
+            let by_pipe = if io::stdin().is_terminal() { "" } else { by_pipe };
+            let chat = chat.trim_end();
+            suggest(&mut error, format!("a prompt is '-p TEXT'; '{chat}' is a conversation{by_pipe}"));
         }
         _ => {}
     }
@@ -90,8 +88,20 @@ fn advise(error: &mut Error, option: &str) {
 }
 
 /// Whether `typed` may be a misspelt `name`.
-pub(crate) fn is_near(typed: &str, name: &str) -> bool {
+fn is_near(typed: &str, name: &str) -> bool {
     strsim::damerau_levenshtein(typed, name) <= 1 + typed.len() / 6
+}
+
+/// The name that was probably meant, in any case.
+pub(crate) fn nearest<T: AsRef<str>>(typed: &str, names: impl Iterator<Item = T>) -> Option<T> {
+    let typed = typed.to_lowercase();
+    let near = names.filter(|name| is_near(&typed, &name.as_ref().to_lowercase()));
+    near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.as_ref().to_lowercase()))
+}
+
+/// A question that ends an error, or nothing.
+pub(crate) fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
+    nearest(typed, names).map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// Undoes [`crate::argv`]: names `-mg`, not `--mg`.

@@ -3,18 +3,24 @@
 //! An option with a variable `RUSTORCH_NAME` is a setting: if it is not on the command line, the variable or the configuration
 //! file ([`settings`]) gives its value. Options have llama.cpp's names if it has them.
 
-use clap::builder::FalseyValueParser;
-use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::path::PathBuf;
 
-use crate::output::note;
-use crate::source::commands::{list, pull, rm, show, where_is};
+use clap::builder::FalseyValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
+
+use crate::args::POSITIONAL;
+use crate::output::{self, note};
+use crate::perplexity::in_windows;
+use crate::source::commands::{self, show};
 use crate::{
-    argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, export_tokenizer, imatrix,
-    inspect, llama_cpp, logits, man, perplexity, quantize, rerank, run, serve, settings, source, synth,
-    template, tokenize, trace, verify, version,
+    argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, imatrix, inspect,
+    llama_cpp, logits, man, perplexity, quantize, run, serve, settings, synth, template, tokenize, trace,
+    verify,
 };
 
-const ABOUT: &str = "Runs language models from GGUF files";
+const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,8 +40,8 @@ override the file. Models without a path are also looked up in ~/.rustorch/model
 shows all that are here.";
 
 #[derive(Debug, Parser)]
-#[command(name = "rustorch", about = ABOUT, after_help = EXAMPLES)]
-#[command(version = version::NUMBER, long_version = version::long())]
+#[command(name = "rustorch", about = "Runs language models from GGUF files", after_help = EXAMPLES)]
+#[command(version = NUMBER, long_version = long_version())]
 #[command(propagate_version = true, args_override_self = true)]
 #[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
@@ -70,33 +76,33 @@ pub(crate) enum Command {
     #[command(mut_args(serve::in_requests))]
     Serve(serve::Args),
     /// Download a model
-    Pull(pull::Args),
+    Pull(commands::PullArgs),
     /// List the models on this machine
-    List(list::Args),
+    List(commands::ListArgs),
     /// Show what a model is and whether it fits here, before it is downloaded
     Show(show::Args),
     /// Remove a downloaded model
-    Rm(rm::Args),
+    Rm(commands::RmArgs),
     /// Print the path of a model
-    Where(where_is::Args),
+    Where(commands::WhereArgs),
     /// Compute the logits after each token of a sequence
     Logits(logits::Args),
     /// Compute the embeddings of texts
     Embed(embed::Args),
     /// Score documents by their relevance to a query
-    Rerank(rerank::Args),
+    Rerank(embed::RerankArgs),
     /// Score a text: perplexity, and KL divergence from a base
-    #[command(mut_args(perplexity::in_windows))]
+    #[command(mut_args(|arg| in_windows(arg, "Tokens per window; 0 is the training context [default: 512, or the base's]")))]
     Perplexity(perplexity::Args),
     /// Compute the importance matrix of a text, for `quantize --imatrix`
-    #[command(mut_args(imatrix::in_chunks))]
+    #[command(mut_args(|arg| in_windows(arg, "Tokens per chunk; 0 is the training context [default: 512]")))]
     Imatrix(imatrix::Args),
     /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
     /// Convert a checkpoint of Hugging Face to a GGUF file
     Convert(convert::Args),
     /// Write a model's tokenizer in Hugging Face's format
-    ExportTokenizer(export_tokenizer::Args),
+    ExportTokenizer(tokenize::ExportArgs),
     /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
     /// Measure speed, absolute and relative to the machine's limits
@@ -152,7 +158,7 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from_mut(&args).and_then(|matches| {
         bench::check(&matches)?;
-        source::args::check(&matches, &command)?;
+        check_models(&matches, &command)?;
         Ok((Cli::from_arg_matches(&matches)?, matches))
     });
     let parsed = parsed.map_err(|error| cli_errors::explain(error, &command, &args));
@@ -173,6 +179,30 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     Ok(cli)
 }
 
+/// Refuses two models on the command line; one there overrides that of a variable or the configuration file.
+fn check_models(matches: &ArgMatches, command: &clap::Command) -> Result<(), Error> {
+    let Some((name, given)) = matches.subcommand() else { return Ok(()) };
+    let is_known = |id: &str| given.try_contains_id(id).is_ok();
+    let is_typed = |id: &&&str| is_known(id) && given.value_source(id) == Some(ValueSource::CommandLine);
+    let typed: Vec<&str> = ["model", "hf_repo", "model_url"].iter().filter(is_typed).copied().collect();
+    let error = |kind| Error::new(kind).with_cmd(command.find_subcommand(name).unwrap_or(command));
+    if let (false, true) = (typed.is_empty(), is_known(POSITIONAL))
+        && let Some(word) = given.get_one::<PathBuf>(POSITIONAL)
+    {
+        let mut error = error(ErrorKind::UnknownArgument);
+        error.insert(ContextKind::InvalidArg, ContextValue::String(word.display().to_string()));
+        return Err(error);
+    }
+    if let [first, second, ..] = typed[..] {
+        let mut error = error(ErrorKind::ArgumentConflict);
+        let spelt = |id: &str| ContextValue::String(format!("--{}", id.replace('_', "-")));
+        error.insert(ContextKind::InvalidArg, spelt(first));
+        error.insert(ContextKind::PriorArg, spelt(second));
+        return Err(error);
+    }
+    Ok(())
+}
+
 /// Ignores empty variables, hides the names of variables in the help of options, and accepts negative numbers as values.
 fn tend(command: clap::Command) -> clap::Command {
     let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
@@ -182,6 +212,19 @@ fn tend(command: clap::Command) -> clap::Command {
         if is_empty(&arg) { arg.env(None) } else { arg.hide_env(true) }
     };
     command.mut_args(tend_arg).mut_subcommands(tend)
+}
+
+/// The number, then the commit if it is known, Cargo features and the target.
+fn long_version() -> String {
+    let commit = Some(env!("BUILD_COMMIT")).filter(|commit| !commit.is_empty());
+    let features = if cfg!(feature = "gpu") { "gpu" } else { "none" };
+    let profile = if cfg!(debug_assertions) { ", a development build" } else { "" };
+    let rows = [
+        commit.map(|commit| ("commit", commit.to_owned())),
+        Some(("features", features.to_owned())),
+        Some(("target", env!("BUILD_TARGET").to_owned() + profile)),
+    ];
+    format!("{NUMBER}\n{}", output::pairs(rows.into_iter().flatten()).trim_end())
 }
 
 #[cfg(test)]

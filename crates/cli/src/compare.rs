@@ -6,19 +6,18 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use backend::Backend;
 use backend_reference::Reference;
 use gguf::Gguf;
 use gguf::output::{Target, temporary_folder};
 use graph::Graph;
 use models::Model;
+use rustorch::devices::BackendName;
 use trace::{Oracle, Recording, Report, Trace};
 
-use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
+use crate::args::{BATCH_SIZE, BackendArgs, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
 use crate::output::Usage;
-use crate::placement::BackendChoice;
-use crate::registry::BackendName;
 use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
 use crate::{files, interrupt, load, output};
@@ -93,14 +92,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
-    let file =
-        if records || args.model.is_given() { Some(load::file(&args.model)?) } else { of_embedded(args)? };
+    let file = if records || args.model.is_given() {
+        Some(load::file(&args.model)?)
+    } else {
+        // The embedded model, if A is a trace of it.
+        let a = args.traces.first().map(Trace::open).transpose()?;
+        let digest = a.and_then(|trace| trace.meta().model_digest.clone());
+        Some(load::file(&args.model)?).filter(|file| digest == Some(trace::digest(file)))
+    };
     let model = file.as_ref().map(Model::new).transpose()?;
     if let Some(file) = &file {
         load::introduce(&args.model, file);
     }
     if let Some(path) = &args.html {
-        let model = file.iter().flat_map(files::of);
+        let model = file.iter().flat_map(files::model_files);
         let read: Vec<&Path> = model.chain(args.traces.iter().map(PathBuf::as_path)).collect();
         page(path, &read)?;
     }
@@ -116,9 +121,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
                 let trace = Trace::open(path)?;
                 if *backend == BackendName::REFERENCE { trace.trusted() } else { trace }
             }
-            (Side::Backend(_), ..) => {
-                return Err(Usage("a backend needs a model: pass -m FILE".into()).into());
-            }
+            (Side::Backend(_), ..) => bail!(Usage("a backend needs a model: pass -m FILE".to_owned())),
             (Side::Trace(path), ..) => Trace::open(path)?,
         });
         // Before B is computed: another model may lack A's tokens.
@@ -151,9 +154,7 @@ fn sides(args: &Args) -> Result<[Side<'_>; 2], Usage> {
         ([b], Some(a), None) => [a, Side::Trace(b)],
         ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: omit one"),
         ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::REFERENCE))],
-        _ => {
-            return usage("nothing to compare: give two traces, a trace and its model, or --a BACKEND");
-        }
+        _ => return usage("nothing to compare: give two traces, a trace and its model, or --a BACKEND"),
     })
 }
 
@@ -178,24 +179,19 @@ fn record(
     name: BackendName,
     path: &Path,
 ) -> anyhow::Result<()> {
-    let (kv, rows) = (args.cache.format(), args.batch_size.get());
+    let Args { cpu, batch_size, .. } = *args;
+    let (kv, rows) = (args.cache.format(), batch_size.get());
     let recording = Recording { file, graph, tokens, kv, rows, select: &|_| true, producer: PRODUCER };
-    let choice = BackendChoice { name, gpu: args.gpu.of(name), cpu: args.cpu, is_timed: false };
-    crate::trace::record(&recording, &choice, Some(path)).map(drop)
-}
-
-/// The embedded model, if A is a trace of it.
-fn of_embedded(args: &Args) -> anyhow::Result<Option<Gguf>> {
-    let Some(a) = args.traces.first() else { return Ok(None) };
-    let (trace, embedded) = (Trace::open(a)?, load::file(&args.model)?);
-    Ok(Some(embedded).filter(|file| trace.meta().model_digest.as_ref() == Some(&trace::digest(file))))
+    let gpu = args.gpu.for_backend(name);
+    let backend = BackendArgs { backend: name, gpu, cpu, batch_size, is_timed: false };
+    crate::trace::record(&recording, &backend, Some(path)).map(drop)
 }
 
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
     let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
     if trace::digest(file) != *recorded {
         let (trace, model) = (trace.path().display(), &trace.meta().model);
-        anyhow::bail!(
+        bail!(
             "{trace} was recorded from another model file, {model}, than {}; pass that one with -m",
             file.file()
         );
@@ -204,7 +200,11 @@ fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
 }
 
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let printed = print(args, report);
+    let printed = if args.json {
+        output::json(report)
+    } else {
+        output::write_all(output::printable(&report.to_string(), "\n").as_bytes()).map_err(Into::into)
+    };
     // Written even if stdout is closed.
     if let Some(path) = &args.html {
         let mut page = page(path, &[])?.create()?;
@@ -212,10 +212,7 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
         written.with_context(|| format!("cannot write {}", path.display()))?;
         page.finish()?;
     }
-    match printed {
-        Err(error) if output::is_pipe(&error) => Ok(()),
-        printed => printed,
-    }
+    printed.or_else(|error| if output::is_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Checks the name `path` for a page.
@@ -225,13 +222,4 @@ fn page(path: &Path, read: &[&Path]) -> anyhow::Result<Target> {
         let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
         read.is_ok() && head.trim_ascii_start().to_ascii_lowercase().starts_with(b"<!doctype html")
     })
-}
-
-fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
-    if args.json {
-        return output::json(report);
-    }
-    let mut out = output::stdout();
-    out.write_all(output::printable(&report.to_string(), "\n").as_bytes())?;
-    Ok(out.flush()?)
 }

@@ -1,7 +1,6 @@
 //! `rustorch convert`: a checkpoint of Hugging Face to a GGUF file.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use ::convert::{Adapter, Checkpoint, FILE_TYPES, Options, Plan};
@@ -61,9 +60,9 @@ fn file_type() -> impl TypedValueParser<Value = Mix> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let (folder, repo) = folder(&args.input, args.offline, |snapshot| {
-        let names = wanted(snapshot)?;
+        let names = required(snapshot)?;
         check(&args, names.iter().any(|name| name.as_str() == ADAPTER))?;
         Ok(names)
     })?;
@@ -77,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<ExitCode> {
+fn convert(args: Args, folder: &Path, name: Option<String>) -> anyhow::Result<()> {
     let name = args.name.clone().or(name);
     let is_adapter = Adapter::is_in(folder);
     check(&args, is_adapter)?;
@@ -111,40 +110,37 @@ fn check(args: &Args, is_adapter: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<ExitCode> {
+fn finish(args: Args, plan: &Plan<'_>) -> anyhow::Result<()> {
     plan.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
-    let output = if args.output.is_dir() { args.output.join(file_name(plan)) } else { args.output };
+    let (name, architecture, dry_run) = (plan.name(), plan.architecture(), args.dry_run);
+    let output = if args.output.is_dir() {
+        args.output.join(format!("{}-{}.gguf", name.replace([' ', '/'], "-"), plan.file_type().name()))
+    } else {
+        args.output
+    };
     let begin = Instant::now();
-    if !args.dry_run {
+    if !dry_run {
         write(plan, &output)?;
     }
     let (bytes, tensors) = (plan.file_len()?, plan.tensors());
     let file_type = plan.file_type().name().to_lowercase();
     if args.json {
-        output::json(&json!({
+        return output::json(&json!({
             "input": args.input,
             "output": output,
-            "architecture": plan.architecture(),
-            "name": plan.name(),
+            "architecture": architecture,
+            "name": name,
             "type": file_type,
             "tensors": tensors,
             "bytes": bytes,
-            "dry_run": args.dry_run,
-            "seconds": (!args.dry_run).then(|| begin.elapsed().as_secs_f64()),
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+            "dry_run": dry_run,
+            "seconds": (!dry_run).then(|| begin.elapsed().as_secs_f64()),
+        }));
     }
-    let tensors = counted(tensors, "tensor");
-    let would = if args.dry_run { "would be " } else { "" };
-    let (output, name, architecture) = (output.display(), plan.name(), plan.architecture());
-    note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {file_type}, {}", size(bytes)));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// `NAME-TYPE.gguf`.
-fn file_name(plan: &Plan<'_>) -> String {
-    let name = plan.name().replace([' ', '/'], "-");
-    format!("{name}-{}.gguf", plan.file_type().name())
+    let (tensors, would) = (counted(tensors, "tensor"), if dry_run { "would be " } else { "" });
+    let (output, bytes) = (output.display(), size(bytes));
+    note(format_args!("{output}: {would}{name}, {architecture}, {tensors} in {file_type}, {bytes}"));
+    Ok(())
 }
 
 fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
@@ -171,11 +167,11 @@ fn write(plan: &Plan<'_>, output: &Path) -> anyhow::Result<()> {
 const CONFIG: &str = "config.json";
 const ADAPTER: &str = "adapter_config.json";
 
-/// The folder of a checkpoint, and the model's name if that does not say it. Of a repository, the `wanted` files are downloaded.
+/// The folder of a checkpoint, and the model's name if that does not say it. The `required` files of a repository are downloaded.
 fn folder(
     input: &Path,
     is_offline: bool,
-    wanted: impl Fn(&Snapshot) -> anyhow::Result<Vec<FileName>>,
+    required: impl Fn(&Snapshot) -> anyhow::Result<Vec<FileName>>,
 ) -> anyhow::Result<(PathBuf, Option<String>)> {
     if input.exists() {
         return Ok((input.to_owned(), None));
@@ -184,33 +180,26 @@ fn folder(
         bail!("there is no folder {}, and it is not user/repo on Hugging Face", input.display());
     };
     let hub = Hub::open(is_offline)?;
-    let config = if hub.settings.offline {
-        cached(&hub, &repo, &revision)?
+    let (paths, missing): (Vec<PathBuf>, _) = if hub.settings.offline {
+        let commit = hub.cache.resolved_commit(&repo, &revision);
+        let files = commit.map(|commit| hub.cache.files(&repo, &commit)).transpose()?.unwrap_or_default();
+        let missing = format!("{repo} is not here; without --offline it is downloaded");
+        (files.into_iter().map(|file| file.path).collect(), missing)
     } else {
         let snapshot = hub.snapshot(&repo, &revision)?;
-        let names = wanted(&snapshot)?;
+        let names = required(&snapshot)?;
         if !names.iter().any(|name| [CONFIG, ADAPTER].contains(&name.as_str())) {
             bail!("{repo} has no {CONFIG}, so it is no checkpoint; for its GGUF files: rustorch show {repo}");
         }
         let bytes = snapshot.files.iter().filter(|file| names.contains(&file.name));
         let bytes = bytes.filter_map(|file| file.bytes).sum();
         note(format_args!("{repo}: {}, {}", counted(names.len(), "file"), size(bytes)));
-        let mut files = hub.fetch(&snapshot, &names)?.into_iter().map(|file| file.path);
-        files.find(|path| is_config(path)).with_context(|| format!("{repo} came without {CONFIG}"))?
+        let files = hub.fetch(&snapshot, &names)?;
+        (files.into_iter().map(|file| file.path).collect(), format!("{repo} came without {CONFIG}"))
     };
-    Ok((config.parent().map(Path::to_owned).unwrap_or_default(), Some(repo.to_string())))
-}
-
-fn is_config(path: &Path) -> bool {
-    path.ends_with(CONFIG) || path.ends_with(ADAPTER)
-}
-
-/// The configuration of a repository that was downloaded before.
-fn cached(hub: &Hub, repo: &hub::RepoId, revision: &hub::Revision) -> anyhow::Result<PathBuf> {
-    let commit = hub.cache.resolved_commit(repo, revision);
-    let files = commit.map(|commit| hub.cache.files(repo, &commit)).transpose()?.unwrap_or_default();
-    let config = files.into_iter().map(|file| file.path).find(|path| is_config(path));
-    config.with_context(|| format!("{repo} is not here; without --offline it is downloaded"))
+    let config = paths.iter().find(|path| path.ends_with(CONFIG) || path.ends_with(ADAPTER));
+    let folder = config.context(missing)?.parent().map(Path::to_owned).unwrap_or_default();
+    Ok((folder, Some(repo.to_string())))
 }
 
 /// The names of files that are meant.
@@ -223,16 +212,14 @@ fn named(snapshot: &Snapshot, is_meant: impl Fn(&str) -> bool) -> Vec<FileName> 
 ///
 /// # Errors
 /// If something is missing without which nothing needs to be downloaded.
-fn wanted(snapshot: &Snapshot) -> anyhow::Result<Vec<FileName>> {
+fn required(snapshot: &Snapshot) -> anyhow::Result<Vec<FileName>> {
     let has = |is_it: &dyn Fn(&str) -> bool| snapshot.files.iter().any(|file| is_it(file.name.as_str()));
     let (repo, is_model) = (&snapshot.repo, has(&|name| name == CONFIG) && !has(&|name| name == ADAPTER));
     if is_model && !has(&|name| name.ends_with(".safetensors")) {
         let is_pickle = |name: &str| [".bin", ".pt", ".pth"].iter().any(|ending| name.ends_with(ending));
-        if has(&is_pickle) {
-            bail!("{repo} has weights of PyTorch (.bin) only, which can run code; expected *.safetensors")
-        } else {
-            bail!("{repo} has no weights; expected *.safetensors")
-        }
+        let pickles = "weights of PyTorch (.bin) only, which can run code";
+        let found = if has(&is_pickle) { pickles } else { "no weights" };
+        bail!("{repo} has {found}; expected *.safetensors");
     }
     let is_tokenizer = |name: &str| {
         ["tokenizer.", "vocab.", "merges.", "tekken."].iter().any(|start| name.starts_with(start))

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use backend::{DeviceInfo, DeviceKind, DeviceMemory, OpenOptions};
-use serde::Serialize;
-use serde_json::{Value, json};
+use backend::{Device, DeviceInfo, DeviceKind, DeviceMemory, OpenOptions};
+use rustorch::devices::{self, registry};
+use serde_json::json;
 
 use crate::args::CpuArgs;
-use crate::backends;
 use crate::output::{self, BOLD, printable};
-use crate::registry::registry;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,54 +20,41 @@ pub(crate) struct Args {
     cpu: CpuArgs,
 }
 
-#[derive(Serialize)]
-struct Device {
-    backend: &'static str,
-    device: String,
-    auto: bool,
-    /// Bytes of device memory, as far as the driver reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Value>,
-    #[serde(serialize_with = "in_order")]
-    facts: Vec<(&'static str, String)>,
-}
-
-fn in_order<S: serde::Serializer>(facts: &[(&'static str, String)], to: S) -> Result<S::Ok, S::Error> {
-    facts.iter().map(|(name, fact)| (name, fact)).collect::<BTreeMap<_, _>>().serialize(to)
-}
-
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let found = registry().devices();
-    let taken = backends::chosen(found.clone(), false);
-    let is_taken = |device: &Arc<dyn backend::Device>| match device.info().kind {
+    let taken = devices::chosen(found.clone(), false);
+    let is_taken = |device: &Arc<dyn Device>| match device.info().kind {
         DeviceKind::Cpu => taken.is_empty(),
         _ => taken.iter().any(|taken| Arc::ptr_eq(taken, device)),
     };
+    let is_graphics = |kind| !matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
     let options = OpenOptions::from(args.cpu);
-    let device = |device: &Arc<dyn backend::Device>| {
-        let DeviceInfo { backend, name, memory: DeviceMemory { total, free }, kind, .. } = device.info();
-        let has_own = !matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
-        let memory = has_own.then(|| json!({ "total": total, "free": free }));
-        let facts = device.facts(&options).into_iter().map(|(name, fact)| (name, printable(&fact, "")));
-        Device { backend, device: name, auto: is_taken(device), memory, facts: facts.collect() }
+    let facts = |device: &Arc<dyn Device>| {
+        device.facts(&options).into_iter().map(|(name, fact)| (name, printable(&fact, "")))
     };
-    let devices: Vec<Device> = found.iter().map(device).collect();
     if args.json {
-        output::json(&devices)?;
-        return Ok(ExitCode::SUCCESS);
+        let json = |device: &Arc<dyn Device>| {
+            let DeviceInfo { backend, name, memory: DeviceMemory { total, free }, kind, .. } = device.info();
+            let mut json = json!({ "backend": backend, "device": name, "auto": is_taken(device) });
+            if is_graphics(kind) {
+                json["memory"] = json!({ "total": total, "free": free });
+            }
+            json["facts"] = json!(facts(device).collect::<BTreeMap<_, _>>());
+            json
+        };
+        return output::json(&found.iter().map(json).collect::<Vec<_>>());
     }
-    let has_graphics = devices.iter().any(|device| device.memory.is_some());
     let mut out = output::stdout();
-    for Device { backend, device, auto, facts, .. } in devices {
+    for device in &found {
+        let (info, auto) = (device.info(), is_taken(device));
         let taken = if auto { "  (backend auto takes it)" } else { "" };
-        writeln!(out, "{BOLD}{backend}{BOLD:#}  {}{taken}", printable(&device, ""))?;
-        write!(out, "{}", output::pairs(facts))?;
+        writeln!(out, "{BOLD}{}{BOLD:#}  {}{taken}", info.backend, printable(&info.name, ""))?;
+        write!(out, "{}", output::pairs(facts(device)))?;
     }
-    if backends::graphics_backends().next().is_none() {
+    if devices::graphics_backends().next().is_none() {
         writeln!(out, "no GPU backend: this build is without the Cargo feature `gpu`")?;
-    } else if !has_graphics {
+    } else if !found.iter().any(|device| is_graphics(device.info().kind)) {
         writeln!(out, "no GPU: no Vulkan or Metal driver reports one")?;
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }

@@ -10,7 +10,7 @@ use rustorch::{Delta, DeltaKind, End, Model, Part, Stopper};
 use serde_json::{Map, Value};
 
 use crate::args::{Reasoning, TemplateArgs, TemplateChoice};
-use crate::interrupt::Working;
+use crate::interrupt;
 use crate::output::{self, TextOut, counted, note};
 
 pub(crate) struct Outcome {
@@ -28,9 +28,14 @@ pub(crate) fn follow(
     model: &Model,
     mut each: impl FnMut(Part) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let _working = Working::begin(Some(stopper));
+    let _working = interrupt::working(Some(stopper));
     let n_batch = model.limits().map_or(0, |limits| limits.n_batch);
-    let progress = prefill_bar(prompt_tokens, n_batch);
+    // Hidden if the prompt takes a single step.
+    let progress = if prompt_tokens <= n_batch {
+        ProgressBar::hidden()
+    } else {
+        output::show(ProgressBar::new(prompt_tokens as u64), "prefill {bar:30} {pos}/{len} tokens")
+    };
     let (mut ids, mut text) = (Vec::new(), String::new());
     for delta in deltas {
         match delta?.kind {
@@ -49,15 +54,6 @@ pub(crate) fn follow(
         }
     }
     bail!("the answer has no end")
-}
-
-/// Hidden if the prompt takes a single step.
-fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
-    if tokens <= n_batch {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(tokens as u64);
-    output::show(bar, "prefill {bar:30} {pos}/{len} tokens")
 }
 
 /// Variables of the chat template, those that turn reasoning off included. Notes what a template cannot do.

@@ -1,29 +1,26 @@
 //! `rustorch imatrix`: sums the inputs of a model's matrices, as `llama-imatrix` does.
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context;
 use backend::Taps;
-use clap::{Arg, ValueEnum};
+use clap::ValueEnum;
 use convert::imatrix::{Calibration, Imatrix, InputSums};
 use engine::Model;
 use eval::imatrix::Inputs;
-use eval::{Error, Windows};
 use indicatif::ProgressBar;
 use runner::{FileWeights, Workload};
 use serde_json::json;
 
 use crate::args::{BackendArgs, ContextArgs, ModelArgs};
-use crate::output::{self, Usage, counted, note};
-use crate::placement::{BackendChoice, Placement};
-use crate::run::{TextFile, without_newline};
+use crate::files::{TextFile, without_newline};
+use crate::output::{self, counted, note};
+use crate::perplexity::{N_CTX, windows};
+use crate::placement::Placement;
 use crate::values::from_1_to;
 use crate::{files, load};
-
-const N_CTX: usize = 512;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -68,36 +65,17 @@ enum FileFormat {
     Dat,
 }
 
-/// Here the context is a chunk, which no setting of chats changes.
-pub(crate) fn in_chunks(arg: Arg) -> Arg {
-    match arg.get_id().as_str() {
-        "ctx_size" => {
-            arg.env(None).help(format!("Tokens per chunk; 0 is the training context [default: {N_CTX}]"))
-        }
-        _ => arg,
-    }
-}
-
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
-    let mut read = files::of(&file);
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let file = load::introduced(&args.model)?;
+    let mut read = files::model_files(&file);
     read.push(&args.file);
     let is_imatrix = |path: &Path| Imatrix::open(path).is_ok();
     let target = files::target("-o", &args.output, &read, "imatrix", is_imatrix)?;
     let model = Model::new(file)?;
-    let n_ctx = match args.context.ctx_size {
-        Some(0) => model.config().context_length,
-        given => given.unwrap_or(N_CTX),
-    };
+    let n_ctx = load::requested_n_ctx(args.context.ctx_size, &model).unwrap_or(N_CTX);
     let text = TextFile::open(&args.file)?.whole().map(without_newline)?;
     let tokens = model.encode_prompt(&text, args.parse_special);
-    let windows =
-        Windows::new(tokens, n_ctx, model.tokenizer().vocab_size()).map_err(|error| match error {
-            Error::Window(_) => Usage(error.to_string()).into(),
-            error => anyhow::Error::from(error),
-        })?;
-    let windows = windows.limited(args.chunks.map_or(usize::MAX, NonZero::get));
+    let windows = windows(tokens, n_ctx, &model)?.limited(args.chunks.map_or(usize::MAX, NonZero::get));
     let inputs = Inputs {
         file: model.file(),
         graph: model.graph(),
@@ -108,31 +86,28 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         output: args.process_output,
         threads: load::threads(args.backend.cpu.threads),
     };
-    let mut sums = compute(&inputs, &BackendChoice::from(&args.backend))?;
+    let mut sums = compute(&inputs, &args.backend)?;
     sums.dataset = args.file.display().to_string();
 
-    let unused = |name: &str, counts: &[u64]| {
+    for (name, InputSums { counts, .. }) in &sums.tensors {
         let (unused, all) = (counts.iter().filter(|&&count| count == 0).count(), counts.len());
         if unused > 0 {
+            let name = output::printable(name, "");
             note(format_args!(
-                "warning: {}: the text uses none of {unused} of {all} experts; a longer one may",
-                output::printable(name, "")
+                "warning: {name}: the text uses none of {unused} of {all} experts; a longer one may"
             ));
         }
-    };
-    sums.tensors.iter().for_each(|(name, inputs)| unused(name, &inputs.counts));
+    }
     let mut out = BufWriter::with_capacity(1 << 20, target.create()?);
     match args.output_format {
         FileFormat::Gguf => sums.write_gguf(&mut out).context("cannot write the imatrix")?,
         FileFormat::Dat => sums.write_dat(&mut out).context("cannot write the imatrix")?,
     }
-    out.flush().context("cannot write the imatrix")?;
     out.into_inner().map_err(|error| error.into_error()).context("cannot write the imatrix")?.finish()?;
-    report(&model, &args, &sums)?;
-    Ok(ExitCode::SUCCESS)
+    report(&model, &args, &sums)
 }
 
-fn compute(inputs: &Inputs<'_>, choice: &BackendChoice) -> anyhow::Result<Calibration> {
+fn compute(inputs: &Inputs<'_>, args: &BackendArgs) -> anyhow::Result<Calibration> {
     let (weights, taps) = (FileWeights(inputs.file), inputs.taps());
     let workload = Workload {
         weights: &weights,
@@ -143,7 +118,7 @@ fn compute(inputs: &Inputs<'_>, choice: &BackendChoice) -> anyhow::Result<Calibr
     };
     let bar = ProgressBar::new(inputs.windows.tokens().len() as u64);
     let bar = output::show(bar, "computing {bar:20} {pos}/{len} tokens, {eta} left");
-    let sums = Placement::new(choice, &workload)?
+    let sums = Placement::new(args, &workload)?
         .with(|backend, _| Ok(inputs.sum(backend, &mut |tokens| bar.set_position(tokens as u64))?));
     bar.finish_and_clear();
     sums

@@ -2,12 +2,15 @@
 //! removed and the terminal is restored.
 
 use std::io::IsTerminal;
+#[cfg(unix)]
+use std::io::stdin;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+#[cfg(unix)]
+use nix::sys::termios::{InputFlags, LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use rustorch::Stopper;
 
 use crate::output::{INTERRUPTED, note};
-use crate::terminal;
 
 enum State {
     /// Ctrl-C ends the program.
@@ -33,8 +36,15 @@ pub(crate) fn install() -> anyhow::Result<()> {
             return;
         }
         let _kept = gguf::output::remove_unfinished();
-        terminal::restore();
-        say_farewell(code);
+        restore();
+        if let Some(line) = lock(&FAREWELL).filter(|_| code == INTERRUPTED) {
+            let end = if std::io::stderr().is_terminal() { "\n" } else { "" };
+            match line {
+                "" if end.is_empty() => {}
+                "" => note(format_args!("")),
+                line => note(format_args!("{end}{line}")),
+            }
+        }
         std::process::exit(code.into());
     })
 }
@@ -53,75 +63,89 @@ pub(crate) fn serving(
     })
 }
 
-/// Calls `heard` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of file
+/// Calls `on_signal` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of file
 /// sizes is a write error.
 #[cfg(unix)]
-fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
+fn listen(on_signal: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
     let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ])?;
     std::thread::spawn(move || {
         let ends = signals.forever().filter(|&signal| signal != SIGXFSZ);
-        ends.filter_map(|signal| u8::try_from(128 + signal).ok()).for_each(heard);
+        ends.filter_map(|signal| u8::try_from(128 + signal).ok()).for_each(on_signal);
     });
     Ok(())
 }
 
-/// Calls `heard` at each Ctrl-C.
+/// Calls `on_signal` at each Ctrl-C.
 #[cfg(not(unix))]
-fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
-    Ok(ctrlc::set_handler(move || heard(INTERRUPTED))?)
+fn listen(on_signal: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
+    Ok(ctrlc::set_handler(move || on_signal(INTERRUPTED))?)
 }
 
-/// What Ctrl-C says while it ends the program.
+/// Undoes what began with it.
+pub(crate) struct Guard(fn());
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Ctrl-C says this while it ends the program.
 static FAREWELL: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// While it exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
-pub(crate) struct Farewell(());
-
-impl Farewell {
-    pub(crate) fn begin(line: &'static str) -> Farewell {
-        *lock(&FAREWELL) = Some(line);
-        Farewell(())
-    }
+/// While the guard exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
+pub(crate) fn farewell(line: &'static str) -> anyhow::Result<Guard> {
+    install()?;
+    *lock(&FAREWELL) = Some(line);
+    Ok(Guard(|| *lock(&FAREWELL) = None))
 }
 
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        *lock(&FAREWELL) = None;
-    }
+/// While the guard exists, the first Ctrl-C ends the work, not the program: `answer`; without one, the caller polls
+/// [`is_to_stop`].
+pub(crate) fn working(answer: Option<Stopper>) -> Guard {
+    *lock(&STATE) = State::Working(answer);
+    Guard(|| *lock(&STATE) = State::Idle)
 }
 
-fn say_farewell(code: u8) {
-    let Some(line) = lock(&FAREWELL).filter(|_| code == INTERRUPTED) else { return };
-    let end = if std::io::stderr().is_terminal() { "\n" } else { "" };
-    match line {
-        "" if end.is_empty() => {}
-        "" => note(format_args!("")),
-        line => note(format_args!("{end}{line}")),
-    }
-}
-
-/// While it exists, the first Ctrl-C ends the work, not the program.
-pub(crate) struct Working(());
-
-impl Working {
-    /// Ctrl-C ends `answer`; without one, whoever works asks [`is_to_stop`](Working::is_to_stop).
-    pub(crate) fn begin(answer: Option<Stopper>) -> Working {
-        *lock(&STATE) = State::Working(answer);
-        Working(())
-    }
-
-    pub(crate) fn is_to_stop(&self) -> bool {
-        matches!(*lock(&STATE), State::Stopping)
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        *lock(&STATE) = State::Idle;
-    }
+pub(crate) fn is_to_stop() -> bool {
+    matches!(*lock(&STATE), State::Stopping)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The terminal's original mode.
+#[cfg(unix)]
+static MODE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// While the guard exists, the terminal does not echo keys, and the next reader gets them as typed. On systems other than Unix,
+/// line editors do that.
+pub(crate) fn quiet() -> Guard {
+    #[cfg(unix)]
+    {
+        let mut original = lock(&MODE);
+        if original.is_none() {
+            *original = tcgetattr(stdin()).ok();
+        }
+        if let Some(mut mode) = original.clone() {
+            mode.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
+            // Ctrl-C ends the answer; what was typed before it stays.
+            mode.local_flags.insert(LocalFlags::ISIG | LocalFlags::NOFLSH);
+            // The line editor knows the Enter key as a carriage return.
+            mode.input_flags.remove(InputFlags::ICRNL);
+            let _ = tcsetattr(stdin(), SetArg::TCSANOW, &mode);
+        }
+    }
+    Guard(restore)
+}
+
+/// Restores the terminal's original mode; every exit of the program must call it.
+pub(crate) fn restore() {
+    #[cfg(unix)]
+    if let Some(mode) = &*lock(&MODE) {
+        // Fails only if the terminal is gone.
+        let _ = tcsetattr(stdin(), SetArg::TCSANOW, mode);
+    }
 }

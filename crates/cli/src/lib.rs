@@ -3,7 +3,6 @@
 mod advice;
 mod args;
 mod argv;
-mod backends;
 mod bench;
 mod chat;
 mod cli_errors;
@@ -14,12 +13,9 @@ mod context;
 mod convert;
 mod devices;
 mod embed;
-mod export_tokenizer;
 mod files;
 mod fit;
-mod folders;
 mod generate;
-mod grammar;
 mod imatrix;
 mod inspect;
 mod interrupt;
@@ -27,43 +23,33 @@ mod llama_cpp;
 mod load;
 mod logits;
 mod man;
-mod npy;
 mod output;
 mod params;
 mod perplexity;
 mod placement;
 mod quantize;
-mod registry;
-mod rerank;
 mod run;
-mod sequence;
 mod serve;
 mod settings;
 mod source;
-mod speculation;
 mod synth;
 mod template;
-mod terminal;
 mod tokenize;
 mod trace;
 mod values;
 mod verify;
-mod version;
 
 use std::process::ExitCode;
 
 use command::{Cli, Command};
-use source::commands::{list, pull, rm, show, where_is};
+use source::commands::{self, show};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
     if let Err(error) = gguf::survive_truncation() {
         tracing::warn!("a model file that shrinks while it is in use will end the program: {error}");
     }
-    match command::parse().and_then(run) {
-        Ok(code) => code,
-        Err(error) => output::fail(&error),
-    }
+    command::parse().and_then(run).unwrap_or_else(|error| output::fail(&error))
 }
 
 /// Reads a configuration file and applies it to the command `chat`.
@@ -71,43 +57,43 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// Names `file`, the line and the key.
 pub fn check_config(file: &str, bytes: &[u8]) -> Result<(), String> {
-    let mut command = command::all();
-    let config = settings::read(&command, file, bytes)?;
-    command = config.apply(command);
+    let command = command::all();
+    let command = settings::read(&command, file, bytes)?.apply(command);
     command.try_get_matches_from(["rustorch", "chat"]).map(drop).map_err(|error| error.to_string())
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     output::start_tracing(cli.verbose);
     match cli.command {
-        Command::Chat(args) => chat::run(args, cli.verbose),
-        Command::Run(args) => run::run(args, cli.verbose),
+        Command::Chat(args) => return chat::run(args, cli.verbose),
+        Command::Run(args) => return run::run(args, cli.verbose),
+        Command::Verify(args) => return verify::run(args),
+        Command::Bench(args) => return bench::run(args),
+        Command::Compare(args) => return Ok(compare::run(&args)),
         Command::Serve(args) => serve::run(args),
         Command::Logits(args) => logits::run(args),
-        Command::Embed(args) => embed::run(args),
-        Command::Rerank(args) => rerank::run(args),
+        Command::Embed(args) => embed::embed(args),
+        Command::Rerank(args) => embed::rerank(args),
         Command::Perplexity(args) => perplexity::run(args),
         Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Convert(args) => convert::run(args),
-        Command::ExportTokenizer(args) => export_tokenizer::run(args),
-        Command::Verify(args) => verify::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::ExportTokenizer(args) => tokenize::export(args),
         Command::Synth(args) => synth::run(args),
         Command::Trace(args) => trace::run(args),
-        Command::Compare(args) => Ok(compare::run(&args)),
         Command::Tokenize(args) => tokenize::tokenize(args),
         Command::Detokenize(args) => tokenize::detokenize(args),
         Command::Template(args) => template::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Devices(args) => devices::run(args),
-        Command::Pull(args) => pull::run(args),
-        Command::List(args) => list::run(args),
+        Command::Pull(args) => commands::pull(args),
+        Command::List(args) => commands::list(args),
         Command::Show(args) => show::run(args),
-        Command::Rm(args) => rm::run(args),
-        Command::Where(args) => where_is::run(args),
+        Command::Rm(args) => commands::rm(args),
+        Command::Where(args) => commands::where_is(args),
         Command::Completions(args) => completions::run(args, command::all()),
         Command::Man(args) => man::run(args, command::all()),
         Command::Complete(args) => completions::answer(args, command::all()),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,16 +9,15 @@ use backend::{ConvertedWeights, Memory};
 use bytes::Bytes;
 use engine::{DraftModel, Engine, LogitRows, Model, Options};
 use gguf::{Gguf, UnsupportedTensor};
+use runner::FileWeights;
 use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{ContextArgs, EngineArgs, ModelArgs, OpenArgs};
-use crate::context::search;
+use crate::args::{ContextArgs, EngineArgs, ModelArgs, NetworkArgs, WritingArgs};
 use crate::output::size;
-use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::speculation::{Drafts, SpeculationArgs};
-use crate::{output, source};
+use crate::placement::{self, Placement, Read};
+use crate::{context, output, source};
 
-/// Opens the model file, by default the embedded one.
+/// Opens the model file, by default the embedded one. Refuses tensors in unknown formats.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     let file = match source::locate(args)? {
         Some(path) => Gguf::open(path)?,
@@ -27,7 +26,6 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     Ok(with_pre_tokenizer(file, args))
 }
 
-/// `file` with the requested pre-tokenizer.
 fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
     if let Some(name) = &args.open.pre_tokenizer {
         file.override_metadata("tokenizer.ggml.pre", name.as_str());
@@ -35,19 +33,23 @@ fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
     file
 }
 
-/// As [`file`], with tensors in unknown formats set aside.
+/// As [`introduced`], with tensors in unknown formats set aside.
 pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<UnsupportedTensor>)> {
-    Ok(match source::locate(args)? {
-        Some(path) => {
-            let (file, unsupported) = Gguf::inspect(path)?;
-            (with_pre_tokenizer(file, args), unsupported)
-        }
-        None => (file(args)?, Vec::new()),
-    })
+    let Some(path) = source::locate(args)? else { return Ok((introduced(args)?, Vec::new())) };
+    let (file, unsupported) = Gguf::inspect(path)?;
+    let file = with_pre_tokenizer(file, args);
+    introduce(args, &file);
+    Ok((file, unsupported))
 }
 
-/// Notes on stderr that the embedded model is used, and how to use another, and that an option changes nothing, and that blocks are
-/// left out.
+/// Opens the model file and introduces it.
+pub(crate) fn introduced(args: &ModelArgs) -> anyhow::Result<Gguf> {
+    let file = file(args)?;
+    introduce(args, &file);
+    Ok(file)
+}
+
+/// Notes that the embedded model is used and how to use another, that an option changes nothing, and that blocks are left out.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
     if args.open.pre_tokenizer.is_some() && !is_bpe {
@@ -67,7 +69,7 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
         let parameters = output::count(parameters(file));
         output::note(format_args!(
             "rustorch: the embedded demo model ({parameters} parameters) knows little; for a real one, add {}",
-            source::suggest::suggestion(),
+            source::suggestion(),
         ));
     }
 }
@@ -93,9 +95,7 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
 }
 
 pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
-    let file = file(args)?;
-    introduce(args, &file);
-    let model = Model::new(file)?;
+    let model = Model::new(introduced(args)?)?;
     if let Some(pooling) = model.config().pooling {
         let (file, architecture) = (model.file().file(), model.config().architecture);
         bail!(
@@ -106,74 +106,60 @@ pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
+/// An engine whose rows of logits are read.
+pub(crate) fn for_logits(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
     let options = engine_options(args, &model);
     engine(model, args, options, logits)
 }
 
-/// How an engine that writes text is loaded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Writing<'a> {
-    pub(crate) engine: &'a EngineArgs,
-    pub(crate) speculation: &'a SpeculationArgs,
-    /// How the model's file was found, by which that of a draft model is, too.
-    pub(crate) open: &'a OpenArgs,
-}
-
-/// A model that writes one text at a time.
-pub(crate) fn writing(model: Model, args: Writing<'_>) -> anyhow::Result<rustorch::Model> {
-    let options = engine_options(args.engine, &model);
-    Ok(rustorch::Model::from_engine(speculating(model, args, options)?, None)?)
+/// A model that writes one text at a time. A draft model is downloaded as `network` says.
+pub(crate) fn writing(
+    model: Model,
+    args: &WritingArgs,
+    network: NetworkArgs,
+) -> anyhow::Result<rustorch::Model> {
+    let options = engine_options(&args.engine, &model);
+    Ok(rustorch::Model::from_engine(speculating(model, args, network, options)?, None)?)
 }
 
 /// An engine with options that `adjust` has changed.
 pub(crate) fn serving(
     model: Model,
-    args: Writing<'_>,
+    args: &WritingArgs,
+    network: NetworkArgs,
     adjust: impl FnOnce(&mut Options),
 ) -> anyhow::Result<Engine> {
-    let mut options = engine_options(args.engine, &model);
+    let mut options = engine_options(&args.engine, &model);
     options.n_ctx = Some(options.n_ctx.unwrap_or(model.config().context_length.min(engine::DEFAULT_N_CTX)));
     adjust(&mut options);
-    speculating(model, args, options)
+    speculating(model, args, network, options)
 }
 
-/// An engine that uses drafts, if that is requested. A draft model is loaded first, so that the model has the rest of the memory.
-fn speculating(model: Model, args: Writing<'_>, mut options: Options) -> anyhow::Result<Engine> {
-    let Some((speculation, drafts)) = args.speculation.choice()? else {
-        return engine(model, args.engine, options, LogitRows::Last);
+/// An engine that uses drafts, if requested. A draft model is loaded first, so that the model has the rest of the memory.
+fn speculating(
+    model: Model,
+    args: &WritingArgs,
+    network: NetworkArgs,
+    mut options: Options,
+) -> anyhow::Result<Engine> {
+    let Some((speculation, draft)) = args.speculation.choice()? else {
+        return engine(model, &args.engine, options, LogitRows::Last);
     };
     options.speculation = Some(speculation);
-    let draft = match drafts {
-        Drafts::Lookup => None,
-        Drafts::Model(name) => {
-            let named = ModelArgs::at(name, args.open.download.network);
-            Some(draft_model(Model::new(file(&named)?)?, &model, args.engine, options)?)
-        }
-    };
-    let mut engine = engine(model, args.engine, options, LogitRows::Last)?;
-    if let Some(draft) = draft {
-        engine.draft_with(draft)?;
-    }
+    let draft = draft.map(|name| {
+        let draft = Arc::new(Model::new(file(&ModelArgs::at(name, network))?)?);
+        let (own, weights) = (options.for_draft(&model)?, FileWeights(draft.file()));
+        let workload = placement::workload(&draft, &weights, &own, Read::LAST)?;
+        Placement::new(&args.engine.backend, &workload)?.with(|backend, placement| {
+            let model = DraftModel::new(draft.clone(), backend, &model, options)?;
+            tracing::debug!("the draft model runs on {}", placement.in_words());
+            Ok(model)
+        })
+    });
+    let draft = draft.transpose()?;
+    let mut engine = engine(model, &args.engine, options, LogitRows::Last)?;
+    draft.map_or(Ok(()), |draft| engine.draft_with(draft))?;
     Ok(engine)
-}
-
-/// Loads `draft` to draft for an engine of `target` with these options.
-fn draft_model(
-    draft: Model,
-    target: &Model,
-    args: &EngineArgs,
-    options: Options,
-) -> anyhow::Result<DraftModel> {
-    let (own, choice) = (options.for_draft(target)?, BackendChoice::from(&args.backend));
-    let placement =
-        placement::of_engine(&draft, &own, Read::LAST, |workload| Placement::new(&choice, workload))?;
-    let draft = Arc::new(draft);
-    placement.with(|backend, placement| {
-        let model = DraftModel::new(draft.clone(), backend, target, options)?;
-        tracing::debug!("the draft model runs on {}", placement.in_words());
-        Ok(model)
-    })
 }
 
 fn engine_options(args: &EngineArgs, model: &Model) -> Options {
@@ -185,10 +171,9 @@ fn engine_options(args: &EngineArgs, model: &Model) -> Options {
 }
 
 fn engine(model: Model, args: &EngineArgs, options: Options, logits: LogitRows) -> anyhow::Result<Engine> {
-    let choice = BackendChoice::from(&args.backend);
     let read = Read { logits, values: args.debug };
-    let placement =
-        placement::of_engine(&model, &options, read, |workload| Placement::new(&choice, workload))?;
+    let weights = FileWeights(model.file());
+    let placement = Placement::new(&args.backend, &placement::workload(&model, &weights, &options, read)?)?;
     let model = Arc::new(model);
     let is_on_host = placement.on_gpu() == 0;
     let engine = placement.with(|backend, placement| {
@@ -202,17 +187,12 @@ fn engine(model: Model, args: &EngineArgs, options: Options, logits: LogitRows) 
         tracing::debug!("the model runs on {}", placement.in_words());
         Ok(engine)
     });
-    let engine = engine.map_err(|error| match is_on_host {
-        true => search::explain(error, &model, &options, read, &choice),
-        false => error,
+    let engine = engine.map_err(|error| {
+        if is_on_host { context::explain(error, &model, &options, read, &args.backend) } else { error }
     })?;
-    let (memory, limits) = (engine.runner().memory(), engine.limits());
-    tracing::debug!(
-        "the model is ready: {}; context of {} tokens, prompts in steps of {}",
-        in_words(&memory),
-        limits.n_ctx,
-        limits.n_batch,
-    );
+    let (memory, limits) = (in_words(&engine.runner().memory()), engine.limits());
+    let (n_ctx, n_batch) = (limits.n_ctx, limits.n_batch);
+    tracing::debug!("the model is ready: {memory}; context of {n_ctx} tokens, prompts in steps of {n_batch}");
     Ok(engine)
 }
 
@@ -256,6 +236,11 @@ pub(crate) fn in_words(memory: &Memory) -> String {
 
 /// The engine's options; without a context size, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
-    let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.config().context_length } else { n_ctx });
+    let n_ctx = requested_n_ctx(args.ctx_size, model);
     Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
+}
+
+/// The value of `--ctx-size`, of which 0 is the training context.
+pub(crate) fn requested_n_ctx(ctx_size: Option<usize>, model: &Model) -> Option<usize> {
+    ctx_size.map(|n_ctx| if n_ctx == 0 { model.config().context_length } else { n_ctx })
 }

@@ -2,18 +2,18 @@
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use engine::{Engine, LogitRows};
+use gguf::Gguf;
 use gguf::output::Target;
 use serde::Serialize;
-use tokenizer::Tokenizer;
 
 use crate::args::{EngineArgs, ModelArgs};
-use crate::sequence::SequenceArgs;
-use crate::{files, load, npy, output};
+use crate::files::{self, TextFile, without_newline};
+use crate::values::TokenIds;
+use crate::{load, output};
 
 const TOP: usize = 10;
 
@@ -36,20 +36,14 @@ pub(crate) struct Args {
     engine: EngineArgs,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let logit_rows = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
-    let mut engine = load::on_backend(load::model(&args.model)?, &args.engine, logit_rows)?;
+    let mut engine = load::for_logits(load::model(&args.model)?, &args.engine, logit_rows)?;
     let tokens = &args.sequence.tokens(engine.model().file())?;
-    let read = files::of(engine.model().file());
-    let is_array = |path: &Path| files::begins_with(path, npy::MAGIC);
     let target = args.output.as_deref();
-    let target = target.map(|path| files::target("-o", path, &read, "NumPy array", is_array)).transpose()?;
-    let prints = args.json || args.output.is_none();
+    let target = target.map(|path| files::npy_target(path, engine.model().file())).transpose()?;
     let last = compute(&mut engine, tokens, logit_rows, target.as_ref())?;
-    if prints {
-        print(&engine, tokens, &last, args.json)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    if args.json || target.is_none() { print(&engine, tokens, &last, args.json) } else { Ok(()) }
 }
 
 /// Writes each row to `target`, if there is one; returns the last.
@@ -68,8 +62,8 @@ fn compute(
             last = row.to_vec();
         }
         if let Some(out) = &mut out {
-            let head = if is_first { npy::write_header(out, rows, row.len()) } else { Ok(()) };
-            written = head.and_then(|()| npy::write_row(out, row));
+            let head = if is_first { files::write_npy_header(out, rows, row.len()) } else { Ok(()) };
+            written = head.and_then(|()| files::write_npy_row(out, row));
             is_first = false;
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -94,8 +88,16 @@ struct Report<'a> {
     top: Vec<Candidate>,
 }
 
+/// Prints the highest of `logits`, lower ids first among equals.
 fn print(engine: &Engine, tokens: &[u32], logits: &[f32], json: bool) -> anyhow::Result<()> {
-    let top = top(engine.model().tokenizer(), logits);
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let candidate = |&id: &usize| {
+        let bytes = u32::try_from(id).ok().and_then(|id| engine.model().tokenizer().token_bytes(id));
+        let piece = String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+        Candidate { id, piece, logit: logits[id] }
+    };
+    let top = order.iter().take(TOP).map(candidate).collect();
     if json {
         return output::json(&Report { tokens, top });
     }
@@ -106,15 +108,29 @@ fn print(engine: &Engine, tokens: &[u32], logits: &[f32], json: bool) -> anyhow:
     Ok(out.flush()?)
 }
 
-/// The highest of `logits`, lower ids first among equals.
-fn top(tokenizer: &Tokenizer, logits: &[f32]) -> Vec<Candidate> {
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
-    let piece =
-        |id: usize| u32::try_from(id).ok().and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default();
-    let candidate = |&id: &usize| {
-        let piece = String::from_utf8_lossy(piece(id)).into_owned();
-        Candidate { id, piece, logit: logits[id] }
-    };
-    order.iter().take(TOP).map(candidate).collect()
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+pub(crate) struct SequenceArgs {
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    tokens: Option<TokenIds>,
+    /// Text, without a chat template, after BOS if the model says so
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<String>,
+    /// File with the text, without a final newline; - is stdin
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl SequenceArgs {
+    /// Its tokens in the vocabulary of `model`.
+    pub(crate) fn tokens(&self, model: &Gguf) -> anyhow::Result<Vec<u32>> {
+        match (&self.tokens, &self.prompt, &self.file) {
+            (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
+            (_, Some(text), _) => load::raw_tokens(model, text),
+            (.., Some(file)) => load::raw_tokens(model, &without_newline(TextFile::open(file)?.whole()?)),
+            (None, None, None) => Ok(Vec::new()),
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Command;
@@ -11,7 +10,6 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use crate::output::{counted, note};
-use crate::version;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -22,7 +20,7 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-pub(crate) fn run(args: Args, program: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args, program: Command) -> anyhow::Result<()> {
     let folder = &args.folder;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let mut program = program.disable_help_subcommand(true);
@@ -33,7 +31,7 @@ pub(crate) fn run(args: Args, program: Command) -> anyhow::Result<ExitCode> {
         write(folder, page)?;
     }
     note(format_args!("wrote {} to {}", counted(pages.len() as u64, "page"), folder.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn write(folder: &Path, command: &Command) -> anyhow::Result<()> {
@@ -42,23 +40,17 @@ fn write(folder: &Path, command: &Command) -> anyhow::Result<()> {
     // The usage is short. Options that the short help leaves out belong to the page.
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let command = command.override_usage(usage).mut_args(|arg| arg.hide_short_help(false));
-    let is_whole = command.has_subcommands();
-    let notes = command.get_after_help().map(ToString::to_string);
-    let man = Man::new(command);
-    let path = folder.join(man.get_filename());
-    let page = render(&man, notes.as_deref(), is_whole);
-    page.and_then(|page| fs::write(&path, page)).with_context(|| format!("cannot write {}", path.display()))
+    let path = folder.join(Man::new(command.clone()).get_filename());
+    let written = render(command).and_then(|page| fs::write(&path, page));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn render(man: &Man, notes: Option<&str>, is_whole: bool) -> io::Result<Vec<u8>> {
-    let mut page = Vec::new();
+fn render(command: Command) -> io::Result<Vec<u8>> {
+    let (is_whole, notes) = (command.has_subcommands(), command.get_after_help().map(ToString::to_string));
+    let (man, mut page) = (Man::new(command), Vec::new());
     // clap's title loses the date, which is empty so that a version's pages are the same everywhere.
-    writeln!(
-        page,
-        r#".TH {} "" "rustorch {}" RusTorch"#,
-        man.get_filename().replace('.', " "),
-        version::NUMBER
-    )?;
+    let (name, version) = (man.get_filename().replace('.', " "), env!("CARGO_PKG_VERSION"));
+    writeln!(page, r#".TH {name} "" "rustorch {version}" RusTorch"#)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
@@ -66,13 +58,9 @@ fn render(man: &Man, notes: Option<&str>, is_whole: bool) -> io::Result<Vec<u8>>
     if is_whole {
         man.render_subcommands_section(&mut page)?;
     }
-    if let Some(notes) = notes {
-        write_notes(&mut page, notes)?;
-    }
+    notes.map_or(Ok(()), |notes| write_notes(&mut page, &notes))?;
     if !is_whole {
-        let mut roff = Roff::new();
-        roff.control("SH", ["SEE ALSO"]).text([roman("rustorch(1)")]);
-        roff.to_writer(&mut page)?;
+        Roff::new().control("SH", ["SEE ALSO"]).text([roman("rustorch(1)")]).to_writer(&mut page)?;
     }
     Ok(page)
 }

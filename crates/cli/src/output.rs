@@ -172,24 +172,19 @@ impl TextOut {
 }
 
 /// Pads cells to the widths of their columns; columns in `right` are right-aligned.
-pub(crate) fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> Vec<[String; N]> {
-    let widths: [usize; N] =
-        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
-    let pad = |row: &[String; N]| {
-        std::array::from_fn(|at| match (&row[at], widths[at]) {
-            (cell, width) if right.contains(&at) => format!("{cell:>width$}"),
-            (cell, width) => format!("{cell:width$}"),
-        })
+pub(crate) fn aligned(rows: &[impl AsRef<[String]>], right: &[usize]) -> Vec<Vec<String>> {
+    let width = |at: usize| rows.iter().map(|row| row.as_ref()[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
+    let pad = |(at, (cell, &width)): (usize, (&String, &usize))| {
+        if right.contains(&at) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
     };
-    rows.iter().map(pad).collect()
+    rows.iter().map(|row| row.as_ref().iter().zip(&widths).enumerate().map(pad).collect()).collect()
 }
 
-/// Aligned columns, a row per line.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
+pub(crate) fn columns(rows: &[impl AsRef<[String]>], right: &[usize]) -> String {
     aligned(rows, right).iter().map(|row| format!("  {}\n", row.join("  ").trim_end())).collect()
 }
 
-/// Names and values in two columns.
 pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
     columns(&rows, &[])

@@ -74,7 +74,7 @@ fn arg(param: &'static Param, flag: Flag) -> Arg {
         Kind::Texts { .. } | Kind::Breakers { .. } => {
             let escaped = words(&default).into_iter().map(|word| word.replace('\n', "\\n"));
             let arg = arg.action(ArgAction::Append).allow_hyphen_values(true).default_values(escaped);
-            arg.value_parser(|text: &str| text_of(param, text))
+            arg.value_parser(|text: &str| checked_text(param, text))
         }
         Kind::Tokens { .. } => {
             let id = |text: &str| checked(param, json!([number(text)])).map(|_| number(text));
@@ -124,7 +124,7 @@ fn checked(param: &Param, value: Json) -> Result<Json, String> {
     set.map(|()| value).map_err(|error| format!("expected {}", error.expected))
 }
 
-fn text_of(param: &Param, text: &str) -> Result<String, String> {
+fn checked_text(param: &Param, text: &str) -> Result<String, String> {
     let text = if matches!(param.kind, Kind::Breakers { .. }) { unescape(text)? } else { text.to_owned() };
     if text.is_empty() {
         return Err("expected a text".to_owned());

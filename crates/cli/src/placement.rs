@@ -1,36 +1,26 @@
 //! The placement of layers on devices: from flags, and in words.
 
-use backend::{Backend, Bucket, OpenOptions, Taps, Weights};
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use backend::{Backend, Bucket, Device, DeviceKind, OpenOptions, Taps, Weights};
+use backend_cpu::Isa;
 use engine::{LogitRows, Model, Options};
 use runner::placement::{Layers, PlacementError, Request, SkipReason, SplitMode, TooManyProportions};
-use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
-use rustorch::devices;
+use runner::{Deployed, Deployment, DeviceConfig, Workload};
+use rustorch::devices::{self, BackendName, NoGpu};
 
+use crate::advice;
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
-use crate::output::{Usage, counted, note};
-use crate::registry::BackendName;
+use crate::output::{self, Usage, counted, note, printable};
 use crate::values::Size;
-use crate::{advice, backends, output};
 
-/// The user's choice of devices.
-#[derive(Clone, Debug)]
-pub(crate) struct BackendChoice {
-    pub(crate) name: BackendName,
-    pub(crate) gpu: GpuArgs,
-    pub(crate) cpu: CpuArgs,
-    pub(crate) is_timed: bool,
-}
-
-impl From<&BackendArgs> for BackendChoice {
-    fn from(args: &BackendArgs) -> BackendChoice {
-        BackendChoice { name: args.backend, gpu: args.gpu.clone(), cpu: args.cpu, is_timed: false }
-    }
-}
-
-impl BackendChoice {
+impl BackendArgs {
     fn options(&self) -> OpenOptions {
         OpenOptions {
-            f32_activations: self.name == BackendName::HybridF32,
+            f32_activations: self.backend == BackendName::HybridF32,
             timed: self.is_timed,
             ..OpenOptions::from(self.cpu)
         }
@@ -38,27 +28,26 @@ impl BackendChoice {
 
     /// The device of the layers that no GPU computes.
     pub(crate) fn host(&self) -> DeviceConfig {
-        backends::host(self.name, self.options())
+        devices::host(self.backend, self.options())
     }
 
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
     pub(crate) fn deployment(&self) -> anyhow::Result<Deployment> {
         let memory = self.gpu.gpu_memory.map(|Size(bytes)| bytes);
-        let GpuArgs { gpu_layers: layers, split, split_mode: mode, .. } = &self.gpu;
-        let requested = Request { layers: *layers, split: split.tensor_split.clone(), mode: *mode };
-        let deployment = devices::deployment(self.name, requested, self.options(), memory);
-        let deployment = deployment.map_err(backends::advised)?;
-        backends::note_software(deployment.devices.first().map(|config| &config.device));
+        let GpuArgs { gpu_layers: layers, tensor_split: split, split_mode: mode, .. } = &self.gpu;
+        let requested = Request { layers: *layers, split: split.clone(), mode: *mode };
+        let deployment = devices::deployment(self.backend, requested, self.options(), memory);
+        let deployment = deployment.map_err(advised)?;
+        note_software(deployment.devices.first().map(|config| &config.device));
         Ok(deployment)
     }
 }
 
-/// What a command reads after the steps of an engine.
+/// The values that a command reads after the steps of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     /// More than the last logits need a separate program.
     pub(crate) logits: LogitRows,
-    /// Whether all values are read.
     pub(crate) values: bool,
 }
 
@@ -67,39 +56,22 @@ impl Read {
     pub(crate) const LAST: Read = Read { logits: LogitRows::Last, values: false };
 }
 
-/// Calls `with` with the workload of an engine with these options.
-pub(crate) fn of_engine<T>(
-    model: &Model,
+pub(crate) fn workload<'a>(
+    model: &'a Model,
+    weights: &'a dyn Weights,
     options: &Options,
     read: Read,
-    with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    of_weights(model, &FileWeights(model.file()), options, read, with)
-}
-
-/// The same with other weights than the file's.
-pub(crate) fn of_weights<T>(
-    model: &Model,
-    weights: &dyn Weights,
-    options: &Options,
-    read: Read,
-    with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<Workload<'a>> {
     let engine::Layout { kv_layout, buckets, logits, .. } = options.layout(model)?;
-    let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
+    let requested = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
     let mut buckets: Vec<Bucket> = Vec::new();
-    for bucket in asked {
+    for bucket in requested {
         if !buckets.contains(&bucket) {
             buckets.push(bucket);
         }
     }
-    with(&Workload {
-        weights,
-        graph: model.graph(),
-        kv_layout,
-        buckets,
-        taps: if read.values { Taps::All } else { Taps::None },
-    })
+    let taps = if read.values { Taps::All } else { Taps::None };
+    Ok(Workload { weights, graph: model.graph(), kv_layout, buckets, taps })
 }
 
 /// The error of the command line that `-ts` has more proportions than backend `name` has GPUs.
@@ -121,10 +93,10 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    pub(crate) fn new(choice: &BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
-        let deployment = choice.deployment()?;
+    pub(crate) fn new(args: &BackendArgs, workload: &Workload<'_>) -> anyhow::Result<Placement> {
+        let deployment = args.deployment()?;
         let Request { layers, split, mode } = &deployment.requested;
-        let is_without = deployment.devices.is_empty() && choice.name == BackendName::Auto;
+        let is_without = deployment.devices.is_empty() && args.backend == BackendName::Auto;
         if is_without
             && split.is_none()
             && *mode == SplitMode::Layer
@@ -133,13 +105,13 @@ impl Placement {
             note(format_args!("rustorch: no GPU was found: the CPU computes all layers"));
         }
         let deployed = deployment.place(workload).map_err(|error| match error {
-            PlacementError::TooManyProportions(error) => too_many(&error, choice.name),
+            PlacementError::TooManyProportions(error) => too_many(&error, args.backend),
             error => error.into(),
         })?;
         if deployed.placement().on_devices() == 0 {
             for (device, why) in &deployed.placement().skipped {
                 let device = &deployed.budgets()[*device];
-                let name = output::printable(&device.name, "");
+                let name = printable(&device.name, "");
                 match why {
                     SkipReason::OutOfMemory => note(format_args!(
                         "rustorch: {name} has no memory for a layer of this model ({}): the CPU computes it",
@@ -147,12 +119,12 @@ impl Placement {
                     )),
                     SkipReason::Error(error) => note(format_args!(
                         "rustorch: {}; the CPU computes all layers",
-                        output::printable(&error.to_string(), "")
+                        printable(&error.to_string(), "")
                     )),
                 }
             }
         }
-        Ok(Placement { name: choice.name, deployed })
+        Ok(Placement { name: args.backend, deployed })
     }
 
     /// Opens the backend and calls `put`, which loads the model. If memory runs out, GPUs get fewer layers, unless the user has
@@ -185,39 +157,69 @@ impl Placement {
     /// Such as `vulkan (NVIDIA H200), all 8 layers`.
     pub(crate) fn in_words(&self) -> String {
         let layers = self.deployed.layers();
-        if !self.deployed.ranks().is_empty() {
-            let devices = self.deployed.ranks().iter().filter_map(|&device| self.deployed.device(device));
-            let names =
-                devices.map(|info| format!("{} ({})", info.backend, output::printable(&info.name, "")));
-            let names: Vec<String> = names.collect();
-            return format!(
-                "{}, a part of all {} each",
-                names.join(" and "),
-                counted(layers as u64, "layer")
-            );
+        let all = counted(layers as u64, "layer");
+        let named = |device| {
+            let info = self.deployed.device(device)?;
+            Some(format!("{} ({})", info.backend, printable(&info.name, "")))
+        };
+        let ranks: Vec<String> = self.deployed.ranks().iter().filter_map(|&device| named(device)).collect();
+        if !ranks.is_empty() {
+            return format!("{}, a part of all {all} each", ranks.join(" and "));
         }
         let stages = self.deployed.placement().stages.iter().rev();
-        let on_devices: Vec<String> = stages
-            .filter_map(|stage| {
-                let info = self.deployed.device(stage.device?)?;
-                let share = match stage.layers.len() {
-                    all if all == layers => format!("all {}", counted(layers as u64, "layer")),
-                    some => format!("{some} of {layers} layers"),
-                };
-                Some(format!("{} ({}), {share}", info.backend, output::printable(&info.name, "")))
+        let on_devices = stages.filter_map(|stage| {
+            let (device, some) = (named(stage.device?)?, stage.layers.len());
+            Some(if some == layers {
+                format!("{device}, all {all}")
+            } else {
+                format!("{device}, {some} of {layers} layers")
             })
-            .collect();
-        let on_cpu = match self.name {
-            _ if !on_devices.is_empty() => match layers - self.on_gpu() {
-                0 => return on_devices.join("; "),
-                first => return format!("{}; {first} on the CPU", on_devices.join("; ")),
-            },
-            BackendName::HybridF32 => "cpu, with f32 activations",
-            BackendName::Auto | BackendName::Named(_) => self.name.host(),
-        };
-        on_cpu.to_owned()
+        });
+        let on_devices = on_devices.collect::<Vec<_>>().join("; ");
+        match layers - self.on_gpu() {
+            _ if on_devices.is_empty() && self.name == BackendName::HybridF32 => {
+                "cpu, with f32 activations".to_owned()
+            }
+            _ if on_devices.is_empty() => self.name.host().to_owned(),
+            0 => on_devices,
+            first => format!("{on_devices}; {first} on the CPU"),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The GPUs of backend `name`, the one to fill first at the front. An error if `name` requires a GPU and there is none.
+pub(crate) fn gpus(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
+    let found = devices::gpus(name).map_err(advised)?;
+    note_software(found.first());
+    Ok(found)
+}
+
+/// Notes that `first` is no GPU.
+fn note_software(first: Option<&Arc<dyn Device>>) {
+    let info = first.map(|device| device.info());
+    if let Some(info) = info.filter(|info| info.kind == DeviceKind::SoftwareGpu) {
+        let name = printable(&info.name, "");
+        note(format_args!("rustorch: {name} runs on the CPU; --backend cpu is faster"));
+    }
+}
+
+fn advised(error: NoGpu) -> anyhow::Error {
+    match error {
+        NoGpu::InBuild => anyhow::anyhow!("{error}; use --backend cpu"),
+        NoGpu::Found(_) => {
+            anyhow::anyhow!("{error}; `rustorch devices` lists all devices; use --backend cpu")
+        }
+    }
+}
+
+impl From<CpuArgs> for OpenOptions {
+    fn from(CpuArgs { threads, isa, weights }: CpuArgs) -> OpenOptions {
+        OpenOptions {
+            threads,
+            instruction_set: isa.map(Isa::name),
+            leave_weights_in_file: weights.no_repack,
+            memory: weights.memory.map(|Size(bytes)| bytes),
+            ..OpenOptions::default()
+        }
+    }
+}

@@ -1,26 +1,23 @@
 //! `rustorch run`: answers or continues one prompt.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use backend::host_memory;
 use engine::template::Answer;
 use engine::{Message, StopReason};
 use rustorch::{Conversation, End, Input, Model, Request};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, EngineArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs};
+use crate::args::{
+    AnswerArgs, GrammarArgs, ModelArgs, PositionalModel, Reasoning, TemplateArgs, WritingArgs,
+};
+use crate::files::TextFile;
 use crate::generate::{self, AnswerOut, Outcome};
-use crate::grammar::GrammarArgs;
-use crate::interrupt;
-use crate::load::{self, Writing};
-use crate::output::{self, INTERRUPTED, size};
+use crate::output::{self, INTERRUPTED};
 use crate::params::ParamArgs;
-use crate::speculation::SpeculationArgs;
 use crate::values::TokenIds;
+use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -43,9 +40,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) grammar: GrammarArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
-    pub(crate) speculation: SpeculationArgs,
+    writing: WritingArgs,
     /// Print one JSON object at the end instead of the text
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -75,10 +70,9 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let typed = args.source.prompt.as_ref().or(args.source.text.as_ref());
     let typed = typed.map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
-    let model = args.template.apply(load::model(&args.model)?)?;
+    let model = args.template.choice.apply(load::model(&args.model)?)?;
     let format = args.grammar.source()?;
-    let Args { engine, speculation, .. } = &args;
-    let model = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
+    let model = load::writing(model, &args.writing, args.model.open.network)?;
     let text = match (typed, file) {
         (None, Some(file)) => Some(file.prompt(&model)?),
         (typed, _) => typed,
@@ -123,98 +117,22 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
 /// The prompt: with a chat template, `text` is a user's message.
 fn input(model: &Model, args: &Args, text: Option<String>) -> Input {
     let template = model.file().template();
-    match (text, template) {
-        (Some(text), Ok(_)) if !args.template.raw => {
-            let system = args.template.system.clone().map(|system| Message::new("system", system));
-            let messages = system.into_iter().chain([Message::new("user", text)]).collect();
-            let variables = generate::variables(model, args.answers.reasoning, &args.template.choice);
-            Conversation { variables, ..Conversation::new(messages) }.into()
+    let Some(text) = text else {
+        generate::say_system_is_unused(&args.template);
+        let tokens = args.source.tokens.clone();
+        return Input::Tokens(tokens.map_or_else(Vec::new, |TokenIds(ids)| ids));
+    };
+    if args.template.raw || template.is_err() {
+        if let (Err(why), false) = (template, args.template.raw) {
+            output::note(format_args!("{why}: the prompt is used as it is"));
         }
-        (Some(text), template) => {
-            if let (Err(why), false) = (template, args.template.raw) {
-                output::note(format_args!("{why}: the prompt is used as it is"));
-            }
-            generate::say_system_is_unused(&args.template);
-            Input::Text { text, parse_special: args.parse_special }
-        }
-        (None, _) => {
-            generate::say_system_is_unused(&args.template);
-            Input::Tokens(args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids))
-        }
+        generate::say_system_is_unused(&args.template);
+        return Input::Text { text, parse_special: args.parse_special };
     }
-}
-
-/// Memory that a tokenizer takes at most for a byte of text.
-const BYTES_PER_TEXT_BYTE: u64 = 64;
-
-/// A text to be read when the model is known, which limits its length.
-pub(crate) struct TextFile<'a> {
-    name: &'a Path,
-    content: Box<dyn Read>,
-}
-
-impl TextFile<'_> {
-    /// Opens a file, `-` for stdin.
-    pub(crate) fn open(name: &Path) -> anyhow::Result<TextFile<'_>> {
-        let content: Box<dyn Read> = match name == Path::new("-") {
-            true => Box::new(io::stdin()),
-            false => Box::new(File::open(name).with_context(|| unreadable(name))?),
-        };
-        Ok(TextFile { name, content })
-    }
-
-    /// The text without a newline at its end. Reads no more than the context of `model` can hold.
-    pub(crate) fn prompt(self, model: &Model) -> anyhow::Result<String> {
-        let most = model.max_text_bytes().unwrap_or_default();
-        // A newline at the end does not count.
-        let text = without_newline(self.read(most.saturating_add("\r\n".len()))?);
-        model.check_text(text.len())?;
-        Ok(text)
-    }
-
-    /// The whole text, if the available memory can tokenize it.
-    pub(crate) fn whole(self) -> anyhow::Result<String> {
-        let limit = host_memory().free.map_or(usize::MAX, |free| (free / BYTES_PER_TEXT_BYTE) as usize);
-        let name = self.name;
-        let text = self.read(limit)?;
-        if text.len() > limit {
-            let limit = size(limit as u64);
-            bail!(
-                "{}: it has more than the {limit} that the available memory can tokenize",
-                unreadable(name)
-            );
-        }
-        Ok(text)
-    }
-
-    /// More than `most` bytes if the text has more.
-    fn read(self, most: usize) -> anyhow::Result<String> {
-        let mut text = Vec::new();
-        // Enough for a character that `most` cuts.
-        let read = self.content.take(most.saturating_add(4) as u64).read_to_end(&mut text);
-        read.with_context(|| unreadable(self.name))?;
-        if let Err(error) = str::from_utf8(&text)
-            && error.error_len().is_none()
-            && text.len() > most
-        {
-            text.truncate(error.valid_up_to());
-        }
-        String::from_utf8(text).with_context(|| unreadable(self.name))
-    }
-}
-
-fn unreadable(name: &Path) -> String {
-    match name == Path::new("-") {
-        true => "cannot read the text from stdin".to_owned(),
-        false => format!("cannot read the text {}", name.display()),
-    }
-}
-
-pub(crate) fn without_newline(mut text: String) -> String {
-    let end =
-        text.strip_suffix('\n').map_or(text.len(), |text| text.strip_suffix('\r').unwrap_or(text).len());
-    text.truncate(end);
-    text
+    let system = args.template.system.clone().map(|system| Message::new("system", system));
+    let messages = system.into_iter().chain([Message::new("user", text)]).collect();
+    let variables = generate::variables(model, args.answers.reasoning, &args.template.choice);
+    Conversation { variables, ..Conversation::new(messages) }.into()
 }
 
 fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, answer: &Answer) -> Value {

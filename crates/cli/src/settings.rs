@@ -12,11 +12,11 @@ use anyhow::Context;
 use backend::KvType;
 use clap::{Arg, Command};
 use runner::placement::{Layers, Split};
+use rustorch::devices::BackendName;
 use toml::de::{DeTable, DeValue};
 
-use crate::cli_errors::is_near;
-use crate::folders;
-use crate::registry::BackendName;
+use crate::cli_errors::did_you_mean;
+use crate::files;
 use crate::values::Size;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Config {
 
 /// Reads the user's file, if there is one.
 pub(crate) fn load(command: &Command) -> anyhow::Result<Config> {
-    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else {
+    let Some(path) = files::config_folder().map(|folder| folder.join("config.toml")) else {
         return Ok(Config::default());
     };
     match std::fs::read(&path) {
@@ -59,8 +59,8 @@ pub(crate) fn read(command: &Command, file: &str, bytes: &[u8]) -> Result<Config
     for (key, value) in entries {
         let (place, key) = (place(key.span().start), key.get_ref());
         let name = key.replace('_', "-");
-        let Some(arg) = find(command, &name) else {
-            let near = nearest(&name, settings(command).filter_map(Arg::get_long));
+        let Some(arg) = settings(command).find(|arg| is_called(arg, &name)) else {
+            let near = did_you_mean(&name, settings(command).filter_map(Arg::get_long));
             config.unknown.push(format!("{place}: unknown key `{key}` is ignored{near}"));
             continue;
         };
@@ -93,17 +93,10 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let unknown = set.filter(|name| name.starts_with("RUSTORCH_") && !known.contains(&name.as_str()));
     unknown
         .map(|name| {
-            let near = nearest(&name, known.iter().copied());
+            let near = did_you_mean(&name, known.iter().copied());
             format!("unknown variable {name} is ignored{near}")
         })
         .collect()
-}
-
-/// Suggests the name that was probably meant.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = known.filter(|known| is_near(name, known));
-    let nearest = near.min_by_key(|known| strsim::damerau_levenshtein(name, known));
-    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// The options that a file can set.
@@ -112,26 +105,19 @@ fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     args.filter(|arg| arg.get_env().is_some())
 }
 
-fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    settings(command).find(|arg| {
-        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
-    })
+pub(crate) fn is_called(arg: &Arg, name: &str) -> bool {
+    arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
 }
 
 /// The value as clap reads it, if the option accepts it.
 fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
-    let takes = arg.get_value_parser().type_id();
-    let is = |id: TypeId| takes == id;
+    let takes = |kinds: &[TypeId]| kinds.iter().any(|kind| arg.get_value_parser().type_id() == *kind);
+    let strings = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Split>()];
     let expected = if !arg.get_action().takes_values() {
         "true or false"
-    } else if is(TypeId::of::<String>())
-        || is(TypeId::of::<PathBuf>())
-        || is(TypeId::of::<BackendName>())
-        || is(TypeId::of::<KvType>())
-        || is(TypeId::of::<Split>())
-    {
+    } else if takes(&strings) || takes(&[TypeId::of::<BackendName>(), TypeId::of::<KvType>()]) {
         "a string"
-    } else if is(TypeId::of::<Layers>()) || is(TypeId::of::<Size>()) {
+    } else if takes(&[TypeId::of::<Layers>(), TypeId::of::<Size>()]) {
         "a string or a number"
     } else {
         "a number"

@@ -6,7 +6,6 @@
 use std::io::BufWriter;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Context;
@@ -37,7 +36,7 @@ pub(crate) struct Args {
     layers: Option<NonZeroU32>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let synth = Synth { shape: args.shape, layers: args.layers, mix: args.mix };
     let is_random = |path: &Path| Gguf::open(path).is_ok_and(|file| Synth::wrote(&file));
     let target = files::target("OUT", &args.output, &[], "GGUF file of random weights", is_random)?;
@@ -47,5 +46,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let written = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
     let (name, parameters) = (args.output.display(), count(synth.parameters()));
     note(format_args!("{name}: {synth}, {parameters} parameters of random weights, {}", size(written)));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use engine::template::{Options, Template};
@@ -12,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::args::{ModelArgs, TemplateChoice};
+use crate::files::TextFile;
 use crate::output::{self, TextOut, Usage};
-use crate::run::TextFile;
 use crate::{generate, load};
 
 #[derive(Debug, clap::Args)]
@@ -43,35 +42,28 @@ pub(crate) struct Args {
 #[derive(Deserialize)]
 struct Request {
     messages: Vec<Message>,
-    #[serde(default)]
     tools: Option<Vec<Value>>,
-    #[serde(default)]
     chat_template_kwargs: Option<Map<String, Value>>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let name = match &args.messages {
         Some(name) => name.as_path(),
         None if io::stdin().is_terminal() => {
-            return Err(Usage("expected a file with messages, or messages on stdin".to_owned()).into());
+            bail!(Usage("expected a file with messages, or messages on stdin".to_owned()));
         }
         None => Path::new("-"),
     };
-    let request = match read(name, "messages")? {
-        Value::Object(request) => parse(name, "messages", Value::Object(request))?,
-        messages => {
-            Request { messages: parse(name, "messages", messages)?, tools: None, chat_template_kwargs: None }
-        }
-    };
+    let with_key = |read: Value| if read.is_object() { read } else { json!({ "messages": read }) };
+    let request: Request = read(name, "messages", with_key)?;
     let tools = match &args.tools {
-        Some(name) => parse(name, "tools", read(name, "tools")?)?,
+        Some(name) => read(name, "tools", |tools| tools)?,
         None => request.tools.unwrap_or_default(),
     };
     let mut variables = request.chat_template_kwargs.unwrap_or_default();
     variables.extend(args.template.variables());
 
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+    let file = load::introduced(&args.model)?;
     let tokenizer = load::tokenizer(&file)?;
     let template = match args.template.source(&file)? {
         Some(source) => Some(Template::new(&source, specials(&tokenizer))?),
@@ -91,28 +83,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if args.json {
         let ids = encode_rendered(&tokenizer, &prompt);
-        output::json(&json!({ "text": prompt.to_string(), "ids": ids }))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&json!({ "text": prompt.to_string(), "ids": ids }));
     }
     let mut out = TextOut::new();
     out.push(&prompt.to_string())?;
     if io::stdout().is_terminal() {
         out.end_line()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// The JSON value in a file.
-fn read(name: &Path, what: &str) -> anyhow::Result<Value> {
+/// Reads a JSON file, whose value `adapt` may change.
+fn read<T: DeserializeOwned>(
+    name: &Path,
+    what: &str,
+    adapt: impl FnOnce(Value) -> Value,
+) -> anyhow::Result<T> {
     let text = TextFile::open(name)?.whole()?;
-    serde_json::from_str(&text).with_context(|| unusable(name, what))
-}
-
-fn parse<T: DeserializeOwned>(name: &Path, what: &str, value: Value) -> anyhow::Result<T> {
-    serde_json::from_value(value).with_context(|| unusable(name, what))
-}
-
-fn unusable(name: &Path, what: &str) -> String {
-    let name = if name == Path::new("-") { "stdin".to_owned() } else { name.display().to_string() };
-    format!("cannot read the {what} in {name}")
+    let value = serde_json::from_str(&text).and_then(|value| serde_json::from_value(adapt(value)));
+    value.with_context(|| {
+        let name = if name == Path::new("-") { "stdin".to_owned() } else { name.display().to_string() };
+        format!("cannot read the {what} in {name}")
+    })
 }

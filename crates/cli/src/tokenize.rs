@@ -1,8 +1,7 @@
-//! `rustorch tokenize` and `rustorch detokenize`.
+//! `rustorch tokenize`, `rustorch detokenize` and `rustorch export-tokenizer`.
 
 use std::io::{self, BufRead, BufWriter, Write};
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Arg;
@@ -11,11 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
-use crate::args::ModelArgs;
-use crate::load;
-use crate::output::{self, counted};
-use crate::run::TextFile;
+use crate::args::{ModelArgs, NetworkArgs};
+use crate::files::TextFile;
+use crate::output::{self, counted, note};
 use crate::values::TokenIds;
+use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -52,23 +51,27 @@ pub(crate) fn from_ids(arg: Arg) -> Arg {
     }
 }
 
-pub(crate) fn tokenize(args: Args) -> anyhow::Result<ExitCode> {
-    let tokenizer = open(&args)?;
-    let encode = |text: &str| ids(&tokenizer, text, &args);
+pub(crate) fn tokenize(args: Args) -> anyhow::Result<()> {
+    let tokenizer = load::tokenizer(&load::introduced(&args.model)?)?;
+    let options = Encode { add_special: false, parse_special: args.parse_special };
+    // Like a prompt: with BOS if the file says so, without EOS.
+    let encode = |text: &str| {
+        let ids = tokenizer.encode(text, options);
+        if args.no_bos { ids } else { tokenizer.with_bos(ids) }
+    };
     if args.jsonl {
-        lines("a JSON string", |text: String| Ok(encode(&text)))?;
-        return Ok(ExitCode::SUCCESS);
+        return lines("a JSON string", |text: String| Ok(encode(&text)));
     }
-    let ids = encode(&text(&args)?);
-    print(&tokenizer, &ids, &args)
+    print(&tokenizer, &encode(&text(&args)?), &args)
 }
 
-pub(crate) fn detokenize(args: Args) -> anyhow::Result<ExitCode> {
-    let tokenizer = open(&args)?;
+pub(crate) fn detokenize(args: Args) -> anyhow::Result<()> {
+    let tokenizer = load::tokenizer(&load::introduced(&args.model)?)?;
     let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
     if args.jsonl {
-        lines("a JSON array of token ids", |ids: Vec<u32>| check(&tokenizer, &ids).map(|()| decode(&ids)))?;
-        return Ok(ExitCode::SUCCESS);
+        return lines("a JSON array of token ids", |ids: Vec<u32>| {
+            check(&tokenizer, &ids).map(|()| decode(&ids))
+        });
     }
     let TokenIds(ids) = text(&args)?.parse().map_err(anyhow::Error::msg)?;
     check(&tokenizer, &ids)?;
@@ -77,14 +80,7 @@ pub(crate) fn detokenize(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut out = output::TextOut::new();
     out.push(&decode(&ids))?;
-    out.push("\n")?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn open(args: &Args) -> anyhow::Result<Tokenizer> {
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
-    load::tokenizer(&file)
+    Ok(out.push("\n")?)
 }
 
 fn text(args: &Args) -> anyhow::Result<String> {
@@ -92,13 +88,6 @@ fn text(args: &Args) -> anyhow::Result<String> {
         return Ok(text.clone());
     }
     TextFile::open(Path::new("-"))?.whole()
-}
-
-/// Encodes `text` like a prompt: with BOS if the file says so, without EOS.
-fn ids(tokenizer: &Tokenizer, text: &str, args: &Args) -> Vec<u32> {
-    let options = Encode { add_special: false, parse_special: args.parse_special };
-    let ids = tokenizer.encode(text, options);
-    if args.no_bos { ids } else { tokenizer.with_bos(ids) }
 }
 
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
@@ -109,7 +98,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     }
 }
 
-/// The inverse of [`ids`] with the same options.
+/// The inverse of [`tokenize`] with the same options.
 fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
     let bos = tokenizer.bos_to_add().filter(|_| !args.no_bos);
     let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
@@ -151,15 +140,14 @@ fn lines<T: DeserializeOwned, U: Serialize>(
     Ok(out.flush()?)
 }
 
-fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<ExitCode> {
+fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<()> {
     let piece = |&id: &u32| {
         let bytes = tokenizer.token_bytes(id);
         bytes.map_or("\u{fffd}".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     if args.json {
         let pieces: Vec<String> = ids.iter().map(piece).collect();
-        output::json(&json!({ "ids": ids, "pieces": pieces }))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&json!({ "ids": ids, "pieces": pieces }));
     }
     let mut out = output::stdout();
     if args.ids {
@@ -169,6 +157,34 @@ fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<Exit
             writeln!(out, "{id:>8}  {:?}", piece(id))?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Writes tokenizer.json, tokenizer_config.json and config.json, for the Python packages tokenizers and
+transformers, and for SentencePiece also tokenizer.model. A tokenizer of which they would make other
+tokens is refused.")]
+pub(crate) struct ExportArgs {
+    /// GGUF file or name, as -m MODEL
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Folder to write, which is created
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    network: NetworkArgs,
+}
+
+pub(crate) fn export(args: ExportArgs) -> anyhow::Result<()> {
+    let file = load::file(&ModelArgs::at(args.model, args.network))?;
+    interrupt::install()?;
+    let exported = convert::export_tokenizer(&file, &args.folder).with_context(|| file.file().to_owned())?;
+    for difference in &exported.differences {
+        note(format_args!("note: {difference}"));
+    }
+    for path in &exported.files {
+        note(format_args!("{}: written", path.display()));
+    }
+    Ok(())
 }

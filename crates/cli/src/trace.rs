@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use backend::{KvLayout, PAGE, Taps};
 use models::Model;
@@ -12,8 +11,8 @@ use serde::Serialize;
 use trace::{Recording, Summary, Trace};
 
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
-use crate::placement::{BackendChoice, Placement};
-use crate::sequence::SequenceArgs;
+use crate::logits::SequenceArgs;
+use crate::placement::Placement;
 use crate::values::layer_range;
 use crate::{files, load, output};
 
@@ -48,18 +47,18 @@ pub(crate) struct Args {
     cache: CacheArgs,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let file = load::introduced(&args.model)?;
     if let Some(path) = &args.output {
-        files::target("-o", path, &files::of(&file), "trace", |path| Trace::open(path).is_ok())?;
+        files::target("-o", path, &files::model_files(&file), "trace", |path| Trace::open(path).is_ok())?;
     }
     let model = Model::new(&file)?;
     let tokens = args.sequence.tokens(&file)?;
     let select = |name: &str| {
-        let of_layer = |range: &RangeInclusive<usize>| layer(name).is_some_and(|l| range.contains(&l));
+        // Names end with the layer: `Qcur-0`.
+        let layer = name.rsplit_once('-').and_then(|(_, layer)| layer.parse().ok());
         args.filter.as_ref().is_none_or(|filter| filter.is_match(name))
-            && args.layers.as_ref().is_none_or(of_layer)
+            && args.layers.as_ref().is_none_or(|range| layer.is_some_and(|layer| range.contains(&layer)))
     };
     let recording = Recording {
         file: &file,
@@ -70,32 +69,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         select: &select,
         producer: PRODUCER,
     };
-    let values = record(&recording, &BackendChoice::from(&args.backend), args.output.as_deref())?;
+    let values = record(&recording, &args.backend, args.output.as_deref())?;
     if args.json {
-        output::json(&Report::new(&tokens, &values))?;
-    } else {
-        let mut out = output::stdout();
-        out.write_all(trace::table(&values).as_bytes())?;
-        out.flush()?;
+        let values = values.iter().map(|Summary { shape, stats }| Value {
+            name: &shape.name,
+            shape: [shape.rows, shape.cols],
+            rms: stats.rms(),
+            mean: stats.mean(),
+            min: stats.min,
+            max: stats.max,
+            nan: stats.nan,
+            first: &stats.first,
+        });
+        return output::json(&Report { tokens: &tokens, values: values.collect() });
     }
-    Ok(ExitCode::SUCCESS)
+    let mut out = output::stdout();
+    out.write_all(trace::table(&values).as_bytes())?;
+    Ok(out.flush()?)
 }
 
 pub(crate) fn record(
     recording: &Recording<'_>,
-    choice: &BackendChoice,
+    args: &BackendArgs,
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));
     let kv_layout = KvLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
     let (buckets, selected) = (vec![recording.bucket()], recording.selected());
     let workload = Workload { weights: &weights, graph, kv_layout, buckets, taps: Taps::Names(&selected) };
-    Placement::new(choice, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
-}
-
-/// The layer of a value, at the end of its name: `Qcur-0`.
-fn layer(name: &str) -> Option<usize> {
-    name.rsplit_once('-')?.1.parse().ok()
+    Placement::new(args, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 
 #[derive(Serialize)]
@@ -114,20 +116,4 @@ struct Value<'a> {
     max: f32,
     nan: u64,
     first: &'a [f32],
-}
-
-impl<'a> Report<'a> {
-    fn new(tokens: &'a [u32], values: &'a [Summary]) -> Report<'a> {
-        let value = |Summary { shape, stats }: &'a Summary| Value {
-            name: &shape.name,
-            shape: [shape.rows, shape.cols],
-            rms: stats.rms(),
-            mean: stats.mean(),
-            min: stats.min,
-            max: stats.max,
-            nan: stats.nan,
-            first: &stats.first,
-        };
-        Report { tokens, values: values.iter().map(value).collect() }
-    }
 }

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 
 use backend::OpenOptions;
 use eval::verify::{Candidate, Event, Outcome, Verifier};
-use gguf::Gguf;
 use indicatif::ProgressBar;
 use runner::DeviceConfig;
+use rustorch::devices::{self, BackendName, registry};
 use serde::Serialize;
 
 use crate::args::{CpuArgs, ModelArgs, PositionalModel, WeightsArgs};
 use crate::output::{self, BOLD, GREEN, RED, Usage, size};
-use crate::registry::{BackendName, registry};
 use crate::values::from_1_to;
-use crate::{backends, load};
+use crate::{load, placement};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,7 +53,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Err(error) => report.end("file", "bad", &output::message(&error), Some("inspect".to_owned())),
         Ok(file) => {
             report.bar.suspend(|| load::introduce(&args.model, &file));
-            report.end("file", "good", &facts(&file), None);
+            let (files, bytes) = (file.files().len(), size(file.file_len()));
+            let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
+            let (version, tensors) = (file.version(), file.tensors().len());
+            report.end("file", "good", &format!("GGUF {version}, {bytes}{parts}, {tensors} tensors"), None);
             let verifier = Verifier {
                 reference: &reference[0],
                 candidates: &candidates,
@@ -81,14 +83,14 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         Candidate { name, kind, quantizes_activations, open: Box::new(move || config.open()) }
     };
     let reference =
-        || vec![candidate("reference".to_owned(), backends::host(BackendName::REFERENCE, options))];
+        || vec![candidate("reference".to_owned(), devices::host(BackendName::REFERENCE, options))];
     let candidates = match args.backend {
         Some(BackendName::Auto | BackendName::HybridF32) => {
             let backends: Vec<&str> = registry().backends().collect();
             return Err(Usage(format!("one backend is verified at a time: {}", backends.join(", "))).into());
         }
         None | Some(BackendName::CPU) => {
-            let cpu = backends::host(BackendName::CPU, options);
+            let cpu = devices::host(BackendName::CPU, options);
             let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
                 let options = OpenOptions { instruction_set: Some(set), ..options };
                 candidate(format!("cpu ({set})"), DeviceConfig { options, ..cpu.clone() })
@@ -97,18 +99,12 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
         }
         Some(BackendName::REFERENCE) => reference(),
         Some(gpu) => {
-            let device = backends::gpus(gpu)?.into_iter().take(1);
+            let device = placement::gpus(gpu)?.into_iter().take(1);
             let options = OpenOptions::default();
             device.map(|device| candidate(gpu.name().to_owned(), DeviceConfig { device, options })).collect()
         }
     };
     Ok([reference(), candidates])
-}
-
-fn facts(file: &Gguf) -> String {
-    let (files, bytes) = (file.files().len(), size(file.file_len()));
-    let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
-    format!("GGUF {}, {bytes}{parts}, {} tensors", file.version(), file.tensors().len())
 }
 
 #[derive(Serialize)]
@@ -119,6 +115,22 @@ struct Line {
     /// The command that shows more of what is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<String>,
+}
+
+impl Line {
+    fn print(&self) -> io::Result<()> {
+        let mut out = output::stdout();
+        let (style, word) = match self.outcome {
+            "good" => (GREEN, "ok  "),
+            "bad" => (RED, "FAIL"),
+            _ => (BOLD, "-   "),
+        };
+        writeln!(out, "{style}{word}{style:#}  {:<22}  {}", self.name, self.detail)?;
+        if let Some(more) = &self.more {
+            writeln!(out, "      more: {}", output::printable(more, ""))?;
+        }
+        out.flush()
+    }
 }
 
 /// Prints each check when it ends, or all as JSON.
@@ -177,7 +189,7 @@ impl Report {
         let more = more.map(|more| self.command(&more));
         let line = Line { name: name.to_owned(), outcome, detail: output::printable(detail, ""), more };
         if !self.json && self.failure.is_none() {
-            self.failure = print(&line).err();
+            self.failure = line.print().err();
         }
         self.checks.push(line);
     }
@@ -186,13 +198,11 @@ impl Report {
     fn command(&self, more: &str) -> String {
         let (command, arguments) = more.split_once(' ').unwrap_or((more, ""));
         let is_plain = |c: char| c.is_alphanumeric() || "._-/+:@".contains(c);
-        let model = self.model.as_ref().map_or(String::new(), |model| {
-            if model.chars().all(is_plain) {
-                format!(" -m {model}")
-            } else {
-                format!(" -m '{}'", model.replace('\'', r"'\''"))
-            }
-        });
+        let model = match &self.model {
+            Some(model) if model.chars().all(is_plain) => format!(" -m {model}"),
+            Some(model) => format!(" -m '{}'", model.replace('\'', r"'\''")),
+            None => String::new(),
+        };
         format!("rustorch {command}{model} {arguments}").trim_end().to_owned()
     }
 
@@ -206,25 +216,11 @@ impl Report {
             let model = self.model.as_deref().unwrap_or("embedded model");
             let (good, checks) = (bad == 0, &self.checks);
             output::json(&serde_json::json!({ "model": model, "good": good, "checks": checks }))?;
-        } else if bad == 0 {
-            output::write_all(format!("all {good} checks are good\n").as_bytes())?;
         } else {
-            output::write_all(format!("{bad} of {} checks failed\n", good + bad).as_bytes())?;
+            let failed = format!("{bad} of {} checks failed\n", good + bad);
+            let line = if bad == 0 { format!("all {good} checks are good\n") } else { failed };
+            output::write_all(line.as_bytes())?;
         }
         Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-fn print(line: &Line) -> io::Result<()> {
-    let mut out = output::stdout();
-    let (style, word) = match line.outcome {
-        "good" => (GREEN, "ok  "),
-        "bad" => (RED, "FAIL"),
-        _ => (BOLD, "-   "),
-    };
-    writeln!(out, "{style}{word}{style:#}  {:<22}  {}", line.name, line.detail)?;
-    if let Some(more) = &line.more {
-        writeln!(out, "      more: {}", output::printable(more, ""))?;
-    }
-    out.flush()
 }

@@ -5,7 +5,6 @@
 //! that fits in the caches can exceed it.
 
 mod measure;
-mod plan;
 mod report;
 mod work;
 
@@ -29,19 +28,18 @@ use gguf::Gguf;
 use gguf::output::temporary_folder;
 use indicatif::ProgressBar;
 use quant::Mix;
+use runner::FileWeights;
+use rustorch::devices::BackendName;
 use synth::Synth;
 use tempfile::TempDir;
 
-use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
-use crate::interrupt::Working;
+use crate::args::{BATCH_SIZE, BackendArgs, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
-use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::registry::BackendName;
+use crate::placement::{self, Placement, Read};
 use crate::values::{from_1_to, up_to};
 use crate::{interrupt, load};
-use measure::Stopwatch;
-use plan::Test;
-use report::{Row, Style, Subject};
+use measure::{Stopwatch, Test};
+use report::{Limits, Row, Speed, Style, Subject};
 use work::Work;
 
 #[derive(Debug, clap::Args)]
@@ -137,27 +135,25 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some((_, file)) = &random {
         args.model.model = Some(file.clone());
     }
-    let file = load::file(&args.model)?;
-    load::introduce(&args.model, &file);
+    let file = load::introduced(&args.model)?;
     let isa = args.isa.unwrap_or_else(Isa::detect);
     let subject = subject(&args, &file, isa);
     drop(file);
     let threads = args.threads.clone().unwrap_or_else(|| vec![load::threads(None)]);
 
-    let working = Working::begin(None);
+    let _working = interrupt::working(None);
     let runs = threads.len() * tests.len() * (1 + args.repetitions.get());
     let bar = output::show(ProgressBar::new(runs as u64), "{bar:20} {pos}/{len} {msg}");
-    let run = Run { args: &args, tests: &tests, subject: &subject, isa, working: &working, bar: &bar };
     let mut rows = Vec::new();
     for threads in threads {
-        rows.extend(run.on_threads(threads)?);
-        if working.is_to_stop() {
+        rows.extend(measured(&args, &tests, &subject, isa, threads, &bar)?);
+        if interrupt::is_to_stop() {
             break;
         }
     }
     bar.finish_and_clear();
     report::print(&rows, args.output)?;
-    Ok(if working.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if interrupt::is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// Writes a model file of random weights, which is removed when the folder is dropped.
@@ -170,86 +166,90 @@ fn random_model(synth: &Synth) -> anyhow::Result<(TempDir, PathBuf)> {
     Ok((folder, file))
 }
 
-struct Run<'a> {
-    args: &'a Args,
-    tests: &'a [Test],
+/// The rows measured until Ctrl-C.
+fn measured<'a>(
+    args: &Args,
+    tests: &[Test],
     subject: &'a Subject,
     isa: Isa,
-    working: &'a Working,
-    bar: &'a ProgressBar,
-}
+    threads: NonZero<usize>,
+    bar: &ProgressBar,
+) -> anyhow::Result<Vec<Row<'a>>> {
+    let on = counted(threads.get() as u64, "thread");
+    let ceilings = || {
+        bar.set_message(format!("{on}: limits of the machine"));
+        let found = (!args.no_ceilings).then(|| backend_cpu::ceilings(isa, threads));
+        found.map(|found| found.context("no memory to measure the memory bandwidth")).transpose()
+    };
+    let mut machine = ceilings()?;
+    // Forgets the memory for that.
+    let counts_memory = measure::restart_peak();
 
-impl<'a> Run<'a> {
-    /// The rows measured until Ctrl-C.
-    fn on_threads(&self, threads: NonZero<usize>) -> anyhow::Result<Vec<Row<'a>>> {
-        let Run { args, tests, isa, bar, .. } = *self;
-        let on = counted(threads.get() as u64, "thread");
-        let ceilings = || {
-            bar.set_message(format!("{on}: limits of the machine"));
-            let found = (!args.no_ceilings).then(|| backend_cpu::ceilings(isa, threads));
-            found.map(|found| found.context("no memory to measure the memory bandwidth")).transpose()
-        };
-        let mut machine = ceilings()?;
-        // Forgets the memory for that.
-        let counts_memory = measure::restart_peak();
+    bar.set_message(format!("{on}: loading"));
+    let start = Instant::now();
+    let model = Arc::new(Model::new(load::file(&args.model)?)?);
+    let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
+    let Args { backend, batch_size, kernels: is_timed, .. } = *args;
+    let device_args = BackendArgs { backend, gpu: args.gpu.clone(), cpu, batch_size, is_timed };
+    let longest = tests.iter().map(|test| test.depth + test.tokens).max().unwrap_or(0);
+    let options = Options {
+        // With the token after a prompt, and the one that a sequence always has room for.
+        n_ctx: Some(longest + 2),
+        sequences: tests.iter().map(|test| test.parallel).max().unwrap_or(1),
+        n_batch: args.batch_size.get(),
+        kv_format: args.cache.format(),
+        ..Options::default()
+    };
+    let weights = FileWeights(model.file());
+    let workload = placement::workload(&model, &weights, &options, Read::LAST)?;
+    let placement = Placement::new(&device_args, &workload)?;
+    let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
+        let name = placement.in_words();
+        Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))
+    })?;
+    let load_seconds = start.elapsed().as_secs_f64();
+    tracing::debug!("loaded for {on} in {load_seconds:.2} s");
 
-        bar.set_message(format!("{on}: loading"));
-        let start = Instant::now();
-        let model = Arc::new(Model::new(load::file(&args.model)?)?);
-        let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-        let choice = BackendChoice { name: args.backend, gpu: args.gpu.clone(), cpu, is_timed: args.kernels };
-        let longest = tests.iter().map(|test| test.depth + test.tokens).max().unwrap_or(0);
-        let options = Options {
-            // With the token after a prompt, and the one that a sequence always has room for.
-            n_ctx: Some(longest + 2),
-            sequences: tests.iter().map(|test| test.parallel).max().unwrap_or(1),
-            n_batch: args.batch_size.get(),
-            kv_format: args.cache.format(),
-            ..Options::default()
-        };
-        let placement =
-            placement::of_engine(&model, &options, Read::LAST, |workload| Placement::new(&choice, workload))?;
-        let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
-            let name = placement.in_words();
-            Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))
-        })?;
-        let load_seconds = start.elapsed().as_secs_f64();
-        tracing::debug!("loaded for {on} in {load_seconds:.2} s");
-
-        let mut rows = Vec::new();
-        // The clock of a GPU rises under load.
-        let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
-        let mut stopwatch = Stopwatch::new(engine, warm_up, self.working, bar);
-        for &test in tests {
-            bar.set_message(format!("{on}: {test}"));
-            let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
-            tracing::debug!("{test} on {on}: tokens per second {samples:.2?}");
-            let mut row = Row::new(self.subject, threads.get(), test, samples);
-            (row.backend, row.gpu_layers) = (backend.clone(), gpu_layers);
-            row.kernels = stopwatch.timings();
-            row.load_seconds = load_seconds;
-            row.peak_memory_bytes = measure::memory("VmHWM").filter(|_| counts_memory);
-            row.anonymous_memory_bytes = measure::memory("RssAnon");
-            rows.push(row);
-        }
-        drop(stopwatch);
-        if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
-            bar.suspend(|| note(format_args!("rustorch: no device here can time its kernels")));
-        }
-        if !self.working.is_to_stop() {
-            // Again: other processes may have slowed it down before.
-            machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
-        }
-        if let Some(machine) = machine.filter(|_| backend == "cpu") {
-            bar.suspend(|| note(format_args!("{}", machine_in_words(&on, isa, &machine))));
-            let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
-            let work = Work::of(model.graph(), args.cache.format(), format_of);
-            for row in &mut rows {
-                row.set_limits(machine, work.ceiling(row.test, &machine));
-            }
-        }
-        Ok(rows)
+    let mut rows = Vec::new();
+    // The clock of a GPU rises under load.
+    let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
+    let mut stopwatch = Stopwatch { engine, turn: 0, warm_up, bar };
+    for &test in tests {
+        bar.set_message(format!("{on}: {test}"));
+        let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
+        tracing::debug!("{test} on {on}: tokens per second {samples:.2?}");
+        rows.push(Row {
+            subject,
+            backend: backend.clone(),
+            gpu_layers,
+            threads: threads.get(),
+            name: test.to_string(),
+            test,
+            speed: Speed::new(samples),
+            kernels: stopwatch.engine.runner().timings(),
+            limits: Limits::default(),
+            load_seconds,
+            peak_memory_bytes: measure::memory("VmHWM").filter(|_| counts_memory),
+            anonymous_memory_bytes: measure::memory("RssAnon"),
+        });
     }
+    drop(stopwatch);
+    if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
+        bar.suspend(|| note(format_args!("rustorch: no device here can time its kernels")));
+    }
+    if !interrupt::is_to_stop() {
+        // Again: other processes may have slowed it down before.
+        machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
+    }
+    if let Some(machine) = machine.filter(|_| backend == "cpu") {
+        bar.suspend(|| note(format_args!("{}", machine_in_words(&on, isa, &machine))));
+        let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
+        let work = Work::of(model.graph(), args.cache.format(), format_of);
+        for row in &mut rows {
+            row.limits = Limits::new(machine, work.ceiling(row.test, &machine), &row.speed);
+        }
+    }
+    Ok(rows)
 }
 
 fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {

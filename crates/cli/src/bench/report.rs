@@ -7,10 +7,10 @@ use backend_cpu::Ceilings;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::plan::Test;
+use super::measure::Test;
 use crate::output::{self, BOLD};
 
-/// What all rows have in common.
+/// The facts that all rows share.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Subject {
     /// The file name, or the shape of random weights.
@@ -37,22 +37,15 @@ pub(super) struct Row<'a> {
     pub(super) gpu_layers: usize,
     pub(super) threads: usize,
     #[serde(rename = "test")]
-    name: String,
+    pub(super) name: String,
     #[serde(flatten)]
     pub(super) test: Test,
-    /// The median.
-    tokens_per_second: f64,
-    mean: f64,
-    /// Standard deviation of the samples; 0 for one.
-    deviation: f64,
-    samples: Vec<f64>,
+    #[serde(flatten)]
+    pub(super) speed: Speed,
     #[serde(serialize_with = "timings")]
     pub(super) kernels: Vec<Timing>,
-    /// The highest possible rate in tokens per second, if known.
-    ceiling: Option<f64>,
-    share: Option<f64>,
-    #[serde(serialize_with = "rates")]
-    machine: Option<Ceilings>,
+    #[serde(flatten)]
+    pub(super) limits: Limits,
     /// From the file to a ready engine.
     pub(super) load_seconds: f64,
     pub(super) peak_memory_bytes: Option<u64>,
@@ -66,49 +59,48 @@ fn timings<S: Serializer>(timings: &[Timing], serializer: S) -> Result<S::Ok, S:
     }))
 }
 
-fn rates<S: Serializer>(machine: &Option<Ceilings>, serializer: S) -> Result<S::Ok, S::Error> {
-    let rates = machine.map(|machine| {
-        json!({
-            "int8_macs_per_second": machine.int8_macs_per_second,
-            "f32_macs_per_second": machine.f32_macs_per_second,
-            "read_bytes_per_second": machine.read_bytes_per_second,
-        })
-    });
-    rates.serialize(serializer)
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Speed {
+    /// The median.
+    tokens_per_second: f64,
+    mean: f64,
+    /// Standard deviation of the samples; 0 for one.
+    deviation: f64,
+    samples: Vec<f64>,
 }
 
-impl<'a> Row<'a> {
+impl Speed {
     /// `samples`, in tokens per second, must not be empty.
-    pub(super) fn new(subject: &'a Subject, threads: usize, test: Test, samples: Vec<f64>) -> Row<'a> {
+    pub(super) fn new(samples: Vec<f64>) -> Speed {
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
         let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-        Row {
-            subject,
-            backend: String::new(),
-            gpu_layers: 0,
-            threads,
-            name: test.to_string(),
-            test,
-            tokens_per_second: median,
-            mean,
-            deviation: (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt(),
-            samples,
-            kernels: Vec::new(),
-            ceiling: None,
-            share: None,
-            machine: None,
-            load_seconds: 0.0,
-            peak_memory_bytes: None,
-            anonymous_memory_bytes: None,
-        }
+        let deviation = (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt();
+        Speed { tokens_per_second: median, mean, deviation, samples }
     }
+}
 
-    pub(super) fn set_limits(&mut self, machine: Ceilings, ceiling: Option<f64>) {
-        (self.machine, self.ceiling) = (Some(machine), ceiling);
-        self.share = ceiling.map(|ceiling| self.tokens_per_second / ceiling);
+/// The speed that the machine allows, if known.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Limits {
+    /// The highest possible rate in tokens per second.
+    ceiling: Option<f64>,
+    share: Option<f64>,
+    /// The rates of the machine.
+    machine: Option<Value>,
+}
+
+impl Limits {
+    pub(super) fn new(machine: Ceilings, ceiling: Option<f64>, speed: &Speed) -> Limits {
+        let machine = json!({
+            "int8_macs_per_second": machine.int8_macs_per_second,
+            "f32_macs_per_second": machine.f32_macs_per_second,
+            "read_bytes_per_second": machine.read_bytes_per_second,
+        });
+        let share = ceiling.map(|ceiling| speed.tokens_per_second / ceiling);
+        Limits { ceiling, share, machine: Some(machine) }
     }
 }
 
@@ -191,9 +183,9 @@ fn table(rows: &[Row<'_>]) -> Vec<String> {
             },
             row.threads.to_string(),
             row.test.to_string(),
-            format!("{:.2} ± {:.2}", row.mean, row.deviation),
-            row.ceiling.map_or_else(unknown, |ceiling| format!("{ceiling:.1}")),
-            row.share.map_or_else(unknown, |share| format!("{:.1} %", 100.0 * share)),
+            format!("{:.2} ± {:.2}", row.speed.mean, row.speed.deviation),
+            row.limits.ceiling.map_or_else(unknown, |ceiling| format!("{ceiling:.1}")),
+            row.limits.share.map_or_else(unknown, |share| format!("{:.1} %", 100.0 * share)),
         ]
     });
     let lines: Vec<[String; 10]> = std::iter::once(heading.map(str::to_owned)).chain(cells).collect();
@@ -237,7 +229,7 @@ fn kernel_table(row: &Row<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Kind;
+    use super::super::measure::Kind;
     use super::*;
 
     const CEILINGS: Ceilings =
@@ -260,22 +252,33 @@ mod tests {
 
     fn row<'a>(subject: &'a Subject, samples: &[f64], ceiling: Option<f64>) -> Row<'a> {
         let test = Test { kind: Kind::Prompt, tokens: 512, depth: 4096, parallel: 1 };
-        let mut row = Row::new(subject, 2, test, samples.to_vec());
-        (row.backend, row.load_seconds) = ("cpu".into(), 0.25);
-        row.set_limits(CEILINGS, ceiling);
-        row
+        let speed = Speed::new(samples.to_vec());
+        Row {
+            subject,
+            backend: "cpu".into(),
+            gpu_layers: 0,
+            threads: 2,
+            name: test.to_string(),
+            test,
+            limits: Limits::new(CEILINGS, ceiling, &speed),
+            speed,
+            kernels: Vec::new(),
+            load_seconds: 0.25,
+            peak_memory_bytes: None,
+            anonymous_memory_bytes: None,
+        }
     }
 
     #[test]
     fn statistics_by_hand() {
         let subject = subject();
         let many = row(&subject, &[4.0, 1.0, 2.0, 9.0], Some(12.0));
-        assert_eq!((many.tokens_per_second, many.mean), (3.0, 4.0));
+        assert_eq!((many.speed.tokens_per_second, many.speed.mean), (3.0, 4.0));
         // Squares 0 + 9 + 4 + 25 over 3.
-        assert_eq!(many.deviation, (38.0f64 / 3.0).sqrt());
-        assert_eq!(many.share, Some(0.25));
+        assert_eq!(many.speed.deviation, (38.0f64 / 3.0).sqrt());
+        assert_eq!(many.limits.share, Some(0.25));
         let one = row(&subject, &[5.0], None);
-        assert_eq!((one.tokens_per_second, one.deviation, one.share), (5.0, 0.0, None));
+        assert_eq!((one.speed.tokens_per_second, one.speed.deviation, one.limits.share), (5.0, 0.0, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use backend_cpu::Ceilings;
 use graph::{Graph, Mask, Rows};
 use quant::Format;
 
-use super::plan::{Kind, Test};
+use super::measure::{Kind, Test};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {

@@ -21,45 +21,36 @@ pub(super) enum Command {
     Set,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    Maybe(&'static str),
-    Something(&'static str),
-}
-
-use Takes::{Maybe, Nothing, Something};
-
-/// Names, arguments and help.
-const TABLE: [(&[&str], Takes, Command, &str); 13] = [
-    (&["/help", "/?"], Nothing, Command::Help, "show this help"),
-    (&["/exit", "/quit", "/bye"], Nothing, Command::Exit, "leave, like Ctrl-D; also /quit and /bye"),
+/// Names, arguments (in brackets if they may be left out), and help.
+const TABLE: [(&[&str], &str, Command, &str); 13] = [
+    (&["/help", "/?"], "", Command::Help, "show this help"),
+    (&["/exit", "/quit", "/bye"], "", Command::Exit, "leave, like Ctrl-D; also /quit and /bye"),
     (
         &["/clear", "/reset"],
-        Nothing,
+        "",
         Command::Clear,
         "clear the conversation, but not the system message; also /reset",
     ),
     (
         &["/drop"],
-        Maybe("[N]"),
+        "[N]",
         Command::Drop,
         "drop the oldest message and its answer, or N of them, to free context",
     ),
-    (&["/system"], Maybe("[TEXT]"), Command::System, "set the system message, or none"),
-    (&["/toggle"], Nothing, Command::Toggle, "turn the chat template off or on"),
+    (&["/system"], "[TEXT]", Command::System, "set the system message, or none"),
+    (&["/toggle"], "", Command::Toggle, "turn the chat template off or on"),
     (
         &["/reasoning", "/think"],
-        Maybe("[MODE]"),
+        "[MODE]",
         Command::Reasoning,
         "show, hide or turn off (off) the reasoning of the model",
     ),
-    (&["/stats"], Nothing, Command::Stats, "show statistics of the last answer and the context"),
-    (&["/save"], Something("FILE"), Command::Save, "write the conversation to a file"),
-    (&["/load"], Something("FILE"), Command::Load, "continue a saved conversation"),
-    (&["/model"], Something("FILE"), Command::Model, "continue with another model"),
-    (&["/backend"], Something("NAME"), Command::Backend, "continue on another backend"),
-    (&["/set"], Maybe("[NAME VALUE]"), Command::Set, "set an option, such as temp 0.5, or show all"),
+    (&["/stats"], "", Command::Stats, "show statistics of the last answer and the context"),
+    (&["/save"], "FILE", Command::Save, "write the conversation to a file"),
+    (&["/load"], "FILE", Command::Load, "continue a saved conversation"),
+    (&["/model"], "FILE", Command::Model, "continue with another model"),
+    (&["/backend"], "NAME", Command::Backend, "continue on another backend"),
+    (&["/set"], "[NAME VALUE]", Command::Set, "set an option, such as temp 0.5, or show all"),
 ];
 
 impl Command {
@@ -70,14 +61,17 @@ impl Command {
         }
         let (name, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
         let rest = rest.trim();
-        let Some((_, takes, command, _)) = TABLE.iter().find(|row| row.0.contains(&name)) else {
+        let Some((_, arguments, command, _)) = TABLE.iter().find(|row| row.0.contains(&name)) else {
             let name = output::abbreviated(name, 40);
             let hint = "/help lists the commands; begin a message with // for a literal /";
             return Some(Err(format!("unknown command {name}: {hint}")));
         };
-        Some(match takes {
-            Nothing if !rest.is_empty() => Err(format!("{name} takes no arguments")),
-            Something(words) if rest.is_empty() => Err(format!("expected {name} {words}")),
+        Some(match *arguments {
+            "" if !rest.is_empty() => Err(format!("{name} takes no arguments")),
+            "" => Ok((*command, rest)),
+            required if !required.starts_with('[') && rest.is_empty() => {
+                Err(format!("expected {name} {required}"))
+            }
             _ => Ok((*command, rest)),
         })
     }
@@ -90,13 +84,11 @@ pub(super) fn to_drop(words: &str) -> Result<usize, String> {
 }
 
 pub(super) fn help() -> String {
-    let usage = |names: &[&str], takes: Takes| match takes {
-        Nothing => names[0].to_owned(),
-        Maybe(words) | Something(words) => format!("{} {words}", names[0]),
+    let row = |(names, arguments, _, help): &(&[&str], &str, _, &str)| {
+        [format!("{} {arguments}", names[0]).trim_end().to_owned(), (*help).to_owned()]
     };
-    let rows: Vec<(String, &str)> = TABLE.iter().map(|row| (usage(row.0, row.1), row.3)).collect();
     let keys = "  Alt-Enter starts a new line; Ctrl-C stops an answer, twice leaves.\n";
-    output::pairs(rows.iter().map(|(usage, help)| (usage.as_str(), (*help).to_owned()))) + keys
+    output::columns(&TABLE.iter().map(row).collect::<Vec<_>>(), &[]) + keys
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
-use crate::folders;
+use crate::files;
+use crate::interrupt::{self, Guard};
 use crate::output::GREEN;
-use crate::terminal::Quiet;
 
 pub(super) enum Input {
     Terminal(Box<Prompt>),
@@ -30,7 +30,7 @@ pub(super) struct Prompt {
     editor: Editor<(), FileHistory>,
     history: Option<PathBuf>,
     /// Between lines, keys are stored for the next line.
-    quiet: Option<Quiet>,
+    quiet: Option<Guard>,
 }
 
 impl Input {
@@ -78,8 +78,8 @@ impl Prompt {
         let mut editor = Editor::with_config(config.behavior(behavior).build())?;
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
         editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
-        let history = folders::data().map(|folder| folder.join("chat_history"));
-        let mut prompt = Prompt { editor, history, quiet: Some(Quiet::begin()) };
+        let history = files::data_folder().map(|folder| folder.join("chat_history"));
+        let mut prompt = Prompt { editor, history, quiet: Some(interrupt::quiet()) };
         prompt.keep(|editor, file| {
             file.parent().map_or(Ok(()), fs::create_dir_all)?;
             // Otherwise the editor's first write could replace the file of another chat.
@@ -95,7 +95,7 @@ impl Prompt {
         let read = self.editor.readline(&("> ", format!("{colour}> ")));
         anstream::print!("{colour:#}");
         let _ = io::stdout().flush();
-        self.quiet = Some(Quiet::begin());
+        self.quiet = Some(interrupt::quiet());
         match read {
             Ok(line) => {
                 self.keep(|editor, file| editor.append_history(file));

@@ -1,6 +1,5 @@
 //! `rustorch chat`: a conversation on a terminal or through a pipe.
 
-mod args;
 mod command;
 mod input;
 mod session;
@@ -11,14 +10,57 @@ mod tests;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Arg;
+use clap::builder::FalseyValueParser;
 use engine::StopReason;
 
+use crate::args::{ESCAPES, GrammarArgs, ModelArgs, PositionalModel, TemplateArgs, WritingArgs};
 use crate::interrupt;
 use crate::output::{self, INTERRUPTED, note};
-pub(crate) use args::{Args, in_a_chat};
 use command::Command;
 use input::{Input, Line};
 use session::Session;
+use settings::Settings;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
+answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+The first line that fails ends such a chat with exit code 1.
+On a terminal, control characters in the text are escaped; a pipe gets them as they are.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    positional: PositionalModel,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The first message
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Prompt")]
+    prompt: Option<String>,
+    #[command(flatten)]
+    template: TemplateArgs,
+    /// Exit after the first answer [short: -st]
+    #[arg(long, alias = "st", help_heading = "Prompt")]
+    single_turn: bool,
+    /// Drop the oldest messages and their answers when the context is full; the system message stays
+    #[arg(long, help_heading = "Prompt", env, value_parser = FalseyValueParser::new())]
+    context_shift: bool,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    grammar: GrammarArgs,
+    #[command(flatten)]
+    writing: WritingArgs,
+}
+
+/// The help of options that `run` has as well.
+pub(crate) fn in_a_chat(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "system" => arg.help("System message, the first of the conversation [short: -sys]"),
+        "raw" => arg.help("Use the text without chat template and system message"),
+        "escape" => arg.help(format!("{ESCAPES} in --system and in messages")),
+        _ => arg,
+    }
+}
 
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.positional.clone().apply(&mut args.model);

@@ -6,15 +6,12 @@ use clap::ValueEnum;
 use engine::{StopReason, Usage};
 use rustorch::{Chat, Model};
 
-use super::args::Args;
+use super::Args;
 use super::command::{self, Command};
-use crate::args::{EngineArgs, ModelArgs, TemplateArgs};
-use crate::generate::AnswerOut;
-use crate::load::{self, Writing};
+use crate::args::{ModelArgs, NetworkArgs, TemplateArgs, WritingArgs};
+use crate::generate::{self, AnswerOut};
 use crate::output::{self, Usage as Misuse, counted, note, printable};
-use crate::registry::BackendName;
-use crate::speculation::SpeculationArgs;
-use crate::{folders, generate};
+use crate::{files, load};
 
 pub(super) struct Session {
     model: Model,
@@ -29,10 +26,15 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(args: Args, verbose: bool, is_interactive: bool) -> anyhow::Result<Session> {
-        let model = args.template.apply(load::model(&args.model)?)?;
-        let Args { engine, speculation, .. } = &args;
-        let model = load::writing(model, Writing { engine, speculation, open: &args.model.open })?;
-        let chat = new_chat(&model, &args)?;
+        let model = args.template.choice.apply(load::model(&args.model)?)?;
+        let model = load::writing(model, &args.writing, args.model.open.network)?;
+        let mut chat = model.chat();
+        chat.set_system(args.template.system.clone());
+        if args.template.raw {
+            chat.set_templated(false)?;
+            generate::say_system_is_unused(&args.template);
+        }
+        say_if_raw(&model, &args.template);
         let mut session = Session { model, chat, args, verbose, is_interactive, last: None, generated: 0 };
         session.configure()?;
         Ok(session)
@@ -121,10 +123,8 @@ impl Session {
                 let text = self.read(rest)?;
                 self.args.template.system = Some(text).filter(|text| !text.is_empty());
                 self.chat.set_system(self.args.template.system.clone());
-                note(format_args!(
-                    "{}",
-                    if rest.is_empty() { "no system message" } else { "system message set" }
-                ));
+                let done = if rest.is_empty() { "no system message" } else { "system message set" };
+                note(format_args!("{done}"));
             }
             Command::Toggle => {
                 let templated = !self.chat.is_templated();
@@ -133,25 +133,23 @@ impl Session {
                 note(format_args!("chat template: {}", if templated { "on" } else { "off" }));
             }
             Command::Stats => note(format_args!("{}", self.stats()?.trim_end())),
-            Command::Save => self.chat.save(folders::expand(Path::new(rest)))?,
+            Command::Save => self.chat.save(files::expand(Path::new(rest)))?,
             Command::Load => {
-                self.chat.load(folders::expand(Path::new(rest)))?;
+                self.chat.load(files::expand(Path::new(rest)))?;
                 note(format_args!("{} loaded", counted(self.chat.messages().len(), "message")));
             }
             Command::Model => {
-                let model = ModelArgs::named(rest);
-                let template = self.args.template.of_the_file();
-                self.go_on(reopen(&model, &template, &self.args.engine, &self.args.speculation)?)?;
+                let model = ModelArgs::at(rest, NetworkArgs::default());
+                let template = self.args.template.without_choice();
+                self.go_on(reopen(&model, &template, &self.args.writing)?)?;
                 (self.args.model, self.args.template) = (model, template);
                 self.greet();
             }
             Command::Backend => {
-                let backend: BackendName = rest.parse()?;
-                let mut args = self.args.engine.clone();
-                args.backend.backend = backend;
-                let Args { model, template, speculation, .. } = &self.args;
-                self.go_on(reopen(model, template, &args, speculation)?)?;
-                self.args.engine = args;
+                let mut writing = self.args.writing.clone();
+                writing.engine.backend.backend = rest.parse()?;
+                self.go_on(reopen(&self.args.model, &self.args.template, &writing)?)?;
+                self.args.writing = writing;
                 note(format_args!("running on backend {rest}"));
             }
             Command::Set => {
@@ -231,28 +229,12 @@ fn say_forgotten(messages: usize) {
 }
 
 /// Loads another model, without introducing it.
-fn reopen(
-    args: &ModelArgs,
-    template: &TemplateArgs,
-    backend: &EngineArgs,
-    speculation: &SpeculationArgs,
-) -> anyhow::Result<Model> {
-    let model = template.apply(engine::Model::new(load::file(args)?)?)?;
-    let mut engine = backend.clone();
-    engine.backend.gpu = engine.backend.gpu.of(engine.backend.backend);
-    load::writing(model, Writing { engine: &engine, speculation, open: &args.open })
-}
-
-/// An empty conversation with the system message of the command line. Notes a missing template.
-fn new_chat(model: &Model, args: &Args) -> anyhow::Result<Chat> {
-    let mut chat = model.chat();
-    chat.set_system(args.template.system.clone());
-    if args.template.raw {
-        chat.set_templated(false)?;
-        generate::say_system_is_unused(&args.template);
-    }
-    say_if_raw(model, &args.template);
-    Ok(chat)
+fn reopen(args: &ModelArgs, template: &TemplateArgs, writing: &WritingArgs) -> anyhow::Result<Model> {
+    let model = template.choice.apply(engine::Model::new(load::file(args)?)?)?;
+    let mut writing = writing.clone();
+    let backend = &mut writing.engine.backend;
+    backend.gpu = backend.gpu.for_backend(backend.backend);
+    load::writing(model, &writing, args.open.network)
 }
 
 /// Notes a missing template.

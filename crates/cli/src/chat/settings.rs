@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use crate::args::AnswerArgs;
 use crate::output;
+use crate::settings::is_called;
 
 /// The options of answers, and their values by name as typed.
 #[derive(Clone, Debug)]
@@ -20,7 +21,8 @@ impl Settings {
     /// Sets an option, such as `temp 0.5`; returns its new value, or without words all values.
     pub(super) fn set(&mut self, words: &str) -> Result<String, String> {
         if words.is_empty() {
-            return Ok(self.show());
+            let rows = self.given.iter().map(|(name, values)| (name.as_str(), shown(values)));
+            return Ok(output::pairs(rows).trim_end().to_owned());
         }
         let (name, value) = words.split_once([' ', '=']).unwrap_or((words, ""));
         let (name, value) = (name.trim_start_matches('-').replace('_', "-"), value.trim());
@@ -61,20 +63,11 @@ impl Settings {
         })?;
         Ok(format!("{name}: {}", shown(&self.given[name])))
     }
-
-    fn show(&self) -> String {
-        let rows = self.given.iter().map(|(name, values)| (name.as_str(), shown(values)));
-        output::pairs(rows).trim_end().to_owned()
-    }
 }
 
 fn parser() -> Command {
     let parser = AnswerArgs::augment_args(Command::new("").no_binary_name(true).disable_help_flag(true));
     parser.mut_args(|arg| arg.env(None))
-}
-
-fn is_called(arg: &Arg, name: &str) -> bool {
-    arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
 }
 
 fn shown(values: &[String]) -> String {

@@ -7,11 +7,11 @@ use backend::{Device, KvFormat};
 use engine::Engine;
 use gguf::Gguf;
 use quant::Format;
-use runner::{DeviceConfig, Pipeline};
+use runner::{FileWeights, Pipeline};
 use testkit::fixtures::Spec;
 
 use super::*;
-use crate::registry::registry;
+use rustorch::devices::registry;
 
 const LAYERS: usize = 3;
 
@@ -35,7 +35,7 @@ fn model(format: Format) -> Arc<Model> {
 
 /// The device to test on.
 fn device() -> Option<Arc<dyn Device>> {
-    let found = backends::graphics_backends().find_map(|name| registry().of(name).into_iter().next());
+    let found = devices::graphics_backends().find_map(|name| registry().of(name).into_iter().next());
     if found.is_none() {
         assert!(std::env::var_os("RUSTORCH_REQUIRE_GPU").is_none(), "no Vulkan or Metal device");
         eprintln!("skipped: no Vulkan or Metal device");
@@ -50,7 +50,7 @@ fn backend(device: &Arc<dyn Device>, layers: usize, memory: Option<u64>) -> Box<
     match LAYERS - layers {
         0 => graphics,
         first => {
-            let cpu = backends::host(BackendName::CPU, options).open().expect("the processor opens");
+            let cpu = devices::host(BackendName::CPU, options).open().expect("the processor opens");
             Box::new(Pipeline::new(vec![(cpu, first), (graphics, layers)]))
         }
     }
@@ -60,13 +60,14 @@ fn backend(device: &Arc<dyn Device>, layers: usize, memory: Option<u64>) -> Box<
 fn needed(model: &Model, device: &Arc<dyn Device>, read: Read) -> u64 {
     let options = OpenOptions::default();
     let deployment = Deployment {
-        host: backends::host(BackendName::CPU, options),
+        host: devices::host(BackendName::CPU, options),
         devices: vec![DeviceConfig { device: device.clone(), options }],
         requested: Layers::Auto.into(),
         fallback: false,
     };
-    let fits = of_engine(model, &OPTIONS, read, |workload| Ok(deployment.fits(workload)));
-    let fit = fits.expect("good options").into_iter().next().expect("a device");
+    let weights = FileWeights(model.file());
+    let workload = workload(model, &weights, &OPTIONS, read).expect("good options");
+    let fit = deployment.fits(&workload).into_iter().next().expect("a device");
     fit.needed.expect("it can compute the model")
 }
 

@@ -1,19 +1,22 @@
 //! Downloads.
 
+use std::collections::HashSet;
+use std::fs;
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use hub::choice::{self, Model, Reason};
-use hub::{Cache, Client, Fetched, FileName, RepoId, Revision, Settings, Snapshot};
+use hub::{Cache, Client, Event, Fetched, FileName, RepoId, Revision, Settings, Snapshot};
+use indicatif::ProgressBar;
 
-use super::checkpoints::WEIGHTS;
-use super::name::{HubName, Name};
-use super::progress::Progress;
-use super::{addresses, held};
-use crate::interrupt::{self, Farewell};
-use crate::output::{note, size};
+use super::name::HubName;
+use super::stores::{self, ADDRESS, WEIGHTS};
+use crate::interrupt;
+use crate::output::{self, note, printable, size};
 
-/// What is said when Ctrl-C ends a download.
+/// Ctrl-C says this when it ends a download.
 const CONTINUES: &str = "interrupted; the same command continues where the download stopped";
 
 /// The hub and the cache.
@@ -23,7 +26,7 @@ pub(crate) struct Hub {
     pub(crate) cache: Cache,
 }
 
-/// What a download would bring.
+/// The files of a repository, and the model to download.
 pub(crate) struct Plan {
     pub(crate) snapshot: Snapshot,
     pub(crate) models: Vec<Model>,
@@ -59,8 +62,7 @@ impl Hub {
 
     /// Downloads what is missing of some files.
     pub(crate) fn fetch(&self, snapshot: &Snapshot, names: &[FileName]) -> anyhow::Result<Vec<Fetched>> {
-        interrupt::install()?;
-        let _farewell = Farewell::begin(CONTINUES);
+        let _farewell = interrupt::farewell(CONTINUES)?;
         let progress = Progress::new();
         Ok(self.client.pull(&self.cache, snapshot, names, &|event| progress.on(event))?)
     }
@@ -75,24 +77,18 @@ impl Hub {
                 say(name, chosen, reason, &models);
                 chosen.clone()
             }
-            None if models.is_empty()
-                && snapshot.files.iter().any(|file| file.name.as_str().ends_with(WEIGHTS)) =>
-            {
-                let repo = &name.repo;
-                bail!(
-                    "{repo} has a checkpoint, not a GGUF file; `rustorch convert {repo} OUT.gguf` makes one of it"
-                )
-            }
-            None if models.is_empty() => {
-                bail!(
-                    "{} has no GGUF file; repositories with models in this format often end in -GGUF",
-                    name.repo
-                )
-            }
-            None => {
+            None if !models.is_empty() => {
                 let part = name.part.as_deref().unwrap_or_default();
                 bail!("{} has no `{part}`; it has {}", name.repo, listed(&models))
             }
+            None if snapshot.files.iter().any(|file| file.name.as_str().ends_with(WEIGHTS)) => bail!(
+                "{0} has a checkpoint, not a GGUF file; `rustorch convert {0} OUT.gguf` makes one of it",
+                name.repo
+            ),
+            None => bail!(
+                "{} has no GGUF file; repositories with models in this format often end in -GGUF",
+                name.repo
+            ),
         };
         Ok(Plan { snapshot, models, chosen })
     }
@@ -102,7 +98,7 @@ impl Hub {
         let Plan { snapshot, models, chosen } = plan;
         let files = self.fetch(snapshot, &chosen.names())?;
         Ok(Pulled {
-            name: held::name_in(&snapshot.repo, chosen, models),
+            name: stores::name_in(&snapshot.repo, chosen, models),
             commit: Some(snapshot.commit.to_string()),
             quant: chosen.quant.clone(),
             files,
@@ -111,10 +107,19 @@ impl Hub {
 
     /// Downloads from an address that is not on the hub.
     pub(crate) fn pull_address(&self, address: &str) -> anyhow::Result<Pulled> {
-        interrupt::install()?;
-        let _farewell = Farewell::begin(CONTINUES);
-        let files = addresses::pull(&self.client, address)?;
-        Ok(Pulled { name: Name::Address(address.to_owned()).to_string(), commit: None, quant: None, files })
+        let _farewell = interrupt::farewell(CONTINUES)?;
+        let (folder, files) = stores::address_files(address)?;
+        let mut fetched = Vec::new();
+        for (number, (name, from)) in files.iter().enumerate() {
+            let progress = Progress::new();
+            progress.begin(number, files.len(), name.as_str());
+            let path = folder.join(name.as_str());
+            fetched.push(self.client.pull_address(from, &path, &|event| progress.on(event))?);
+        }
+        // Last: an address without a file names nothing.
+        fs::write(folder.join(ADDRESS), address)
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+        Ok(Pulled { name: address.to_owned(), commit: None, quant: None, files: fetched })
     }
 }
 
@@ -135,7 +140,6 @@ fn say(name: &HubName, chosen: &Model, reason: Reason, models: &[Model]) {
     }
 }
 
-/// The quantisations with their sizes.
 pub(super) fn listed(models: &[Model]) -> String {
     let label = |model: &Model| {
         let file = model.files.first().map_or("", |(name, _)| name.as_str());
@@ -143,4 +147,75 @@ pub(super) fn listed(models: &[Model]) -> String {
         model.bytes().map_or_else(|| name.to_owned(), |bytes| format!("{name} ({})", size(bytes)))
     };
     models.iter().map(label).collect::<Vec<_>>().join(", ")
+}
+
+const TRANSFER: &str =
+    "{msg} {bar:20} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+const CHECK: &str = "checking {msg} {bar:20} {binary_bytes} of {binary_total_bytes}";
+
+/// The progress of downloads on stderr: a bar for one file after the other on a terminal, else a line at the beginning of each.
+struct Progress {
+    bar: ProgressBar,
+    /// The bar's template.
+    stage: Mutex<&'static str>,
+    /// Lines about failures: several connections have the same one.
+    said: Mutex<HashSet<String>>,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        let bar = output::show(ProgressBar::no_length(), "{msg}");
+        Progress { bar, stage: Mutex::default(), said: Mutex::default() }
+    }
+
+    fn begin(&self, number: usize, of: usize, name: &str) {
+        let name = printable(name.rsplit('/').next().unwrap_or(name), "");
+        self.bar.set_message(if of > 1 { format!("{name} ({} of {of})", number + 1) } else { name });
+    }
+
+    fn on(&self, event: Event<'_>) {
+        match event {
+            Event::File { number, of, name } => self.begin(number, of, name),
+            Event::Waiting => self.say("another process downloads this file; waiting for it"),
+            Event::Started { done, total } => {
+                self.stage(TRANSFER, done, total);
+                self.bar.reset_eta();
+                if done > 0 {
+                    self.say(&format!("continuing after {} of {}", size(done), size(total)));
+                } else if !stderr().is_terminal() {
+                    note(format_args!("downloading {}, {}", self.bar.message(), size(total)));
+                }
+            }
+            Event::Received { done, total } => self.stage(TRANSFER, done, total),
+            Event::Checked { done, total } => self.stage(CHECK, done, total),
+            Event::Retrying { error, wait } => {
+                let why = output::message(&anyhow::Error::msg(error.to_string()));
+                let line = format!("{why}; trying again in {:.0} s", wait.as_secs_f64());
+                if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+                    self.say(&line);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stage(&self, next: &'static str, done: u64, total: u64) {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage != next {
+            *stage = next;
+            self.bar.set_length(total);
+            output::restyle(&self.bar, next);
+        }
+        self.bar.set_position(done);
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| note(format_args!("{line}")));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }

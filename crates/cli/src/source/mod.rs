@@ -1,42 +1,33 @@
 //! From a model's name to its file: on this machine, or downloaded.
 
-mod addresses;
-pub(crate) mod args;
-mod checkpoints;
 pub(crate) mod commands;
 pub(crate) mod fetch;
-mod held;
 pub(crate) mod name;
-mod ollama;
-mod progress;
-pub(crate) mod short;
 pub(crate) mod stores;
-pub(crate) mod suggest;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use backend::host_memory;
+use gguf::Gguf;
 use hub::Settings;
 use hub::choice::Reason;
 
-use crate::args::ModelArgs;
-use crate::cli_errors::is_near;
-use crate::interrupt::{self, Farewell};
+use crate::args::{ModelArgs, NetworkArgs, OpenArgs};
 use crate::output::{note, printable, size};
-use crate::{folders, terminal};
-use args::{DownloadArgs, NetworkArgs};
+use crate::{cli_errors, files, interrupt};
 use fetch::Hub;
-use held::Held;
 use name::{HubName, Name};
+use stores::Held;
 
-/// What a name stands for, without the network.
+/// The meaning of a name, without the network.
 pub(crate) enum Target {
     /// On the hub, possibly here, too.
     Hub(HubName),
     Address(String),
-    /// Of another program or a folder.
+    /// A model of another program.
     Held(Held),
     File(PathBuf),
 }
@@ -45,17 +36,21 @@ impl Target {
     pub(crate) fn of(typed: &Path) -> anyhow::Result<Target> {
         Ok(match Name::of(typed)? {
             // A name of ollama may have several slashes.
-            Name::File(path) => match typed.to_str().filter(|_| !path.exists()).and_then(ollama::find) {
-                Some(held) => Target::Held(held),
-                None => Target::File(path),
-            },
+            Name::File(path) => {
+                match typed.to_str().filter(|_| !path.exists()).and_then(stores::find_in_ollama) {
+                    Some(held) => Target::Held(held),
+                    None => Target::File(path),
+                }
+            }
             Name::Hub(name) => Target::Hub(name),
             Name::Address(address) => Target::Address(address),
             Name::Short(name) => {
-                if let Some(path) = in_folder(&name) {
+                let paths = [name.clone(), format!("{name}.gguf")];
+                let mut paths = paths.iter().filter_map(|name| Some(files::models_folder()?.join(name)));
+                if let Some(path) = paths.find(|path| path.is_file()) {
                     return Ok(Target::File(path));
                 }
-                match (short::find(&name), ollama::find(&name)) {
+                match (name::find_short(&name), stores::find_in_ollama(&name)) {
                     (Some(target), None) => Target::Hub(target),
                     (Some(target), Some(_)) if stores::find(&Settings::from_env()?, &target)?.is_some() => {
                         Target::Hub(target)
@@ -70,7 +65,7 @@ impl Target {
 
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
-    let DownloadArgs { network, hf_repo, hf_file, model_url } = &args.open.download;
+    let OpenArgs { network, hf_repo, hf_file, model_url, .. } = &args.open;
     // As in llama.cpp, which does not ask.
     let agreed = NetworkArgs { yes: true, ..*network };
     if let Some(repo) = hf_repo {
@@ -89,7 +84,7 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
         .map(Some);
     }
     let Some(named) = &args.model else { return Ok(None) };
-    checkpoints::refuse(&folders::expand(named))?;
+    stores::refuse_checkpoint(&files::expand(named))?;
     match Target::of(named)? {
         Target::File(path) => match near_file(&path).filter(|_| !path.exists()) {
             Some(near) => bail!("there is no file {}; did you mean {}?", path.display(), near.display()),
@@ -110,7 +105,7 @@ pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
 /// Says what a short name stands for. Returns what the user calls the model.
 fn note_short(typed: &Path, name: &HubName) -> String {
     let typed = typed.to_string_lossy();
-    if short::find(&typed).as_ref() != Some(name) {
+    if name::find_short(&typed).as_ref() != Some(name) {
         return name.to_string();
     }
     note(format_args!("{typed} is {name}"));
@@ -119,15 +114,11 @@ fn note_short(typed: &Path, name: &HubName) -> String {
 
 /// A GGUF file beside `path` that was probably meant.
 fn near_file(path: &Path) -> Option<PathBuf> {
-    let typed = path.file_name()?.to_str()?.to_lowercase();
     let folder = path.parent().unwrap_or(Path::new(""));
     let entries = fs::read_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let near = names.filter(|name| {
-        let name = name.to_lowercase();
-        name.ends_with(".gguf") && is_near(&typed, &name)
-    });
-    Some(folder.join(near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.to_lowercase()))?))
+    let names = names.filter(|name| name.to_lowercase().ends_with(".gguf"));
+    Some(folder.join(cli_errors::nearest(path.file_name()?.to_str()?, names)?))
 }
 
 /// The file of a repository; `typed` is what the user calls it.
@@ -155,7 +146,7 @@ fn hub_file(typed: &str, name: &HubName, network: NetworkArgs) -> anyhow::Result
 }
 
 fn address_file(address: &str, network: NetworkArgs) -> anyhow::Result<PathBuf> {
-    if let Some(path) = addresses::find(address)? {
+    if let Some(path) = stores::find_address(address)? {
         return Ok(path);
     }
     check_network(address, &Settings::from_env()?, network, || {
@@ -165,7 +156,7 @@ fn address_file(address: &str, network: NetworkArgs) -> anyhow::Result<PathBuf> 
     Ok(Hub::open(network.offline)?.pull_address(address)?.path())
 }
 
-/// Fails if the model `typed` cannot be downloaded: offline, or if nobody can be asked.
+/// Fails if the model `typed` cannot be downloaded: offline, or if the user cannot be asked.
 fn check_network(
     typed: &str,
     settings: &Settings,
@@ -188,15 +179,9 @@ fn agree(typed: &str, what: &str, network: NetworkArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file `name` or `name.gguf` in `~/.rustorch/models`.
-fn in_folder(name: &str) -> Option<PathBuf> {
-    let folder = folders::models()?;
-    [folder.join(name), folder.join(format!("{name}.gguf"))].into_iter().find(|path| path.is_file())
-}
-
 /// An error about a name without a slash that nothing has.
 fn unknown(name: &str) -> anyhow::Error {
-    let tags = short::tags(name);
+    let tags = name::short_tags(name);
     if !tags.is_empty() {
         return anyhow::anyhow!("no model `{name}`; there are {}", tags.join(", "));
     }
@@ -204,7 +189,8 @@ fn unknown(name: &str) -> anyhow::Error {
         Some(near) => format!("; did you mean {}?", near.display()),
         None => Settings::from_env().map(|settings| nearest(name, &settings)).unwrap_or_default(),
     };
-    let folder = folders::models().map_or_else(String::new, |folder| format!(" or in {}", folder.display()));
+    let folder =
+        files::models_folder().map_or_else(String::new, |folder| format!(" or in {}", folder.display()));
     anyhow::anyhow!(
         "no model `{name}` here{folder}; give its path, a repository as user/repo, or a name that `rustorch list` \
          shows{near}"
@@ -213,14 +199,11 @@ fn unknown(name: &str) -> anyhow::Error {
 
 /// Suggests the name that was probably meant.
 fn nearest(typed: &str, settings: &Settings) -> String {
-    let typed = typed.to_lowercase();
     let held = stores::all(settings).unwrap_or_default();
-    let names = held.iter().map(|held| held.name.as_str()).chain(short::all().map(|(name, _)| name));
-    // Of repositories also without the quantisation.
+    let names = held.iter().map(|held| held.name.as_str()).chain(name::short_names().map(|(name, _)| name));
+    // Names of repositories also without the quantisation.
     let names = names.flat_map(|name| [Some(name), name.split_once(':').map(|(repo, _)| repo)]).flatten();
-    let near = names.filter(|name| is_near(&typed, &name.to_lowercase()) && *name != typed);
-    let nearest = near.min_by_key(|name| strsim::damerau_levenshtein(&typed, &name.to_lowercase()));
-    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
+    cli_errors::did_you_mean(typed, names.filter(|name| *name != typed.to_lowercase()))
 }
 
 fn can_ask() -> bool {
@@ -229,10 +212,9 @@ fn can_ask() -> bool {
 
 /// Asks a question on the terminal; Enter alone means `default`.
 fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
-    terminal::restore();
-    interrupt::install()?;
+    interrupt::restore();
     // Ctrl-C and Ctrl-D end the line that the question begins.
-    let _farewell = Farewell::begin("");
+    let _farewell = interrupt::farewell("")?;
     let mut stderr = anstream::stderr();
     write!(stderr, "{question} [{}] ", if default { "Y/n" } else { "y/N" })?;
     stderr.flush()?;
@@ -245,4 +227,26 @@ fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
         "" => default && read > 0,
         answer => ["y", "yes"].contains(&answer),
     })
+}
+
+/// A value for `-m`: a chat model on this machine, the largest that leaves half of the free memory, or else the smallest.
+/// Without any, a small one to download.
+pub(crate) fn suggestion() -> String {
+    let held = Settings::from_env().map_err(Into::into).and_then(|settings| stores::all(&settings));
+    let room = host_memory().free.map_or(u64::MAX, |free| free / 2);
+    let mut held: Vec<Held> = held.unwrap_or_default();
+    held.sort_by_key(|held| {
+        (held.bytes > room, held.bytes.abs_diff(if held.bytes > room { 0 } else { room }))
+    });
+    // The family is known, and there is a chat template.
+    let chats = |held: &Held| {
+        let Ok(file) = Gguf::open(held.path()) else { return false };
+        let model = models::Model::from_metadata(file.metadata(), &|name| file.tensor(name).is_some());
+        file.metadata().contains("tokenizer.chat_template")
+            && model.is_ok_and(|model| model.config.pooling.is_none())
+    };
+    match held.into_iter().find(chats) {
+        Some(held) => format!("-m {}, which is here", printable(&held.name, "")),
+        None => "-m qwen3:0.6b (0.6 GB to download)".to_owned(),
+    }
 }

@@ -1,20 +1,19 @@
-//! What a model's name may be: a file, a repository on the hub, an address, or a short name.
+//! A model's name: a file, a repository on the hub, an address, or a short name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hub::{FileName, RepoId, Revision};
 
-use crate::folders;
+use crate::files;
 
-/// Hosts of the hub.
 const HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Name {
     File(PathBuf),
     Hub(HubName),
-    /// Of a file that is not on the hub.
+    /// A file that is not on the hub.
     Address(String),
     /// Without a slash: a short name, or that of a file in `~/.rustorch/models`.
     Short(String),
@@ -38,30 +37,22 @@ impl fmt::Display for HubName {
     }
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Name::File(path) => write!(f, "{}", path.display()),
-            Name::Hub(name) => write!(f, "{name}"),
-            Name::Address(text) | Name::Short(text) => f.write_str(text),
-        }
-    }
-}
-
 impl Name {
     /// Reads what was typed. A file that exists is never anything else.
     pub(crate) fn of(typed: &Path) -> anyhow::Result<Name> {
-        let path = folders::expand(typed);
+        let path = files::expand(typed);
         // A folder may have the name of a repository.
         let is_file = path.exists() && !path.is_dir();
         let Some(text) = typed.to_str().filter(|_| !is_file) else { return Ok(Name::File(path)) };
-        if text.starts_with("https://") || text.starts_with("http://") {
-            return parse_address(text);
-        }
-        if let Some(rest) = HOSTS.iter().find_map(|host| text.strip_prefix(host)?.strip_prefix('/')) {
+        let address = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let (host, rest) = address.unwrap_or(text).split_once('/').unwrap_or_default();
+        if HOSTS.contains(&host) {
             return Ok(Name::Hub(parse_hub_path(rest)?));
         }
-        // What follows a colon is a tag, a quantisation or a file in a repository.
+        if address.is_some() {
+            return Ok(Name::Address(text.to_owned()));
+        }
+        // A tag, a quantisation or a file in a repository follows a colon.
         let named = text.split(':').next().unwrap_or_default();
         let parts = named.split(std::path::is_separator).count();
         let is_gguf = parts > 1 && named.to_lowercase().ends_with(".gguf");
@@ -88,15 +79,6 @@ impl HubName {
     }
 }
 
-fn parse_address(text: &str) -> anyhow::Result<Name> {
-    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if HOSTS.contains(&host) {
-        return Ok(Name::Hub(parse_hub_path(path)?));
-    }
-    Ok(Name::Address(text.to_owned()))
-}
-
 /// Reads what follows the host: `user/repo[:PART]`, `user/repo/FILE` or `user/repo/resolve/REVISION/FILE`.
 fn parse_hub_path(path: &str) -> anyhow::Result<HubName> {
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
@@ -115,6 +97,37 @@ fn parse_hub_path(path: &str) -> anyhow::Result<HubName> {
         name.part = Some(file.to_string());
     }
     Ok(name)
+}
+
+/// Short names, each with a repository and a quantisation.
+const TABLE: &str = include_str!("short_names.txt");
+
+pub(crate) fn short_names() -> impl Iterator<Item = (&'static str, HubName)> {
+    let entries = TABLE.lines().filter(|line| !line.starts_with('#'));
+    entries.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, repo, quant) = (words.next()?, words.next()?, words.next()?);
+        Some((name, HubName::of(&format!("{repo}:{quant}")).ok()?))
+    })
+}
+
+/// The model of a short name; without a tag, the first of its family.
+pub(crate) fn find_short(name: &str) -> Option<HubName> {
+    let name = name.strip_suffix(":latest").unwrap_or(name);
+    let is_it = |known: &str| {
+        known.eq_ignore_ascii_case(name)
+            || family(known).is_some_and(|family| family.eq_ignore_ascii_case(name))
+    };
+    short_names().find(|(known, _)| is_it(known)).map(|(_, target)| target)
+}
+
+pub(crate) fn short_tags(name: &str) -> Vec<&'static str> {
+    let own = family(name).unwrap_or(name);
+    short_names().filter(|(known, _)| family(known) == Some(own)).map(|(known, _)| known).collect()
+}
+
+fn family(name: &str) -> Option<&str> {
+    name.split_once(':').map(|(family, _)| family)
 }
 
 #[cfg(test)]
@@ -144,9 +157,8 @@ mod tests {
         check("https://huggingface.co/a/b/resolve/main/m.gguf", hub("a/b", Some("m.gguf")));
         check("hf.co/a/b/m.gguf", hub("a/b", Some("m.gguf")));
         for typed in ["https://huggingface.co/a/b/resolve/v1/m.gguf", "a/b@v1:m.gguf"] {
-            let at = Name::of(Path::new(typed)).expect("a name");
-            assert_eq!(at.to_string(), "a/b@v1:m.gguf");
-            assert!(matches!(at, Name::Hub(HubName { revision, .. }) if revision.as_str() == "v1"));
+            let Ok(Name::Hub(at)) = Name::of(Path::new(typed)) else { panic!("{typed} is on the hub") };
+            assert_eq!((at.to_string(), at.revision.as_str()), ("a/b@v1:m.gguf".to_owned(), "v1"));
         }
     }
 
@@ -162,5 +174,25 @@ mod tests {
         for bad in ["https://hf.co/a", "hf.co/../x", "https://hf.co/a/b/resolve/main/../../x"] {
             assert!(Name::of(Path::new(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_an_entry() {
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).count();
+        assert_eq!(short_names().count(), lines);
+        let mut names: Vec<_> = short_names().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), lines, "a name has two lines");
+    }
+
+    #[test]
+    fn a_family_has_a_usual_size() {
+        let target = |name| find_short(name).map(|target| target.to_string());
+        assert_eq!(target("qwen3:0.6b").as_deref(), Some("Qwen/Qwen3-0.6B-GGUF:Q8_0"));
+        assert_eq!(target("qwen3"), target("qwen3:8b"));
+        assert_eq!(target("Qwen3:latest"), target("qwen3:8b"));
+        assert_eq!(target("qwen"), None);
+        assert!(short_tags("gemma3:9b").contains(&"gemma3:4b"));
     }
 }

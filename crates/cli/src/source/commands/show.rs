@@ -1,27 +1,26 @@
 //! `rustorch show`: what a model is and whether it fits here, before it is downloaded.
 
-mod facts;
-mod text;
-
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, anyhow};
+use backend::Weights;
+use engine::{Model, Options};
 use gguf::Gguf;
-use hub::Settings;
-use hub::choice;
+use gguf::output::temporary_folder;
+use hub::{Settings, choice};
+use runner::FileWeights;
 use serde::Serialize;
 
 use super::super::fetch::{Hub, Plan};
-use super::super::held::{self, Held, Origin};
 use super::super::name::HubName;
-use super::super::stores;
+use super::super::stores::{self, Held, Origin};
 use super::{Target, is_unreachable};
 use crate::args::{ContextArgs, WeightsArgs};
-use crate::fit::machine::{self, DeviceArgs, Machine};
-use crate::fit::{self, Candidate, Fit};
-use crate::{folders, interrupt, output};
-use facts::Facts;
+use crate::fit::{self, DeviceArgs, Fit, Machine, OtherFormats, Zeros};
+use crate::output::{self, printable, size};
+use crate::{files, interrupt, load};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -93,10 +92,10 @@ struct Row {
     usual: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     interrupt::install()?;
     let settings = Settings::from_env()?;
-    let gpus = machine::chosen(&args.devices)?;
+    let gpus = fit::chosen(&args.devices)?;
     let mut machine = Machine::new(&gpus, args.weights)?;
     let mut held_report = |held: &Held| held_report(&args, &mut machine, held);
     let mut report = match Target::of(&args.name)? {
@@ -116,25 +115,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         },
         Target::Held(held) => held_report(&held),
         Target::File(path) => held_report(&file_model(&path)?),
-        Target::Address(address) => match super::downloaded(&address)? {
-            Some(held) => held_report(&held),
-            None => {
-                bail!("{address} is not on this machine; only models on Hugging Face can be shown before")
-            }
-        },
+        Target::Address(address) => held_report(&super::downloaded(&address)?.with_context(|| {
+            format!("{address} is not on this machine; only models on Hugging Face can be shown before")
+        })?),
     };
-    let candidates = report.models.iter().map(|row| Candidate {
-        fit: row.fit.as_ref(),
-        bytes: row.bytes,
-        quant: row.quant.as_deref(),
-    });
+    let rows = report.models.iter();
+    let candidates = rows.map(|row| (row.fit.as_ref(), row.bytes, row.quant.as_deref()));
     report.best = fit::best(candidates).map(|at| report.models[at].name.clone());
-    if args.json {
-        output::json(&report)?
-    } else {
-        output::write_all(text::text(&report).as_bytes())?
-    }
-    Ok(ExitCode::SUCCESS)
+    if args.json { output::json(&report) } else { Ok(output::write_all(text(&report).as_bytes())?) }
 }
 
 /// The model of another program that has exactly this name.
@@ -155,7 +143,7 @@ fn hub_report(
     plan: &Plan,
 ) -> anyhow::Result<Report> {
     let mut facts = if args.quick {
-        Err(anyhow::anyhow!("--quick fetches no header"))
+        Err(anyhow!("--quick fetches no header"))
     } else {
         Facts::from_hub(&args.context, hub, plan)
     };
@@ -163,20 +151,15 @@ fn hub_report(
     let local = stores::cached(&hub.cache, &name.repo)?;
     let mut rows = Vec::new();
     for model in models {
-        let fit = facts.as_ref().ok().map(|facts| {
-            if model == chosen {
-                facts.fit(machine)
-            } else {
-                facts.fit_in(machine, model.quant.as_deref(), model.bytes())
-            }
-        });
+        let fit =
+            facts.as_ref().ok().map(|facts| facts.fit(machine, Some(model).filter(|&model| model != chosen)));
         let fit = fit.transpose().unwrap_or_else(|error| {
             facts = Err(error);
             None
         });
         rows.push(Row {
             path: local.iter().find(|held| held.is(&name.repo, model)).map(|held| held.path().to_owned()),
-            name: held::name_in(&name.repo, model, models),
+            name: stores::name_in(&name.repo, model, models),
             quant: model.quant.clone(),
             files: model.names().iter().map(ToString::to_string).collect(),
             bytes: model.bytes(),
@@ -193,13 +176,13 @@ fn hub_report(
         gated: snapshot.is_gated,
         downloads: snapshot.downloads,
         models: rows,
-        ..Report::of(facts, machine)
+        ..Report::unnamed(facts, machine)
     })
 }
 
 fn held_report(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
-    let facts = Facts::of(&args.context, held.path(), held.bytes);
-    let (facts, fit) = match facts.and_then(|facts| Ok((facts.fit(machine)?, facts))) {
+    let facts = Facts::read(&args.context, held.path(), held.bytes);
+    let (facts, fit) = match facts.and_then(|facts| Ok((facts.fit(machine, None)?, facts))) {
         Ok((fit, facts)) => (Ok(facts), Some(fit)),
         Err(error) => (Err(error), None),
     };
@@ -219,7 +202,7 @@ fn held_report(args: &Args, machine: &mut Machine<'_>, held: &Held) -> Report {
         _ => format!("{}, {path}", held.origin.label()),
     };
     let name = held.name.clone();
-    Report { name, from, models: vec![row], ..Report::of(facts, machine) }
+    Report { name, from, models: vec![row], ..Report::unnamed(facts, machine) }
 }
 
 fn file_model(path: &Path) -> anyhow::Result<Held> {
@@ -231,7 +214,7 @@ fn file_model(path: &Path) -> anyhow::Result<Held> {
         quant: models.into_iter().next().and_then(|model| model.quant),
         files: file.files().map(|(path, _)| path.into()).collect(),
         bytes: file.files().map(|(_, bytes)| bytes).sum(),
-        origin: if path.parent().is_some_and(|folder| folders::models().as_deref() == Some(folder)) {
+        origin: if path.parent().is_some_and(|folder| files::models_folder().as_deref() == Some(folder)) {
             Origin::Folder
         } else {
             Origin::File
@@ -240,8 +223,7 @@ fn file_model(path: &Path) -> anyhow::Result<Held> {
 }
 
 impl Report {
-    /// A report without a name.
-    fn of(facts: anyhow::Result<Facts>, machine: &Machine<'_>) -> Report {
+    fn unnamed(facts: anyhow::Result<Facts>, machine: &Machine<'_>) -> Report {
         let (facts, error) = match facts {
             Ok(facts) => (Some(facts), None),
             Err(error) => (None, Some(output::message(&error))),
@@ -257,4 +239,106 @@ impl Report {
             ..Report::default()
         }
     }
+}
+
+/// How much of a file is fetched to read its header: enough for most, for large vocabularies, and for anything.
+const HEADS: [u64; 3] = [8 << 20, 32 << 20, 128 << 20];
+
+struct Facts {
+    architecture: String,
+    parameters: usize,
+    n_ctx: usize,
+    model: Model,
+    options: Options,
+    zeros: Zeros,
+    /// Bytes of the files that the header is from.
+    bytes: u64,
+}
+
+impl Facts {
+    /// Reads a model on the hub by the beginnings of its files: the rest is holes.
+    fn from_hub(context: &ContextArgs, hub: &Hub, plan: &Plan) -> anyhow::Result<Facts> {
+        let folder = temporary_folder().context("cannot create a temporary folder")?;
+        let mut last = None;
+        for most in HEADS {
+            let mut first = None;
+            for (name, bytes) in &plan.chosen.files {
+                let bytes = bytes.context("the hub does not say how large the file is")?;
+                let head = hub.client.head(&plan.snapshot, name, most.min(bytes), &|_| {})?;
+                let path = folder.path().join(name.base());
+                let mut file = File::create(&path)?;
+                file.write_all(&head)?;
+                file.set_len(bytes)?;
+                first.get_or_insert(path);
+            }
+            let path = first.context("the model has no file")?;
+            let bytes = plan.chosen.bytes().unwrap_or(0);
+            match Facts::read(context, &path, bytes) {
+                Ok(facts) => return Ok(facts),
+                Err(error) if most >= bytes => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| anyhow::anyhow!("the header is too long")))
+    }
+
+    /// Reads a file; `bytes` is the size of all files of the model.
+    fn read(context: &ContextArgs, path: &Path, bytes: u64) -> anyhow::Result<Facts> {
+        let file = Gguf::open(path)?;
+        let architecture = file.metadata().str("general.architecture").ok().flatten().unwrap_or_default();
+        let (architecture, parameters) = (architecture.to_owned(), load::parameters(&file));
+        let zeros = Zeros::for_tensors_of(&file)?;
+        let model = Model::new(file)?;
+        let options = load::options(context, &model);
+        let n_ctx = options.layout(&model)?.limits.n_ctx;
+        Ok(Facts { architecture, parameters, n_ctx, model, options, zeros, bytes })
+    }
+
+    /// Where the model of the header fits, or `other`, which is another quantisation.
+    fn fit(&self, machine: &mut Machine<'_>, other: Option<&choice::Model>) -> anyhow::Result<Fit> {
+        let (file, options) = (self.model.file(), &self.options);
+        let Some(other) = other else { return machine.fit(&self.model, &FileWeights(file), options, 1.0) };
+        let own: u64 = file.tensors().map(|tensor| tensor.data.len() as u64).sum();
+        let bytes = other.bytes().context("the hub does not say how large the file is")?;
+        // Headers are alike.
+        let bytes = bytes.saturating_sub(self.bytes.saturating_sub(own)) as f64;
+        let formats = other.quant.as_deref().and_then(|quant| OtherFormats::named(file, quant, &self.zeros));
+        let (weights, tensors): (&dyn Weights, u64) = match &formats {
+            Some(formats) => (formats, formats.bytes()),
+            None => (&FileWeights(file), own),
+        };
+        machine.fit(&self.model, weights, options, bytes / tensors.max(1) as f64)
+    }
+}
+
+fn text(report: &Report) -> String {
+    let memory = report.n_ctx.zip(report.available).map(|(n_ctx, available)| {
+        format!("{} are available; computed for a context of {n_ctx} tokens", size(available))
+    });
+    let gpus = report.gpus.iter().map(|Gpu { name, memory }| ("GPU", Some(format!("{name}, {memory}"))));
+    let known = [
+        ("from", Some(report.from.clone())),
+        ("commit", report.commit.clone()),
+        ("licence", report.license.clone()),
+        ("access", report.gated.then(|| "gated: its owner decides who may download it".to_owned())),
+        ("downloads", report.downloads.map(|number| format!("{number} in a month"))),
+        ("architecture", report.architecture.clone()),
+        ("parameters", report.parameters.map(output::count)),
+        ("memory", memory),
+        ("memory", report.error.as_ref().map(|why| format!("unknown: {why}"))),
+    ];
+    let known = known.into_iter().chain(gpus);
+    let known = known.filter_map(|(name, value)| Some((name, printable(&value?, ""))));
+    let has_gpu = !report.gpus.is_empty();
+    let rows = report.models.iter().map(|row| {
+        let (mark, here) = (if row.usual { "*" } else { "" }, if row.path.is_some() { "yes" } else { "" });
+        let bytes = row.bytes.map_or_else(|| "?".to_owned(), size);
+        ([mark.to_owned(), printable(&row.name, ""), bytes], row.fit.as_ref(), here)
+    });
+    let table = fit::table(["", "NAME", "SIZE"], "HERE", rows, has_gpu);
+    let is_known = report.models.iter().any(|row| row.fits.is_some());
+    let says_best = if report.best.is_some() { report.models.len() > 1 } else { is_known };
+    let best = report.best.as_ref().map(|name| printable(name, ""));
+    let best = if says_best { fit::best_in_words(best.as_deref(), has_gpu) } else { String::new() };
+    format!("{}\n{}\n{table}{best}", printable(&report.name, ""), output::pairs(known))
 }

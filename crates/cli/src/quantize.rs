@@ -2,27 +2,24 @@
 //!
 //! All checks precede the first write: the format of each tensor, and whether every value is finite.
 
-mod report;
-
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use convert::imatrix::Imatrix;
-use convert::quantize::{Error, Override, Plan, Recipe, Warning};
+use convert::quantize::{Error, Override, Plan, Planned, Recipe, Warning};
 use gguf::Gguf;
 use gguf::output::Target;
 use indicatif::ProgressBar;
 use quant::Mix;
+use serde_json::json;
 
-use crate::args::ModelArgs;
-use crate::output::{self, Usage, note};
-use crate::source::args::NetworkArgs;
+use crate::args::{ModelArgs, NetworkArgs};
+use crate::output::{self, Usage, counted, note, size};
 use crate::values::from_1_to;
 use crate::{files, load};
-use report::Report;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -64,9 +61,12 @@ pub(crate) struct Args {
     network: NetworkArgs,
 }
 
+fn mixes() -> impl Iterator<Item = PossibleValue> {
+    Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()))
+}
+
 pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
-    let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
+    PossibleValuesParser::new(mixes()).try_map(|name| name.parse::<Mix>())
 }
 
 /// A type; `None` is COPY.
@@ -76,9 +76,7 @@ struct MixOrCopy(Option<Mix>);
 const COPY: &str = "COPY";
 
 fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
-    let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
-    let names = PossibleValuesParser::new(names.chain([PossibleValue::new(COPY)]));
-    names.try_map(|name| {
+    PossibleValuesParser::new(mixes().chain([PossibleValue::new(COPY)])).try_map(|name| {
         if name.eq_ignore_ascii_case(COPY) {
             Ok(MixOrCopy(None))
         } else {
@@ -87,9 +85,9 @@ fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
     })
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let file = load::file(&ModelArgs::at(args.input, args.network))?;
-    let mut read = files::of(&file);
+    let mut read = files::model_files(&file);
     read.extend(args.imatrix.as_deref());
     let is_quantised = |path: &Path| {
         Gguf::open(path).is_ok_and(|file| file.tensors().any(|tensor| tensor.format.block_len() > 1))
@@ -114,17 +112,59 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.dry_run {
         write(&plan, &target, load::threads(args.threads))?;
     }
-    let output = args.output.display().to_string();
-    let report = Report::new(&file, output, &recipe, &plan, (!args.dry_run).then(|| begin.elapsed()))?;
+    let seconds = (!args.dry_run).then(|| begin.elapsed().as_secs_f64());
+    let (tensors, output) = (plan.tensors(), args.output.display().to_string());
+    let bytes: u64 = tensors.iter().map(Planned::bytes).sum();
+    let (before, after) = (file.file_len(), plan.file_len()?);
+    let values: u64 = tensors.iter().map(Planned::values).sum();
+    let [bits_before, bits] = [plan.work(), bytes].map(|bytes| bytes as f64 * 8.0 / values.max(1) as f64);
     if args.json {
-        output::json(&report)?;
-        return Ok(ExitCode::SUCCESS);
+        let row = |planned: &Planned<'_>| {
+            json!({
+                "name": planned.tensor.name,
+                "shape": planned.tensor.shape,
+                "from": planned.tensor.format.name(),
+                "to": planned.format.name(),
+                "bytes": planned.bytes(),
+                "importance": planned.importance.is_some(),
+            })
+        };
+        return output::json(&json!({
+            "input": file.file(),
+            "output": output,
+            "type": recipe.mix.map_or(COPY, Mix::name),
+            "pure": recipe.pure,
+            "imatrix": named,
+            "dry_run": args.dry_run,
+            "before": { "file_bytes": before, "tensor_bytes": plan.work(), "bits_per_weight": bits_before },
+            "after": { "file_bytes": after, "tensor_bytes": bytes, "bits_per_weight": bits },
+            "seconds": seconds,
+            "tensors": tensors.iter().map(row).collect::<Vec<_>>(),
+        }));
     }
     if args.dry_run {
-        report.print_plan()?;
+        let row = |planned: &Planned<'_>| {
+            let (from, to) = (planned.tensor.format.name(), planned.format.name());
+            let shape: Vec<String> = planned.tensor.shape.iter().map(ToString::to_string).collect();
+            let format = format!("{from} -> {}", if from == to { "unchanged" } else { to });
+            let importance = if planned.importance.is_some() { "by importance" } else { "" };
+            let name = output::printable(&planned.tensor.name, "");
+            [name, shape.join(" x "), format, size(planned.bytes()), importance.to_owned()]
+        };
+        let rows: Vec<_> = tensors.iter().map(row).collect();
+        output::write_all(output::columns(&rows, &[1, 3]).as_bytes())?;
     }
-    report.say();
-    Ok(ExitCode::SUCCESS)
+    let name = if args.dry_run { "the file would be" } else { &output };
+    let (before, after) = (size(before), size(after));
+    note(format_args!("{name}: {after}, {bits:.2} bits per weight; was {before}, {bits_before:.2}"));
+    let mut formats: BTreeMap<&str, usize> = BTreeMap::new();
+    for planned in tensors {
+        *formats.entry(planned.format.name()).or_default() += 1;
+    }
+    let formats: Vec<String> = formats.iter().map(|(format, count)| format!("{count} {format}")).collect();
+    let time = seconds.map(|seconds| format!("; {seconds:.1} s")).unwrap_or_default();
+    note(format_args!("{}: {}{time}", counted(tensors.len(), "tensor"), formats.join(", ")));
+    Ok(())
 }
 
 fn warn(warning: &Warning) {
@@ -132,18 +172,17 @@ fn warn(warning: &Warning) {
 }
 
 fn write(plan: &Plan<'_>, target: &Target, threads: NonZero<usize>) -> anyhow::Result<()> {
-    let bar = progress("checking", plan);
+    let progress = |what| {
+        let template = format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left");
+        output::show(ProgressBar::new(plan.work()), &template)
+    };
+    let bar = progress("checking");
     let warnings = plan.check(threads, &|bytes| bar.inc(bytes))?;
     bar.finish_and_clear();
     warnings.iter().for_each(warn);
     let mut out = target.create()?;
-    let bar = progress("quantising", plan);
+    let bar = progress("quantising");
     plan.write(&mut out, threads, &|bytes| bar.inc(bytes))?;
     bar.finish_and_clear();
     Ok(out.finish()?)
-}
-
-fn progress(what: &'static str, plan: &Plan<'_>) -> ProgressBar {
-    let template = format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left");
-    output::show(ProgressBar::new(plan.work()), &template)
 }

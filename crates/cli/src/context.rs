@@ -1,13 +1,12 @@
 //! The largest context that fits in memory.
 
-use anyhow::anyhow;
 use backend::{KvType, Remedy};
 use engine::{KvFormat, Model, Options};
-use runner::Workload;
+use runner::{FileWeights, Workload};
 
-use super::refusal::{ContextTooLarge, total};
-use crate::advice::fault;
-use crate::placement::{self, BackendChoice, Read};
+use crate::advice::{ContextTooLarge, allocated, fault};
+use crate::args::BackendArgs;
+use crate::placement::{self, Read};
 
 /// `error` of loading `model` on the host, with what would fit if a smaller context helps.
 pub(crate) fn explain(
@@ -15,7 +14,7 @@ pub(crate) fn explain(
     model: &Model,
     options: &Options,
     read: Read,
-    choice: &BackendChoice,
+    args: &BackendArgs,
 ) -> anyhow::Error {
     let Some(backend::Error::OverBudget {
         limit, remedy: Remedy::SmallerContext | Remedy::SmallerBatch, ..
@@ -23,7 +22,7 @@ pub(crate) fn explain(
     else {
         return error;
     };
-    too_large(*limit, model, options, read, choice).map_or(error, |too_large| anyhow!(too_large))
+    too_large(*limit, model, options, read, args).map_or(error, Into::into)
 }
 
 fn too_large(
@@ -31,17 +30,15 @@ fn too_large(
     model: &Model,
     options: &Options,
     read: Read,
-    choice: &BackendChoice,
+    args: &BackendArgs,
 ) -> Option<ContextTooLarge> {
-    let host = choice.host();
-    let backend = host.open().ok()?;
+    let host = args.host();
+    let (backend, weights) = (host.open().ok()?, FileWeights(model.file()));
     let needs = |n_ctx: usize, kv_format: KvFormat| {
         let options = Options { n_ctx: Some(n_ctx), kv_format, ..*options };
-        let required = |workload: &Workload<'_>| {
-            let Workload { weights, graph, kv_layout, buckets, taps } = workload;
-            Ok(backend.requirements(graph, *weights, kv_layout, buckets, *taps)?)
-        };
-        placement::of_engine(model, &options, read, required).ok()
+        let Workload { weights, graph, kv_layout, buckets, taps } =
+            placement::workload(model, &weights, &options, read).ok()?;
+        backend.requirements(graph, weights, &kv_layout, &buckets, taps).ok()
     };
     let asked = options.layout(model).ok()?.limits.n_ctx;
     let needed = needs(asked, options.kv_format)?;
@@ -49,10 +46,10 @@ fn too_large(
     if needed.kv < needed.activations {
         return None;
     }
-    // What is free changes a little from now to the next try.
+    // Free memory changes a little until the next try.
     let room = limit - limit / 64;
     let largest = |format| {
-        let fits = |n_ctx| needs(n_ctx, format).is_some_and(|memory| total(&memory) <= room);
+        let fits = |n_ctx| needs(n_ctx, format).is_some_and(|memory| allocated(&memory) <= room);
         if fits(asked) { Some(asked) } else { rounded_down(largest_in(asked, fits)) }
     };
     let q8_0 = KvFormat { k: KvType::Q8_0, v: KvType::Q8_0 };

@@ -1,4 +1,0 @@
-//! A context that does not fit in memory.
-
-pub(crate) mod refusal;
-pub(crate) mod search;
