@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::answer::Answers;
-use crate::app::{Admission, App};
-use crate::client::Client;
+use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
+use crate::keys::Client;
 use crate::models::Served;
 use crate::openapi::describe_params;
 
@@ -24,7 +24,7 @@ pub(crate) struct Sampling {
     queue: Queue,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 struct Queue {
     /// Of a client's requests, lower ones start first.
     #[serde(default)]
@@ -55,16 +55,7 @@ impl Sampling {
     pub(crate) fn over(mut self, defaults: &Params) -> Result<Parameters, ApiError> {
         let mut params = defaults.clone();
         params.take(&mut self.given)?;
-        let Queue { priority, cache_salt, t_max_predict_ms } = self.queue;
-        // llama-server's limit of time, which is none if it is not above 0.
-        let time = t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
-        Ok(Parameters {
-            params,
-            priority,
-            cache_salt,
-            progress: false,
-            time: time.map(Duration::from_millis),
-        })
+        Ok(Parameters { params, queue: self.queue, progress: false })
     }
 
     /// The same of a protocol in which a call has one answer.
@@ -72,26 +63,19 @@ impl Sampling {
         let parameters = self.over(defaults)?;
         match parameters.params.n {
             1 => Ok(parameters),
-            n => {
-                Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out")))
-            }
+            n => Err(ApiError::unsupported("n", format!("is {n}, but there is one answer; leave it out"))),
         }
     }
 }
 
-/// Parameters that all protocols have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     pub(crate) params: Params,
-    priority: i32,
-    cache_salt: Option<String>,
+    queue: Queue,
     /// Report progress of the prefill.
     pub(crate) progress: bool,
-    /// End an answer with its first line after this time, counted from its first token.
-    time: Option<Duration>,
 }
 
-/// A call, as a protocol reads it.
 pub(crate) struct Call {
     /// Each has [`Params::n`] answers.
     pub(crate) inputs: Vec<Input>,
@@ -104,19 +88,7 @@ pub(crate) struct Call {
     pub(crate) prompt_logprobs: Option<usize>,
 }
 
-/// A call that the engine has accepted.
-pub(crate) struct Started {
-    pub(crate) answers: Answers,
-    /// The number of answers.
-    pub(crate) n: usize,
-    /// The tokens of each prompt.
-    pub(crate) prompts: Vec<Vec<u32>>,
-    /// To be kept until the end.
-    pub(crate) admission: Admission,
-}
-
 impl Call {
-    /// A call to answer a conversation.
     pub(crate) fn chat(
         conversation: rustorch::Conversation,
         parameters: Parameters,
@@ -132,25 +104,28 @@ impl Call {
         app: &Arc<App>,
         served: &Arc<Served>,
         client: &Client,
-    ) -> Result<Started, ApiError> {
+    ) -> Result<Answers, ApiError> {
         let Call { inputs, input_field, parameters, format, prompt_logprobs } = self;
-        let n = inputs.len() * parameters.params.n;
+        let Parameters { params, queue, progress } = parameters;
+        let n = inputs.len() * params.n;
         let admission = app.admit(client, n)?;
         let (format_field, format) = format.unzip();
         let failed =
             |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
         let tenant = Tenant {
             client: client.number(),
-            priority: parameters.priority,
-            cache_salt: client.salt(parameters.cache_salt.as_deref()),
+            priority: queue.priority,
+            cache_salt: client.salt(queue.cache_salt.as_deref()),
         };
+        // llama-server's limit of time, which is none if it is not above 0.
+        let time = queue.t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
         let request = |input| Request {
-            params: parameters.params.clone(),
+            params: params.clone(),
             format: format.clone(),
             tenant: tenant.clone(),
             prompt_logprobs,
-            progress: parameters.progress,
-            time: parameters.time,
+            progress,
+            time: time.map(Duration::from_millis),
             is_eager: true,
             ..Request::new(input)
         };
@@ -164,7 +139,7 @@ impl Call {
         let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
         stream.accepted().await.map_err(failed)?;
         admission.charge(prompts.iter().map(Vec::len).sum());
-        Ok(Started { answers: Answers::new(stream, admission.meter()), n, prompts, admission })
+        Ok(Answers { stream, n, prompts, admission })
     }
 }
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
-use crate::client::Client;
 use crate::error::{ApiError, Kind};
 use crate::http::body;
+use crate::keys::Client;
 use crate::models::{Encoder, Lease, Served};
 
 /// Fields that mean something to other servers, and change nothing here.
@@ -47,7 +47,6 @@ pub(crate) trait Group: DeserializeOwned + JsonSchema + Send + 'static {
 pub(crate) trait Body: Sized + Send + 'static {
     fn take(fields: &mut Fields) -> Result<Self, ApiError>;
 
-    /// Adds its fields to the document.
     fn describe(properties: &mut Properties, generator: &mut SchemaGenerator);
 }
 
@@ -106,9 +105,8 @@ pub(crate) struct Read<B> {
     pub(crate) app: Arc<App>,
     pub(crate) client: Client,
     pub(crate) body: B,
-    /// The field `model`.
     pub(crate) model: Option<String>,
-    /// Names of the fields that nobody has read.
+    /// Names of the fields that are ignored.
     pub(crate) ignored: Vec<String>,
 }
 
@@ -136,7 +134,7 @@ impl<B> Read<B> {
     }
 
     /// The model of the call, which computes embeddings or scores.
-    pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Encoder>>, ApiError> {
+    pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Arc<Encoder>>>, ApiError> {
         self.app.models.get(self.model.as_deref()).await?.encoder()
     }
 }
@@ -150,7 +148,6 @@ pub(crate) struct Model {
 
 impl Group for Model {}
 
-/// An integer within bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Within<const MIN: usize, const MAX: usize>(pub(crate) usize);
 
@@ -235,12 +232,10 @@ impl Fields {
         Fields { map, refused: Vec::new(), ignored: Vec::new() }
     }
 
-    /// The fields themselves.
     pub(crate) fn map(&mut self) -> &mut Map<String, Json> {
         &mut self.map
     }
 
-    /// Takes the fields of a struct.
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
         let map = names::<T>().iter().filter_map(|&name| self.map.remove_entry(name)).collect::<Map<_, _>>();
         let kinds: Vec<(String, &str)> =
@@ -250,7 +245,7 @@ impl Fields {
             if let Some(name) = why.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'))
                 && path == "."
             {
-                return ApiError::invalid(name, format!("`{name}` is missing"));
+                return ApiError::invalid(name, "is missing");
             }
             let name = path.split(['.', '[']).next().unwrap_or_default();
             let found = kinds.iter().find(|(known, _)| known == name).map_or("wrong", |(_, kind)| kind);
@@ -259,16 +254,15 @@ impl Fields {
                 None if path == name => format!("`{name}` is {found}: {why}"),
                 None => format!("`{name}` is {found}: {why} at `{path}`"),
             };
-            ApiError::invalid(name, message)
+            ApiError::new(Kind::Invalid, message).at(name)
         })
     }
 
-    /// Names of the fields that nobody has read. Fails if one of them is not supported and asks for something.
+    /// Names of the fields that have not been read. Fails if one of them is not supported and asks for something.
     pub(crate) fn finish(mut self) -> Result<Vec<String>, ApiError> {
         for name in self.refused {
             if self.map.remove(name).is_some_and(|value| asks(&value)) {
-                let why = format!("`{name}` is not supported by this server; leave it out");
-                return Err(ApiError::unsupported(name, why));
+                return Err(ApiError::unsupported(name, "is not supported by this server; leave it out"));
             }
         }
         let is_ignored = |name: &str| self.ignored.contains(&name) || HARMLESS.contains(&name);
@@ -279,8 +273,7 @@ impl Fields {
 /// Fails if a list has more than `most` items.
 pub(crate) fn at_most<T>(name: &str, list: &[T], most: usize) -> Result<(), ApiError> {
     if list.len() > most {
-        let why = format!("`{name}` has {} items, expected at most {most}", list.len());
-        return Err(ApiError::invalid(name, why));
+        return Err(ApiError::invalid(name, format!("has {} items, expected at most {most}", list.len())));
     }
     Ok(())
 }

@@ -31,14 +31,8 @@ pub(crate) struct Meter {
 /// Requests of a key that wait or run, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    meter: Arc<Meter>,
+    pub(crate) meter: Arc<Meter>,
     n: usize,
-}
-
-impl Share {
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
-    }
 }
 
 impl Drop for Share {

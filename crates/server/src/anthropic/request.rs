@@ -9,17 +9,14 @@ use serde_json::{Map, Value as Json};
 
 use super::conversation::Messages;
 use super::tools::Tools;
-use crate::app::App;
-use crate::call::{Call as Asks, Sampling};
+use crate::call::{Parameters, Sampling};
 use crate::config::Config;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within};
 use crate::openai::conversation::Format;
 
-/// The prompt of a call.
 pub(super) type Prompt = (Messages, Tools, Manner);
 
-/// How long the answer is, and how it is drawn.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Length {
     /// Tokens of the answer, at most.
@@ -29,7 +26,7 @@ pub(super) struct Length {
     temperature: Option<f32>,
     /// Answer as a stream.
     #[serde(default)]
-    stream: bool,
+    pub(super) stream: bool,
 }
 
 impl Group for Length {}
@@ -43,7 +40,6 @@ impl Group for Uncounted {
         &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
 }
 
-/// How the model reasons, and how the answer is written.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Manner {
     /// Whether the model reasons.
@@ -62,20 +58,11 @@ impl Group for Manner {
     const REFUSED: &'static [&'static str] = &["container", "mcp_servers"];
 }
 
-/// A call of `/v1/messages`.
-pub(super) struct Call {
-    pub(super) call: Asks,
-    pub(super) is_stream: bool,
-    pub(super) shows_thinking: bool,
-    /// Names of the fields that are ignored.
-    pub(super) ignored: Vec<String>,
-}
-
 /// The prompt of a call, and how it is answered.
 pub(super) struct Asked {
     pub(super) conversation: Conversation,
-    format: Format,
-    shows_thinking: bool,
+    pub(super) format: Format,
+    pub(super) shows_thinking: bool,
     pub(super) ignored: Vec<String>,
 }
 
@@ -142,26 +129,18 @@ struct Edit {
     kind: String,
 }
 
-/// Reads a call of `/v1/messages`.
-pub(super) fn read(
-    (length, prompt, sampling): (Length, Prompt, Sampling),
-    app: &App,
-) -> Result<Call, ApiError> {
-    let Length { max_tokens, temperature, stream } = length;
-    let defaults = &app.config.defaults.params;
-    if let Some(found) = temperature.filter(|found| !(0.0..=1.0).contains(found)) {
-        let message = format!("`temperature` is {found}, expected 0 to 1");
-        return Err(ApiError::invalid("temperature", message));
+impl Length {
+    pub(super) fn parameters(&self, sampling: Sampling, defaults: &Params) -> Result<Parameters, ApiError> {
+        if let Some(found) = self.temperature.filter(|found| !(0.0..=1.0).contains(found)) {
+            return Err(ApiError::invalid("temperature", format!("is {found}, expected 0 to 1")));
+        }
+        let mut parameters = sampling.one_over(defaults)?;
+        parameters.params.max_tokens = Some(self.max_tokens.0);
+        parameters.params.temperature = self.temperature.unwrap_or(defaults.temperature);
+        Ok(parameters)
     }
-    let temperature = temperature.unwrap_or(defaults.temperature);
-    let mut parameters = sampling.one_over(defaults)?;
-    parameters.params = Params { max_tokens: Some(max_tokens.0), temperature, ..parameters.params };
-    let Asked { conversation, format, shows_thinking, ignored } = ask(prompt, &app.config)?;
-    let call = Asks::chat(conversation, parameters, format);
-    Ok(Call { call, is_stream: stream, shows_thinking, ignored })
 }
 
-/// Reads the prompt of a call.
 pub(super) fn ask((messages, tools, manner): Prompt, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
     let conversation = messages.read(config)?;
@@ -182,7 +161,7 @@ fn check_edits(
     for (index, Edit { kind }) in edits.into_iter().enumerate() {
         let param = format!("context_management.edits[{index}]");
         if !kind.starts_with("clear_") {
-            let why = format!("`{param}` has the type `{kind}`, which this server does not do; leave it out");
+            let why = format!("has the type `{kind}`, which this server does not do; leave it out");
             return Err(ApiError::unsupported(param, why));
         }
         ignored.push(param);
@@ -201,8 +180,9 @@ fn thinking(
         ThinkingKind::Enabled | ThinkingKind::Adaptive => true,
         ThinkingKind::Disabled => false,
         ThinkingKind::BetweenTools => {
-            let message = "`thinking.type` is `between_tools`, which this server does not do; expected enabled, adaptive or disabled";
-            return Err(ApiError::unsupported("thinking.type", message));
+            let why =
+                "is `between_tools`, which this server does not do; expected enabled, adaptive or disabled";
+            return Err(ApiError::unsupported("thinking.type", why));
         }
     };
     variables.extend(chat::reasoning_switch(thinks));
@@ -227,7 +207,7 @@ fn output(
     match (config.format, format) {
         (Some(_), Some(_)) => {
             let message = "both `output_config.format` and `output_format` are given; choose one";
-            Err(ApiError::invalid("output_format", message))
+            Err(ApiError::new(Kind::Invalid, message).at("output_format"))
         }
         (Some(format), None) => Ok(Some(("output_config", source(format)))),
         (None, format) => Ok(format.map(|format| ("output_format", source(format)))),

@@ -3,11 +3,10 @@
 use chat::Choice;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
-use super::conversation::at;
 use crate::config::Limits;
-use crate::conversation::ToolUse;
+use crate::conversation::{ToolUse, function, parse};
 use crate::error::ApiError;
 use crate::fields::{Group, at_most};
 
@@ -74,26 +73,18 @@ impl Tools {
         };
         let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
         let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
-            let choice = (!tools.is_empty()).then_some(Choice::Auto);
-            return Ok(ToolUse { tools, choice, is_parallel: true, strict });
+            return ToolUse::new(tools, Some(Choice::Auto), true, strict);
         };
         let choice = match kind {
-            ChoiceKind::Any | ChoiceKind::Tool if tools.is_empty() => {
-                return Err(ApiError::invalid(
-                    "tool_choice",
-                    "`tool_choice` demands a call, but there are no `tools`",
-                ));
-            }
-            ChoiceKind::Auto if tools.is_empty() => None,
             ChoiceKind::None => None,
             ChoiceKind::Auto => Some(Choice::Auto),
             ChoiceKind::Any => Some(Choice::Required),
-            ChoiceKind::Tool => Some(Choice::Named(name.ok_or_else(|| {
-                ApiError::invalid("tool_choice.name", "`tool_choice.name` is missing; it says which tool")
-            })?)),
+            ChoiceKind::Tool => {
+                let missing = || ApiError::invalid("tool_choice.name", "is missing; it says which tool");
+                Some(Choice::Named(name.ok_or_else(missing)?))
+            }
         };
-        let is_parallel = !disable_parallel_tool_use.unwrap_or(false);
-        Ok(ToolUse { tools, choice, is_parallel, strict })
+        ToolUse::new(tools, choice, !disable_parallel_tool_use.unwrap_or(false), strict)
     }
 }
 
@@ -101,12 +92,12 @@ impl Tools {
 fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bool), ApiError> {
     let place = format!("tools[{index}]");
     if let Some(kind) = json["type"].as_str().filter(|&kind| kind != "custom") {
-        let message = format!(
-            "`{place}` has the type `{kind}`, which this server does not have; it takes tools of the type `custom`"
+        let why = format!(
+            "has the type `{kind}`, which this server does not have; it takes tools of the type `custom`"
         );
-        return Err(ApiError::unsupported(place, message));
+        return Err(ApiError::unsupported(place, why));
     }
-    let Tool { name, description, input_schema, strict, others } = at(&place, json)?;
+    let Tool { name, description, input_schema, strict, others } = parse(&place, json)?;
     for (field, value) in others {
         let place = format!("tools[].{field}");
         let says_nothing = matches!(value, Json::Null | Json::Bool(false));
@@ -114,10 +105,6 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bo
             ignored.push(place);
         }
     }
-    let mut function = json!({ "name": name });
-    if let Some(description) = description {
-        function["description"] = description.into();
-    }
-    function["parameters"] = input_schema.into();
-    Ok((json!({ "type": "function", "function": function }), strict.unwrap_or(false)))
+    let tool = function(&name, description.as_deref(), Some(input_schema.into()));
+    Ok((tool, strict.unwrap_or(false)))
 }

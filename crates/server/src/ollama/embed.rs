@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::writer::nanoseconds;
 use super::{Named, OLLAMA, model};
-use crate::embedding::{Embedding, Texts};
+use crate::embedding::Texts;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
@@ -85,8 +85,8 @@ async fn handle(mut read: Read<(Named, Input)>) -> Result<Response, ApiError> {
         Some(OneOrMany::One(text)) => Texts::one(text),
         Some(OneOrMany::Many(texts)) => Texts::many(texts),
     };
-    let embedding = Embedding { texts, param: "input", dimensions };
-    let (embeddings, prompt_eval_count) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let embedded = texts.embed("input", dimensions, &encoder, &read.app, &read.client);
+    let (embeddings, prompt_eval_count) = embedded.await?;
     let (total_duration, load_duration) = (nanoseconds(began.elapsed()), nanoseconds(loaded));
     Ok(Json(Answer { model: name, embeddings, total_duration, load_duration, prompt_eval_count })
         .into_response())
@@ -97,7 +97,6 @@ async fn handle_old(mut read: Read<(Named, Prompt)>) -> Result<Response, ApiErro
     let (model, _) = model(&read, old).await?;
     let encoder = model.encoder()?;
     let texts = Texts::one(read.body.1.prompt);
-    let embedding = Embedding { texts, param: "prompt", dimensions: None };
-    let (mut embeddings, _) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let (mut embeddings, _) = texts.embed("prompt", None, &encoder, &read.app, &read.client).await?;
     Ok(Json(OldAnswer { embedding: embeddings.pop().unwrap_or_default() }).into_response())
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use chat::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use chat::{Content, FunctionCall, Message, ToolCall};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Limits;
+use crate::conversation::{parse, text_part};
 use crate::error::ApiError;
 
 #[derive(Deserialize, JsonSchema)]
@@ -74,8 +74,7 @@ pub(super) fn read(
         Input::Text(text) => messages.list.push(Message::new("user", text)),
         Input::Items(items) => {
             if !(1..=limits.messages).contains(&items.len()) {
-                let (found, most) = (items.len(), limits.messages);
-                let why = format!("`input` has {found} items, expected 1 to {most}");
+                let why = format!("has {} items, expected 1 to {}", items.len(), limits.messages);
                 return Err(ApiError::invalid("input", why));
             }
             for (index, item) in items.into_iter().enumerate() {
@@ -123,13 +122,11 @@ impl Messages {
             "function_call_output" => self.result(place, parse(place, item)?),
             "reasoning" => self.think(place, parse(place, item)?),
             "item_reference" => {
-                let why =
-                    format!("`{place}` refers to an item, but this server stores none; send the item itself");
+                let why = "refers to an item, but this server stores none; send the item itself";
                 Err(ApiError::unsupported(place, why))
             }
             kind => {
-                let why =
-                    format!("`{place}` has the type `{kind}`, which this server does not take; leave it out");
+                let why = format!("has the type `{kind}`, which this server does not take; leave it out");
                 Err(ApiError::unsupported(place, why))
             }
         }
@@ -165,9 +162,8 @@ impl Messages {
         self.end_answer()?;
         let content = text(&format!("{place}.output"), output)?;
         let Some(name) = self.calls.get(&call_id).cloned() else {
-            let param = format!("{place}.call_id");
-            let why = format!("`{param}` is {call_id:?}, but no function_call before it has this id");
-            return Err(ApiError::invalid(param, why));
+            let why = format!("is {call_id:?}, but no function_call before it has this id");
+            return Err(ApiError::invalid(format!("{place}.call_id"), why));
         };
         let (role, tool_call_id) = ("tool".into(), Some(call_id));
         self.list.push(Message { role, content, name: Some(name), tool_call_id, ..Message::default() });
@@ -184,11 +180,7 @@ impl Messages {
         };
         let texts = parts.iter().enumerate().map(|(number, part)| match part.get("text") {
             Some(Json::String(text)) => Ok(text.as_str()),
-            _ => {
-                let param = format!("{place}.{field}[{number}]");
-                let why = format!("`{param}` lacks `text`, a string");
-                Err(ApiError::invalid(param, why))
-            }
+            _ => Err(ApiError::invalid(format!("{place}.{field}[{number}]"), "lacks `text`, a string")),
         });
         for text in texts.collect::<Result<Vec<_>, _>>()? {
             self.answer(place).reasoning.push(text.to_owned());
@@ -206,9 +198,8 @@ impl Messages {
     fn end_answer(&mut self) -> Result<(), ApiError> {
         let Some(answer) = self.answer.take() else { return Ok(()) };
         if !answer.is_said() {
-            let place = answer.place;
-            let why = format!("`{place}` is reasoning, expected the message or the call that follows it");
-            return Err(ApiError::invalid(place, why));
+            let why = "is reasoning, expected the message or the call that follows it";
+            return Err(ApiError::invalid(answer.place, why));
         }
         let Answer { reasoning, content, calls: tool_calls, .. } = answer;
         let reasoning = Some(reasoning.join("\n")).filter(|text| !text.is_empty());
@@ -231,24 +222,14 @@ fn text(place: &str, text: Text) -> Result<Content, ApiError> {
             "input_text" | "output_text" => "text",
             "refusal" => "refusal",
             kind => {
-                let why = format!("`{place}` has the type `{kind}`; this server takes text only");
+                let why = format!("has the type `{kind}`; this server takes text only");
                 return Err(ApiError::unsupported(place, why));
             }
         };
         match part.get(field) {
-            Some(Json::String(text)) => Ok(ContentPart {
-                kind: "text".into(),
-                fields: Map::from_iter([("text".into(), text.clone().into())]),
-            }),
-            _ => {
-                let why = format!("`{place}` lacks `{field}`, a string");
-                Err(ApiError::invalid(place, why))
-            }
+            Some(Json::String(text)) => Ok(text_part(text)),
+            _ => Err(ApiError::invalid(place, format!("lacks `{field}`, a string"))),
         }
     });
     parts.collect::<Result<_, _>>().map(Content::Parts)
-}
-
-fn parse<T: DeserializeOwned>(place: &str, item: Json) -> Result<T, ApiError> {
-    serde_json::from_value(item).map_err(|error| ApiError::invalid(place, format!("`{place}`: {error}")))
 }

@@ -12,7 +12,7 @@ use super::input::{self, Input};
 use super::tools::{self, Tools};
 use crate::app::App;
 use crate::call::{Call as Asked, Sampling};
-use crate::conversation::conversation;
+use crate::conversation::{conversation, parse};
 use crate::error::ApiError;
 use crate::fields::{Group, Within};
 use crate::openai::conversation::{Constraint, Format, variables};
@@ -118,7 +118,16 @@ enum TextFormat {
 }
 
 pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Result<Call, ApiError> {
-    check_truncation(body.truncation.as_deref())?;
+    match body.truncation.as_deref() {
+        None | Some("disabled") => {}
+        Some("auto") => {
+            let why = "is \"auto\", but this server never cuts a prompt; leave it out";
+            return Err(ApiError::unsupported("truncation", why));
+        }
+        Some(other) => {
+            return Err(ApiError::invalid("truncation", format!("is {other:?}, expected \"disabled\"")));
+        }
+    }
     let mut ignored = Vec::new();
     let tools::Read { used, tools, choice } = tools.read(&app.config.limits, &mut ignored)?;
     let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
@@ -158,20 +167,6 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     Ok(Call { call, repeated, is_stream: body.stream, ignored })
 }
 
-fn check_truncation(truncation: Option<&str>) -> Result<(), ApiError> {
-    match truncation {
-        None | Some("disabled") => Ok(()),
-        Some("auto") => {
-            let why = "`truncation` is \"auto\", but this server never cuts a prompt; leave it out";
-            Err(ApiError::unsupported("truncation", why))
-        }
-        Some(other) => {
-            let why = format!("`truncation` is {other:?}, expected \"disabled\"");
-            Err(ApiError::invalid("truncation", why))
-        }
-    }
-}
-
 /// The number of most likely tokens to return with each token.
 fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
     let mut wants_logprobs = false;
@@ -181,14 +176,13 @@ fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
             // Reasoning is in the output as it is.
             "reasoning.encrypted_content" => {}
             name => {
-                let param = format!("include[{index}]");
-                let why = format!("`{param}` is {name:?}, which this server does not have; leave it out");
-                return Err(ApiError::unsupported(param, why));
+                let why = format!("is {name:?}, which this server does not have; leave it out");
+                return Err(ApiError::unsupported(format!("include[{index}]"), why));
             }
         }
     }
     if top > 0 && !wants_logprobs {
-        let why = "`top_logprobs` needs `include`: [\"message.output_text.logprobs\"]";
+        let why = "needs `include`: [\"message.output_text.logprobs\"]";
         return Err(ApiError::invalid("top_logprobs", why));
     }
     Ok(wants_logprobs.then_some(top))
@@ -196,11 +190,7 @@ fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
 
 fn format(json: &Json) -> Result<Format, ApiError> {
     let param = "text.format";
-    let format = match json {
-        Json::Null => TextFormat::Text,
-        json => TextFormat::deserialize(json)
-            .map_err(|error| ApiError::invalid(param, format!("`{param}`: {error}")))?,
-    };
+    let format = if json.is_null() { TextFormat::Text } else { parse(param, json.clone())? };
     Ok(match format {
         TextFormat::Text => None,
         TextFormat::JsonObject => Some((param, Source::JsonObject)),

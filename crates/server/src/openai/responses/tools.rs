@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::config::Limits;
-use crate::conversation::ToolUse;
+use crate::conversation::{self, ToolUse, parse};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, at_most};
 use crate::openai::conversation::{Mode, not_a_function};
@@ -104,9 +104,8 @@ impl Tools {
             }
         }
         let choice = tool_choice.unwrap_or_else(|| json!("auto"));
-        let parsed = serde_json::from_value(choice.clone()).map_err(|error| {
-            ApiError::invalid("tool_choice", format!("`tool_choice` is {choice}: {error}"))
-        })?;
+        let parsed = serde_json::from_value(choice.clone())
+            .map_err(|error| ApiError::invalid("tool_choice", format!("is {choice}: {error}")))?;
         let (allowed, chosen) = match parsed {
             ToolChoice::Word(mode) => (None, mode.choice()),
             ToolChoice::Object(Chosen::Function { name }) => (None, Some(Choice::Named(name))),
@@ -116,14 +115,14 @@ impl Tools {
                 (Some(allowed), mode.choice())
             }
             ToolChoice::Object(Chosen::Other) => {
-                let why = format!("`tool_choice` is {choice}; this server calls functions only");
+                let why = format!("is {choice}; this server calls functions only");
                 return Err(ApiError::unsupported("tool_choice", why));
             }
         };
         if let Some(unknown) =
             allowed.iter().flatten().find(|allowed| tools.iter().all(|tool| tool.name != allowed.name))
         {
-            let why = format!("`tool_choice` allows {:?}, which is not one of the tools", unknown.name);
+            let why = format!("allows {:?}, which is not one of the tools", unknown.name);
             return Err(ApiError::invalid("tool_choice", why));
         }
         // The model sees only what it may call.
@@ -132,44 +131,25 @@ impl Tools {
             None => true,
         };
         let usable: Vec<Json> = tools.iter().filter(is_allowed).map(Function::nested).collect();
-        let chosen = match chosen {
-            Some(Choice::Required | Choice::Named(_)) if usable.is_empty() => {
-                let why = "`tool_choice` demands a call, but there are no tools to call";
-                return Err(ApiError::invalid("tool_choice", why));
-            }
-            Some(Choice::Auto) if usable.is_empty() => None,
-            chosen => chosen,
-        };
         let is_parallel = parallel_tool_calls.unwrap_or(true);
         let strict = tools.iter().filter(is_allowed).filter(|tool| tool.strict == Some(true));
         let strict = strict.map(|tool| tool.name.clone()).collect();
-        Ok(Read { used: ToolUse { tools: usable, choice: chosen, is_parallel, strict }, tools, choice })
+        Ok(Read { used: ToolUse::new(usable, chosen, is_parallel, strict)?, tools, choice })
     }
 }
 
 fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
     let param = format!("tools[{index}]");
-    match tool.get("type").and_then(Json::as_str) {
-        Some("function") => serde_json::from_value(tool)
-            .map_err(|error| ApiError::invalid(&param, format!("`{param}`: {error}"))),
+    match tool["type"].as_str() {
+        Some("function") => parse(&param, tool),
         Some(kind) => Err(not_a_function(index, kind)),
-        None => {
-            let why = format!("`{param}` has no `type`, expected \"function\"");
-            Err(ApiError::invalid(param, why))
-        }
+        None => Err(ApiError::invalid(param, "has no `type`, expected \"function\"")),
     }
 }
 
 impl Function {
-    /// In the shape of chat completions, which templates know.
+    /// In the shape of chat completions.
     fn nested(&self) -> Json {
-        let mut function = json!({ "name": self.name });
-        if let Some(description) = &self.description {
-            function["description"] = description.as_str().into();
-        }
-        if let Some(parameters) = &self.parameters {
-            function["parameters"] = parameters.clone();
-        }
-        json!({ "type": "function", "function": function })
+        conversation::function(&self.name, self.description.as_deref(), self.parameters.clone())
     }
 }
