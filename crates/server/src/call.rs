@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Param, Params};
-use grammar::Source;
 use rustorch::{Input, Request, Tenant};
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
@@ -16,7 +15,9 @@ use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
 use crate::keys::Client;
 use crate::models::Served;
+use crate::openai::conversation::Format;
 use crate::openapi::describe_params;
+use crate::prompts::Prompts;
 
 /// The fields of the engine's parameters and of the queue, which all endpoints that write text have.
 pub(crate) struct Sampling {
@@ -24,7 +25,7 @@ pub(crate) struct Sampling {
     queue: Queue,
 }
 
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 struct Queue {
     /// Of a client's requests, lower ones start first.
     #[serde(default)]
@@ -44,9 +45,9 @@ impl Body for Sampling {
         Ok(Sampling { given, queue: fields.take()? })
     }
 
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+    fn describe(properties: &mut Properties) {
         describe_params(properties);
-        Queue::describe(properties, generator);
+        Queue::describe(properties);
     }
 }
 
@@ -68,7 +69,6 @@ impl Sampling {
     }
 }
 
-#[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     pub(crate) params: Params,
     queue: Queue,
@@ -82,20 +82,20 @@ pub(crate) struct Call {
     /// The field of the inputs, for errors.
     pub(crate) input_field: &'static str,
     pub(crate) parameters: Parameters,
-    /// The language of the answers, and the field that asks for it.
-    pub(crate) format: Option<(&'static str, Source)>,
+    pub(crate) format: Format,
     /// Report log-probabilities of the prompts' tokens, and of this many most likely tokens.
     pub(crate) prompt_logprobs: Option<usize>,
 }
 
 impl Call {
-    pub(crate) fn chat(
-        conversation: rustorch::Conversation,
-        parameters: Parameters,
-        format: Option<(&'static str, Source)>,
-    ) -> Call {
+    pub(crate) fn chat(conversation: rustorch::Conversation, parameters: Parameters, format: Format) -> Call {
         let inputs = vec![conversation.into()];
         Call { inputs, input_field: "messages", parameters, format, prompt_logprobs: None }
+    }
+
+    pub(crate) fn texts(prompts: Prompts, parameters: Parameters, format: Format) -> Call {
+        let inputs = prompts.inputs();
+        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
     }
 
     /// Submits the call. Fails if the server is at capacity, or the request is invalid.

@@ -15,7 +15,6 @@ pub(crate) const MAX_TEXTS: usize = 2048;
 /// One text or several. Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder
 /// adds to a text may stand at its end.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(from = "Written")]
 pub(crate) struct Texts {
     texts: Vec<Text>,
@@ -24,7 +23,6 @@ pub(crate) struct Texts {
 }
 
 #[derive(JsonSchema)]
-#[schemars(inline)]
 enum Text {
     Text(String),
     Ids(Vec<u32>),
@@ -32,7 +30,6 @@ enum Text {
 
 /// How clients write a text.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged)]
 enum Item {
     Text(String),
@@ -43,14 +40,12 @@ enum Item {
 
 /// A part of a text.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part {
     Text { text: String },
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "expected a string, token ids, an object with `prompt_string` or parts of text in `content`, or \

@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use axum::http::header;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor, value::Error as Plain};
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
+use crate::config::Limits;
 use crate::error::{ApiError, Kind};
-use crate::http::body;
 use crate::keys::Client;
 use crate::models::{Encoder, Lease, Served};
 
@@ -47,7 +51,7 @@ pub(crate) trait Group: DeserializeOwned + JsonSchema + Send + 'static {
 pub(crate) trait Body: Sized + Send + 'static {
     fn take(fields: &mut Fields) -> Result<Self, ApiError>;
 
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator);
+    fn describe(properties: &mut Properties);
 }
 
 impl<T: Group> Body for T {
@@ -57,8 +61,9 @@ impl<T: Group> Body for T {
         fields.take()
     }
 
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
-        let schema = T::json_schema(generator).to_value();
+    fn describe(properties: &mut Properties) {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
         let required = schema["required"].as_array().into_iter().flatten();
         properties.required.extend(required.filter_map(Json::as_str).map(str::to_owned));
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
@@ -76,8 +81,8 @@ macro_rules! bodies {
                 Ok(($($group::take(fields)?,)+))
             }
 
-            fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
-                $($group::describe(properties, generator);)+
+            fn describe(properties: &mut Properties) {
+                $($group::describe(properties);)+
             }
         }
     )+ };
@@ -115,7 +120,7 @@ impl<B: Body> FromRequest<Arc<App>> for Read<B> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Read<B>, ApiError> {
         let client = request.extensions().get::<Client>().cloned().unwrap_or_default();
-        let bytes = body::bytes(request, &app.config.limits).await?;
+        let bytes = bytes(request, &app.config.limits).await?;
         let mut fields = if bytes.len() <= SMALL {
             Fields::read(&bytes)?
         } else {
@@ -137,6 +142,50 @@ impl<B> Read<B> {
     pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Arc<Encoder>>>, ApiError> {
         self.app.models.get(self.model.as_deref()).await?.encoder()
     }
+}
+
+/// The body of a request: of bounded size, within a bounded time, JSON by its type, and not compressed.
+async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+    let (parts, body) = request.into_parts();
+    let kind = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or("application/json");
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    // The examples of ollama's documentation send JSON as what curl sends by default.
+    let is_curl = parts.uri.path().starts_with("/api/") && essence == "application/x-www-form-urlencoded";
+    if !is_curl && !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
+        let message = format!("the body is {essence:?}, expected application/json");
+        return Err(ApiError::new(Kind::MediaType, message));
+    }
+    // A small compressed body may be huge.
+    if parts.headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+        let message = "the body is compressed; send it without Content-Encoding";
+        return Err(ApiError::new(Kind::MediaType, message));
+    }
+    let too_large = || {
+        let most = limits.body;
+        let message = format!("request body too large: more than {most} bytes; send less");
+        ApiError::new(Kind::BodyTooLarge, message)
+    };
+    // Nobody has to send what is refused by its length.
+    if body.size_hint().lower() > limits.body as u64 {
+        return Err(too_large());
+    }
+    let bytes = tokio::time::timeout(limits.body_time, Limited::new(body, limits.body).collect());
+    let bytes = bytes.await.map_err(|_| {
+        let seconds = limits.body_time.as_secs();
+        ApiError::new(Kind::BodyTimeout, format!("the body did not arrive within {seconds} s"))
+    })?;
+    let bytes = bytes.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            too_large()
+        } else {
+            ApiError::new(Kind::Invalid, format!("request body cannot be read: {error}"))
+        }
+    })?;
+    Ok(bytes.to_bytes())
 }
 
 /// The field that all bodies have.
@@ -165,10 +214,6 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Within<MIN, M
 }
 
 impl<const MIN: usize, const MAX: usize> JsonSchema for Within<MIN, MAX> {
-    fn inline_schema() -> bool {
-        true
-    }
-
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Within".into()
     }

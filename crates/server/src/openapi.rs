@@ -38,7 +38,7 @@ pub(crate) struct Endpoint {
     /// Texts in its path, its query or its headers.
     parameters: Vec<Json>,
     reads: Option<(&'static str, Json)>,
-    body: Option<SchemaOf>,
+    body: Option<fn() -> Json>,
     /// The media types and schemas of its answers.
     answers: Vec<(&'static str, SchemaOf)>,
     errors: Vec<(&'static [u16], &'static str)>,
@@ -69,7 +69,7 @@ impl Endpoint {
     }
 
     pub(crate) fn body<B: Body>(self) -> Endpoint {
-        Endpoint { body: Some(Box::new(body_schema::<B>)), ..self }
+        Endpoint { body: Some(body_schema::<B>), ..self }
     }
 
     /// It reads the text `name` in its `path`, `query` or `header`.
@@ -145,12 +145,11 @@ impl Endpoint {
         if !self.parameters.is_empty() {
             operation["parameters"] = self.parameters.clone().into();
         }
-        if let (Some((name, example)), Some(body)) = (&self.reads, &self.body) {
+        if let (Some((name, example)), Some(body)) = (&self.reads, self.body) {
             let content = json!({ "schema": reference(name), "example": example });
             operation["requestBody"] =
                 json!({ "required": true, "content": { "application/json": content } });
-            let schema = body(generator);
-            schemas.insert((*name).to_owned(), schema);
+            schemas.insert((*name).to_owned(), body());
         }
         operation
     }
@@ -237,10 +236,10 @@ fn reference(name: &str) -> Json {
 }
 
 /// The schema of a body: an object in which `null` is the same as absent.
-fn body_schema<B: Body>(generator: &mut SchemaGenerator) -> Json {
+fn body_schema<B: Body>() -> Json {
     let mut properties = Properties::default();
-    Model::describe(&mut properties, generator);
-    B::describe(&mut properties, generator);
+    Model::describe(&mut properties);
+    B::describe(&mut properties);
     object(properties)
 }
 

@@ -24,7 +24,6 @@ pub(super) struct Messages {
 impl Group for Messages {}
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "`content` is a string or an array of blocks such as {\"type\": \"text\", \"text\": …}"
@@ -45,14 +44,12 @@ impl Content {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Said {
     role: Role,
     content: Content,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
-#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Role {
     User,

@@ -3,7 +3,6 @@
 mod conversation;
 mod messages;
 mod request;
-mod tools;
 
 pub(crate) use messages::routes;
 

@@ -1,6 +1,5 @@
 //! HTTP: routes, bodies, and checks of keys, hosts and origins.
 
-pub(crate) mod body;
 mod guard;
 mod linger;
 

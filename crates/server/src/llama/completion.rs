@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use engine::StopReason;
+use engine::{Params, StopReason};
 use rustorch::{Delta, DeltaKind, End, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::LLAMA;
 use super::props::settings;
 use crate::answer::{Pace, joined, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::App;
-use crate::call::{Call, Parameters, Sampling};
+use crate::call::{Call, Sampling};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within, at_most};
 use crate::http::Routes;
@@ -110,21 +110,19 @@ pub(super) async fn answer(
     parameters.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
     parameters.params.logprobs_of_draw = options.post_sampling_probs;
     parameters.progress = options.return_progress;
-    let format = constraint.or(None)?;
-    let (inputs, given) = (prompts.inputs(), parameters.clone());
-    let call = Call { inputs, input_field: "prompt", parameters: given, format, prompt_logprobs: None };
-    let answers = call.start(app, &served, client).await?;
-    let (is_stream, n) = (options.stream, answers.n);
-    let prompts = answers.prompts.clone();
+    let params = parameters.params.clone();
+    let call = Call::texts(prompts, parameters, constraint.or(None)?);
+    let mut answers = call.start(app, &served, client).await?;
+    let (is_stream, n, prompts) = (options.stream, answers.n, std::mem::take(&mut answers.prompts));
     let (pending, written) = (vec![Pending::default(); n], vec![Value::Null; n]);
-    let writer = Completions { served, options, parameters, prompts, pending, written };
+    let writer = Completions { served, options, params, prompts, pending, written };
     sse::respond(writer, answers, is_stream).await
 }
 
 struct Completions {
     served: Arc<Served>,
     options: Options,
-    parameters: Parameters,
+    params: Params,
     prompts: Vec<Vec<u32>>,
     pending: Vec<Pending>,
     /// Answers that have ended.
@@ -164,8 +162,8 @@ impl Writer for Completions {
             DeltaKind::Token { id, logprobs, .. } => {
                 pending.tokens.push(id);
                 pending.pace.count();
-                let of_draw = self.parameters.params.logprobs_of_draw;
-                let json = if of_draw { logprobs::draw_json } else { logprobs::token_json };
+                let is_draw = self.params.logprobs_of_draw;
+                let json = if is_draw { logprobs::draw_json } else { logprobs::token_json };
                 pending.probabilities.extend(logprobs.map(|logprobs| json(&self.served, id, &logprobs)));
             }
             DeltaKind::Part(Part::Content(text)) => {
@@ -226,7 +224,7 @@ impl Completions {
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
-        let (params, parts) = (&self.parameters.params, &self.options.response_fields);
+        let (params, parts) = (&self.params, &self.options.response_fields);
         let prompt = self.prompts.get(index / params.n).map(|ids| tokens_text(&self.served, ids));
         let more = json!({
             "stop": true,

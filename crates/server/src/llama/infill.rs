@@ -18,7 +18,6 @@ const MAX_FILES: usize = 1024;
 
 /// Another file of the project.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct File {
     #[serde(default)]
     filename: Option<String>,

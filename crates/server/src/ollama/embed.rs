@@ -39,7 +39,6 @@ impl Group for Prompt {
 
 /// One string or several.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
 enum OneOrMany {
     One(String),

@@ -59,8 +59,7 @@ async fn handle(mut read: Read<(Named, Text, Generate)>) -> Result<Response, Api
     }
     let Options { parameters, format, think, is_stream } = options;
     let call = if raw {
-        let inputs = Prompts::text(prompt).inputs();
-        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
+        Call::texts(Prompts::text(prompt), parameters, format)
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));

@@ -36,11 +36,11 @@ pub(super) struct Text {
 
 impl Group for Text {}
 
-fn options_schema(generator: &mut SchemaGenerator) -> Schema {
+fn options_schema(_: &mut SchemaGenerator) -> Schema {
     let mut properties = Properties::default();
     let help = "Tokens of the answer, at most; zero and less are any number.";
     properties.add("num_predict", json!({ "type": "integer", "description": help }));
-    Sampling::describe(&mut properties, generator);
+    Sampling::describe(&mut properties);
     Schema::try_from(object(properties)).unwrap_or_default()
 }
 
@@ -53,7 +53,6 @@ pub(super) struct Options {
 
 /// Whether to reason, or how much.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected true, false, \"high\", \"medium\" or \"low\"")]
 pub(super) enum Think {
     Whether(bool),
@@ -61,7 +60,6 @@ pub(super) enum Think {
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema, Serialize)]
-#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effort {
     High,

@@ -90,17 +90,16 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
         return Err(ApiError::unsupported("best_of", why));
     }
     let prompt_logprobs = logprobs.filter(|_| body.echo);
-    let call =
-        Call { inputs: body.prompt.inputs(), input_field: "prompt", parameters, format, prompt_logprobs };
-    let answers = call.start(&read.app, &served, &read.client).await?;
+    let call = Call { prompt_logprobs, ..Call::texts(body.prompt, parameters, format) };
+    let mut answers = call.start(&read.app, &served, &read.client).await?;
     let writer = Texts {
         head: Head::new("cmpl-", served),
         per_prompt,
-        prompts: answers.prompts.clone(),
         is_echoed: body.echo,
         has_logprobs: logprobs.is_some(),
         has_usage: body.stream_options.include_usage == Some(true),
         totals: vec![Totals::default(); answers.prompts.len()],
+        prompts: std::mem::take(&mut answers.prompts),
         choices: (0..answers.n).map(|_| Choice::default()).collect(),
         written: vec![Value::Null; answers.n],
     };

@@ -49,7 +49,6 @@ pub(crate) struct Tools {
 impl Group for Tools {}
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}"
@@ -60,7 +59,6 @@ enum ToolChoice {
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[schemars(inline)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
     None,
@@ -79,13 +77,11 @@ impl Mode {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Named {
     name: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ResponseFormat {
     Text,
@@ -100,7 +96,6 @@ enum ResponseFormat {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct NamedSchema {
     #[serde(default)]
     schema: Option<Json>,

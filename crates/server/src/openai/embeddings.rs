@@ -27,7 +27,6 @@ struct Body {
 impl Group for Body {}
 
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
     #[default]

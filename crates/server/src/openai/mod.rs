@@ -42,7 +42,6 @@ pub(crate) fn routes() -> Routes {
 
 /// `stream_options`.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct StreamOptions {
     /// End with the counts of tokens.
     include_usage: Option<bool>,

@@ -12,7 +12,6 @@ use crate::conversation::{parse, text_part};
 use crate::error::ApiError;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of items")]
 pub(in crate::openai) enum Input {
     Text(String),

@@ -2,7 +2,6 @@
 
 mod input;
 mod request;
-mod tools;
 
 pub(super) use request::Body;
 
