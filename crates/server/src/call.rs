@@ -41,7 +41,7 @@ impl Group for Queue {}
 impl Body for Sampling {
     fn take(fields: &mut Fields) -> Result<Sampling, ApiError> {
         let names = Params::TABLE.iter().flat_map(Param::names);
-        let given = names.filter_map(|name| fields.map().remove_entry(name)).collect();
+        let given = names.filter_map(|name| fields.map.remove_entry(name)).collect();
         Ok(Sampling { given, queue: fields.take()? })
     }
 

@@ -12,26 +12,24 @@ use crate::models::{Encoder, Lease};
 
 pub(crate) const MAX_TEXTS: usize = 2048;
 
-/// One text or several. Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder
-/// adds to a text may stand at its end.
+// Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder adds to a text may stand at
+// its end.
+/// One text or several.
 #[derive(Deserialize, JsonSchema)]
-#[serde(from = "Written")]
-pub(crate) struct Texts {
-    texts: Vec<Text>,
-    /// Whether it was given without a list.
-    is_one: bool,
-}
-
-#[derive(JsonSchema)]
-enum Text {
-    Text(String),
-    Ids(Vec<u32>),
+#[serde(
+    untagged,
+    expecting = "expected a string, token ids, an object with `prompt_string` or parts of text in `content`, or \
+                               an array of them"
+)]
+pub(crate) enum Texts {
+    One(Item),
+    Many(Vec<Item>),
 }
 
 /// How clients write a text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Item {
+pub(crate) enum Item {
     Text(String),
     Ids(Vec<u32>),
     Named { prompt_string: String },
@@ -41,53 +39,11 @@ enum Item {
 /// A part of a text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part {
+pub(crate) enum Part {
     Text { text: String },
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a string, token ids, an object with `prompt_string` or parts of text in `content`, or \
-                               an array of them"
-)]
-enum Written {
-    One(Item),
-    Many(Vec<Item>),
-}
-
-impl From<Item> for Text {
-    fn from(item: Item) -> Text {
-        match item {
-            Item::Text(text) | Item::Named { prompt_string: text } => Text::Text(text),
-            Item::Ids(ids) => Text::Ids(ids),
-            Item::Parts { content } => {
-                Text::Text(content.into_iter().map(|Part::Text { text }| text).collect())
-            }
-        }
-    }
-}
-
-impl From<Written> for Texts {
-    fn from(written: Written) -> Texts {
-        match written {
-            Written::One(item) => Texts { texts: vec![item.into()], is_one: true },
-            Written::Many(items) => {
-                Texts { texts: items.into_iter().map(Text::from).collect(), is_one: false }
-            }
-        }
-    }
-}
-
 impl Texts {
-    pub(crate) fn one(text: String) -> Texts {
-        Texts { texts: vec![Text::Text(text)], is_one: true }
-    }
-
-    pub(crate) fn many(texts: Vec<String>) -> Texts {
-        Texts { texts: texts.into_iter().map(Text::Text).collect(), is_one: false }
-    }
-
     /// The embeddings, and the number of tokens. `param` is the field of the texts, for errors. Fails if the model computes none, or
     /// not of so many `dimensions`, or if the server is full.
     pub(crate) async fn embed(
@@ -98,7 +54,10 @@ impl Texts {
         app: &Arc<App>,
         client: &Client,
     ) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
-        let Texts { texts, is_one } = self;
+        let (texts, is_one) = match self {
+            Texts::One(text) => (vec![text], true),
+            Texts::Many(texts) => (texts, false),
+        };
         if encoder.is_reranker() {
             let message = "this model scores documents; use /v1/rerank";
             return Err(ApiError::new(Kind::Unsupported, message).at("model"));
@@ -114,9 +73,13 @@ impl Texts {
         let admission = app.admit(client, 1)?;
         let place = move |n| if is_one { param.to_owned() } else { format!("{param}[{n}]") };
         let encoding = encoder.clone();
-        let encode = move |(n, text)| match text {
-            Text::Text(text) => encoding.encode(&text, &place(n)),
-            Text::Ids(ids) => Ok(ids),
+        let encode = move |(n, text)| {
+            let text = match text {
+                Item::Ids(ids) => return Ok(ids),
+                Item::Text(text) | Item::Named { prompt_string: text } => text,
+                Item::Parts { content } => content.into_iter().map(|Part::Text { text }| text).collect(),
+            };
+            encoding.encode(&text, &place(n))
         };
         let encode_all = move || texts.into_iter().enumerate().map(encode).collect::<Result<Vec<_>, _>>();
         let texts = app.blocking(encode_all).await??;

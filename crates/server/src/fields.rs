@@ -245,7 +245,7 @@ fn values(json: &[u8]) -> usize {
 /// The fields that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Fields {
-    map: Map<String, Json>,
+    pub(crate) map: Map<String, Json>,
     refused: Vec<&'static str>,
     ignored: Vec<&'static str>,
 }
@@ -275,10 +275,6 @@ impl Fields {
     pub(crate) fn new(mut map: Map<String, Json>) -> Fields {
         map.retain(|_, value| !value.is_null());
         Fields { map, refused: Vec::new(), ignored: Vec::new() }
-    }
-
-    pub(crate) fn map(&mut self) -> &mut Map<String, Json> {
-        &mut self.map
     }
 
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {

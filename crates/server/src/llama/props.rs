@@ -145,7 +145,10 @@ async fn tokenize(read: Read<Tokenize>) -> Result<Response, ApiError> {
                 format!("has {found} tokens, expected at most {MAX_VALUES} with pieces; send it in parts");
             return Err(ApiError::invalid("content", why));
         }
-        let tokens = ids.into_iter().map(|id| TokenPiece { id, piece: Piece::new(token_text(&served, id)) });
+        let tokens = ids.into_iter().map(|id| {
+            let (text, bytes) = token_text(&served, id);
+            TokenPiece { id, piece: if text.as_bytes() == bytes { text.into() } else { bytes.into() } }
+        });
         Ok(Json(Tokens { tokens: tokens.collect() }).into_response())
     });
     response.await?
@@ -159,21 +162,8 @@ struct Tokens<T> {
 #[derive(Serialize)]
 struct TokenPiece {
     id: u32,
-    piece: Piece,
-}
-
-/// A token's text, or its bytes if they are no text.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Piece {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl Piece {
-    fn new((text, bytes): (String, Vec<u8>)) -> Piece {
-        if text.as_bytes() == bytes { Piece::Text(text) } else { Piece::Bytes(bytes) }
-    }
+    /// Its text, or its bytes if they are no text.
+    piece: Value,
 }
 
 async fn detokenize(read: Read<Detokenize>) -> Result<Response, ApiError> {

@@ -73,7 +73,7 @@ impl Text {
         let Text { options, format, think, stream, logprobs, top_logprobs } = self;
         let mut fields = Fields::new(options);
         // Zero and less are any number of tokens.
-        if let Some(n) = fields.map().get_mut("num_predict")
+        if let Some(n) = fields.map.get_mut("num_predict")
             && n.as_i64().is_some_and(|n| n <= 0)
         {
             *n = (-1).into();
