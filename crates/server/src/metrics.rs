@@ -121,7 +121,7 @@ const VLLM: [Figure; 9] = [
     ("num_preemptions", "counter", "Requests that lost their pages.", |f| f.load.preemptions as f64),
 ];
 
-/// Of speculation, under the names that vLLM and llama-server share.
+/// Figures of speculation, whose names vLLM and llama-server share.
 const DRAFTS: [Figure; 3] = [
     ("spec_decode_num_drafts", "counter", "Steps of requests with drafted tokens.", |f| {
         f.load.drafts.drafts as f64

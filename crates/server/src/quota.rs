@@ -62,7 +62,7 @@ impl Bucket {
         self.measured = now;
     }
 
-    /// How long until the bucket has `n`; zero if it has. A full one has any number.
+    /// Time until the bucket has `n`; zero if it has. A full one has any number.
     fn wait(&mut self, n: f64, now: Instant) -> Duration {
         self.fill(now);
         let missing = (n.min(self.capacity) - self.level).max(0.0);

@@ -56,7 +56,7 @@ impl Reload {
     }
 }
 
-/// How long a server that stops tells its clients that their requests are cut off.
+/// Time for clients of a server that stops to read that their requests are cut off.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A server that listens.
@@ -83,7 +83,7 @@ impl Server {
         Ok(Server { app: Arc::new(app), listener, shutdown, tell_ready })
     }
 
-    /// Where it listens: the port if [`Config::address`] has none.
+    /// The address it listens on; the port is the system's if [`Config::address`] has none.
     ///
     /// # Errors
     /// If the system does not say.

@@ -25,8 +25,7 @@ const READY: usize = 32;
 
 /// Writes the answers to a call as a protocol does.
 pub(crate) trait Writer: Send + 'static {
-    /// Streams are lines of JSON, not events. Nothing tells clients meanwhile that the server is alive: they read every line as
-    /// JSON, even an empty one.
+    /// Streams are lines of JSON, not events. They have no keep-alive: clients read every line as JSON, even an empty one.
     const IS_LINES: bool = false;
 
     /// Begins a stream.

@@ -70,28 +70,14 @@ impl Role {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block {
-    Text {
-        text: String,
-    },
-    Thinking {
-        thinking: String,
-    },
+    Text { text: String },
+    Thinking { thinking: String },
     RedactedThinking,
-    ToolUse {
-        id: String,
-        name: String,
-        input: Map<String, Json>,
-    },
-    ToolResult {
-        tool_use_id: String,
-        #[serde(default)]
-        content: Option<Content>,
-        #[serde(default)]
-        is_error: Option<bool>,
-    },
+    ToolUse { id: String, name: String, input: Map<String, Json> },
+    ToolResult { tool_use_id: String, content: Option<Content>, is_error: Option<bool> },
 }
 
-/// How a block begins that Claude Code sends before its system prompt, for Anthropic's accounts.
+/// The beginning of a block that Claude Code sends before its system prompt, for Anthropic's accounts.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 const KINDS: [&str; 5] = ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"];

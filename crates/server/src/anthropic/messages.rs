@@ -84,7 +84,7 @@ async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiE
         "cache_read_input_tokens": 0,
         "output_tokens": 0,
     });
-    // How much of the prompt is cached is known only when it has begun.
+    // The number of cached tokens is known only when the prompt has been computed.
     let message = json!({
         "id": id::new("msg_"),
         "type": "message",
@@ -236,7 +236,7 @@ fn block_json(Item { id, kind, text, .. }: &Item, shows_thinking: bool) -> Value
 /// The members of an object whose text was cut that are complete. A number at the end may go on.
 fn complete_members(json: &str) -> Value {
     let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
-    // Where the last member that another follows ends.
+    // The end of the last member that another follows.
     let mut end = 0;
     for (at, byte) in json.bytes().enumerate() {
         match (in_string, byte) {

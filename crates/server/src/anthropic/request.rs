@@ -172,7 +172,7 @@ impl Manner {
             (Some(format), None) => ("output_config", Some(format)),
             (None, format) => ("output_format", format),
         };
-        // What would be cleared to make room stays; of earlier reasoning, the chat template decides.
+        // Nothing is cleared to make room. The chat template decides about earlier reasoning.
         for (index, Edit { kind }) in self.context_management.edits.into_iter().enumerate() {
             let param = format!("context_management.edits[{index}]");
             if !kind.starts_with("clear_") {

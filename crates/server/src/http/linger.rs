@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use crate::app::App;
 
-/// How much is taken of a body that is not read, in bodies of the largest size.
+/// Bytes drained of a body that is not read, in bodies of the largest size.
 const MOST: usize = 8;
 
-/// How long the answer waits for a client that pauses.
+/// Time that the answer waits for a client that pauses.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes the part of the body that has not been read before the answer goes out. The connection of a client that sends more,

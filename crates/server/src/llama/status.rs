@@ -1,4 +1,4 @@
-//! How much is going on: `/slots` for people, `/v1/loads` for routers.
+//! The load: `/slots` for people, `/v1/loads` for routers.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use engine::{Embedder, Normalization};
 use tokenizer::Encode;
 use tokio::sync::oneshot;
 
-use super::About;
+use super::ModelInfo;
 use crate::error::{ApiError, FAILED};
 use crate::metrics::Stats;
 
@@ -20,17 +20,17 @@ const TEXTS: usize = 16;
 
 /// A model that computes embeddings, on a thread of its own.
 pub(crate) struct Encoder {
-    about: About,
+    info: ModelInfo,
     pub(crate) width: usize,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Deref for Encoder {
-    type Target = About;
+    type Target = ModelInfo;
 
-    fn deref(&self) -> &About {
-        &self.about
+    fn deref(&self) -> &ModelInfo {
+        &self.info
     }
 }
 
@@ -45,10 +45,11 @@ struct Job {
 impl Encoder {
     pub(super) fn start(name: String, embedder: Embedder, stats: Arc<Stats>) -> std::io::Result<Encoder> {
         let (jobs, inbox) = mpsc::channel();
-        let (about, width) = (About::new(name, embedder.model().clone(), embedder.n_ctx()), embedder.width());
+        let (info, width) =
+            (ModelInfo::new(name, embedder.model().clone(), embedder.n_ctx()), embedder.width());
         let work = move || run(embedder, &inbox, &stats);
         let thread = thread::Builder::new().name("embedder".into()).spawn(work)?;
-        Ok(Encoder { about, width, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Encoder { info, width, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Whether it has failed: it answers nothing any more.

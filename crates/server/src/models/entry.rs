@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
 use super::encoder::Encoder;
-use super::{About, Generator, Held, Lease, Loaded, Loader, Model, ModelSource};
+use super::{Generator, Held, Lease, Loaded, Loader, Model, ModelInfo, ModelSource};
 use crate::error::{ApiError, Kind};
 use crate::metrics::{Monitor, Stats};
 
@@ -162,8 +162,8 @@ fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held
             let limits = engine.limits();
             let model = rustorch::Model::from_engine(*engine, Some(Box::new(Monitor(stats))));
             let model = model.map_err(std::io::Error::other)?;
-            let about = About::new(name, model.file().clone(), limits.n_ctx);
-            Ok(Held::Generator(Arc::new(Generator { about, model, sequences: limits.sequences })))
+            let info = ModelInfo::new(name, model.file().clone(), limits.n_ctx);
+            Ok(Held::Generator(Arc::new(Generator { info, model, sequences: limits.sequences })))
         }
         Loaded::Embedder(embedder) => Ok(Held::Encoder(Arc::new(Encoder::start(name, *embedder, stats)?))),
     }

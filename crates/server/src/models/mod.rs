@@ -32,7 +32,7 @@ pub enum Loaded {
 /// Loads a model; blocks until it is done. An error says what to do.
 pub type Loader = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
 
-/// Where a model comes from.
+/// The source of a model.
 pub enum ModelSource {
     /// Loaded already, and never unloaded.
     Loaded(Loaded),
@@ -83,7 +83,7 @@ pub(crate) type Model = Lease<Held>;
 /// A model in use that writes text.
 pub(crate) type Served = Lease<Arc<Generator>>;
 
-/// A loaded model, which derefs to what both kinds have.
+/// A loaded model, which derefs to the fields that both kinds have.
 #[derive(Clone)]
 pub(crate) enum Held {
     Generator(Arc<Generator>),
@@ -91,9 +91,9 @@ pub(crate) enum Held {
 }
 
 impl Deref for Held {
-    type Target = About;
+    type Target = ModelInfo;
 
-    fn deref(&self) -> &About {
+    fn deref(&self) -> &ModelInfo {
         match self {
             Held::Generator(generator) => generator,
             Held::Encoder(encoder) => encoder,
@@ -101,8 +101,8 @@ impl Deref for Held {
     }
 }
 
-/// What every loaded model has.
-pub(crate) struct About {
+/// The fields that every loaded model has.
+pub(crate) struct ModelInfo {
     pub(crate) name: String,
     /// When it was loaded, in seconds since 1970.
     pub(crate) created: i64,
@@ -112,9 +112,9 @@ pub(crate) struct About {
     digest: OnceLock<String>,
 }
 
-impl About {
-    fn new(name: String, file: Arc<engine::Model>, n_ctx: usize) -> About {
-        About { name, created: id::now(), file, n_ctx, digest: OnceLock::new() }
+impl ModelInfo {
+    fn new(name: String, file: Arc<engine::Model>, n_ctx: usize) -> ModelInfo {
+        ModelInfo { name, created: id::now(), file, n_ctx, digest: OnceLock::new() }
     }
 
     /// The SHA-256 of the bytes (of the first part) before the tensors, that is of the metadata and the list of tensors: the whole
@@ -136,17 +136,17 @@ impl About {
 }
 
 pub(crate) struct Generator {
-    about: About,
+    info: ModelInfo,
     pub(crate) model: rustorch::Model,
     /// Requests that are computed at once.
     pub(crate) sequences: usize,
 }
 
 impl Deref for Generator {
-    type Target = About;
+    type Target = ModelInfo;
 
-    fn deref(&self) -> &About {
-        &self.about
+    fn deref(&self) -> &ModelInfo {
+        &self.info
     }
 }
 

@@ -309,11 +309,14 @@ impl Tools {
             Some(allowed) => allowed.iter().any(|allowed| allowed.name == tool.name),
             None => true,
         };
-        let usable: Vec<Json> = tools.iter().filter(is_allowed).map(Function::nested).collect();
+        let usable: Vec<&Function> = tools.iter().filter(is_allowed).collect();
+        let strict = usable.iter().filter(|tool| tool.strict == Some(true)).map(|tool| tool.name.clone());
+        let nested = usable.iter().map(|tool| {
+            conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone())
+        });
         let is_parallel = parallel_tool_calls.unwrap_or(true);
-        let strict = tools.iter().filter(is_allowed).filter(|tool| tool.strict == Some(true));
-        let strict = strict.map(|tool| tool.name.clone()).collect();
-        Ok((ToolUse::new(usable, chosen, is_parallel, strict)?, tools, choice))
+        let used = ToolUse::new(nested.collect(), chosen, is_parallel, strict.collect())?;
+        Ok((used, tools, choice))
     }
 }
 
@@ -323,12 +326,5 @@ fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
         Some("function") => parse(&param, tool),
         Some(kind) => Err(not_a_function(index, kind)),
         None => Err(ApiError::invalid(param, "has no `type`, expected \"function\"")),
-    }
-}
-
-impl Function {
-    /// In the shape of chat completions.
-    fn nested(&self) -> Json {
-        conversation::function(&self.name, self.description.as_deref(), self.parameters.clone())
     }
 }
