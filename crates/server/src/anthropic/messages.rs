@@ -95,7 +95,7 @@ async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiE
         "stop_sequence": null,
         "usage": usage,
     });
-    let writer = Blocks { message, stop_sequences, shows_thinking, items: Items::default() };
+    let writer = MessageWriter { message, stop_sequences, shows_thinking, items: Items::default() };
     Ok(with_ignored(with_id(sse::respond(writer, answers, length.stream).await?), ignored))
 }
 
@@ -115,7 +115,7 @@ fn with_id(mut response: Response) -> Response {
 }
 
 /// Writes the answer of a call, as blocks one after the other.
-struct Blocks {
+struct MessageWriter {
     message: Value,
     stop_sequences: Vec<String>,
     /// Without it, thinking blocks are empty.
@@ -123,7 +123,7 @@ struct Blocks {
     items: Items,
 }
 
-impl Writer for Blocks {
+impl Writer for MessageWriter {
     fn begin(&mut self, out: &mut Out) {
         out.event(&json!({ "type": "message_start", "message": self.message }));
         out.event(&json!({ "type": "ping" }));
@@ -163,7 +163,7 @@ impl Writer for Blocks {
     }
 }
 
-impl Blocks {
+impl MessageWriter {
     fn ending(&self, End { reason, usage, reasoning_tokens }: End) -> (Value, Value) {
         let (stop_reason, stop_sequence) = match reason {
             // The template's end of a turn is a stop string, too.
@@ -263,7 +263,7 @@ mod tests {
     /// The events of an answer, and its blocks.
     fn events(shows_thinking: bool) -> (Vec<Value>, Value) {
         let (message, stop_sequences) = (json!({}), Vec::new());
-        let mut blocks = Blocks { message, stop_sequences, shows_thinking, items: Items::default() };
+        let mut blocks = MessageWriter { message, stop_sequences, shows_thinking, items: Items::default() };
         let mut out = Out { is_stream: true, ..Out::default() };
         let call = |index, city: &str| {
             let (begin, rest) = (r#"{"city": "#.to_owned(), format!("\"{city}\"}}"));

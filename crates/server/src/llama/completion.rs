@@ -115,11 +115,11 @@ pub(super) async fn answer(
     let mut answers = call.start(app, &served, client).await?;
     let (is_stream, n, prompts) = (options.stream, answers.n, std::mem::take(&mut answers.prompts));
     let (pending, written) = (vec![Pending::default(); n], vec![Value::Null; n]);
-    let writer = Completions { served, options, params, prompts, pending, written };
+    let writer = CompletionWriter { served, options, params, prompts, pending, written };
     sse::respond(writer, answers, is_stream).await
 }
 
-struct Completions {
+struct CompletionWriter {
     served: Arc<Served>,
     options: Options,
     params: Params,
@@ -147,7 +147,7 @@ impl Pending {
     }
 }
 
-impl Writer for Completions {
+impl Writer for CompletionWriter {
     fn push(&mut self, Delta { choice: index, kind }: Delta, out: &mut Out) {
         let pending = &mut self.pending[index];
         match kind {
@@ -203,7 +203,7 @@ impl Writer for Completions {
     }
 }
 
-impl Completions {
+impl CompletionWriter {
     fn piece(&self, index: usize, pending: Pending) -> Value {
         let Options { return_tokens, stream, .. } = self.options;
         let mut piece = json!({

@@ -111,7 +111,7 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let (call, output) = self::read(read.body, &read.app)?;
     let answers = call.start(&read.app, &served, &read.client).await?;
     let is_stream = output.stream;
-    let writer = Chats {
+    let writer = ChatWriter {
         prompt: answers.prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids)),
         head: Head::new("chatcmpl-", served),
         output,
@@ -122,7 +122,7 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     sse::respond(writer, answers, is_stream).await
 }
 
-struct Chats {
+struct ChatWriter {
     head: Head,
     output: Output,
     prompt: Option<String>,
@@ -191,7 +191,7 @@ impl Choice {
     }
 }
 
-impl Writer for Chats {
+impl Writer for ChatWriter {
     fn begin(&mut self, out: &mut Out) {
         for index in 0..self.choices.len() {
             out.data(&self.chunk(index, json!({ "role": "assistant", "content": null }), Value::Null, None));
@@ -256,7 +256,7 @@ impl Writer for Chats {
 
 const CHUNK: &str = "chat.completion.chunk";
 
-impl Chats {
+impl ChatWriter {
     fn chunk(&self, index: usize, delta: Value, logprobs: Value, finish: Option<&str>) -> Value {
         let choice = json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
         self.head.json(CHUNK, json!([choice]))

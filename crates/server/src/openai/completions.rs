@@ -92,7 +92,7 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
     let prompt_logprobs = logprobs.filter(|_| body.echo);
     let call = Call { prompt_logprobs, ..Call::texts(body.prompt, parameters, format) };
     let mut answers = call.start(&read.app, &served, &read.client).await?;
-    let writer = Texts {
+    let writer = CompletionWriter {
         head: Head::new("cmpl-", served),
         per_prompt,
         is_echoed: body.echo,
@@ -106,7 +106,7 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
     sse::respond(writer, answers, body.stream).await
 }
 
-struct Texts {
+struct CompletionWriter {
     head: Head,
     per_prompt: usize,
     prompts: Vec<Vec<u32>>,
@@ -173,7 +173,7 @@ impl Choice {
     }
 }
 
-impl Writer for Texts {
+impl Writer for CompletionWriter {
     fn push(&mut self, Delta { choice: index, kind }: Delta, out: &mut Out) {
         let (choice, number) = (&mut self.choices[index], index / self.per_prompt);
         // It begins with its first token, or with its end.
@@ -229,7 +229,7 @@ impl Writer for Texts {
     }
 }
 
-impl Texts {
+impl CompletionWriter {
     fn json(&self, choices: Value) -> Value {
         self.head.json("text_completion", choices)
     }

@@ -90,8 +90,8 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
         "output": [],
         "usage": null,
     });
-    let object = Object { served, json: joined(repeated, own), items: Items::default(), sent: 0 };
-    Ok(with_ignored(sse::respond(object, answers, is_stream).await?, ignored))
+    let writer = ResponseWriter { served, json: joined(repeated, own), items: Items::default(), sent: 0 };
+    Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }
 
 /// The call, and the names of the tools that are ignored.
@@ -108,7 +108,7 @@ fn name_input(error: ApiError) -> ApiError {
 }
 
 /// A response, as far as it has come.
-struct Object {
+struct ResponseWriter {
     served: Arc<Served>,
     /// The response with the fields of the call that it repeats, without its items.
     json: Value,
@@ -117,7 +117,7 @@ struct Object {
     sent: usize,
 }
 
-impl Writer for Object {
+impl Writer for ResponseWriter {
     fn begin(&mut self, out: &mut Out) {
         self.send_response("created", out);
         self.send_response("in_progress", out);
@@ -170,7 +170,7 @@ impl Writer for Object {
     }
 }
 
-impl Object {
+impl ResponseWriter {
     /// Sends the next event; each has a number.
     fn send(&mut self, name: &str, mut json: Value, out: &mut Out) {
         json["type"] = format!("response.{name}").into();
