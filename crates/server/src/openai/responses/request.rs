@@ -310,6 +310,10 @@ impl Tools {
             None => true,
         };
         let usable: Vec<&Function> = tools.iter().filter(is_allowed).collect();
+        if usable.is_empty() && matches!(chosen, Some(Choice::Required | Choice::Named(_))) {
+            let why = "demands a call, but there are no tools to call";
+            return Err(ApiError::invalid("tool_choice", why));
+        }
         let strict = usable.iter().filter(|tool| tool.strict == Some(true)).map(|tool| tool.name.clone());
         let nested = usable.iter().map(|tool| {
             conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone())
