@@ -1,71 +1,32 @@
 //! The answers of a call, and the parts of them that several protocols write.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chat::{Answer, Delta as Part};
 use engine::Usage;
 use rustorch::{Delta, DeltaKind, End, Progress, Stream};
 use serde_json::{Value as Json, json};
 
+use crate::app::Admission;
 use crate::error::ApiError;
 use crate::models::Served;
-use crate::quota::Meter;
 
-/// The answers of a call. Each generated token is charged to the client.
+/// The answers to a call that the engine has accepted. Each generated token is charged to the client.
 pub(crate) struct Answers {
-    stream: Stream,
-    meter: Option<Arc<Meter>>,
+    pub(crate) stream: Stream,
+    pub(crate) n: usize,
+    pub(crate) prompts: Vec<Vec<u32>>,
+    pub(crate) admission: Admission,
 }
 
 impl Answers {
-    pub(crate) fn new(stream: Stream, meter: Option<Arc<Meter>>) -> Answers {
-        Answers { stream, meter }
-    }
-
     /// The next piece of an answer; `None` when all answers have ended. Fails if one of them does.
     pub(crate) async fn next(&mut self) -> Result<Option<Delta>, ApiError> {
         let Some(delta) = self.stream.next_delta().await else { return Ok(None) };
         let delta = delta.map_err(|error| ApiError::from_model(error, "messages", "response_format"))?;
-        if let (DeltaKind::Token { .. }, Some(meter)) = (&delta.kind, &self.meter) {
-            meter.charge(1);
+        if let DeltaKind::Token { .. } = delta.kind {
+            self.admission.charge(1);
         }
         Ok(Some(delta))
-    }
-}
-
-/// One answer so far.
-#[derive(Debug, Default)]
-pub(crate) struct Reply {
-    pub(crate) answer: Answer,
-    /// Tool calls that are complete.
-    calls: usize,
-    /// A call has begun and is not complete.
-    is_calling: bool,
-}
-
-impl Reply {
-    /// Adds a part.
-    pub(crate) fn push(&mut self, part: Part) {
-        self.count(&part);
-        self.answer.push(part);
-    }
-
-    /// Counts the calls of a part, without keeping it.
-    pub(crate) fn count(&mut self, part: &Part) {
-        match part {
-            Part::ToolCallBegin { .. } => self.is_calling = true,
-            Part::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
-            Part::ToolCallBroken { .. } => self.is_calling = false,
-            // It stays one that is not complete.
-            Part::ToolCallCut { .. } => {}
-            Part::Reasoning(_) | Part::Content(_) | Part::ToolCallArguments { .. } => {}
-        }
-    }
-
-    /// Whether it has ended with tool calls, all of which are complete.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.calls > 0 && !self.is_calling
     }
 }
 
@@ -89,13 +50,12 @@ impl Totals {
         self.reasoning += *reasoning_tokens;
     }
 
-    /// The sum over several prompts.
     pub(crate) fn sum(totals: &[Totals]) -> Totals {
-        totals.iter().fold(Totals::default(), |sum, of| Totals {
-            prompt: sum.prompt + of.prompt,
-            cached: sum.cached + of.cached,
-            generated: sum.generated + of.generated,
-            reasoning: sum.reasoning + of.reasoning,
+        totals.iter().fold(Totals::default(), |sum, one| Totals {
+            prompt: sum.prompt + one.prompt,
+            cached: sum.cached + one.cached,
+            generated: sum.generated + one.generated,
+            reasoning: sum.reasoning + one.reasoning,
         })
     }
 
@@ -118,7 +78,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Counts a token.
     pub(crate) fn count(&mut self) {
         self.begin.get_or_insert_with(Instant::now);
         self.tokens += 1;
@@ -149,17 +108,11 @@ pub(crate) fn prompt_progress(progress: &Progress) -> Json {
 
 /// Times while a prompt is computed, in llama-server's shape.
 pub(crate) fn prompt_timings(progress: &Progress) -> Json {
-    let (n, seconds) = (progress.processed - progress.cached, progress.time.as_secs_f64());
-    json!({
-        "cache_n": progress.cached,
-        "prompt_n": n,
-        "prompt_ms": seconds * 1000.0,
-        "prompt_per_token_ms": seconds * 1000.0 / n.max(1) as f64,
-        "prompt_per_second": n as f64 / seconds.max(1e-6),
-        "predicted_n": 0,
-        "predicted_ms": 0.0,
-        "predicted_per_token_ms": 0.0,
-        "predicted_per_second": 0.0,
+    timings(&Usage {
+        prompt_tokens: progress.processed,
+        reused_tokens: progress.cached,
+        prefill: progress.time,
+        ..Usage::default()
     })
 }
 
@@ -198,4 +151,12 @@ pub(crate) fn token_text(served: &Served, token: u32) -> (String, Vec<u8>) {
         _ => tokenizer.token_bytes(token).unwrap_or_default(),
     };
     (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
+}
+
+/// `json`, an object, with the fields of `more` after its own.
+pub(crate) fn joined(mut json: Json, more: Json) -> Json {
+    if let (Json::Object(fields), Json::Object(more)) = (&mut json, more) {
+        fields.extend(more);
+    }
+    json
 }

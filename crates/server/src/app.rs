@@ -8,27 +8,23 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use crate::client::Client;
 use crate::config::Config;
 use crate::connection::Tls;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, STOPPING};
 use crate::id;
-use crate::keys::{KeyHash, Keys};
+use crate::keys::{Client, KeyHash, Keys};
 use crate::models::Models;
 use crate::quota::{Meter, Quota, Share};
 
-/// The state that handlers share.
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) keys: RwLock<Keys>,
-    /// Encrypts connections.
     pub(crate) tls: RwLock<Option<Tls>>,
     /// Usage and quota of each key.
     meters: Mutex<HashMap<KeyHash, (Quota, Arc<Meter>)>>,
     pub(crate) models: Arc<Models>,
     /// When the server was started, in seconds since 1970.
     pub(crate) started: i64,
-    /// Requests that wait or run.
     requests: AtomicUsize,
     is_stopping: AtomicBool,
     /// Templates and tokenizers at work.
@@ -49,15 +45,9 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Measures what the client uses.
-    pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
-        self.share.as_ref().map(|share| share.meter().clone())
-    }
-
-    /// Counts tokens for the client's quota.
     pub(crate) fn charge(&self, tokens: usize) {
         if let Some(share) = &self.share {
-            share.meter().charge(tokens);
+            share.meter.charge(tokens);
         }
     }
 }
@@ -85,7 +75,6 @@ impl App {
         }
     }
 
-    /// Takes no more requests.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
@@ -114,7 +103,7 @@ impl App {
     /// Admits `n` more requests of `client`. Fails if its quota is used up, or the server is at capacity or shutting down.
     pub(crate) fn admit(self: &Arc<App>, client: &Client, n: usize) -> Result<Admission, ApiError> {
         if self.is_stopping() {
-            return Err(ApiError::new(Kind::Stopping, "server is shutting down, retry elsewhere"));
+            return Err(ApiError::new(Kind::Stopping, STOPPING));
         }
         let most = self.config.limits.requests;
         if n > most.max(1) {
@@ -130,7 +119,7 @@ impl App {
             let message = format!("server at capacity ({most} requests); try again");
             return Err(ApiError::new(Kind::Busy, message));
         }
-        admission.share = client.meter().map(|meter| meter.admit(n)).transpose()?;
+        admission.share = client.meter.as_ref().map(|meter| meter.admit(n)).transpose()?;
         Ok(admission)
     }
 
@@ -156,7 +145,7 @@ impl App {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let permit = permits.clone().acquire_owned().await;
-        // Its permit ends with the work, even if nobody waits for it any more.
+        // Its permit ends with the work, even if no request waits for it any more.
         let work = move || {
             let _permit = permit;
             work()

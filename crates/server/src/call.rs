@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Param, Params};
-use grammar::Source;
 use rustorch::{Input, Request, Tenant};
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::answer::Answers;
-use crate::app::{Admission, App};
-use crate::client::Client;
+use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
+use crate::keys::Client;
 use crate::models::Served;
+use crate::openai::conversation::Format;
 use crate::openapi::describe_params;
+use crate::prompts::Prompts;
 
 /// The fields of the engine's parameters and of the queue, which all endpoints that write text have.
 pub(crate) struct Sampling {
@@ -40,13 +41,13 @@ impl Group for Queue {}
 impl Body for Sampling {
     fn take(fields: &mut Fields) -> Result<Sampling, ApiError> {
         let names = Params::TABLE.iter().flat_map(Param::names);
-        let given = names.filter_map(|name| fields.map().remove_entry(name)).collect();
+        let given = names.filter_map(|name| fields.map.remove_entry(name)).collect();
         Ok(Sampling { given, queue: fields.take()? })
     }
 
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
+    fn describe(properties: &mut Properties) {
         describe_params(properties);
-        Queue::describe(properties, generator);
+        Queue::describe(properties);
     }
 }
 
@@ -55,11 +56,7 @@ impl Sampling {
     pub(crate) fn over(mut self, defaults: &Params) -> Result<Parameters, ApiError> {
         let mut params = defaults.clone();
         params.take(&mut self.given)?;
-        let Queue { priority, cache_salt, t_max_predict_ms } = self.queue;
-        // llama-server's limit of time, which is none if it is not above 0.
-        let time = t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
-        params.time_limit = time.map(Duration::from_millis);
-        Ok(Parameters { params, priority, cache_salt, progress: false })
+        Ok(Parameters { params, queue: self.queue, progress: false })
     }
 
     /// The same of a protocol in which a call has one answer.
@@ -67,56 +64,38 @@ impl Sampling {
         let parameters = self.over(defaults)?;
         match parameters.params.n {
             1 => Ok(parameters),
-            n => {
-                Err(ApiError::unsupported("n", format!("`n` is {n}, but there is one answer; leave it out")))
-            }
+            n => Err(ApiError::unsupported("n", format!("is {n}, but there is one answer; leave it out"))),
         }
     }
 }
 
-/// Parameters that all protocols have in common.
-#[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     pub(crate) params: Params,
-    priority: i32,
-    cache_salt: Option<String>,
+    queue: Queue,
     /// Report progress of the prefill.
     pub(crate) progress: bool,
 }
 
-/// A call, as a protocol reads it.
 pub(crate) struct Call {
     /// Each has [`Params::n`] answers.
     pub(crate) inputs: Vec<Input>,
     /// The field of the inputs, for errors.
     pub(crate) input_field: &'static str,
     pub(crate) parameters: Parameters,
-    /// The language of the answers, and the field that asks for it.
-    pub(crate) format: Option<(&'static str, Source)>,
+    pub(crate) format: Format,
     /// Report log-probabilities of the prompts' tokens, and of this many most likely tokens.
     pub(crate) prompt_logprobs: Option<usize>,
 }
 
-/// A call that the engine has accepted.
-pub(crate) struct Started {
-    pub(crate) answers: Answers,
-    /// The number of answers.
-    pub(crate) n: usize,
-    /// The tokens of each prompt.
-    pub(crate) prompts: Vec<Vec<u32>>,
-    /// To be kept until the end.
-    pub(crate) admission: Admission,
-}
-
 impl Call {
-    /// A call to answer a conversation.
-    pub(crate) fn chat(
-        conversation: rustorch::Conversation,
-        parameters: Parameters,
-        format: Option<(&'static str, Source)>,
-    ) -> Call {
+    pub(crate) fn chat(conversation: rustorch::Conversation, parameters: Parameters, format: Format) -> Call {
         let inputs = vec![conversation.into()];
         Call { inputs, input_field: "messages", parameters, format, prompt_logprobs: None }
+    }
+
+    pub(crate) fn texts(prompts: Prompts, parameters: Parameters, format: Format) -> Call {
+        let inputs = prompts.inputs();
+        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
     }
 
     /// Submits the call. Fails if the server is at capacity, or the request is invalid.
@@ -125,24 +104,28 @@ impl Call {
         app: &Arc<App>,
         served: &Arc<Served>,
         client: &Client,
-    ) -> Result<Started, ApiError> {
+    ) -> Result<Answers, ApiError> {
         let Call { inputs, input_field, parameters, format, prompt_logprobs } = self;
-        let n = inputs.len() * parameters.params.n;
+        let Parameters { mut params, queue, progress } = parameters;
+        let n = inputs.len() * params.n;
         let admission = app.admit(client, n)?;
         let (format_field, format) = format.unzip();
         let failed =
             |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
         let tenant = Tenant {
             client: client.number(),
-            priority: parameters.priority,
-            cache_salt: client.salt(parameters.cache_salt.as_deref()),
+            priority: queue.priority,
+            cache_salt: client.salt(queue.cache_salt.as_deref()),
         };
+        // llama-server's limit of time, which is none if it is not above 0.
+        let time = queue.t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
+        params.time_limit = time.map(Duration::from_millis);
         let request = |input| Request {
-            params: parameters.params.clone(),
+            params: params.clone(),
             format: format.clone(),
             tenant: tenant.clone(),
             prompt_logprobs,
-            progress: parameters.progress,
+            progress,
             is_eager: true,
             ..Request::new(input)
         };
@@ -156,7 +139,7 @@ impl Call {
         let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
         stream.accepted().await.map_err(failed)?;
         admission.charge(prompts.iter().map(Vec::len).sum());
-        Ok(Started { answers: Answers::new(stream, admission.meter()), n, prompts, admission })
+        Ok(Answers { stream, n, prompts, admission })
     }
 }
 

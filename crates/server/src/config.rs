@@ -12,7 +12,7 @@ use crate::keys::Keys;
 /// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
     /// Keys of those who may use it; everybody if there are none.
     pub keys: Keys,
@@ -28,13 +28,13 @@ pub struct Config {
     pub defaults: Defaults,
     /// Whether there is a page to chat.
     pub page: bool,
-    /// How long a model may be unused before it is unloaded; none keeps it.
+    /// Time without use after which a model is unloaded; none keeps it.
     pub keep_alive: Option<Duration>,
     /// Whether `/slots` tells how many requests run.
     pub slots: bool,
     /// Encrypts connections.
     pub tls: Option<Tls>,
-    /// How long requests that run may go on after the signal to stop.
+    /// Time that running requests may go on after the signal to stop.
     pub drain: Duration,
     /// Limits of requests and connections.
     pub limits: Limits,

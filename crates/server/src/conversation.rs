@@ -1,11 +1,12 @@
 //! Messages and tools as clients send them, whatever the protocol.
 
-use chat::{Choice, Content, Message};
+use chat::{Choice, Content, ContentPart, Message};
 use rustorch::Conversation;
-use serde_json::Value as Json;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
 
 use crate::config::Defaults;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 
 /// Variables of the chat template that belong to the server, not to clients or operators.
 pub const RESERVED_VARIABLES: [&str; 6] =
@@ -14,16 +15,30 @@ pub const RESERVED_VARIABLES: [&str; 6] =
 /// The tools of a call.
 pub(crate) struct ToolUse {
     /// In OpenAI's shape.
-    pub(crate) tools: Vec<Json>,
+    tools: Vec<Json>,
     /// None if they must not be used.
-    pub(crate) choice: Option<Choice>,
+    choice: Option<Choice>,
     /// Whether an answer may have several calls.
     pub(crate) is_parallel: bool,
     /// Names of tools whose schemas must be enforced.
-    pub(crate) strict: Vec<String>,
+    strict: Vec<String>,
 }
 
 impl ToolUse {
+    /// Fails if a call is demanded, and there are no tools.
+    pub(crate) fn new(
+        tools: Vec<Json>,
+        choice: Option<Choice>,
+        is_parallel: bool,
+        strict: Vec<String>,
+    ) -> Result<ToolUse, ApiError> {
+        if tools.is_empty() && matches!(choice, Some(Choice::Required | Choice::Named(_))) {
+            return Err(ApiError::invalid("tool_choice", "demands a call, but there are no `tools`"));
+        }
+        let choice = choice.filter(|_| !tools.is_empty());
+        Ok(ToolUse { tools, choice, is_parallel, strict })
+    }
+
     /// Gives the tools to a conversation.
     pub(crate) fn apply(self, conversation: Conversation) -> Conversation {
         let ToolUse { tools, choice, is_parallel, strict } = self;
@@ -37,13 +52,32 @@ impl ToolUse {
     }
 }
 
+/// A tool in OpenAI's shape, which templates know.
+pub(crate) fn function(name: &str, description: Option<&str>, parameters: Option<Json>) -> Json {
+    let mut function = Map::from_iter([("name".to_owned(), name.into())]);
+    function.extend(description.map(|text| ("description".to_owned(), text.into())));
+    function.extend(parameters.map(|schema| ("parameters".to_owned(), schema)));
+    serde_json::json!({ "type": "function", "function": function })
+}
+
+/// `json`, which is at `place` in the call.
+pub(crate) fn parse<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiError> {
+    serde_json::from_value(json)
+        .map_err(|error| ApiError::new(Kind::Invalid, format!("`{place}`: {error}")).at(place))
+}
+
+/// A text as a part of a message.
+pub(crate) fn text_part(text: &str) -> ContentPart {
+    ContentPart { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
+}
+
 /// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
 pub(crate) fn conversation(
     mut messages: Vec<Message>,
     defaults: &Defaults,
 ) -> Result<Conversation, ApiError> {
     if messages.is_empty() {
-        return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
+        return Err(ApiError::invalid("messages", "is empty; expected at least one message"));
     }
     for (index, message) in messages.iter_mut().enumerate() {
         check_parts(index, message)?;
@@ -59,16 +93,17 @@ pub(crate) fn conversation(
 /// text.
 fn check_parts(index: usize, message: &mut Message) -> Result<(), ApiError> {
     let Content::Parts(parts) = &mut message.content else { return Ok(()) };
-    for part in parts.iter_mut().filter(|part| part.kind == "refusal") {
-        if let Some(text) = part.fields.remove("refusal") {
+    for (number, part) in parts.iter_mut().enumerate() {
+        if part.kind == "refusal"
+            && let Some(text) = part.fields.remove("refusal")
+        {
             part.kind = "text".into();
             part.fields.insert("text".into(), text);
         }
-    }
-    if let Some((number, part)) = parts.iter().enumerate().find(|(_, part)| part.text().is_none()) {
-        let param = format!("messages[{index}].content[{number}]");
-        let message = format!("`{param}` has the type `{}`; this server takes text only", part.kind);
-        return Err(ApiError::unsupported(param, message));
+        if part.text().is_none() {
+            let why = format!("has the type `{}`; this server takes text only", part.kind);
+            return Err(ApiError::unsupported(format!("messages[{index}].content[{number}]"), why));
+        }
     }
     Ok(())
 }

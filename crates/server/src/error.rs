@@ -1,5 +1,7 @@
 //! Errors, as clients see them.
 
+use std::fmt::Display;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::ParamError;
@@ -20,20 +22,16 @@ pub enum StartError {
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     pub(crate) kind: Kind,
-    /// Says the cause, and what to do.
     pub(crate) message: String,
-    /// The field of the request.
     pub(crate) param: Option<String>,
 }
 
 /// The cause, from which status and codes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A field has a wrong value.
     Invalid,
     /// A field asks for what this server does not do.
     Unsupported,
-    /// The prompt does not fit the context.
     TooLong {
         prompt: usize,
         n_ctx: usize,
@@ -49,13 +47,11 @@ pub(crate) enum Kind {
     BodyTooLarge,
     MediaType,
     BodyTimeout,
-    /// The quota of the key is used up.
     Limited {
         seconds: u64,
     },
     /// Too many requests wait.
     Busy,
-    /// The server is shutting down.
     Stopping,
     Internal,
 }
@@ -78,7 +74,6 @@ impl Kind {
         }
     }
 
-    /// OpenAI's `code`.
     pub(crate) fn code(self) -> Option<&'static str> {
         match self {
             Kind::TooLong { .. } => Some("context_length_exceeded"),
@@ -91,7 +86,6 @@ impl Kind {
         }
     }
 
-    /// Seconds after which to try again.
     fn retry_after(self) -> Option<u64> {
         match self {
             Kind::Limited { seconds } => Some(seconds),
@@ -101,67 +95,69 @@ impl Kind {
     }
 }
 
-impl ApiError {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> ApiError {
-        ApiError { kind, message: message.into(), param: None }
-    }
-
-    /// A wrong value of the field `param`.
-    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> ApiError {
-        ApiError { kind: Kind::Invalid, message: message.into(), param: Some(param.into()) }
-    }
-
-    /// A value of `param` that this server does not do.
-    pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> ApiError {
-        ApiError { kind: Kind::Unsupported, message: message.into(), param: Some(param.into()) }
-    }
-
-    pub(crate) fn internal(message: impl Into<String>) -> ApiError {
-        ApiError::new(Kind::Internal, message)
-    }
-}
-
 impl From<ParamError> for ApiError {
     fn from(error: ParamError) -> ApiError {
-        let message = error.to_string();
-        ApiError::invalid(error.name, message)
+        ApiError::new(Kind::Invalid, error.to_string()).at(error.name)
     }
 }
+
+/// Why a server that ends refuses a request.
+pub(crate) const STOPPING: &str = "server is shutting down, retry elsewhere";
 
 /// A model that has failed is an internal error.
 pub(crate) const FAILED: &str = "the model has failed, and the server's log says why; try again, and restart the server if it fails again";
 
 impl ApiError {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> ApiError {
+        ApiError { kind, message: message.into(), param: None }
+    }
+
+    pub(crate) fn at(self, param: impl Into<String>) -> ApiError {
+        ApiError { param: Some(param.into()), ..self }
+    }
+
+    /// The field `param` has a wrong value: it is the subject of `why`.
+    pub(crate) fn invalid(param: impl Into<String>, why: impl Display) -> ApiError {
+        let param = param.into();
+        ApiError::new(Kind::Invalid, format!("`{param}` {why}")).at(param)
+    }
+
+    /// The field `param` asks for what this server does not do: it is the subject of `why`.
+    pub(crate) fn unsupported(param: impl Into<String>, why: impl Display) -> ApiError {
+        ApiError { kind: Kind::Unsupported, ..ApiError::invalid(param, why) }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> ApiError {
+        ApiError::new(Kind::Internal, message)
+    }
+
     /// The error of a request to a model, whose messages or prompt are in the field `input`, and whose format is in `format`.
     pub(crate) fn from_model(error: rustorch::Error, input: &str, format: &str) -> ApiError {
         use rustorch::{Error, Field};
-        let param = |field| match field {
-            Field::Messages => input,
-            Field::Tools => "tools",
-            Field::ToolChoice => "tool_choice",
-            Field::Format => format,
+        let at = |kind, field, message: &dyn Display| {
+            let param = match field {
+                Field::Messages => input,
+                Field::Tools => "tools",
+                Field::ToolChoice => "tool_choice",
+                Field::Format => format,
+            };
+            ApiError::new(kind, format!("`{param}`: {message}")).at(param)
         };
         match error {
             Error::Engine { error } => ApiError::from_engine(&error, input),
-            Error::Invalid { field, message } => {
-                ApiError::invalid(param(field), format!("`{}`: {message}", param(field)))
-            }
-            Error::Unsupported { field, message } => {
-                ApiError::unsupported(param(field), format!("`{}`: {message}", param(field)))
-            }
+            Error::Invalid { field, message } => at(Kind::Invalid, field, &message),
+            Error::Unsupported { field, message } => at(Kind::Unsupported, field, &message),
             Error::TextTooLong { bytes, most, n_ctx } => {
                 // At least so many tokens: each is the longest of the vocabulary.
                 let tokens = bytes.div_ceil((most / n_ctx.max(1)).max(1));
-                ApiError { param: Some(input.into()), ..ApiError::too_long(tokens, n_ctx) }
+                ApiError::too_long(tokens, n_ctx).at(input)
             }
             Error::Grammar { error: error @ grammar::Error::Busy { .. }, .. } => {
                 ApiError::new(Kind::Busy, error.to_string())
             }
-            Error::Grammar { field, error } => {
-                ApiError::invalid(param(field), format!("`{}`: {error}", param(field)))
-            }
-            Error::Vocabulary(error) => ApiError::unsupported(format, error.to_string()),
-            Error::Closed => ApiError::new(Kind::Stopping, "server is shutting down, retry elsewhere"),
+            Error::Grammar { field, error } => at(Kind::Invalid, field, &error),
+            Error::Vocabulary(error) => ApiError::new(Kind::Unsupported, error.to_string()).at(format),
+            Error::Closed => ApiError::new(Kind::Stopping, STOPPING),
             Error::Panicked => ApiError::internal(FAILED),
             error => ApiError::internal(error.to_string()),
         }
@@ -172,17 +168,21 @@ impl ApiError {
         let message = error.to_string();
         match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => {
-                ApiError { param: Some(input.into()), ..ApiError::too_long(*tokens, *n_ctx) }
+                ApiError::too_long(*tokens, *n_ctx).at(input)
             }
             Error::NoTemplate { why } => {
-                ApiError::unsupported(input, format!("this model cannot chat: {why}; use /v1/completions"))
+                let message = format!("this model cannot chat: {why}; use /v1/completions");
+                ApiError::new(Kind::Unsupported, message).at(input)
             }
             Error::Template(why) => {
-                ApiError::invalid(input, format!("the model's chat template rejects the messages: {why}"))
+                let message = format!("the model's chat template rejects the messages: {why}");
+                ApiError::new(Kind::Invalid, message).at(input)
             }
-            Error::MinTokens { .. } => ApiError::invalid("min_tokens", message),
+            Error::MinTokens { .. } => ApiError::new(Kind::Invalid, message).at("min_tokens"),
             Error::Sampling(SamplingError::Parameter(error)) => error.clone().into(),
-            Error::Sampling(SamplingError::Bias { .. }) => ApiError::invalid("logit_bias", message),
+            Error::Sampling(SamplingError::Bias { .. }) => {
+                ApiError::new(Kind::Invalid, message).at("logit_bias")
+            }
             Error::Prompt(Refusal::Empty)
             | Error::Token { .. }
             | Error::EmptyStopString
@@ -196,9 +196,7 @@ impl ApiError {
             }
         }
     }
-}
 
-impl ApiError {
     /// Clients tell this error by its words: those of the first half are OpenAI's, those of the second half llama-server's.
     pub(crate) fn too_long(tokens: usize, n_ctx: usize) -> ApiError {
         let message = format!(

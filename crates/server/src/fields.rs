@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use axum::http::header;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor, value::Error as Plain};
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value as Json};
 
 use crate::app::App;
-use crate::client::Client;
+use crate::config::Limits;
 use crate::error::{ApiError, Kind};
-use crate::http::body;
+use crate::keys::Client;
 use crate::models::{Encoder, Lease, Served};
 
 /// Fields that mean something to other servers, and change nothing here.
@@ -47,8 +51,7 @@ pub(crate) trait Group: DeserializeOwned + JsonSchema + Send + 'static {
 pub(crate) trait Body: Sized + Send + 'static {
     fn take(fields: &mut Fields) -> Result<Self, ApiError>;
 
-    /// Adds its fields to the document.
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator);
+    fn describe(properties: &mut Properties);
 }
 
 impl<T: Group> Body for T {
@@ -58,8 +61,9 @@ impl<T: Group> Body for T {
         fields.take()
     }
 
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
-        let schema = T::json_schema(generator).to_value();
+    fn describe(properties: &mut Properties) {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
         let required = schema["required"].as_array().into_iter().flatten();
         properties.required.extend(required.filter_map(Json::as_str).map(str::to_owned));
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
@@ -77,8 +81,8 @@ macro_rules! bodies {
                 Ok(($($group::take(fields)?,)+))
             }
 
-            fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
-                $($group::describe(properties, generator);)+
+            fn describe(properties: &mut Properties) {
+                $($group::describe(properties);)+
             }
         }
     )+ };
@@ -106,9 +110,8 @@ pub(crate) struct Read<B> {
     pub(crate) app: Arc<App>,
     pub(crate) client: Client,
     pub(crate) body: B,
-    /// The field `model`.
     pub(crate) model: Option<String>,
-    /// Names of the fields that nobody has read.
+    /// Names of the fields that are ignored.
     pub(crate) ignored: Vec<String>,
 }
 
@@ -117,7 +120,7 @@ impl<B: Body> FromRequest<Arc<App>> for Read<B> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Read<B>, ApiError> {
         let client = request.extensions().get::<Client>().cloned().unwrap_or_default();
-        let bytes = body::bytes(request, &app.config.limits).await?;
+        let bytes = bytes(request, &app.config.limits).await?;
         let mut fields = if bytes.len() <= SMALL {
             Fields::read(&bytes)?
         } else {
@@ -136,9 +139,53 @@ impl<B> Read<B> {
     }
 
     /// The model of the call, which computes embeddings or scores.
-    pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Encoder>>, ApiError> {
+    pub(crate) async fn encoder(&self) -> Result<Arc<Lease<Arc<Encoder>>>, ApiError> {
         self.app.models.get(self.model.as_deref()).await?.encoder()
     }
+}
+
+/// The body of a request: of bounded size, within a bounded time, JSON by its type, and not compressed.
+async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+    let (parts, body) = request.into_parts();
+    let kind = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or("application/json");
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    // The examples of ollama's documentation send JSON as what curl sends by default.
+    let is_curl = parts.uri.path().starts_with("/api/") && essence == "application/x-www-form-urlencoded";
+    if !is_curl && !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
+        let message = format!("the body is {essence:?}, expected application/json");
+        return Err(ApiError::new(Kind::MediaType, message));
+    }
+    // A small compressed body may be huge.
+    if parts.headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+        let message = "the body is compressed; send it without Content-Encoding";
+        return Err(ApiError::new(Kind::MediaType, message));
+    }
+    let too_large = || {
+        let most = limits.body;
+        let message = format!("request body too large: more than {most} bytes; send less");
+        ApiError::new(Kind::BodyTooLarge, message)
+    };
+    // Nobody has to send what is refused by its length.
+    if body.size_hint().lower() > limits.body as u64 {
+        return Err(too_large());
+    }
+    let bytes = tokio::time::timeout(limits.body_time, Limited::new(body, limits.body).collect());
+    let bytes = bytes.await.map_err(|_| {
+        let seconds = limits.body_time.as_secs();
+        ApiError::new(Kind::BodyTimeout, format!("the body did not arrive within {seconds} s"))
+    })?;
+    let bytes = bytes.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            too_large()
+        } else {
+            ApiError::new(Kind::Invalid, format!("request body cannot be read: {error}"))
+        }
+    })?;
+    Ok(bytes.to_bytes())
 }
 
 /// The field that all bodies have.
@@ -150,7 +197,6 @@ pub(crate) struct Model {
 
 impl Group for Model {}
 
-/// An integer within bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Within<const MIN: usize, const MAX: usize>(pub(crate) usize);
 
@@ -168,10 +214,6 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Within<MIN, M
 }
 
 impl<const MIN: usize, const MAX: usize> JsonSchema for Within<MIN, MAX> {
-    fn inline_schema() -> bool {
-        true
-    }
-
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Within".into()
     }
@@ -203,7 +245,7 @@ fn values(json: &[u8]) -> usize {
 /// The fields that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Fields {
-    map: Map<String, Json>,
+    pub(crate) map: Map<String, Json>,
     refused: Vec<&'static str>,
     ignored: Vec<&'static str>,
 }
@@ -235,12 +277,6 @@ impl Fields {
         Fields { map, refused: Vec::new(), ignored: Vec::new() }
     }
 
-    /// The fields themselves.
-    pub(crate) fn map(&mut self) -> &mut Map<String, Json> {
-        &mut self.map
-    }
-
-    /// Takes the fields of a struct.
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
         let map = names::<T>().iter().filter_map(|&name| self.map.remove_entry(name)).collect::<Map<_, _>>();
         let kinds: Vec<(String, &str)> =
@@ -250,7 +286,7 @@ impl Fields {
             if let Some(name) = why.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'))
                 && path == "."
             {
-                return ApiError::invalid(name, format!("`{name}` is missing"));
+                return ApiError::invalid(name, "is missing");
             }
             let name = path.split(['.', '[']).next().unwrap_or_default();
             let found = kinds.iter().find(|(known, _)| known == name).map_or("wrong", |(_, kind)| kind);
@@ -259,16 +295,15 @@ impl Fields {
                 None if path == name => format!("`{name}` is {found}: {why}"),
                 None => format!("`{name}` is {found}: {why} at `{path}`"),
             };
-            ApiError::invalid(name, message)
+            ApiError::new(Kind::Invalid, message).at(name)
         })
     }
 
-    /// Names of the fields that nobody has read. Fails if one of them is not supported and asks for something.
+    /// Names of the fields that have not been read. Fails if one of them is not supported and asks for something.
     pub(crate) fn finish(mut self) -> Result<Vec<String>, ApiError> {
         for name in self.refused {
             if self.map.remove(name).is_some_and(|value| asks(&value)) {
-                let why = format!("`{name}` is not supported by this server; leave it out");
-                return Err(ApiError::unsupported(name, why));
+                return Err(ApiError::unsupported(name, "is not supported by this server; leave it out"));
             }
         }
         let is_ignored = |name: &str| self.ignored.contains(&name) || HARMLESS.contains(&name);
@@ -279,8 +314,7 @@ impl Fields {
 /// Fails if a list has more than `most` items.
 pub(crate) fn at_most<T>(name: &str, list: &[T], most: usize) -> Result<(), ApiError> {
     if list.len() > most {
-        let why = format!("`{name}` has {} items, expected at most {most}", list.len());
-        return Err(ApiError::invalid(name, why));
+        return Err(ApiError::invalid(name, format!("has {} items, expected at most {most}", list.len())));
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
-//! API keys.
+//! API keys, and the clients that have them.
 
 use std::fmt;
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use crate::quota::Quota;
+use crate::quota::{Meter, Quota};
 
-/// SHA-256 of a key.
 pub(crate) type KeyHash = [u8; 32];
 
 /// Hashes of the keys that may use the server, and their quotas. The keys themselves are not kept.
@@ -93,5 +93,24 @@ fn with(quota: Quota, limit: &str) -> Option<Quota> {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} keys", self.0.len())
+    }
+}
+
+/// The client of a request: its key, which is zero on a server for everybody, and the meter of what it uses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    pub(crate) key: KeyHash,
+    pub(crate) meter: Option<Arc<Meter>>,
+}
+
+impl Client {
+    /// For the engine's queue.
+    pub(crate) fn number(&self) -> u64 {
+        self.key.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// For the prefix cache: no client finds what another has cached. A salt of its own narrows it further.
+    pub(crate) fn salt(&self, own: Option<&str>) -> Vec<u8> {
+        [&self.key, own.unwrap_or_default().as_bytes()].concat()
     }
 }

@@ -25,9 +25,10 @@ pub(crate) struct Protocol {
 /// Endpoints that tell of the server.
 pub(crate) const SERVER: Protocol = Protocol { tag: "server", error: "OpenAiError" };
 
-type SchemaOf = fn(&mut SchemaGenerator) -> Json;
+type SchemaOf = Box<dyn Fn(&mut SchemaGenerator) -> Json>;
 
 /// An endpoint in the document: a method at some paths.
+#[derive(Default)]
 pub(crate) struct Endpoint {
     tag: &'static str,
     name: &'static str,
@@ -37,15 +38,11 @@ pub(crate) struct Endpoint {
     /// Texts in its path, its query or its headers.
     parameters: Vec<Json>,
     reads: Option<(&'static str, Json)>,
-    body: Option<SchemaOf>,
-    answers: Vec<(&'static str, Answer)>,
+    body: Option<fn() -> Json>,
+    /// The media types and schemas of its answers.
+    answers: Vec<(&'static str, SchemaOf)>,
     errors: Vec<(&'static [u16], &'static str)>,
     error: &'static str,
-}
-
-enum Answer {
-    Typed(SchemaOf),
-    Shape(Json),
 }
 
 impl Protocol {
@@ -56,19 +53,7 @@ impl Protocol {
         paths: &'static [&'static str],
         summary: &'static str,
     ) -> Endpoint {
-        Endpoint {
-            tag: self.tag,
-            name,
-            paths,
-            summary,
-            is_open: false,
-            parameters: Vec::new(),
-            reads: None,
-            body: None,
-            answers: Vec::new(),
-            errors: Vec::new(),
-            error: self.error,
-        }
+        Endpoint { tag: self.tag, name, paths, summary, error: self.error, ..Endpoint::default() }
     }
 }
 
@@ -103,14 +88,15 @@ impl Endpoint {
 
     /// It answers with `T`.
     pub(crate) fn answers_with<T: JsonSchema>(mut self) -> Endpoint {
-        self.answers
-            .push(("application/json", Answer::Typed(|generator| generator.subschema_for::<T>().to_value())));
+        let schema = |generator: &mut SchemaGenerator| generator.subschema_for::<T>().to_value();
+        self.answers.push(("application/json", Box::new(schema)));
         self
     }
 
     /// It answers in another media type. The shape of a stream is that of an event's data, or of a line.
     pub(crate) fn answers_as(mut self, kind: &'static str, shape: impl Into<Json>) -> Endpoint {
-        self.answers.push((kind, Answer::Shape(shape.into())));
+        let schema = self::shape(&shape.into());
+        self.answers.push((kind, Box::new(move |_| schema.clone())));
         self
     }
 
@@ -134,13 +120,10 @@ impl Endpoint {
     ) -> Json {
         let mut responses = Map::new();
         if !self.answers.is_empty() {
-            let content = self.answers.iter().map(|(kind, answer)| {
-                let schema = match answer {
-                    Answer::Typed(schema) => schema(generator),
-                    Answer::Shape(shape) => self::shape(shape),
-                };
-                ((*kind).to_owned(), json!({ "schema": schema }))
-            });
+            let content = self
+                .answers
+                .iter()
+                .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema(generator) })));
             let mut success =
                 json!({ "description": "The answer.", "content": content.collect::<Map<_, _>>() });
             if method == "post" {
@@ -166,8 +149,7 @@ impl Endpoint {
             let content = json!({ "schema": reference(name), "example": example });
             operation["requestBody"] =
                 json!({ "required": true, "content": { "application/json": content } });
-            let schema = body(generator);
-            schemas.insert((*name).to_owned(), schema);
+            schemas.insert((*name).to_owned(), body());
         }
         operation
     }
@@ -254,10 +236,10 @@ fn reference(name: &str) -> Json {
 }
 
 /// The schema of a body: an object in which `null` is the same as absent.
-fn body_schema<B: Body>(generator: &mut SchemaGenerator) -> Json {
+fn body_schema<B: Body>() -> Json {
     let mut properties = Properties::default();
-    Model::describe(&mut properties, generator);
-    B::describe(&mut properties, generator);
+    Model::describe(&mut properties);
+    B::describe(&mut properties);
     object(properties)
 }
 
@@ -281,25 +263,20 @@ pub(crate) fn object(mut properties: Properties) -> Json {
 
 fn make_nullable(schema: &mut Json) {
     let null = json!({ "type": "null" });
-    match schema.as_object_mut() {
-        None => {}
-        Some(map) if map.contains_key("$ref") => *schema = json!({ "anyOf": [schema.take(), null] }),
-        Some(map) => {
-            if let Some(values) = map.get_mut("enum").and_then(Json::as_array_mut)
-                && !values.contains(&Json::Null)
-            {
-                values.push(Json::Null);
-            }
-            if let Some(any) = map.get_mut("anyOf").or(None).and_then(Json::as_array_mut) {
-                if !any.contains(&null) {
-                    any.push(null);
-                }
-            } else if let Some(one) = map.get_mut("oneOf").and_then(Json::as_array_mut) {
-                one.push(null);
-            } else if let Some(kind @ Json::String(_)) = map.get_mut("type") {
-                *kind = json!([kind.take(), "null"]);
-            }
+    let Some(map) = schema.as_object_mut() else { return };
+    if map.contains_key("$ref") {
+        *schema = json!({ "anyOf": [schema.take(), null] });
+        return;
+    }
+    for (list, null) in [("enum", &Json::Null), ("anyOf", &null), ("oneOf", &null)] {
+        if let Some(values) = map.get_mut(list).and_then(Json::as_array_mut)
+            && !values.contains(null)
+        {
+            values.push(null.clone());
         }
+    }
+    if let Some(kind @ Json::String(_)) = map.get_mut("type") {
+        *kind = json!([kind.take(), "null"]);
     }
 }
 

@@ -9,13 +9,11 @@ pub(crate) const MAX_PROMPTS: usize = 64;
 
 /// The prompts of a call.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(try_from = "Written")]
 pub(crate) struct Prompts(Vec<Vec<Piece>>);
 
 /// A piece of a prompt.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged)]
 enum Piece {
     Text(String),
@@ -24,7 +22,6 @@ enum Piece {
 
 /// A text, as llama-server takes it beside pictures.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(deny_unknown_fields)]
 struct Named {
     prompt_string: String,
@@ -32,7 +29,6 @@ struct Named {
 
 /// How clients write prompts.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected a text, token ids, or an array of them")]
 enum Written {
     Text(String),
@@ -42,7 +38,6 @@ enum Written {
 
 /// Pieces with an id among them are one prompt. Otherwise each item is one.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected texts, token ids, or arrays of them")]
 enum Item {
     Piece(Piece),

@@ -31,14 +31,8 @@ pub(crate) struct Meter {
 /// Requests of a key that wait or run, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    meter: Arc<Meter>,
+    pub(crate) meter: Arc<Meter>,
     n: usize,
-}
-
-impl Share {
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
-    }
 }
 
 impl Drop for Share {
@@ -68,7 +62,7 @@ impl Bucket {
         self.measured = now;
     }
 
-    /// How long until the bucket has `n`; zero if it has. A full one has any number.
+    /// Time until the bucket has `n`; zero if it has. A full one has any number.
     fn wait(&mut self, n: f64, now: Instant) -> Duration {
         self.fill(now);
         let missing = (n.min(self.capacity) - self.level).max(0.0);

@@ -56,7 +56,7 @@ impl Reload {
     }
 }
 
-/// How long a server that stops tells its clients that their requests are cut off.
+/// Time for clients of a server that stops to read that their requests are cut off.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A server that listens.
@@ -83,7 +83,7 @@ impl Server {
         Ok(Server { app: Arc::new(app), listener, shutdown, tell_ready })
     }
 
-    /// Where it listens: the port if [`Config::address`] has none.
+    /// The address it listens on; the port is the system's if [`Config::address`] has none.
     ///
     /// # Errors
     /// If the system does not say.
@@ -187,7 +187,7 @@ impl Server {
                         () = connection::left(copy) => Ok(()),
                     }
                 };
-                // A client that breaks the protocol, or leaves, concerns nobody else.
+                // A client that breaks the protocol, or leaves, concerns no other.
                 let ended: Result<(), Box<dyn Error + Send + Sync>> = serve.await;
                 if let Err(error) = ended {
                     tracing::debug!("a connection has ended: {error}");
@@ -202,7 +202,7 @@ impl Server {
     }
 }
 
-/// Unloads models that nobody uses for `time`.
+/// Unloads models that are not used for `time`.
 async fn unload_idle(models: Arc<Models>, time: Duration) {
     loop {
         tokio::time::sleep((time / 4).clamp(Duration::from_millis(10), Duration::from_secs(10))).await;
@@ -211,12 +211,13 @@ async fn unload_idle(models: Arc<Models>, time: Duration) {
 }
 
 fn routes(has_page: bool) -> Router<Arc<App>> {
-    let health_of = SERVER.endpoint("health", &["/health", "/v1/health"], "Whether the server runs");
-    let health_of = health_of.open().answers(json!({ "status": "=ok" })).fails(&[400, 403]);
-    let ready_of = SERVER.endpoint("ready", &["/ready"], "Whether the server takes requests").open();
-    let ready_of =
-        ready_of.answers(json!({ "status": "=ready" })).fails(&[400, 403]).fails_as("NotReady", &[503]);
-    let metrics_of = SERVER.endpoint("metrics", &["/metrics"], "Figures for Prometheus, under vLLM's names");
+    let health_entry = SERVER.endpoint("health", &["/health", "/v1/health"], "Whether the server runs");
+    let health_entry = health_entry.open().answers(json!({ "status": "=ok" })).fails(&[400, 403]);
+    let ready_entry = SERVER.endpoint("ready", &["/ready"], "Whether the server takes requests").open();
+    let ready_entry =
+        ready_entry.answers(json!({ "status": "=ready" })).fails(&[400, 403]).fails_as("NotReady", &[503]);
+    let metrics_entry =
+        SERVER.endpoint("metrics", &["/metrics"], "Figures for Prometheus, under vLLM's names");
     let document = SERVER.endpoint("document", &["/openapi.json"], "This document").answers("object");
     let page = if has_page { page::routes() } else { Routes::default() };
     Routes::default()
@@ -225,9 +226,9 @@ fn routes(has_page: bool) -> Router<Arc<App>> {
         .merge(llama::routes())
         .merge(anthropic::routes())
         .merge(page)
-        .get(health_of, health)
-        .get(ready_of, ready)
-        .get(metrics_of.answers_as("text/plain", "string"), metrics)
+        .get(health_entry, health)
+        .get(ready_entry, ready)
+        .get(metrics_entry.answers_as("text/plain", "string"), metrics)
         .shapes([("NotReady", json!({ "status": "=stopping|=loading|=failed" }))])
         .with_document(document)
 }

@@ -19,12 +19,12 @@ pub(crate) fn openai(error: &ApiError) -> Json {
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",
     };
-    let mut shape = json!({
-        "message": error.message,
-        "type": kind,
-        "param": error.param,
-        "code": error.kind.code(),
-    });
+    let code = error.kind.code();
+    with_counts(error, json!({ "message": error.message, "type": kind, "param": error.param, "code": code }))
+}
+
+/// An error of this shape, with the counts of a prompt that is too long.
+fn with_counts(error: &ApiError, mut shape: Json) -> Json {
     if let Kind::TooLong { prompt, n_ctx } = error.kind {
         shape["n_prompt_tokens"] = prompt.into();
         shape["n_ctx"] = n_ctx.into();
@@ -48,17 +48,8 @@ pub(crate) fn llama(error: &ApiError) -> Json {
         Kind::Internal => "server_error",
         _ => "invalid_request_error",
     };
-    let mut shape = json!({
-        "code": error.kind.status().as_u16(),
-        "message": error.message,
-        "type": kind,
-        "param": error.param,
-    });
-    if let Kind::TooLong { prompt, n_ctx } = error.kind {
-        shape["n_prompt_tokens"] = prompt.into();
-        shape["n_ctx"] = n_ctx.into();
-    }
-    json!({ "error": shape })
+    let code = error.kind.status().as_u16();
+    with_counts(error, json!({ "code": code, "message": error.message, "type": kind, "param": error.param }))
 }
 
 /// The error in Anthropic's shape. <https://platform.claude.com/docs/en/api/errors>.
@@ -81,18 +72,12 @@ pub(crate) fn anthropic(error: &ApiError) -> Json {
         Kind::TooLong { prompt, n_ctx } => format!("prompt is too long: {prompt} tokens > {n_ctx} maximum"),
         _ => error.message.clone(),
     };
-    json!({
-        "type": "error",
-        "error": { "type": kind, "message": message },
-        "request_id": id::new("req_"),
-    })
+    let error = json!({ "type": kind, "message": message });
+    json!({ "type": "error", "error": error, "request_id": id::new("req_") })
 }
 
-/// Writes an error in the shape of a protocol.
-type Shape = fn(&ApiError) -> Json;
-
 /// The shape of the protocol that a request for `path` speaks.
-fn shape_for(path: &str, headers: &HeaderMap) -> Shape {
+fn shape_for(path: &str, headers: &HeaderMap) -> fn(&ApiError) -> Json {
     match path {
         "/completion" | "/infill" | "/embedding" | "/slots" => llama,
         _ if path == "/api" || path.starts_with("/api/") => ollama,

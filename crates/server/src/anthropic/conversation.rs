@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use chat::{ContentPart, FunctionCall, Message, ToolCall};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use chat::{FunctionCall, Message, ToolCall};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Config;
-use crate::conversation::conversation;
+use crate::conversation::{conversation, parse, text_part};
 use crate::error::ApiError;
 use crate::fields::{Group, at_most};
 
@@ -25,18 +24,13 @@ pub(super) struct Messages {
 impl Group for Messages {}
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "`content` is a string or an array of blocks such as {\"type\": \"text\", \"text\": …}"
 )]
 enum Content {
     Text(String),
-    Blocks(#[schemars(schema_with = "blocks_schema")] Vec<Json>),
-}
-
-fn blocks_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": { "$ref": "#/components/schemas/AnthropicBlock" } })
+    Blocks(#[schemars(extend("items" = { "$ref": "#/components/schemas/AnthropicBlock" }))] Vec<Json>),
 }
 
 impl Content {
@@ -50,14 +44,12 @@ impl Content {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Said {
     role: Role,
     content: Content,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
-#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Role {
     User,
@@ -78,37 +70,17 @@ impl Role {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block {
-    Text {
-        text: String,
-    },
-    Thinking {
-        thinking: String,
-    },
+    Text { text: String },
+    Thinking { thinking: String },
     RedactedThinking,
-    ToolUse {
-        id: String,
-        name: String,
-        input: Map<String, Json>,
-    },
-    ToolResult {
-        tool_use_id: String,
-        #[serde(default)]
-        content: Option<Content>,
-        #[serde(default)]
-        is_error: Option<bool>,
-    },
+    ToolUse { id: String, name: String, input: Map<String, Json> },
+    ToolResult { tool_use_id: String, content: Option<Content>, is_error: Option<bool> },
 }
 
-/// How a block begins that Claude Code sends before its system prompt, for Anthropic's accounts.
+/// The beginning of a block that Claude Code sends before its system prompt, for Anthropic's accounts.
 const BILLING: &str = "x-anthropic-billing-header:";
 
-/// Types of [`Block`].
 const KINDS: [&str; 5] = ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"];
-
-/// `json`, which is at `place` in the call.
-pub(super) fn at<T: DeserializeOwned>(place: &str, json: Json) -> Result<T, ApiError> {
-    serde_json::from_value(json).map_err(|error| ApiError::invalid(place, format!("`{place}`: {error}")))
-}
 
 impl Messages {
     pub(super) fn read(self, config: &Config) -> Result<rustorch::Conversation, ApiError> {
@@ -118,11 +90,11 @@ impl Messages {
         }
         at_most("messages", &self.messages, config.limits.messages)?;
         if self.messages.is_empty() {
-            return Err(ApiError::invalid("messages", "`messages` is empty; expected at least one message"));
+            return Err(ApiError::invalid("messages", "is empty; expected at least one message"));
         }
         for (index, message) in self.messages.into_iter().enumerate() {
             let place = format!("messages[{index}]");
-            let Said { role, content } = at(&place, message)?;
+            let Said { role, content } = parse(&place, message)?;
             turns.read(&format!("{place}.content"), role, content)?;
         }
         conversation(turns.finish()?, &config.defaults)
@@ -163,7 +135,7 @@ impl Turns {
                 if !reasoning.is_empty() {
                     reasoning.push('\n');
                 }
-                reasoning.push_str(&thinking);
+                *reasoning += &thinking;
             }
             // Only who has encrypted it can read it.
             (Role::Assistant, Block::RedactedThinking) => drop(self.turn(role)),
@@ -174,10 +146,8 @@ impl Turns {
             }
             (Role::User, Block::ToolResult { tool_use_id, content, is_error }) => {
                 let Some(name) = self.called.get(&tool_use_id).cloned() else {
-                    let place = format!("{place}.tool_use_id");
-                    let message =
-                        format!("`{place}` is {tool_use_id:?}, but no `tool_use` before it has this id");
-                    return Err(ApiError::invalid(place, message));
+                    let why = format!("is {tool_use_id:?}, but no `tool_use` before it has this id");
+                    return Err(ApiError::invalid(format!("{place}.tool_use_id"), why));
                 };
                 let text = result(place, content, is_error.unwrap_or(false))?;
                 let (tool_call_id, name) = (Some(tool_use_id), Some(name));
@@ -185,9 +155,8 @@ impl Turns {
             }
             (_, _) => {
                 let role = role.name();
-                let message =
-                    format!("`{place}` has the type `{kind}`, which a message of role `{role}` cannot have");
-                return Err(ApiError::invalid(place, message));
+                let why = format!("has the type `{kind}`, which a message of role `{role}` cannot have");
+                return Err(ApiError::invalid(place, why));
             }
         }
         Ok(())
@@ -205,8 +174,7 @@ impl Turns {
 
     fn say(&mut self, role: Role, text: &str) {
         if let chat::Content::Parts(parts) = &mut self.turn(role).content {
-            let fields = Map::from_iter([("text".to_owned(), text.into())]);
-            parts.push(ContentPart { kind: "text".into(), fields });
+            parts.push(text_part(text));
         }
     }
 
@@ -224,10 +192,8 @@ impl Turns {
             Some(last)
                 if last.role == "assistant" && last.reasoning.is_some() && last.tool_calls.is_empty() =>
             {
-                Err(ApiError::unsupported(
-                    "messages",
-                    "`messages` ends with an answer that has `thinking` blocks; this server continues only text",
-                ))
+                let why = "ends with an answer that has `thinking` blocks; this server continues only text";
+                Err(ApiError::unsupported("messages", why))
             }
             _ => Ok(self.messages),
         }
@@ -238,15 +204,13 @@ fn block(place: &str, json: Json) -> Result<Block, ApiError> {
     if let Some(kind) = json["type"].as_str().filter(|kind| !KINDS.contains(kind)) {
         // Claude Code takes an image out of its history by these words, and goes on.
         let lead = if kind == "image" { "Could not process image: " } else { "" };
-        let message = format!(
-            "{lead}`{place}` has the type `{kind}`; this server takes text, thinking and calls of tools only"
-        );
-        return Err(ApiError::unsupported(place, message));
+        let why = format!("has the type `{kind}`; this server takes text, thinking and calls of tools only");
+        let error = ApiError::unsupported(place, why);
+        return Err(ApiError { message: format!("{lead}{}", error.message), ..error });
     }
-    at(place, json)
+    parse(place, json)
 }
 
-/// The text of a tool's result at `place`.
 fn result(place: &str, content: Option<Content>, is_error: bool) -> Result<String, ApiError> {
     let text = match content {
         None => String::new(),
@@ -257,10 +221,7 @@ fn result(place: &str, content: Option<Content>, is_error: bool) -> Result<Strin
                 let kind = json["type"].as_str().unwrap_or_default().to_owned();
                 match block(&place, json)? {
                     Block::Text { text } => Ok(text),
-                    _ => {
-                        let message = format!("`{place}` has the type `{kind}`, expected text");
-                        Err(ApiError::invalid(place, message))
-                    }
+                    _ => Err(ApiError::invalid(place, format!("has the type `{kind}`, expected text"))),
                 }
             });
             texts.collect::<Result<Vec<_>, _>>()?.join("\n")

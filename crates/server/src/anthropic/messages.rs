@@ -1,25 +1,21 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use engine::StopReason;
-use rustorch::{DeltaKind, End};
+use rustorch::{Delta, DeltaKind, End};
 use serde_json::{Value, json};
 
 use super::ANTHROPIC;
-use super::blocks::{Blocks, Content, Event};
 use super::request::{self, Asked, Length, Prompt, Uncounted};
-use crate::answer::{Answers, Reply};
-use crate::app::Admission;
-use crate::call::{Sampling, Started, count_tokens};
+use crate::answer::joined;
+use crate::call::{Call, Sampling, count_tokens};
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
-use crate::models::Served;
-use crate::sse::{self, Events, Gone};
+use crate::items::{Change, Item, Items, Kind, Status};
+use crate::sse::{self, Out, Writer};
 use crate::{id, shape};
 
 pub(crate) fn routes() -> Routes {
@@ -37,7 +33,7 @@ pub(crate) fn routes() -> Routes {
         .post(message, handle)
         .post(count, count_prompt)
         .shapes(shapes())
-        .shapes(super::models::shapes())
+        .shapes(super::model_shapes())
 }
 
 fn shapes() -> [(&'static str, Value); 5] {
@@ -76,26 +72,33 @@ fn shapes() -> [(&'static str, Value); 5] {
 
 async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let request::Call { call, is_stream, shows_thinking, ignored } = request::read(read.body, &read.app)?;
-    let stop_sequences = call.parameters.params.stop.clone();
-    let Started { answers, prompts, admission, .. } = call.start(&read.app, &served, &read.client).await?;
-    let writer = Writer {
-        id: id::new("msg_"),
-        served,
-        prompt_tokens: prompts.iter().map(Vec::len).sum(),
-        stop_sequences,
-        blocks: Blocks::new(shows_thinking),
-        reply: Reply::default(),
-    };
-    let response = if is_stream {
-        sse::stream(move |events| writer.stream(answers, events, admission))
-    } else {
-        Json(writer.whole(answers).await?).into_response()
-    };
-    Ok(with_ignored(with_id(response), ignored))
+    let (length, prompt, sampling) = read.body;
+    let parameters = length.parameters(sampling, &read.app.config.defaults.params)?;
+    let Asked { conversation, format, shows_thinking, ignored } = request::ask(prompt, &read.app.config)?;
+    let stop_sequences = parameters.params.stop.clone();
+    let call = Call::chat(conversation, parameters, format);
+    let answers = call.start(&read.app, &served, &read.client).await?;
+    let usage = json!({
+        "input_tokens": answers.prompts.iter().map(Vec::len).sum::<usize>(),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 0,
+    });
+    // The number of cached tokens is known only when the prompt has been computed.
+    let message = json!({
+        "id": id::new("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": served.name,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": usage,
+    });
+    let writer = MessageWriter { message, stop_sequences, shows_thinking, items: Items::default() };
+    Ok(with_ignored(with_id(sse::respond(writer, answers, length.stream).await?), ignored))
 }
 
-/// The length of the prompt that a call would have.
 async fn count_prompt(read: Read<(Prompt, Uncounted)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let Asked { conversation, ignored, .. } = request::ask(read.body.0, &read.app.config)?;
@@ -111,37 +114,57 @@ fn with_id(mut response: Response) -> Response {
     response
 }
 
-/// Writes the answer of a call.
-struct Writer {
-    id: String,
-    served: Arc<Served>,
-    prompt_tokens: usize,
+/// Writes the answer of a call, as blocks one after the other.
+struct MessageWriter {
+    message: Value,
     stop_sequences: Vec<String>,
-    blocks: Blocks,
-    reply: Reply,
+    /// Without it, thinking blocks are empty.
+    shows_thinking: bool,
+    items: Items,
 }
 
-/// How an answer ended, in this protocol.
-struct Ending {
-    stop_reason: &'static str,
-    stop_sequence: Option<String>,
-    usage: Value,
-}
+impl Writer for MessageWriter {
+    fn begin(&mut self, out: &mut Out) {
+        out.event(&json!({ "type": "message_start", "message": self.message }));
+        out.event(&json!({ "type": "ping" }));
+    }
 
-impl Writer {
-    /// The events of a piece of the answer, and its end if it is the last.
-    fn read(&mut self, kind: DeltaKind) -> (Vec<Event>, Option<Ending>) {
+    fn push(&mut self, Delta { kind, .. }: Delta, out: &mut Out) {
         match kind {
             DeltaKind::Part(part) => {
-                self.reply.count(&part);
-                (self.blocks.push(part), None)
+                for change in self.items.push(part) {
+                    self.send(change, out);
+                }
             }
-            DeltaKind::End(end) => (self.blocks.end(), Some(self.ending(end))),
-            _ => (Vec::new(), None),
+            DeltaKind::End(end) => {
+                if let Some(change) = self.items.end(Status::Completed) {
+                    self.send(change, out);
+                }
+                let (delta, usage) = self.ending(end);
+                if out.is_stream {
+                    out.event(&json!({ "type": "message_delta", "delta": delta, "usage": usage }));
+                } else {
+                    self.message = joined(self.message.take(), joined(delta, json!({ "usage": usage })));
+                }
+            }
+            _ => {}
         }
     }
 
-    fn ending(&self, End { reason, usage, reasoning_tokens }: End) -> Ending {
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        let stop = || json!({ "type": "message_stop" });
+        out.event(&error.map_or_else(stop, |error| shape::anthropic(&error)));
+    }
+
+    fn whole(mut self) -> Value {
+        let blocks = self.items.list.iter().map(|item| block_json(item, self.shows_thinking));
+        self.message["content"] = blocks.collect();
+        self.message
+    }
+}
+
+impl MessageWriter {
+    fn ending(&self, End { reason, usage, reasoning_tokens }: End) -> (Value, Value) {
         let (stop_reason, stop_sequence) = match reason {
             // The template's end of a turn is a stop string, too.
             StopReason::StopString(string) if self.stop_sequences.contains(&string) => {
@@ -152,7 +175,7 @@ impl Writer {
             StopReason::Eog(_)
             | StopReason::StopId(_)
             | StopReason::StopString(_)
-            | StopReason::Cancelled => (if self.reply.has_calls() { "tool_use" } else { "end_turn" }, None),
+            | StopReason::Cancelled => (if self.items.has_calls() { "tool_use" } else { "end_turn" }, None),
         };
         let usage = json!({
             "input_tokens": usage.prefilled_tokens(),
@@ -161,71 +184,201 @@ impl Writer {
             "output_tokens": usage.generated_tokens,
             "output_tokens_details": { "thinking_tokens": reasoning_tokens },
         });
-        Ending { stop_reason, stop_sequence, usage }
+        (json!({ "stop_reason": stop_reason, "stop_sequence": stop_sequence }), usage)
     }
 
-    async fn whole(mut self, mut answers: Answers) -> Result<Value, ApiError> {
-        let (mut content, mut message) = (Content::default(), self.empty());
-        while let Some(delta) = answers.next().await? {
-            let (events, end) = self.read(delta.kind);
-            events.into_iter().for_each(|event| content.push(event));
-            if let Some(Ending { stop_reason, stop_sequence, usage }) = end {
-                message["stop_reason"] = stop_reason.into();
-                message["stop_sequence"] = stop_sequence.into();
-                message["usage"] = usage;
+    fn send(&self, change: Change, out: &mut Out) {
+        if !out.is_stream {
+            return;
+        }
+        let delta = |index, delta| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+        match change {
+            Change::Begun { index } => {
+                let item = &self.items.list[index];
+                let block = block_json(&Item::begun(item.id.clone(), item.kind.clone()), true);
+                out.event(&json!({ "type": "content_block_start", "index": index, "content_block": block }));
+            }
+            Change::More { index, text, .. } => {
+                let more = match self.items.list[index].kind {
+                    Kind::Reasoning if !self.shows_thinking => return,
+                    Kind::Reasoning => json!({ "type": "thinking_delta", "thinking": text }),
+                    Kind::Message => json!({ "type": "text_delta", "text": text }),
+                    Kind::Call { .. } => json!({ "type": "input_json_delta", "partial_json": text }),
+                };
+                out.event(&delta(index, more));
+            }
+            Change::Ended { index } => {
+                if self.items.list[index].kind == Kind::Reasoning {
+                    // Nobody signs what the model thinks, but clients wait for it.
+                    out.event(&delta(index, json!({ "type": "signature_delta", "signature": "" })));
+                }
+                out.event(&json!({ "type": "content_block_stop", "index": index }));
             }
         }
-        message["content"] = content.json();
-        Ok(message)
-    }
-
-    /// Writes the answer as it comes. The admission is held until the end.
-    async fn stream(
-        mut self,
-        mut answers: Answers,
-        events: Events,
-        _admission: Admission,
-    ) -> Result<(), Gone> {
-        send(&events, &json!({ "type": "message_start", "message": self.empty() })).await?;
-        send(&events, &json!({ "type": "ping" })).await?;
-        loop {
-            let delta = match answers.next().await {
-                Ok(Some(delta)) => delta,
-                Ok(None) => return send(&events, &json!({ "type": "message_stop" })).await,
-                Err(error) => return send(&events, &shape::anthropic(&error)).await,
-            };
-            let (steps, end) = self.read(delta.kind);
-            for step in steps {
-                send(&events, &json!(step)).await?;
-            }
-            if let Some(Ending { stop_reason, stop_sequence, usage }) = end {
-                let delta = json!({ "stop_reason": stop_reason, "stop_sequence": stop_sequence });
-                send(&events, &json!({ "type": "message_delta", "delta": delta, "usage": usage })).await?;
-            }
-        }
-    }
-
-    /// The message before it begins. How much of the prompt is cached is known only when it has begun.
-    fn empty(&self) -> Value {
-        json!({
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self.served.name,
-            "content": [],
-            "stop_reason": null,
-            "stop_sequence": null,
-            "usage": {
-                "input_tokens": self.prompt_tokens,
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0,
-                "output_tokens": 0,
-            },
-        })
     }
 }
 
-/// Sends an event, which is named by its type.
-async fn send(events: &Events, json: &Value) -> Result<(), Gone> {
-    events.event(json["type"].as_str().unwrap_or_default(), json).await
+fn block_json(Item { id, kind, text, .. }: &Item, shows_thinking: bool) -> Value {
+    match kind {
+        Kind::Reasoning => {
+            let thinking = if shows_thinking { text } else { "" };
+            json!({ "type": "thinking", "thinking": thinking, "signature": "" })
+        }
+        Kind::Message => json!({ "type": "text", "text": text }),
+        Kind::Call { name, .. } => {
+            // All pieces of a call's arguments together are an object, unless the answer was cut.
+            let input = serde_json::from_str(text).unwrap_or_else(|_| complete_members(text));
+            json!({ "type": "tool_use", "id": format!("toolu_{id}"), "name": name, "input": input })
+        }
+    }
+}
+
+/// The members of an object whose text was cut that are complete. A number at the end may go on.
+fn complete_members(json: &str) -> Value {
+    let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
+    // The end of the last member that another follows.
+    let mut end = 0;
+    for (at, byte) in json.bytes().enumerate() {
+        match (in_string, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'{' | b'[') => depth += 1,
+            (false, b'}' | b']') => depth -= 1,
+            (false, b',') if depth == 1 => end = at,
+            _ => {}
+        }
+    }
+    let all = Some(json).filter(|json| !json.ends_with(|last: char| last.is_ascii_digit()));
+    let closed = |members: &str| serde_json::from_str(&format!("{members}}}")).ok();
+    all.and_then(closed).or_else(|| closed(&json[..end])).unwrap_or_else(|| json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustorch::Part;
+
+    use super::*;
+
+    /// The events of an answer, and its blocks.
+    fn events(shows_thinking: bool) -> (Vec<Value>, Value) {
+        let (message, stop_sequences) = (json!({}), Vec::new());
+        let mut blocks = MessageWriter { message, stop_sequences, shows_thinking, items: Items::default() };
+        let mut out = Out { is_stream: true, ..Out::default() };
+        let call = |index, city: &str| {
+            let (begin, rest) = (r#"{"city": "#.to_owned(), format!("\"{city}\"}}"));
+            [
+                Part::ToolCallBegin { index, name: "weather".into(), id: None },
+                Part::ToolCallArguments { index, json: begin },
+                Part::ToolCallArguments { index, json: rest },
+                Part::ToolCallEnd { index },
+            ]
+        };
+        let said = ["Let", " me see."].map(|text| Part::Content(text.into()));
+        let thought = ["Two", " cities."].map(|text| Part::Reasoning(text.into()));
+        let deltas = thought.into_iter().chain(said).chain(call(0, "Rome")).chain(call(1, "Oslo"));
+        for part in deltas.chain([Part::Content("Wait.".into())]) {
+            blocks.push(Delta { choice: 0, kind: DeltaKind::Part(part) }, &mut out);
+        }
+        let (reason, usage) = (StopReason::MaxTokens, rustorch::Usage::default());
+        let end = End { reason, usage, reasoning_tokens: 0 };
+        blocks.push(Delta { choice: 0, kind: DeltaKind::End(end) }, &mut out);
+        let mut events: Vec<Value> =
+            out.events.iter().map(|(_, text)| serde_json::from_str(text).expect("JSON")).collect();
+        assert_eq!(events.pop().expect("an end")["type"], "message_delta");
+        (events, blocks.whole()["content"].take())
+    }
+
+    #[test]
+    fn blocks_follow_each_other_and_never_overlap() {
+        let (mut open, mut next) = (None, 0);
+        for event in events(true).0 {
+            let index = event["index"].as_u64().expect("a number");
+            match event["type"].as_str() {
+                Some("content_block_start") => {
+                    assert_eq!((open, index), (None, next));
+                    (open, next) = (Some(index), next + 1);
+                }
+                Some("content_block_delta") => assert_eq!(open, Some(index)),
+                _ => assert_eq!(open.take(), Some(index)),
+            }
+        }
+        assert_eq!((open, next), (None, 5));
+    }
+
+    #[test]
+    fn what_is_cut_is_an_object_of_what_is_complete() {
+        for (cut, expected) in [
+            ("", json!({})),
+            ("{", json!({})),
+            (r#"{"a": "#, json!({})),
+            (r#"{"a": "x, y"#, json!({})),
+            (r#"{"a": "x\", y", "b"#, json!({ "a": "x\", y" })),
+            (r#"{"a": 1, "b": "x""#, json!({ "a": 1, "b": "x" })),
+            (r#"{"a": true, "b": [2]"#, json!({ "a": true, "b": [2] })),
+            (r#"{"a": true, "b": 12"#, json!({ "a": true })),
+            (r#"{"a": true, "b": 1e"#, json!({ "a": true })),
+            (r#"{"a": {"b": "x""#, json!({})),
+            (r#"{"a": {"b": 1}, "#, json!({ "a": { "b": 1 } })),
+            (r#"{"é"#, json!({})),
+            (r#"{"a": [1, 2, {"b": 3, "#, json!({})),
+            (r#"{"a": [1, {"b": 3}], "c": {"d": 4, "e"#, json!({ "a": [1, { "b": 3 }] })),
+        ] {
+            assert_eq!(complete_members(cut), expected, "{cut}");
+        }
+    }
+
+    #[test]
+    fn events_build_the_whole_answer() {
+        let (events, mut blocks) = events(true);
+        let mut built = Vec::new();
+        let mut json = String::new();
+        for event in events {
+            match event["type"].as_str() {
+                Some("content_block_start") => built.push(event["content_block"].clone()),
+                Some("content_block_delta") => {
+                    let (block, delta) = (built.last_mut().expect("a block"), &event["delta"]);
+                    json += delta["partial_json"].as_str().unwrap_or_default();
+                    for name in ["thinking", "text"] {
+                        if let Some(more) = delta[name].as_str() {
+                            block[name] = (block[name].as_str().expect("a text").to_owned() + more).into();
+                        }
+                    }
+                }
+                _ if json.is_empty() => {}
+                _ => {
+                    let input = serde_json::from_str(&std::mem::take(&mut json)).expect("an object");
+                    built.last_mut().expect("a block")["input"] = input;
+                }
+            }
+        }
+        assert_eq!(blocks, Value::from(built));
+        for index in [2, 3] {
+            let id = blocks[index]["id"].take();
+            assert!(id.as_str().is_some_and(|id| id.starts_with("toolu_")), "{id}");
+        }
+        let call = |city: &str| json!({ "type": "tool_use", "id": null, "name": "weather", "input": { "city": city } });
+        let expected = json!([
+            { "type": "thinking", "thinking": "Two cities.", "signature": "" },
+            { "type": "text", "text": "Let me see." },
+            call("Rome"),
+            call("Oslo"),
+            { "type": "text", "text": "Wait." },
+        ]);
+        assert_eq!(blocks, expected);
+    }
+
+    #[test]
+    fn thinking_is_signed_and_may_be_omitted() {
+        let signed = |shows_thinking| json!(events(shows_thinking).0[..4]);
+        let start = json!({ "type": "content_block_start", "index": 0,
+            "content_block": { "type": "thinking", "thinking": "", "signature": "" } });
+        let delta = |delta: Value| json!({ "type": "content_block_delta", "index": 0, "delta": delta });
+        let signature = delta(json!({ "type": "signature_delta", "signature": "" }));
+        let thinking = |text: &str| delta(json!({ "type": "thinking_delta", "thinking": text }));
+        assert_eq!(signed(true), json!([start, thinking("Two"), thinking(" cities."), signature]));
+        let stop = json!({ "type": "content_block_stop", "index": 0 });
+        let text = json!({ "type": "content_block_start", "index": 1, "content_block": { "type": "text", "text": "" } });
+        assert_eq!(signed(false), json!([start, signature, stop, text]));
+    }
 }

@@ -1,5 +1,6 @@
 //! The body of a call. <https://platform.claude.com/docs/en/api/messages>.
 
+use chat::Choice;
 use engine::Params;
 use grammar::Source;
 use rustorch::Conversation;
@@ -8,18 +9,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::conversation::Messages;
-use super::tools::Tools;
-use crate::app::App;
-use crate::call::{Call as Asks, Sampling};
-use crate::config::Config;
-use crate::error::ApiError;
-use crate::fields::{Group, Within};
+use crate::call::{Parameters, Sampling};
+use crate::config::{Config, Limits};
+use crate::conversation::{ToolUse, function, parse};
+use crate::error::{ApiError, Kind};
+use crate::fields::{Group, Within, at_most};
 use crate::openai::conversation::Format;
 
-/// The prompt of a call.
 pub(super) type Prompt = (Messages, Tools, Manner);
 
-/// How long the answer is, and how it is drawn.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Length {
     /// Tokens of the answer, at most.
@@ -29,7 +27,7 @@ pub(super) struct Length {
     temperature: Option<f32>,
     /// Answer as a stream.
     #[serde(default)]
-    stream: bool,
+    pub(super) stream: bool,
 }
 
 impl Group for Length {}
@@ -43,7 +41,6 @@ impl Group for Uncounted {
         &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"];
 }
 
-/// How the model reasons, and how the answer is written.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Manner {
     /// Whether the model reasons.
@@ -62,25 +59,15 @@ impl Group for Manner {
     const REFUSED: &'static [&'static str] = &["container", "mcp_servers"];
 }
 
-/// A call of `/v1/messages`.
-pub(super) struct Call {
-    pub(super) call: Asks,
-    pub(super) is_stream: bool,
-    pub(super) shows_thinking: bool,
-    /// Names of the fields that are ignored.
-    pub(super) ignored: Vec<String>,
-}
-
 /// The prompt of a call, and how it is answered.
 pub(super) struct Asked {
     pub(super) conversation: Conversation,
-    format: Format,
-    shows_thinking: bool,
+    pub(super) format: Format,
+    pub(super) shows_thinking: bool,
     pub(super) ignored: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Thinking {
     #[serde(rename = "type")]
     kind: ThinkingKind,
@@ -90,8 +77,7 @@ struct Thinking {
     display: Option<Display>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
+#[derive(Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum ThinkingKind {
     Enabled,
@@ -102,7 +88,6 @@ enum ThinkingKind {
 }
 
 #[derive(Deserialize, JsonSchema, PartialEq, Eq)]
-#[schemars(inline)]
 #[serde(rename_all = "snake_case")]
 enum Display {
     Summarized,
@@ -110,7 +95,6 @@ enum Display {
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(default)]
 struct OutputConfig {
     effort: Option<String>,
@@ -121,7 +105,6 @@ struct OutputConfig {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum JsonFormat {
     JsonSchema { schema: Json },
@@ -129,107 +112,172 @@ enum JsonFormat {
 
 /// `context_management`.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(default)]
 struct ContextManagement {
     edits: Vec<Edit>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Edit {
     #[serde(rename = "type")]
     kind: String,
 }
 
-/// Reads a call of `/v1/messages`.
-pub(super) fn read(
-    (length, prompt, sampling): (Length, Prompt, Sampling),
-    app: &App,
-) -> Result<Call, ApiError> {
-    let Length { max_tokens, temperature, stream } = length;
-    let defaults = &app.config.defaults.params;
-    if let Some(found) = temperature.filter(|found| !(0.0..=1.0).contains(found)) {
-        let message = format!("`temperature` is {found}, expected 0 to 1");
-        return Err(ApiError::invalid("temperature", message));
+impl Length {
+    pub(super) fn parameters(&self, sampling: Sampling, defaults: &Params) -> Result<Parameters, ApiError> {
+        if let Some(found) = self.temperature.filter(|found| !(0.0..=1.0).contains(found)) {
+            return Err(ApiError::invalid("temperature", format!("is {found}, expected 0 to 1")));
+        }
+        let mut parameters = sampling.one_over(defaults)?;
+        parameters.params.max_tokens = Some(self.max_tokens.0);
+        parameters.params.temperature = self.temperature.unwrap_or(defaults.temperature);
+        Ok(parameters)
     }
-    let temperature = temperature.unwrap_or(defaults.temperature);
-    let mut parameters = sampling.one_over(defaults)?;
-    parameters.params = Params { max_tokens: Some(max_tokens.0), temperature, ..parameters.params };
-    let Asked { conversation, format, shows_thinking, ignored } = ask(prompt, &app.config)?;
-    let call = Asks::chat(conversation, parameters, format);
-    Ok(Call { call, is_stream: stream, shows_thinking, ignored })
 }
 
-/// Reads the prompt of a call.
 pub(super) fn ask((messages, tools, manner): Prompt, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
     let conversation = messages.read(config)?;
     let mut conversation = tools.read(&config.limits, &mut ignored)?.apply(conversation);
-    let variables = &mut conversation.variables;
-    let Manner { thinking, output_config, output_format, context_management } = manner;
-    let shows_thinking = self::thinking(thinking, variables, &mut ignored)?;
-    let format = output(output_config, output_format, variables, &mut ignored)?;
-    check_edits(context_management, &mut ignored)?;
+    let (format, shows_thinking) = manner.read(&mut conversation.variables, &mut ignored)?;
     Ok(Asked { conversation, format, shows_thinking, ignored })
 }
 
-/// `context_management`. What would be cleared to make room stays; of earlier reasoning, the chat template decides.
-fn check_edits(
-    ContextManagement { edits }: ContextManagement,
-    ignored: &mut Vec<String>,
-) -> Result<(), ApiError> {
-    for (index, Edit { kind }) in edits.into_iter().enumerate() {
-        let param = format!("context_management.edits[{index}]");
-        if !kind.starts_with("clear_") {
-            let why = format!("`{param}` has the type `{kind}`, which this server does not do; leave it out");
-            return Err(ApiError::unsupported(param, why));
+impl Manner {
+    /// The language of the answer, and whether the answer shows its reasoning. Adds variables of the chat template, and names what
+    /// is ignored.
+    fn read(
+        self,
+        variables: &mut Map<String, Json>,
+        ignored: &mut Vec<String>,
+    ) -> Result<(Format, bool), ApiError> {
+        let mut shows_thinking = true;
+        if let Some(Thinking { kind, budget_tokens, display }) = self.thinking {
+            if let ThinkingKind::BetweenTools = kind {
+                let why = "is `between_tools`, which this server does not do; expected enabled, adaptive or disabled";
+                return Err(ApiError::unsupported("thinking.type", why));
+            }
+            variables.extend(chat::reasoning_switch(kind != ThinkingKind::Disabled));
+            ignored.extend(budget_tokens.map(|_| "thinking.budget_tokens".into()));
+            shows_thinking = display != Some(Display::Omitted);
         }
-        ignored.push(param);
+        let OutputConfig { effort, format, others } = self.output_config;
+        variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
+        ignored.extend(others.into_iter().map(|(name, _)| format!("output_config.{name}")));
+        let (name, format) = match (format, self.output_format) {
+            (Some(_), Some(_)) => {
+                let message = "both `output_config.format` and `output_format` are given; choose one";
+                return Err(ApiError::new(Kind::Invalid, message).at("output_format"));
+            }
+            (Some(format), None) => ("output_config", Some(format)),
+            (None, format) => ("output_format", format),
+        };
+        // Nothing is cleared to make room. The chat template decides about earlier reasoning.
+        for (index, Edit { kind }) in self.context_management.edits.into_iter().enumerate() {
+            let param = format!("context_management.edits[{index}]");
+            if !kind.starts_with("clear_") {
+                let why = format!("has the type `{kind}`, which this server does not do; leave it out");
+                return Err(ApiError::unsupported(param, why));
+            }
+            ignored.push(param);
+        }
+        let source = |JsonFormat::JsonSchema { schema }| (name, Source::from_schema(schema));
+        Ok((format.map(source), shows_thinking))
     }
-    Ok(())
 }
 
-/// `thinking`, as variables of the chat template. Returns whether the answer shows it.
-fn thinking(
-    thinking: Option<Thinking>,
-    variables: &mut Map<String, Json>,
-    ignored: &mut Vec<String>,
-) -> Result<bool, ApiError> {
-    let Some(Thinking { kind, budget_tokens, display }) = thinking else { return Ok(true) };
-    let thinks = match kind {
-        ThinkingKind::Enabled | ThinkingKind::Adaptive => true,
-        ThinkingKind::Disabled => false,
-        ThinkingKind::BetweenTools => {
-            let message = "`thinking.type` is `between_tools`, which this server does not do; expected enabled, adaptive or disabled";
-            return Err(ApiError::unsupported("thinking.type", message));
-        }
-    };
-    variables.extend(chat::reasoning_switch(thinks));
-    if budget_tokens.is_some() {
-        ignored.push("thinking.budget_tokens".into());
-    }
-    Ok(display != Some(Display::Omitted))
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Tools {
+    /// Functions that the model may call.
+    #[serde(default)]
+    #[schemars(with = "Vec<Tool>")]
+    tools: Vec<Json>,
+    /// Whether tools are called, and which.
+    tool_choice: Option<ToolChoice>,
 }
 
-/// The language of the answer: `output_config`, or `output_format`, its older name.
-fn output(
-    config: OutputConfig,
-    format: Option<JsonFormat>,
-    variables: &mut Map<String, Json>,
-    ignored: &mut Vec<String>,
-) -> Result<Format, ApiError> {
-    if let Some(effort) = config.effort {
-        variables.insert("reasoning_effort".into(), effort.into());
+impl Group for Tools {}
+
+#[derive(Deserialize, JsonSchema)]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    input_schema: Map<String, Json>,
+    #[serde(default)]
+    strict: Option<bool>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    others: Map<String, Json>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ToolChoice {
+    #[serde(rename = "type")]
+    kind: ChoiceKind,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    disable_parallel_tool_use: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum ChoiceKind {
+    Auto,
+    Any,
+    Tool,
+    None,
+}
+
+/// Parts of a tool that change nothing here.
+const HARMLESS: [&str; 3] = ["type", "cache_control", "eager_input_streaming"];
+
+impl Tools {
+    /// The tools of a call, and how they may be used. Names what is ignored in `ignored`.
+    fn read(self, limits: &Limits, ignored: &mut Vec<String>) -> Result<ToolUse, ApiError> {
+        let Tools { tools, tool_choice } = self;
+        at_most("tools", &tools, limits.tools)?;
+        let mut strict = Vec::new();
+        let read = |(index, json)| {
+            let (tool, is_strict) = tool(index, json, ignored)?;
+            strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
+            Ok(tool)
+        };
+        let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
+        let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
+            return ToolUse::new(tools, Some(Choice::Auto), true, strict);
+        };
+        let choice = match kind {
+            ChoiceKind::None => None,
+            ChoiceKind::Auto => Some(Choice::Auto),
+            ChoiceKind::Any => Some(Choice::Required),
+            ChoiceKind::Tool => {
+                let missing = || ApiError::invalid("tool_choice.name", "is missing; it says which tool");
+                Some(Choice::Named(name.ok_or_else(missing)?))
+            }
+        };
+        ToolUse::new(tools, choice, !disable_parallel_tool_use.unwrap_or(false), strict)
     }
-    ignored.extend(config.others.into_iter().map(|(name, _)| format!("output_config.{name}")));
-    let source = |JsonFormat::JsonSchema { schema }| Source::from_schema(schema);
-    match (config.format, format) {
-        (Some(_), Some(_)) => {
-            let message = "both `output_config.format` and `output_format` are given; choose one";
-            Err(ApiError::invalid("output_format", message))
+}
+
+/// A tool in OpenAI's shape, and whether it is strict.
+fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bool), ApiError> {
+    let place = format!("tools[{index}]");
+    if let Some(kind) = json["type"].as_str().filter(|&kind| kind != "custom") {
+        let why = format!(
+            "has the type `{kind}`, which this server does not have; it takes tools of the type `custom`"
+        );
+        return Err(ApiError::unsupported(place, why));
+    }
+    let Tool { name, description, input_schema, strict, others } = parse(&place, json)?;
+    for (field, value) in others {
+        let place = format!("tools[].{field}");
+        let says_nothing = matches!(value, Json::Null | Json::Bool(false));
+        if !says_nothing && !HARMLESS.contains(&&*field) && !ignored.contains(&place) {
+            ignored.push(place);
         }
-        (Some(format), None) => Ok(Some(("output_config", source(format)))),
-        (None, format) => Ok(format.map(|format| ("output_format", source(format)))),
     }
+    let tool = function(&name, description.as_deref(), Some(input_schema.into()));
+    Ok((tool, strict.unwrap_or(false)))
 }

@@ -10,14 +10,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
-use crate::client::Client;
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
+use crate::keys::Client;
 
 /// Paths that need no key: they tell nothing of the model or its users.
 const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"];
 
-/// Checks a request, and notes its [`Client`].
 pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     // HTTP/1.0 has no hosts: load balancers ask so for the health, browsers never do.
@@ -31,7 +30,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
         return preflight(origin, headers);
     }
     if origin.is_none() && is_foreign(headers) {
-        let name = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()).unwrap_or_default();
+        let name = text(headers, header::ORIGIN).unwrap_or_default();
         let message = format!(
             "pages of {name} may not use this server; start it with --cors-origin {name} to allow it"
         );
@@ -47,37 +46,35 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     with_origin(next.run(request).await, origin)
 }
 
+const KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
 fn client(app: &App, headers: &HeaderMap) -> Result<Client, ApiError> {
     let keys = app.keys.read();
     if keys.is_empty() {
         return Ok(Client::default());
     }
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let own = headers.get("x-api-key").and_then(|value| value.to_str().ok());
-    let Some(key) = bearer.map(|(_, key)| key.trim()).or(own) else {
+    let bearer = text(headers, header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some(key) = bearer.map(|(_, key)| key.trim()).or_else(|| text(headers, KEY)) else {
         return Err(ApiError::new(
             Kind::NoKey,
             "this server needs an API key; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
         ));
     };
     match keys.find(key) {
-        Some((hash, quota)) => Ok(Client::with_key(hash, app.meter(hash, quota))),
+        Some((key, quota)) => Ok(Client { key, meter: Some(app.meter(key, quota)) }),
         None => Err(ApiError::new(Kind::NoKey, "the API key is not one of this server's; check it")),
     }
 }
 
 /// A proxy before this server may take the last one of several headers, where this one takes the first.
 fn check_once(headers: &HeaderMap) -> Result<(), ApiError> {
-    const ONCE: [HeaderName; 5] = [
-        header::HOST,
-        header::AUTHORIZATION,
-        HeaderName::from_static("x-api-key"),
-        header::ORIGIN,
-        header::CONTENT_TYPE,
-    ];
+    const ONCE: [HeaderName; 5] =
+        [header::HOST, header::AUTHORIZATION, KEY, header::ORIGIN, header::CONTENT_TYPE];
     match ONCE.iter().find(|&name| headers.get_all(name).iter().nth(1).is_some()) {
         None => Ok(()),
         Some(name) => {
@@ -88,7 +85,7 @@ fn check_once(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// A page of another site could otherwise reach a server on this machine under a name of its own (DNS rebinding).
 fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = text(headers, header::HOST).unwrap_or_default();
     let name =
         host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
     let listed = config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name));
@@ -101,7 +98,7 @@ fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(Kind::Invalid, message))
 }
 
-/// Whether `name` is an address, which nobody can let lead elsewhere, or this machine's own name.
+/// Whether `name` is an address, which no DNS entry leads elsewhere, or this machine's own name.
 fn is_own_name(name: &str) -> bool {
     name == "localhost" || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
@@ -130,10 +127,9 @@ fn is_local(origin: &str) -> bool {
 /// Whether a page of another site sends this. Its browser would not show it the answer, but the work would be done.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return false };
-    let own = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let authority =
-        origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-    !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(own))
+    let own = text(headers, header::HOST).unwrap_or_default();
+    let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    !authority.is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(own))
 }
 
 fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
@@ -141,7 +137,7 @@ fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
     if origin.is_some() {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
-        // Clients have headers of their own, which nobody reads here.
+        // Clients have headers of their own, which are not read here.
         if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
         }

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 
 use crate::app::App;
 
-/// How much is taken of a body that nobody reads, in bodies of the largest size.
+/// Bytes drained of a body that is not read, in bodies of the largest size.
 const MOST: usize = 8;
 
-/// How long the answer waits for a client that pauses.
+/// Time that the answer waits for a client that pauses.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes the part of the body that nobody has read before the answer goes out. Whoever sends more, or for longer, or pauses,
-/// sees the connection end.
+/// Takes the part of the body that has not been read before the answer goes out. The connection of a client that sends more,
+/// or for longer, or pauses, ends.
 pub(crate) async fn linger(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     // Such a client does not send before it is told to.
     if request.headers().contains_key(header::EXPECT) {
@@ -43,7 +43,7 @@ pub(crate) async fn linger(State(app): State<Arc<App>>, request: Request, next: 
     response
 }
 
-/// A body whose rest goes to `rest` once nobody reads it any more.
+/// A body whose rest goes to `rest` once it is not read any more.
 struct Read {
     body: Body,
     rest: Option<oneshot::Sender<Body>>,

@@ -2,34 +2,31 @@
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use engine::{Logprobs, StopReason};
-use rustorch::{DeltaKind, End, Part, Progress};
+use axum::response::Response;
+use engine::{Params, StopReason};
+use rustorch::{Delta, DeltaKind, End, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::LLAMA;
 use super::props::settings;
-use crate::answer::{Answers, Pace, prompt_progress, prompt_timings, timings, tokens_text};
-use crate::app::{Admission, App};
-use crate::call::{Call, Parameters, Sampling, Started};
-use crate::client::Client;
+use crate::answer::{Pace, joined, prompt_progress, prompt_timings, timings, tokens_text};
+use crate::app::App;
+use crate::call::{Call, Sampling};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within, at_most};
 use crate::http::Routes;
+use crate::keys::Client;
 use crate::models::Served;
 use crate::openai::conversation::Constraint;
 use crate::openai::logprobs;
 use crate::prompts::Prompts;
 use crate::shape;
-use crate::sse::{self, Events, Gone};
+use crate::sse::{self, Out, Writer};
 
-/// Names in `response_fields`.
 const MAX_FIELDS: usize = 64;
 
-/// The fields of a completion besides its prompts.
 pub(super) type Manner = (Options, Constraint, Sampling);
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,7 +37,6 @@ struct Prompt {
 
 impl Group for Prompt {}
 
-/// How the answers are written.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Options {
     /// Answer as a stream.
@@ -102,7 +98,6 @@ async fn handle(read: Read<(Prompt, Manner)>) -> Result<Response, ApiError> {
     answer(prompt, manner, &read.app, served, &read.client).await
 }
 
-/// Continues the prompts.
 pub(super) async fn answer(
     prompts: Prompts,
     (options, constraint, sampling): Manner,
@@ -115,24 +110,23 @@ pub(super) async fn answer(
     parameters.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
     parameters.params.draw_logprobs = options.post_sampling_probs;
     parameters.progress = options.return_progress;
-    let format = constraint.or(None)?;
-    let (inputs, given) = (prompts.inputs(), parameters.clone());
-    let call = Call { inputs, input_field: "prompt", parameters: given, format, prompt_logprobs: None };
-    let Started { answers, n, admission, prompts } = call.start(app, &served, client).await?;
-    let writer = Writer { served, options, parameters, prompts };
-    Ok(if writer.options.stream {
-        sse::stream(move |events| writer.stream(answers, n, events, admission))
-    } else {
-        Json(writer.whole(answers, n).await?).into_response()
-    })
+    let params = parameters.params.clone();
+    let call = Call::texts(prompts, parameters, constraint.or(None)?);
+    let mut answers = call.start(app, &served, client).await?;
+    let (is_stream, n, prompts) = (options.stream, answers.n, std::mem::take(&mut answers.prompts));
+    let (pending, written) = (vec![Pending::default(); n], vec![Value::Null; n]);
+    let writer = CompletionWriter { served, options, params, prompts, pending, written };
+    sse::respond(writer, answers, is_stream).await
 }
 
-struct Writer {
+struct CompletionWriter {
     served: Arc<Served>,
     options: Options,
-    parameters: Parameters,
-    /// The ids of each prompt.
+    params: Params,
     prompts: Vec<Vec<u32>>,
+    pending: Vec<Pending>,
+    /// Answers that have ended.
+    written: Vec<Value>,
 }
 
 /// The pieces of an answer that have not been written.
@@ -146,11 +140,6 @@ struct Pending {
 }
 
 impl Pending {
-    fn push_text(&mut self, text: &str) {
-        self.has_new_line |= text.contains('\n');
-        self.text.push_str(text);
-    }
-
     /// The pieces. What stays knows of the lines and the time so far.
     fn take(&mut self) -> Pending {
         let Pending { has_new_line, pace, .. } = *self;
@@ -158,93 +147,69 @@ impl Pending {
     }
 }
 
-impl Writer {
-    /// Adds a piece. Returns the end, if that is the piece.
-    fn push(&self, pending: &mut Pending, kind: DeltaKind) -> Option<End> {
+impl Writer for CompletionWriter {
+    fn push(&mut self, Delta { choice: index, kind }: Delta, out: &mut Out) {
+        let pending = &mut self.pending[index];
         match kind {
+            DeltaKind::Progress(progress) if out.is_stream => {
+                let mut piece = self.piece(index, Pending::default());
+                piece["prompt_progress"] = prompt_progress(&progress);
+                if self.options.timings_per_token {
+                    piece["timings"] = prompt_timings(&progress);
+                }
+                out.data(&piece);
+            }
             DeltaKind::Token { id, logprobs, .. } => {
                 pending.tokens.push(id);
                 pending.pace.count();
-                pending.probabilities.extend(logprobs.map(|logprobs| self.probabilities(id, &logprobs)));
+                let is_draw = self.params.draw_logprobs;
+                let json = if is_draw { logprobs::draw_json } else { logprobs::token_json };
+                pending.probabilities.extend(logprobs.map(|logprobs| json(&self.served, id, &logprobs)));
             }
-            DeltaKind::Part(Part::Content(text)) => pending.push_text(&text),
-            DeltaKind::End(end) => return Some(end),
+            DeltaKind::Part(Part::Content(text)) => {
+                pending.has_new_line |= text.contains('\n');
+                pending.text.push_str(&text);
+                if out.is_stream && !pending.text.is_empty() {
+                    let ready = pending.take();
+                    let pace = ready.pace;
+                    let mut piece = self.piece(index, ready);
+                    if self.options.timings_per_token {
+                        piece["timings"] = pace.timings();
+                    }
+                    out.data(&piece);
+                }
+            }
+            DeltaKind::End(end) => {
+                let rest = pending.take();
+                let last = self.last(index, rest, &end);
+                if out.is_stream {
+                    out.data(&last);
+                } else {
+                    self.written[index] = last;
+                }
+            }
             _ => {}
         }
-        None
     }
 
-    fn probabilities(&self, id: u32, logprobs: &Logprobs) -> Value {
-        if self.parameters.params.draw_logprobs {
-            logprobs::draw_json(&self.served, id, logprobs)
-        } else {
-            logprobs::token_json(&self.served, id, logprobs)
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        if let Some(error) = error {
+            out.data(&shape::llama(&error));
         }
     }
 
-    async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
-        let mut pending = vec![Pending::default(); n];
-        let mut written = vec![Value::Null; n];
-        while let Some(delta) = answers.next().await? {
-            let index = delta.choice;
-            if let Some(end) = self.push(&mut pending[index], delta.kind) {
-                written[index] = self.last(index, pending[index].take(), &end);
-            }
-        }
-        match (n, written.pop()) {
-            (1, Some(only)) => Ok(only),
-            (_, last) => Ok(written.into_iter().chain(last).collect()),
-        }
+    fn whole(mut self) -> Value {
+        if self.written.len() == 1 { self.written.remove(0) } else { self.written.into() }
     }
+}
 
-    /// Writes the answers as they come. The admission is held until the end.
-    async fn stream(
-        self,
-        mut answers: Answers,
-        n: usize,
-        events: Events,
-        _admission: Admission,
-    ) -> Result<(), Gone> {
-        let mut pending = vec![Pending::default(); n];
-        loop {
-            let delta = match answers.next().await {
-                Ok(Some(delta)) => delta,
-                Ok(None) => return Ok(()),
-                Err(error) => return events.data(&shape::llama(&error)).await,
-            };
-            let index = delta.choice;
-            if let DeltaKind::Progress(progress) = &delta.kind {
-                events.data(&self.progress(index, progress)).await?;
-                continue;
-            }
-            if let Some(end) = self.push(&mut pending[index], delta.kind) {
-                events.data(&self.last(index, pending[index].take(), &end)).await?;
-            } else if !pending[index].text.is_empty() {
-                let ready = pending[index].take();
-                let timings = self.options.timings_per_token.then(|| ready.pace.timings());
-                let mut piece = self.piece(index, ready);
-                if let Some(timings) = timings {
-                    piece["timings"] = timings;
-                }
-                events.data(&piece).await?;
-            }
-        }
-    }
-
-    fn progress(&self, index: usize, progress: &Progress) -> Value {
-        let mut piece = self.piece(index, Pending::default());
-        piece["prompt_progress"] = prompt_progress(progress);
-        if self.options.timings_per_token {
-            piece["timings"] = prompt_timings(progress);
-        }
-        piece
-    }
-
+impl CompletionWriter {
     fn piece(&self, index: usize, pending: Pending) -> Value {
+        let Options { return_tokens, stream, .. } = self.options;
         let mut piece = json!({
             "index": index,
             "content": pending.text,
-            "tokens": if self.options.return_tokens || self.options.stream { pending.tokens } else { Vec::new() },
+            "tokens": if return_tokens || stream { pending.tokens } else { Vec::new() },
             "stop": false,
         });
         if !pending.probabilities.is_empty() {
@@ -259,7 +224,7 @@ impl Writer {
             StopReason::MaxTokens | StopReason::ContextFull => ("limit", ""),
             StopReason::Eog(_) | StopReason::StopId(_) | StopReason::Cancelled => ("eos", ""),
         };
-        let (params, parts) = (&self.parameters.params, &self.options.response_fields);
+        let (params, parts) = (&self.params, &self.options.response_fields);
         let prompt = self.prompts.get(index / params.n).map(|ids| tokens_text(&self.served, ids));
         let more = json!({
             "stop": true,
@@ -275,10 +240,7 @@ impl Writer {
             "generation_settings": settings(params, usage.seed, self.options.stream),
             "timings": timings(usage),
         });
-        let mut last = self.piece(index, pending);
-        if let (Value::Object(last), Value::Object(more)) = (&mut last, more) {
-            last.extend(more);
-        }
+        let last = joined(self.piece(index, pending), more);
         if parts.is_empty() { last } else { selected(&last, parts) }
     }
 }

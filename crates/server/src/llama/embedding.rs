@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::LLAMA;
-use crate::embedding::{Embedding, Texts};
+use crate::embedding::Texts;
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
@@ -43,11 +43,9 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let encoder = read.encoder().await?;
     let Body { content, input, .. } = read.body;
     let param = if content.is_none() && input.is_some() { "input" } else { "content" };
-    let texts = content
-        .or(input)
-        .ok_or_else(|| ApiError::invalid("content", "`content` is missing; expected texts"))?;
-    let embedding = Embedding { texts, param, dimensions: None };
-    let (embeddings, _) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let texts =
+        content.or(input).ok_or_else(|| ApiError::invalid("content", "is missing; expected texts"))?;
+    let (embeddings, _) = texts.embed(param, None, &encoder, &read.app, &read.client).await?;
     let one = |(index, embedding)| Datum { index, embedding: [embedding] };
     let answer: Vec<Datum> = embeddings.into_iter().enumerate().map(one).collect();
     Ok(Json(answer).into_response())

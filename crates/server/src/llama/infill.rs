@@ -8,25 +8,22 @@ use tokenizer::Encode;
 
 use super::LLAMA;
 use super::completion::{self, Manner};
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, at_most};
 use crate::http::Routes;
 use crate::models::Served;
 use crate::prompts::Prompts;
 
-/// Other files, at most.
 const MAX_FILES: usize = 1024;
 
 /// Another file of the project.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct File {
     #[serde(default)]
     filename: Option<String>,
     text: String,
 }
 
-/// The gap to be filled in.
 #[derive(Deserialize, JsonSchema)]
 struct Gap {
     /// The text before the gap.
@@ -67,35 +64,30 @@ impl Gap {
     /// not for the threads of the runtime.
     fn prompt(self, served: &Served, marks: &Marks) -> Vec<u32> {
         let tokenizer = served.tokenizer();
-        let text = |text: &str| tokenizer.encode(text, Encode { add_special: false, parse_special: false });
-        let mut prompt = served.file().encode_prompt("", true);
+        let mut prompt = served.file.encode_prompt("", true);
+        let mut add = |mark: Option<u32>, text: &str| {
+            prompt.extend(mark);
+            prompt.extend(tokenizer.encode(text, Encode { add_special: false, parse_special: false }));
+        };
         if !self.input_extra.is_empty() {
-            if let Some(repository) = marks.repository {
-                prompt.push(repository);
-                prompt.extend(text("project\n"));
+            if marks.repository.is_some() {
+                add(marks.repository, "project\n");
             }
-            for File { filename, text: contents } in &self.input_extra {
-                let name = filename.as_deref().unwrap_or("file");
-                match marks.file {
-                    Some(mark) => {
-                        prompt.push(mark);
-                        prompt.extend(text(&format!("{name}\n")));
-                    }
-                    None => prompt.extend(text("\n\n")),
+            for File { filename, text } in &self.input_extra {
+                if marks.file.is_some() {
+                    add(marks.file, &format!("{}\n", filename.as_deref().unwrap_or("file")));
+                } else {
+                    add(None, "\n\n");
                 }
-                prompt.extend(text(contents));
+                add(None, text);
             }
-            if let Some(mark) = marks.file {
-                prompt.push(mark);
-                prompt.extend(text("file\n"));
+            if marks.file.is_some() {
+                add(marks.file, "file\n");
             }
         }
-        prompt.push(marks.prefix);
-        prompt.extend(text(&self.input_prefix));
-        prompt.push(marks.suffix);
-        prompt.extend(text(&self.input_suffix));
-        prompt.push(marks.middle);
-        prompt.extend(text(&self.prompt));
+        add(Some(marks.prefix), &self.input_prefix);
+        add(Some(marks.suffix), &self.input_suffix);
+        add(Some(marks.middle), &self.prompt);
         prompt
     }
 }
@@ -111,14 +103,14 @@ struct Marks {
 
 impl Marks {
     /// Fails if the model has none.
-    fn of(served: &Served) -> Result<Marks, ApiError> {
+    fn new(served: &Served) -> Result<Marks, ApiError> {
         let roles = &served.tokenizer().special_ids().roles;
         let one = |role: &str| roles.get(role).copied();
         let need = |role: &str, what: &str| {
             one(role).ok_or_else(|| {
                 let message =
                     format!("infill is not supported by this model: it has no token for the {what}");
-                ApiError::unsupported("model", message)
+                ApiError::new(Kind::Unsupported, message).at("model")
             })
         };
         Ok(Marks {
@@ -134,7 +126,7 @@ impl Marks {
 async fn handle(read: Read<(Gap, Manner)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let (gap, manner) = read.body;
-    let marks = Marks::of(&served)?;
+    let marks = Marks::new(&served)?;
     at_most("input_extra", &gap.input_extra, MAX_FILES)?;
     let fits = served.model.check_text(gap.bytes());
     fits.map_err(|error| ApiError::from_model(error, "input_prefix", "response_format"))?;

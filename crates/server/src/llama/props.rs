@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use engine::Params;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::answer::token_text;
+use crate::answer::{joined, token_text};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Group, MAX_VALUES, Read};
@@ -81,58 +81,52 @@ impl Group for Detokenize {}
 /// The settings of an answer, under the names of the request's fields.
 pub(super) fn settings(params: &Params, seed: u32, is_stream: bool) -> Value {
     let common = Params::TABLE.iter().map(|param| (param.name.to_owned(), param.get(params)));
-    let mut settings: Map<String, Value> = common.collect();
-    let own = [
-        ("seed", json!(seed)),
-        ("n_predict", settings["max_tokens"].clone()),
-        ("n_probs", json!(params.logprobs.unwrap_or(0))),
-        ("stream", json!(is_stream)),
+    let common: Value = common.collect();
+    let own = json!({
+        "seed": seed,
+        "n_predict": common["max_tokens"],
+        "n_probs": params.logprobs.unwrap_or(0),
+        "stream": is_stream,
         // A sampler that is always off here.
-        ("adaptive_target", json!(-1.0)),
-        ("adaptive_decay", json!(0.9)),
-    ];
-    settings.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    settings.into()
+        "adaptive_target": -1.0,
+        "adaptive_decay": 0.9,
+    });
+    joined(common, own)
 }
 
 /// Looking at a model that is loaded on demand does not load it: then it sleeps.
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(None).await?;
-    let mut props = json!({
+    let props = json!({
         "model_alias": name,
         "modalities": { "vision": false, "audio": false },
         "build_info": concat!("rustorch ", env!("CARGO_PKG_VERSION")),
         "is_sleeping": held.is_none(),
     });
-    if let (Some(held), Value::Object(props)) = (held, &mut props) {
-        props.extend(model_props(&app, &held));
-    }
-    Ok(Json(props).into_response())
+    let own = held.map_or(Value::Null, |held| model_props(&app.config.defaults.params, &held));
+    Ok(Json(joined(props, own)).into_response())
 }
 
-/// The properties of a model that is loaded.
-fn model_props(app: &App, held: &Held) -> Map<String, Value> {
-    let (model, n_ctx) = (held.model(), held.n_ctx());
-    let params = &app.config.defaults.params;
+fn model_props(defaults: &Params, held: &Held) -> Value {
+    let (model, n_ctx) = (&held.file, held.n_ctx);
     // The seed that stands for a random one.
-    let seed = params.seed.unwrap_or(u32::MAX);
+    let seed = defaults.seed.unwrap_or(u32::MAX);
     let slots = match held {
-        Held::Generator(generator) => generator.limits.sequences,
+        Held::Generator(generator) => generator.sequences,
         Held::Encoder(_) => 1,
     };
     let special = |id: Option<u32>| id.and_then(|id| model.tokenizer().token_text(id)).unwrap_or_default();
     let ids = model.tokenizer().special_ids();
-    let props = [
-        ("default_generation_settings", json!({ "n_ctx": n_ctx, "params": settings(params, seed, false) })),
-        ("total_slots", slots.into()),
-        ("n_ctx", n_ctx.into()),
-        // Its folder concerns nobody.
-        ("model_path", Path::new(model.file().file()).file_name().map(OsStr::to_string_lossy).into()),
-        ("chat_template", model.template().ok().map(chat::Template::source).into()),
-        ("bos_token", special(ids.bos()).into()),
-        ("eos_token", special(ids.eos()).into()),
-    ];
-    props.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    json!({
+        "default_generation_settings": { "n_ctx": n_ctx, "params": settings(defaults, seed, false) },
+        "total_slots": slots,
+        "n_ctx": n_ctx,
+        // Its folder concerns no client.
+        "model_path": Path::new(model.file().file()).file_name().map(OsStr::to_string_lossy),
+        "chat_template": model.template().ok().map(chat::Template::source),
+        "bos_token": special(ids.bos()),
+        "eos_token": special(ids.eos()),
+    })
 }
 
 async fn tokenize(read: Read<Tokenize>) -> Result<Response, ApiError> {
@@ -147,12 +141,14 @@ async fn tokenize(read: Read<Tokenize>) -> Result<Response, ApiError> {
         }
         if ids.len() > MAX_VALUES {
             let found = ids.len();
-            return Err(ApiError::invalid(
-                "content",
-                format!("`content` has {found} tokens, expected at most {MAX_VALUES} with pieces; send it in parts"),
-            ));
+            let why =
+                format!("has {found} tokens, expected at most {MAX_VALUES} with pieces; send it in parts");
+            return Err(ApiError::invalid("content", why));
         }
-        let tokens = ids.into_iter().map(|id| TokenPiece { id, piece: Piece::of(token_text(&served, id)) });
+        let tokens = ids.into_iter().map(|id| {
+            let (text, bytes) = token_text(&served, id);
+            TokenPiece { id, piece: if text.as_bytes() == bytes { text.into() } else { bytes.into() } }
+        });
         Ok(Json(Tokens { tokens: tokens.collect() }).into_response())
     });
     response.await?
@@ -166,21 +162,8 @@ struct Tokens<T> {
 #[derive(Serialize)]
 struct TokenPiece {
     id: u32,
-    piece: Piece,
-}
-
-/// A token's text, or its bytes if they are no text.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Piece {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl Piece {
-    fn of((text, bytes): (String, Vec<u8>)) -> Piece {
-        if text.as_bytes() == bytes { Piece::Text(text) } else { Piece::Bytes(bytes) }
-    }
+    /// Its text, or its bytes if they are no text.
+    piece: Value,
 }
 
 async fn detokenize(read: Read<Detokenize>) -> Result<Response, ApiError> {
@@ -188,10 +171,7 @@ async fn detokenize(read: Read<Detokenize>) -> Result<Response, ApiError> {
     let Read { app, client, body: Detokenize { tokens: ids }, .. } = read;
     let n_vocab = served.tokenizer().vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
-        return Err(ApiError::invalid(
-            "tokens",
-            format!("`tokens` has the id {id}, expected ids below {n_vocab}"),
-        ));
+        return Err(ApiError::invalid("tokens", format!("has the id {id}, expected ids below {n_vocab}")));
     }
     let _admission = app.admit(&client, 1)?;
     let content = app.blocking(move || served.tokenizer().decode(&ids)).await?;

@@ -1,38 +1,37 @@
 //! A model that computes embeddings, or scores of documents.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use engine::models::Pooling;
-use engine::{Embedder, Model, Normalization};
+use engine::{Embedder, Normalization};
 use tokenizer::Encode;
 use tokio::sync::oneshot;
 
-use super::digest::Digest;
+use super::ModelInfo;
 use crate::error::{ApiError, FAILED};
-use crate::id;
 use crate::metrics::Stats;
 
 /// Texts of a request that are computed before it is another request's turn.
 const TEXTS: usize = 16;
 
 /// A model that computes embeddings, on a thread of its own.
-#[derive(Debug)]
 pub(crate) struct Encoder {
-    pub(crate) name: String,
-    /// When it was loaded, in seconds since 1970.
-    pub(crate) created: i64,
-    pub(crate) model: Arc<Model>,
-    /// Most tokens of a text.
-    pub(crate) n_ctx: usize,
-    /// Values of an embedding.
+    info: ModelInfo,
     pub(crate) width: usize,
-    pub(super) digest: Digest,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Deref for Encoder {
+    type Target = ModelInfo;
+
+    fn deref(&self) -> &ModelInfo {
+        &self.info
+    }
 }
 
 type Embeddings = Result<Vec<Vec<f32>>, ApiError>;
@@ -44,15 +43,13 @@ struct Job {
 }
 
 impl Encoder {
-    /// Writes figures to `stats`.
     pub(super) fn start(name: String, embedder: Embedder, stats: Arc<Stats>) -> std::io::Result<Encoder> {
         let (jobs, inbox) = mpsc::channel();
-        let (model, n_ctx, width) = (embedder.model().clone(), embedder.n_ctx(), embedder.width());
+        let (info, width) =
+            (ModelInfo::new(name, embedder.model().clone(), embedder.n_ctx()), embedder.width());
         let work = move || run(embedder, &inbox, &stats);
         let thread = thread::Builder::new().name("embedder".into()).spawn(work)?;
-        let (jobs, thread) = (Some(jobs), Some(thread));
-        let (created, digest) = (id::now(), Digest::default());
-        Ok(Encoder { name, created, model, n_ctx, width, digest, jobs, thread })
+        Ok(Encoder { info, width, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Whether it has failed: it answers nothing any more.
@@ -60,15 +57,14 @@ impl Encoder {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Whether it scores documents.
     pub(crate) fn is_reranker(&self) -> bool {
-        self.model.config().pooling == Some(Pooling::Rank)
+        self.file.config().pooling == Some(Pooling::Rank)
     }
 
     /// The tokens of `text`; `param` is its field, for errors. Takes a while: not for the threads of the runtime.
     pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.check_bytes(text.len(), param)?;
-        Ok(self.model.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
+        Ok(self.file.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
     }
 
     /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. Takes a while: not for the
@@ -76,7 +72,7 @@ impl Encoder {
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.check_bytes(query.len() + document.len(), param)?;
         let tokens = self
-            .model
+            .file
             .rerank_tokens(query, document)
             .map_err(|error| ApiError::from_engine(&error, "query"))?;
         if tokens.len() <= self.n_ctx { Ok(tokens) } else { Err(self.too_long(tokens.len(), param)) }
@@ -84,7 +80,7 @@ impl Encoder {
 
     /// Fails if so many bytes cannot fit the context, before they are encoded.
     fn check_bytes(&self, bytes: usize, param: &str) -> Result<(), ApiError> {
-        let longest = self.model.tokenizer().longest_token().max(1);
+        let longest = self.file.tokenizer().longest_token().max(1);
         if bytes > self.n_ctx.saturating_mul(longest) {
             return Err(self.too_long(bytes.div_ceil(longest), param));
         }
@@ -96,7 +92,7 @@ impl Encoder {
         let message = format!(
             "`{param}` is too large: it has {found} tokens or more, but this model reads at most {n_ctx} at once; shorten it"
         );
-        ApiError { message, param: Some(param.to_owned()), ..ApiError::too_long(found, n_ctx) }
+        ApiError { message, ..ApiError::too_long(found, n_ctx) }.at(param)
     }
 
     /// The embedding of each text, of Euclidean length 1. As [`Encoder::compute`].
@@ -123,20 +119,17 @@ impl Encoder {
     /// The model's results, one for each text. Dropping the future cancels it. Fails if a text has no tokens, too many or
     /// unknown ones; `param` names the field of text number `n`.
     async fn compute(&self, texts: Vec<Vec<u32>>, param: impl Fn(usize) -> String) -> Embeddings {
-        let n_vocab = self.model.config().vocab_size;
+        let n_vocab = self.file.config().vocab_size;
         for (number, text) in texts.iter().enumerate() {
             if text.is_empty() {
-                return Err(ApiError::invalid(param(number), format!("`{}` has no tokens", param(number))));
+                return Err(ApiError::invalid(param(number), "has no tokens"));
             }
             if text.len() > self.n_ctx {
                 return Err(self.too_long(text.len(), &param(number)));
             }
             if let Some(id) = text.iter().find(|&&id| id as usize >= n_vocab) {
-                let message = format!(
-                    "`{}` has the token {id}, but the vocabulary has {n_vocab} tokens",
-                    param(number)
-                );
-                return Err(ApiError::invalid(param(number), message));
+                let why = format!("has the token {id}, but the vocabulary has {n_vocab} tokens");
+                return Err(ApiError::invalid(param(number), why));
             }
         }
         let (answer, embeddings) = oneshot::channel();
@@ -159,18 +152,18 @@ impl Drop for Encoder {
     }
 }
 
-/// Computes some texts of each job in turn, until nobody can send any more.
+/// Computes some texts of each job in turn, until the senders are gone.
 fn run(mut embedder: Embedder, inbox: &Receiver<Job>, stats: &Stats) {
     let mut jobs = VecDeque::new();
     loop {
         if jobs.is_empty() {
-            stats.running.store(0, Relaxed);
+            stats.set_running(0);
             let Ok(job) = inbox.recv() else { return };
             jobs.push_back(job);
         }
         jobs.extend(inbox.try_iter());
         // They take turns.
-        stats.running.store(jobs.len() as u64, Relaxed);
+        stats.set_running(jobs.len());
         let Some(mut job) = jobs.pop_front() else { continue };
         if job.answer.is_closed() {
             continue;

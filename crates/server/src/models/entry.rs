@@ -1,6 +1,5 @@
 //! A model by its name, loaded or not.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,25 +8,22 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
 use super::encoder::Encoder;
-use super::generator::Generator;
-use super::{Held, Lease, Loaded, Loader, Model, ModelSource};
+use super::{Generator, Held, Lease, Loaded, Loader, Model, ModelInfo, ModelSource};
 use crate::error::{ApiError, Kind};
-use crate::metrics::Stats;
+use crate::metrics::{Monitor, Stats};
 
-/// A model by its name, loaded or not.
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) stats: Arc<Stats>,
     /// None if it was loaded before.
     loader: Option<Loader>,
-    /// Never unloaded.
-    is_kept: bool,
+    /// Loaded at the start, and never unloaded.
+    pub(super) is_kept: bool,
     state: Mutex<State>,
-    /// Somebody stopped using it.
+    /// A user has left.
     released: Notify,
 }
 
-#[derive(Debug)]
 struct State {
     held: Option<Held>,
     users: usize,
@@ -36,8 +32,7 @@ struct State {
     last_use: Instant,
 }
 
-/// Somebody uses a model, until this is dropped.
-#[derive(Debug)]
+/// A user of a model, until this is dropped.
 pub(super) struct InUse(Arc<Entry>);
 
 impl Drop for InUse {
@@ -69,10 +64,13 @@ impl Entry {
             state.held.take_if(|held| held.has_failed());
         }
         let held = state.held.clone().filter(|_| !state.is_leaving)?;
+        Some(self.used(&mut state, held))
+    }
+
+    fn used(self: &Arc<Entry>, state: &mut State, held: Held) -> Model {
         state.users += 1;
         state.last_use = Instant::now();
-        drop(state);
-        Some(held.lease(InUse(self.clone())))
+        Lease { inner: held, in_use: InUse(self.clone()) }
     }
 
     /// The model, if it is loaded, for a short look that is no use.
@@ -87,11 +85,6 @@ impl Entry {
 
     pub(super) fn is_loaded(&self) -> bool {
         self.state.lock().held.is_some()
-    }
-
-    /// Whether it is loaded at the start, and never unloaded.
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_kept
     }
 
     /// Whether it is loaded, and may be unloaded.
@@ -130,10 +123,7 @@ impl Entry {
         let held = started.await.map_err(panicked)??;
         let mut state = self.state.lock();
         state.held = Some(held.clone());
-        state.users += 1;
-        state.last_use = Instant::now();
-        drop(state);
-        Ok(held.lease(InUse(self.clone())))
+        Ok(self.used(&mut state, held))
     }
 
     /// Unloads it when its users have ended; there are no new ones meanwhile. Only one caller at a time.
@@ -141,66 +131,49 @@ impl Entry {
         self.state.lock().is_leaving = true;
         loop {
             let released = self.released.notified();
-            if let Some(held) = self.take_unused(Duration::ZERO) {
-                return self.drop_held(held).await;
+            if self.unload_idle(Duration::ZERO).await {
+                return;
             }
             released.await;
         }
     }
 
-    /// Unloads it if nobody has used it for `time`.
-    pub(super) async fn unload_idle(&self, time: Duration) {
-        if let Some(held) = self.take_unused(time) {
-            self.drop_held(held).await;
-        }
-    }
-
-    /// Ends its thread and gives its memory back.
-    async fn drop_held(&self, held: Held) {
+    /// Unloads it if it has had no user for `time`, and returns whether that is so.
+    pub(super) async fn unload_idle(&self, time: Duration) -> bool {
+        let held = {
+            let mut state = self.state.lock();
+            let State { held, users, is_leaving, last_use } = &mut *state;
+            let held = held.take_if(|_| *users == 0 && last_use.elapsed() >= time);
+            *is_leaving &= held.is_none();
+            held
+        };
+        let Some(held) = held else { return false };
         tracing::info!("{} is unloaded", self.name);
+        // Ends its thread and gives its memory back.
         let _ = spawn_blocking(move || drop(held)).await;
-    }
-
-    /// The model, if nobody has used it for `time`.
-    fn take_unused(&self, time: Duration) -> Option<Held> {
-        let mut state = self.state.lock();
-        let State { held, users, is_leaving, last_use } = &mut *state;
-        let held = held.take_if(|_| *users == 0 && last_use.elapsed() >= time)?;
-        *is_leaving = false;
-        Some(held)
+        true
     }
 }
 
 fn start(name: &str, loaded: Loaded, stats: &Arc<Stats>) -> std::io::Result<Held> {
-    Ok(match loaded {
+    let (name, stats) = (name.to_owned(), stats.clone());
+    match loaded {
         Loaded::Engine(engine) => {
-            let generator = Generator::start(name.to_owned(), *engine, stats.clone());
-            Held::Generator(Arc::new(generator.map_err(std::io::Error::other)?))
+            let limits = engine.limits();
+            let model = rustorch::Model::from_engine(*engine, Some(Box::new(Monitor(stats))));
+            let model = model.map_err(std::io::Error::other)?;
+            let info = ModelInfo::new(name, model.file().clone(), limits.n_ctx);
+            Ok(Held::Generator(Arc::new(Generator { info, model, sequences: limits.sequences })))
         }
-        Loaded::Embedder(embedder) => {
-            Held::Encoder(Arc::new(Encoder::start(name.to_owned(), *embedder, stats.clone())?))
-        }
-    })
+        Loaded::Embedder(embedder) => Ok(Held::Encoder(Arc::new(Encoder::start(name, *embedder, stats)?))),
+    }
 }
 
 impl Held {
     fn has_failed(&self) -> bool {
         match self {
             Held::Generator(generator) => generator.model.has_failed(),
-            Held::Encoder(model) => model.has_failed(),
+            Held::Encoder(encoder) => encoder.has_failed(),
         }
-    }
-
-    fn lease(self, in_use: InUse) -> Model {
-        match self {
-            Held::Generator(model) => Model::Generator(Arc::new(Lease { model, _in_use: in_use })),
-            Held::Encoder(model) => Model::Encoder(Arc::new(Lease { model, _in_use: in_use })),
-        }
-    }
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("name", &self.name).field("state", &self.state).finish_non_exhaustive()
     }
 }

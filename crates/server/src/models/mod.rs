@@ -1,22 +1,22 @@
 //! The models that the server has: loaded at its start, or by the first request for them, and unloaded when others need their place.
 
-mod digest;
 mod encoder;
 mod entry;
-mod generator;
 
 pub(crate) use encoder::Encoder;
-pub(crate) use generator::Generator;
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use engine::{Embedder, Engine};
+use sha2::{Digest, Sha256};
+use tokenizer::Tokenizer;
 use tokio::sync::Mutex;
 
 use crate::error::{ApiError, Kind, StartError};
+use crate::id;
 use crate::metrics::Stats;
 use entry::{Entry, InUse};
 
@@ -32,13 +32,13 @@ pub enum Loaded {
 /// Loads a model; blocks until it is done. An error says what to do.
 pub type Loader = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
 
-/// Where a model comes from.
+/// The source of a model.
 pub enum ModelSource {
     /// Loaded already, and never unloaded.
     Loaded(Loaded),
     /// Loaded as soon as the server listens, and never unloaded. Requests wait for it; the server ends if it fails.
     AtStart(Loader),
-    /// Loaded by the first request for it; it may be unloaded while nobody uses it.
+    /// Loaded by the first request for it; it may be unloaded while it is not used.
     OnDemand(Loader),
 }
 
@@ -65,112 +65,125 @@ impl fmt::Debug for ModelSource {
 }
 
 /// A model that is not unloaded while this lives.
-#[derive(Debug)]
 pub(crate) struct Lease<T> {
-    model: Arc<T>,
-    _in_use: InUse,
+    inner: T,
+    in_use: InUse,
 }
 
 impl<T> Deref for Lease<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.model
+        &self.inner
     }
 }
 
-/// A model in use that writes text.
-pub(crate) type Served = Lease<Generator>;
+pub(crate) type Model = Lease<Held>;
 
-/// A loaded model of either kind.
-#[derive(Clone, Debug)]
+/// A model in use that writes text.
+pub(crate) type Served = Lease<Arc<Generator>>;
+
+/// A loaded model, which derefs to the fields that both kinds have.
+#[derive(Clone)]
 pub(crate) enum Held {
     Generator(Arc<Generator>),
     Encoder(Arc<Encoder>),
 }
 
-impl Held {
-    pub(crate) fn model(&self) -> &Arc<engine::Model> {
-        match self {
-            Held::Generator(generator) => generator.file(),
-            Held::Encoder(encoder) => &encoder.model,
-        }
-    }
+impl Deref for Held {
+    type Target = ModelInfo;
 
-    /// When it was loaded, in seconds since 1970.
-    pub(crate) fn created(&self) -> i64 {
+    fn deref(&self) -> &ModelInfo {
         match self {
-            Held::Generator(generator) => generator.created,
-            Held::Encoder(encoder) => encoder.created,
-        }
-    }
-
-    /// The SHA-256 of the file's header.
-    pub(crate) fn digest(&self) -> &str {
-        match self {
-            Held::Generator(generator) => generator.digest.of(generator.file().file()),
-            Held::Encoder(encoder) => encoder.digest.of(encoder.model.file()),
-        }
-    }
-
-    /// Most tokens of a text.
-    pub(crate) fn n_ctx(&self) -> usize {
-        match self {
-            Held::Generator(generator) => generator.limits.n_ctx,
-            Held::Encoder(encoder) => encoder.n_ctx,
+            Held::Generator(generator) => generator,
+            Held::Encoder(encoder) => encoder,
         }
     }
 }
 
-/// A model of either kind in use.
-#[derive(Clone, Debug)]
-pub(crate) enum Model {
-    Generator(Arc<Served>),
-    Encoder(Arc<Lease<Encoder>>),
+/// The fields that every loaded model has.
+pub(crate) struct ModelInfo {
+    pub(crate) name: String,
+    /// When it was loaded, in seconds since 1970.
+    pub(crate) created: i64,
+    pub(crate) file: Arc<engine::Model>,
+    /// Most tokens of a text.
+    pub(crate) n_ctx: usize,
+    digest: OnceLock<String>,
+}
+
+impl ModelInfo {
+    fn new(name: String, file: Arc<engine::Model>, n_ctx: usize) -> ModelInfo {
+        ModelInfo { name, created: id::now(), file, n_ctx, digest: OnceLock::new() }
+    }
+
+    /// The SHA-256 of the bytes (of the first part) before the tensors, that is of the metadata and the list of tensors: the whole
+    /// file takes too long.
+    pub(crate) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| {
+            let file = self.file.file();
+            let bytes = file.contents().next().unwrap_or_default();
+            let begin = bytes.as_ptr().addr();
+            let places = file.tensors().filter_map(|tensor| tensor.data.as_ptr().addr().checked_sub(begin));
+            let header = places.min().and_then(|end| bytes.get(..end)).unwrap_or(bytes);
+            format!("{:x}", Sha256::digest(header))
+        })
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Arc<Tokenizer> {
+        self.file.tokenizer()
+    }
+}
+
+pub(crate) struct Generator {
+    info: ModelInfo,
+    pub(crate) model: rustorch::Model,
+    /// Requests that are computed at once.
+    pub(crate) sequences: usize,
+}
+
+impl Deref for Generator {
+    type Target = ModelInfo;
+
+    fn deref(&self) -> &ModelInfo {
+        &self.info
+    }
 }
 
 impl Model {
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Model::Generator(generator) => &generator.name,
-            Model::Encoder(encoder) => &encoder.name,
-        }
-    }
-
-    /// Fails if it does not write text.
     pub(crate) fn generator(self) -> Result<Arc<Served>, ApiError> {
-        match self {
-            Model::Generator(generator) => Ok(generator),
-            Model::Encoder(encoder) => {
+        let Lease { inner, in_use } = self;
+        match inner {
+            Held::Generator(inner) => Ok(Arc::new(Lease { inner, in_use })),
+            Held::Encoder(encoder) => {
                 let (what, path) = if encoder.is_reranker() {
                     ("scores documents", "/v1/rerank")
                 } else {
                     ("computes embeddings", "/v1/embeddings")
                 };
                 let message = format!("the model `{}` {what} and writes no text; use {path}", encoder.name);
-                Err(ApiError::unsupported("model", message))
+                Err(ApiError::new(Kind::Unsupported, message).at("model"))
             }
         }
     }
 
-    /// Fails if it writes text.
-    pub(crate) fn encoder(self) -> Result<Arc<Lease<Encoder>>, ApiError> {
-        match self {
-            Model::Encoder(encoder) => Ok(encoder),
-            Model::Generator(generator) => {
+    pub(crate) fn encoder(self) -> Result<Arc<Lease<Arc<Encoder>>>, ApiError> {
+        let Lease { inner, in_use } = self;
+        match inner {
+            Held::Encoder(inner) => Ok(Arc::new(Lease { inner, in_use })),
+            Held::Generator(generator) => {
                 let name = &generator.name;
                 let message = format!(
                     "the model `{name}` writes text, and computes neither embeddings nor scores; serve an embedding model \
                      or a reranker"
                 );
-                Err(ApiError::unsupported("model", message))
+                Err(ApiError::new(Kind::Unsupported, message).at("model"))
             }
         }
     }
 }
 
 /// All models, in the order of the command line.
-#[derive(Debug)]
 pub(crate) struct Models {
     entries: Vec<Arc<Entry>>,
     /// Further names of the first one; `*` is any name that none has.
@@ -212,7 +225,7 @@ impl Models {
                 if names.len() == 1 { "is" } else { "are" },
                 names.join(", ")
             );
-            ApiError { param: Some("model".into()), ..ApiError::new(Kind::NoModel, message) }
+            ApiError::new(Kind::NoModel, message).at("model")
         })
     }
 
@@ -253,7 +266,6 @@ impl Models {
         removable.min_by_key(|entry| entry.rank()).filter(|_| loaded >= self.max_loaded)
     }
 
-    /// Unloads what nobody has used for so long.
     pub(crate) async fn unload_idle(&self, time: Duration) {
         let _loading = self.loading.lock().await;
         for entry in self.entries.iter().filter(|entry| entry.is_removable()) {
@@ -263,16 +275,15 @@ impl Models {
 
     /// Loads the models of [`ModelSource::AtStart`]. Fails with the name and the reason of the first that cannot be loaded.
     pub(crate) async fn start(self: &Arc<Models>) -> Result<(), StartError> {
-        for entry in self.entries.iter().filter(|entry| entry.is_kept()) {
+        for entry in self.entries.iter().filter(|entry| entry.is_kept) {
             let loaded = self.get(Some(&entry.name)).await;
             loaded.map_err(|error| StartError::Load { message: error.message })?;
         }
         Ok(())
     }
 
-    /// Whether a model is not loaded that is to be.
     pub(crate) fn are_loading(&self) -> bool {
-        self.entries.iter().any(|entry| entry.is_kept() && !entry.is_loaded())
+        self.entries.iter().any(|entry| entry.is_kept && !entry.is_loaded())
     }
 
     /// Whether a model has failed, and only a new start of the server helps.
@@ -289,7 +300,6 @@ impl Models {
         }
     }
 
-    /// Further names of the first model.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = &str> {
         self.aliases.iter().map(String::as_str).filter(|alias| *alias != "*")
     }
@@ -306,13 +316,12 @@ impl Models {
         name: Option<&str>,
     ) -> Result<(&str, Option<Held>), ApiError> {
         let entry = self.find(name)?;
-        if entry.is_kept() && !entry.is_loaded() {
+        if entry.is_kept && !entry.is_loaded() {
             self.get(name).await?;
         }
         Ok((&*entry.name, entry.peek()))
     }
 
-    /// The figures of each model.
     pub(crate) fn stats(&self) -> impl Iterator<Item = (&str, &Stats)> + Clone {
         self.entries.iter().map(|entry| (&*entry.name, &*entry.stats))
     }

@@ -6,15 +6,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::options::Common;
+use super::options::Text;
 use super::writer::{Endpoint, Writer};
-use super::{OLLAMA, model};
+use super::{Named, OLLAMA, model};
 use crate::call::Call;
 use crate::conversation::conversation;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, asks, at_most};
 use crate::http::{Routes, with_ignored};
 use crate::openai::conversation::Tools;
+use crate::sse;
 
 #[derive(Deserialize, JsonSchema)]
 struct Chat {
@@ -36,12 +37,12 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(chat, handle)
 }
 
-async fn handle(mut read: Read<(Common, Chat, Tools)>) -> Result<Response, ApiError> {
-    let old = read.body.0.named.name.take();
+async fn handle(mut read: Read<(Named, Text, Chat, Tools)>) -> Result<Response, ApiError> {
+    let old = read.body.0.name.take();
     let (model, name) = model(&read, old).await?;
     let served = model.generator()?;
-    let Read { app, client, body: (common, chat, tools), .. } = read;
-    let (mut options, ignored) = common.read(&app)?;
+    let Read { app, client, body: (_, text, chat, tools), .. } = read;
+    let (mut options, ignored) = text.read(&app)?;
     let messages = messages(chat.messages, app.config.limits.messages)?;
     let tools = tools.read(&app.config.limits)?;
     let writer = Writer::new(Endpoint::Chat, name, served.clone());
@@ -55,8 +56,8 @@ async fn handle(mut read: Read<(Common, Chat, Tools)>) -> Result<Response, ApiEr
         conversation.variables.extend(think.variables(&app, &served).await?);
     }
     let call = Call::chat(conversation, options.parameters, options.format);
-    let started = call.start(&app, &served, &client).await?;
-    Ok(with_ignored(writer.respond(started, options.is_stream).await?, ignored))
+    let answers = call.start(&app, &served, &client).await?;
+    Ok(with_ignored(sse::respond(writer, answers, options.is_stream).await?, ignored))
 }
 
 /// The messages, whose fields have other names than OpenAI's. None load the model.
@@ -65,8 +66,8 @@ fn messages(mut messages: Vec<Message>, most: usize) -> Result<Vec<Message>, Api
     for (index, message) in messages.iter_mut().enumerate() {
         if message.others.remove("images").is_some_and(|images| asks(&images)) {
             let param = format!("messages[{index}].images");
-            let why = format!("`{param}`: this server takes text only");
-            return Err(ApiError::unsupported(param, why));
+            let message = format!("`{param}`: this server takes text only");
+            return Err(ApiError::new(Kind::Unsupported, message).at(param));
         }
         if let Some(Json::String(name)) = message.others.remove("tool_name") {
             message.name.get_or_insert(name);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::writer::nanoseconds;
 use super::{Named, OLLAMA, model};
-use crate::embedding::{Embedding, Texts};
+use crate::embedding::{Item, Texts};
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
@@ -39,7 +39,6 @@ impl Group for Prompt {
 
 /// One string or several.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
 enum OneOrMany {
     One(String),
@@ -81,12 +80,12 @@ async fn handle(mut read: Read<(Named, Input)>) -> Result<Response, ApiError> {
     let encoder = model.encoder()?;
     let Input { input, dimensions } = read.body.1;
     let texts = match input {
-        None => Texts::many(Vec::new()),
-        Some(OneOrMany::One(text)) => Texts::one(text),
-        Some(OneOrMany::Many(texts)) => Texts::many(texts),
+        None => Texts::Many(Vec::new()),
+        Some(OneOrMany::One(text)) => Texts::One(Item::Text(text)),
+        Some(OneOrMany::Many(texts)) => Texts::Many(texts.into_iter().map(Item::Text).collect()),
     };
-    let embedding = Embedding { texts, param: "input", dimensions };
-    let (embeddings, prompt_eval_count) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let embedded = texts.embed("input", dimensions, &encoder, &read.app, &read.client);
+    let (embeddings, prompt_eval_count) = embedded.await?;
     let (total_duration, load_duration) = (nanoseconds(began.elapsed()), nanoseconds(loaded));
     Ok(Json(Answer { model: name, embeddings, total_duration, load_duration, prompt_eval_count })
         .into_response())
@@ -96,8 +95,7 @@ async fn handle_old(mut read: Read<(Named, Prompt)>) -> Result<Response, ApiErro
     let old = read.body.0.name.take();
     let (model, _) = model(&read, old).await?;
     let encoder = model.encoder()?;
-    let texts = Texts::one(read.body.1.prompt);
-    let embedding = Embedding { texts, param: "prompt", dimensions: None };
-    let (mut embeddings, _) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let texts = Texts::One(Item::Text(read.body.1.prompt));
+    let (mut embeddings, _) = texts.embed("prompt", None, &encoder, &read.app, &read.client).await?;
     Ok(Json(OldAnswer { embedding: embeddings.pop().unwrap_or_default() }).into_response())
 }

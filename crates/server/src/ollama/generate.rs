@@ -6,15 +6,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::options::{Common, Options};
+use super::options::{Options, Text};
 use super::writer::{Endpoint, Writer};
-use super::{OLLAMA, model};
+use super::{Named, OLLAMA, model};
 use crate::call::Call;
 use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::{Routes, with_ignored};
 use crate::prompts::Prompts;
+use crate::sse;
 
 #[derive(Deserialize, JsonSchema)]
 struct Generate {
@@ -43,14 +44,14 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(generate, handle)
 }
 
-async fn handle(mut read: Read<(Common, Generate)>) -> Result<Response, ApiError> {
-    let old = read.body.0.named.name.take();
+async fn handle(mut read: Read<(Named, Text, Generate)>) -> Result<Response, ApiError> {
+    let old = read.body.0.name.take();
     let (model, name) = model(&read, old).await?;
     let served = model.generator()?;
-    let Read { app, client, body: (common, Generate { prompt, system, raw }), .. } = read;
-    let (options, ignored) = common.read(&app)?;
+    let Read { app, client, body: (_, text, Generate { prompt, system, raw }), .. } = read;
+    let (options, ignored) = text.read(&app)?;
     if raw && !system.is_empty() {
-        return Err(ApiError::invalid("system", "`system` is given with `raw`, which uses no chat template"));
+        return Err(ApiError::invalid("system", "is given with `raw`, which uses no chat template"));
     }
     let writer = Writer::new(Endpoint::Generate, name, served.clone());
     if prompt.is_empty() {
@@ -58,8 +59,7 @@ async fn handle(mut read: Read<(Common, Generate)>) -> Result<Response, ApiError
     }
     let Options { parameters, format, think, is_stream } = options;
     let call = if raw {
-        let inputs = Prompts::text(prompt).inputs();
-        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
+        Call::texts(Prompts::text(prompt), parameters, format)
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
@@ -70,6 +70,6 @@ async fn handle(mut read: Read<(Common, Generate)>) -> Result<Response, ApiError
         }
         Call::chat(conversation, parameters, format)
     };
-    let started = call.start(&app, &served, &client).await?;
-    Ok(with_ignored(writer.respond(started, is_stream).await?, ignored))
+    let answers = call.start(&app, &served, &client).await?;
+    Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }

@@ -34,14 +34,14 @@ pub(crate) fn routes() -> Routes {
             .fails(&[400, 401, 403, 501])
     };
     let blobs = |name| endpoint(name, &["/api/blobs/{digest}"]).asks("digest", "path", "Ignored.");
-    let version_of =
+    let version_entry =
         OLLAMA.endpoint("version", &["/api/version"], "The version of ollama whose protocol this is");
     let manage = endpoint("manage", &["/api/pull", "/api/push", "/api/create", "/api/copy"]);
     chat::routes()
         .merge(generate::routes())
         .merge(embed::routes())
         .merge(models::routes())
-        .get(version_of.answers(json!({ "version": "string", "server": "string" })), version)
+        .get(version_entry.answers(json!({ "version": "string", "server": "string" })), version)
         .on(MethodFilter::POST, "POST", manage, unmanaged)
         .on(MethodFilter::DELETE, "DELETE", endpoint("manage", &["/api/delete"]), unmanaged)
         .on(MethodFilter::POST, "POST", blobs("upload"), unmanaged)
@@ -55,14 +55,12 @@ async fn version() -> Response {
         .into_response()
 }
 
-/// Models are those of the command line.
 async fn unmanaged(request: Request) -> ApiError {
     let path = request.uri().path();
     let message = format!("{path} is not supported: this server has the models that it was started with");
     ApiError::new(Kind::NotImplemented, message)
 }
 
-/// The name of the model, besides `model`.
 #[derive(Deserialize, JsonSchema)]
 struct Named {
     /// The older name of `model`.
@@ -73,33 +71,19 @@ impl Group for Named {
     const IGNORED: &'static [&'static str] = &["keep_alive"];
 }
 
-/// The model of a call.
-struct Name {
-    /// The model as the client calls it, if it does.
-    typed: Option<String>,
-    /// The server's name of it, if it has this model.
-    own: Option<String>,
-}
-
-impl Name {
-    fn new(app: &App, model: Option<String>, old: Option<String>) -> Name {
-        let typed = model.or(old).filter(|name| !name.is_empty());
-        let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));
-        let own = app.models.list().map(|(name, _)| name).find(same).map(str::to_owned);
-        Name { typed, own }
-    }
-
-    /// The name to look for; none is the first model.
-    fn get(&self) -> Option<&str> {
-        self.own.as_deref().or(self.typed.as_deref())
-    }
+/// The model as the client calls it, if it does, and the name to look for; none is the first model.
+fn names(app: &App, model: Option<String>, old: Option<String>) -> (Option<String>, Option<String>) {
+    let typed = model.or(old).filter(|name| !name.is_empty());
+    let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));
+    let own = app.models.list().map(|(name, _)| name).find(same).map(str::to_owned);
+    (typed.clone(), own.or(typed))
 }
 
 /// The model of a call, and its name as the client calls it.
 async fn model<B>(read: &Read<B>, old: Option<String>) -> Result<(Model, String), ApiError> {
-    let name = Name::new(&read.app, read.model.clone(), old);
-    let model = read.app.models.get(name.get()).await?;
-    let typed = name.typed.unwrap_or_else(|| model.name().to_owned());
+    let (typed, name) = names(&read.app, read.model.clone(), old);
+    let model = read.app.models.get(name.as_deref()).await?;
+    let typed = typed.unwrap_or_else(|| model.name.clone());
     Ok((model, typed))
 }
 

@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::Model;
-use engine::gguf::{Array, Gguf, Value as Metadata};
+use engine::gguf::{Gguf, Value as Metadata};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Name, Named, OLLAMA, tagged};
+use super::{Named, OLLAMA, names, tagged};
+use crate::answer::joined;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
@@ -57,109 +58,84 @@ const SHORT: usize = 64;
 const NEVER: &str = "2262-01-01T00:00:00Z";
 
 async fn tags(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let served = app.clone();
-    let listed = app.blocking(move || list(&served)).await?;
-    Ok(Json(json!({ "models": listed })).into_response())
-}
-
-/// Takes a while: not for the threads of the runtime.
-fn list(app: &App) -> Vec<Value> {
-    let model = |(name, held): (&str, Option<Held>)| {
-        let mut model = describe(name, held.as_ref());
-        let time = held.map_or(app.started, |held| held.created());
-        model["modified_at"] = written(time).into();
-        model
-    };
-    app.models.list().map(model).collect()
+    list(app, |app, name, held| {
+        let time = held.as_ref().map_or(app.started, |held| held.created);
+        Some(joined(describe(name, held.as_ref()), json!({ "modified_at": written(time) })))
+    })
+    .await
 }
 
 async fn ps(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let served = app.clone();
-    let loaded = app.blocking(move || loaded(&served)).await?;
-    Ok(Json(json!({ "models": loaded })).into_response())
+    list(app, |_, name, held| {
+        let own = json!({ "expires_at": NEVER, "size_vram": 0, "context_length": held.as_ref()?.n_ctx });
+        Some(joined(describe(name, held.as_ref()), own))
+    })
+    .await
 }
 
-/// Takes a while: not for the threads of the runtime.
-fn loaded(app: &App) -> Vec<Value> {
-    let loaded = app.models.list().filter_map(|(name, held)| Some((name, held?)));
-    let model = |(name, held): (&str, Held)| {
-        let mut model = describe(name, Some(&held));
-        model["expires_at"] = NEVER.into();
-        model["size_vram"] = 0.into();
-        model["context_length"] = held.n_ctx().into();
-        model
-    };
-    loaded.map(model).collect()
+async fn list(
+    app: Arc<App>,
+    describe: fn(&App, &str, Option<Held>) -> Option<Value>,
+) -> Result<Response, ApiError> {
+    let listing = app.clone();
+    let models = app.blocking(move || {
+        let models = listing.models.list();
+        models.filter_map(|(name, held)| describe(&listing, name, held)).collect::<Vec<_>>()
+    });
+    Ok(Json(json!({ "models": models.await? })).into_response())
 }
 
 async fn show(read: Read<(Named, Show)>) -> Result<Response, ApiError> {
     let Read { app, model, body: (Named { name: old }, Show { verbose }), .. } = read;
-    let name = Name::new(&app, model, old);
-    let (own, held) = app.models.look(name.get()).await?;
-    let name = name.typed.clone().unwrap_or_else(|| own.to_owned());
-    let shown = match held {
-        Some(held) => app.blocking(move || show_json(&held, &name, verbose)).await?,
-        // Looking at a model does not load it.
-        None => unloaded_json(&name, app.started),
-    };
+    let (typed, name) = names(&app, model, old);
+    let (own, held) = app.models.look(name.as_deref()).await?;
+    let name = typed.unwrap_or_else(|| own.to_owned());
+    // Looking at a model does not load it.
+    let started = app.started;
+    let shown = app.blocking(move || show_json(held.as_ref(), &name, started, verbose)).await?;
     Ok(Json(shown).into_response())
 }
 
-/// Takes a while: not for the threads of the runtime.
-fn show_json(held: &Held, name: &str, is_verbose: bool) -> Value {
-    let (model, file) = (held.model(), held.model().file());
-    let template = model.template().ok();
-    let mut capabilities = match held {
-        Held::Generator(_) => vec!["completion"],
-        Held::Encoder(_) => vec!["embedding"],
-    };
-    if let (Held::Generator(_), Some(template)) = (held, template) {
-        if template.tool_format().is_ok() {
-            capabilities.push("tools");
-        }
-        if template.has_reasoning() {
-            capabilities.push("thinking");
+/// A model that is not loaded has only its name. Takes a while: not for the threads of the runtime.
+fn show_json(held: Option<&Held>, name: &str, started: i64, is_verbose: bool) -> Value {
+    let file = held.map(|held| &held.file);
+    let template = file.and_then(|file| file.template().ok());
+    let mut capabilities = Vec::new();
+    match held {
+        None => {}
+        Some(Held::Encoder(_)) => capabilities.push("embedding"),
+        Some(Held::Generator(_)) => {
+            capabilities.push("completion");
+            capabilities.extend(template.filter(|template| template.tool_format().is_ok()).map(|_| "tools"));
+            capabilities.extend(template.filter(|template| template.has_reasoning()).map(|_| "thinking"));
         }
     }
+    let longest = if is_verbose { usize::MAX } else { SHORT };
     let mut shown = json!({
         "modelfile": format!("FROM {name}\n"),
         "parameters": "",
         "template": template.map(chat::Template::source).unwrap_or_default(),
-        "details": details(model),
-        "model_info": info(file, if is_verbose { usize::MAX } else { SHORT }),
+        "details": details(file),
+        "model_info": file.map_or_else(|| json!({}), |file| info(file.file(), longest)),
         "capabilities": capabilities,
-        "modified_at": written(held.created()),
+        "modified_at": written(held.map_or(started, |held| held.created)),
     });
-    if let Ok(Some(license)) = file.metadata().str("general.license") {
+    if let Some(Ok(Some(license))) = file.map(|file| file.file().metadata().str("general.license")) {
         shown["license"] = license.into();
     }
     shown
 }
 
 /// A model that is not loaded has only its name.
-fn unloaded_json(name: &str, started: i64) -> Value {
-    json!({
-        "modelfile": format!("FROM {name}\n"),
-        "parameters": "",
-        "template": "",
-        "details": { "format": "gguf" },
-        "model_info": {},
-        "capabilities": [],
-        "modified_at": written(started),
-    })
-}
-
-/// A model that is not loaded has only its name.
 fn describe(name: &str, held: Option<&Held>) -> Value {
     let name = tagged(name);
-    let mut shape =
-        json!({ "name": name, "model": name, "size": 0, "digest": "", "details": { "format": "gguf" } });
-    if let Some(held) = held {
-        shape["size"] = held.model().file().file_len().into();
-        shape["digest"] = held.digest().into();
-        shape["details"] = details(held.model());
-    }
-    shape
+    json!({
+        "name": name,
+        "model": name,
+        "size": held.map_or(0, |held| held.file.file().file_len()),
+        "digest": held.map_or("", |held| held.digest()),
+        "details": details(held.map(|held| &held.file)),
+    })
 }
 
 /// The file's own time is not known, as it may have been replaced since.
@@ -167,9 +143,9 @@ fn written(seconds: i64) -> String {
     Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }
 
-fn details(model: &Model) -> Value {
-    let file = model.file();
-    let family = &model.config().architecture;
+fn details(model: Option<&Arc<Model>>) -> Value {
+    let Some(model) = model else { return json!({ "format": "gguf" }) };
+    let (file, family) = (model.file(), &model.config().architecture);
     let mix = file.metadata().u32("general.file_type").ok().flatten();
     let mix = quant::Mix::all().find(|known| Some(known.file_type()) == mix);
     json!({
@@ -220,13 +196,7 @@ fn value_json(value: &Metadata, longest: usize) -> Value {
         Metadata::F64(n) => json!(n),
         Metadata::Bool(value) => json!(value),
         Metadata::String(text) => json!(text),
-        Metadata::Array(array) => array_json(array, longest),
+        Metadata::Array(array) if array.len() > longest => Value::Null,
+        Metadata::Array(array) => array.values().map(|value| value_json(&value, longest)).collect(),
     }
-}
-
-fn array_json(array: &Array, longest: usize) -> Value {
-    if array.len() > longest {
-        return Value::Null;
-    }
-    array.values().map(|value| value_json(&value, longest)).collect()
 }

@@ -4,26 +4,19 @@ use std::sync::Arc;
 
 use grammar::Source;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
-use super::Named;
 use crate::app::App;
 use crate::call::{Parameters, Sampling};
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Body, Fields, Group, Properties, Within};
 use crate::models::Served;
 use crate::openai::conversation::Format;
 use crate::openapi::object;
 
-/// Fields that both endpoints read.
-pub(super) struct Common {
-    pub(super) named: Named,
-    text: Text,
-}
-
 #[derive(Deserialize, JsonSchema)]
-struct Text {
+pub(super) struct Text {
     /// Parameters under ollama's names; those of a model's load are ignored.
     #[serde(default)]
     #[schemars(schema_with = "options_schema")]
@@ -43,26 +36,14 @@ struct Text {
 
 impl Group for Text {}
 
-impl Body for Common {
-    fn take(fields: &mut Fields) -> Result<Common, ApiError> {
-        Ok(Common { named: Body::take(fields)?, text: Body::take(fields)? })
-    }
-
-    fn describe(properties: &mut Properties, generator: &mut SchemaGenerator) {
-        Named::describe(properties, generator);
-        Text::describe(properties, generator);
-    }
-}
-
-fn options_schema(generator: &mut SchemaGenerator) -> Schema {
+fn options_schema(_: &mut SchemaGenerator) -> Schema {
     let mut properties = Properties::default();
     let help = "Tokens of the answer, at most; zero and less are any number.";
     properties.add("num_predict", json!({ "type": "integer", "description": help }));
-    Sampling::describe(&mut properties, generator);
+    Sampling::describe(&mut properties);
     Schema::try_from(object(properties)).unwrap_or_default()
 }
 
-/// How a call is answered.
 pub(super) struct Options {
     pub(super) parameters: Parameters,
     pub(super) format: Format,
@@ -72,15 +53,13 @@ pub(super) struct Options {
 
 /// Whether to reason, or how much.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected true, false, \"high\", \"medium\" or \"low\"")]
 pub(super) enum Think {
     Whether(bool),
     Effort(Effort),
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[schemars(inline)]
+#[derive(Clone, Copy, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effort {
     High,
@@ -88,13 +67,13 @@ pub(super) enum Effort {
     Low,
 }
 
-impl Common {
-    /// How to answer, and the names of the options that nobody has read.
+impl Text {
+    /// How to answer, and the names of the options that are ignored.
     pub(super) fn read(self, app: &App) -> Result<(Options, Vec<String>), ApiError> {
-        let Text { options, format, think, stream, logprobs, top_logprobs } = self.text;
+        let Text { options, format, think, stream, logprobs, top_logprobs } = self;
         let mut fields = Fields::new(options);
         // Zero and less are any number of tokens.
-        if let Some(n) = fields.map().get_mut("num_predict")
+        if let Some(n) = fields.map.get_mut("num_predict")
             && n.as_i64().is_some_and(|n| n <= 0)
         {
             *n = (-1).into();
@@ -114,8 +93,8 @@ fn format(format: Option<Json>) -> Result<Format, ApiError> {
         Some(Json::String(word)) if word == "json" => Source::JsonObject,
         Some(schema @ Json::Object(_)) => Source::from_schema(schema),
         Some(other) => {
-            let message = format!("`format` is {other}, expected \"json\" or a JSON schema");
-            return Err(ApiError::invalid("format", message));
+            let why = format!("is {other}, expected \"json\" or a JSON schema");
+            return Err(ApiError::invalid("format", why));
         }
     };
     Ok(Some(("format", source)))
@@ -128,22 +107,18 @@ impl Think {
         app: &App,
         served: &Arc<Served>,
     ) -> Result<Map<String, Json>, ApiError> {
-        let (is_wanted, effort) = match self {
-            Think::Whether(is_wanted) => (is_wanted, None),
-            Think::Effort(Effort::High) => (true, Some("high")),
-            Think::Effort(Effort::Medium) => (true, Some("medium")),
-            Think::Effort(Effort::Low) => (true, Some("low")),
+        let (thinks, effort) = match self {
+            Think::Whether(thinks) => (thinks, None),
+            Think::Effort(effort) => (true, Some(effort)),
         };
-        if is_wanted && !can_think(app, served).await? {
-            return Err(ApiError::unsupported("think", "`think`: this model does not reason; leave it out"));
+        let served = served.clone();
+        let can_think = move || served.file.template().is_ok_and(chat::Template::has_reasoning);
+        if thinks && !app.blocking(can_think).await? {
+            let message = "`think`: this model does not reason; leave it out";
+            return Err(ApiError::new(Kind::Unsupported, message).at("think"));
         }
-        let mut variables = chat::reasoning_switch(is_wanted);
-        variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
+        let mut variables = chat::reasoning_switch(thinks);
+        variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), json!(effort))));
         Ok(variables)
     }
-}
-
-async fn can_think(app: &App, served: &Arc<Served>) -> Result<bool, ApiError> {
-    let served = served.clone();
-    app.blocking(move || served.file().template().is_ok_and(chat::Template::has_reasoning)).await
 }

@@ -6,18 +6,16 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use chat::{Answer, ToolCall};
-use engine::{Logprobs, StopReason};
+use engine::StopReason;
 use jiff::Timestamp;
-use rustorch::{DeltaKind, End, Part};
+use rustorch::{Delta, DeltaKind, End, Part};
 use serde_json::{Value, json};
 
-use crate::answer::Answers;
-use crate::app::Admission;
-use crate::call::Started;
+use crate::answer::joined;
 use crate::error::ApiError;
 use crate::models::Served;
 use crate::openai::logprobs;
-use crate::sse::{self, Gone, Lines};
+use crate::sse::{self, Out};
 use crate::{id, shape};
 
 pub(super) fn shapes() -> [(&'static str, Value); 2] {
@@ -43,12 +41,14 @@ pub(super) enum Endpoint {
     Generate,
 }
 
-/// Writes the answer to a call.
 pub(super) struct Writer {
     endpoint: Endpoint,
     model: String,
     served: Arc<Served>,
     begin: Instant,
+    pending: Pending,
+    calls: usize,
+    whole: Value,
 }
 
 /// The pieces of an answer that have not been written.
@@ -60,93 +60,67 @@ struct Pending {
     is_calling: bool,
 }
 
-impl Pending {
-    /// Adds a piece. Returns the end, if that is the piece.
-    fn push(&mut self, served: &Served, kind: DeltaKind) -> Option<End> {
+impl sse::Writer for Writer {
+    const IS_LINES: bool = true;
+
+    fn push(&mut self, Delta { kind, .. }: Delta, out: &mut Out) {
+        let pending = &mut self.pending;
+        let mut end = None;
         match kind {
             DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
-                self.push_logprobs(served, id, &logprobs)
+                pending.logprobs.push(logprobs::token_json(&self.served, id, &logprobs));
             }
             DeltaKind::Part(part) => {
-                self.is_calling = matches!(part, Part::ToolCallBegin { .. } | Part::ToolCallArguments { .. });
+                pending.is_calling =
+                    matches!(part, Part::ToolCallBegin { .. } | Part::ToolCallArguments { .. });
                 // Arguments are an object here: a call that is cut is left out.
                 if matches!(part, Part::ToolCallCut { .. }) {
-                    self.answer.tool_calls.pop();
+                    pending.answer.tool_calls.pop();
                 }
-                self.answer.push(part);
+                pending.answer.push(part);
             }
-            DeltaKind::End(end) => return Some(end),
+            DeltaKind::End(found) => end = Some(found),
             _ => {}
         }
-        None
+        if out.is_stream && !pending.is_calling && pending.answer != Answer::default() {
+            out.data(&self.line());
+        }
+        // The last line has no text: some clients do not read that of it.
+        if let Some(end) = end {
+            self.whole = self.last(&end);
+            if out.is_stream {
+                out.data(&self.whole);
+            }
+        }
     }
 
-    fn push_logprobs(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
-        self.logprobs.push(logprobs::token_json(served, id, logprobs));
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        if let Some(error) = error {
+            out.data(&shape::ollama(&error));
+        }
     }
 
-    /// Whether there is something to write now.
-    fn is_ready(&self) -> bool {
-        !self.is_calling && self.answer != Answer::default()
+    fn whole(self) -> Value {
+        self.whole
     }
 }
 
 impl Writer {
     pub(super) fn new(endpoint: Endpoint, model: String, served: Arc<Served>) -> Writer {
-        Writer { endpoint, model, served, begin: Instant::now() }
+        let (begin, pending, whole) = (Instant::now(), Pending::default(), Value::Null);
+        Writer { endpoint, model, served, begin, pending, calls: 0, whole }
     }
 
     /// The answer to a request that only loads the model.
-    pub(super) fn loaded(&self) -> Response {
-        let mut line = self.line(Pending::default(), 0);
+    pub(super) fn loaded(mut self) -> Response {
+        let mut line = self.line();
         (line["done"], line["done_reason"]) = (true.into(), "load".into());
         Json(line).into_response()
     }
 
-    pub(super) async fn respond(self, started: Started, is_stream: bool) -> Result<Response, ApiError> {
-        let Started { answers, admission, .. } = started;
-        Ok(if is_stream {
-            sse::lines(move |lines| self.stream(answers, lines, admission))
-        } else {
-            Json(self.whole(answers).await?).into_response()
-        })
-    }
-
-    async fn whole(&self, mut answers: Answers) -> Result<Value, ApiError> {
-        let (mut pending, mut line) = (Pending::default(), Value::Null);
-        while let Some(delta) = answers.next().await? {
-            if let Some(end) = pending.push(&self.served, delta.kind) {
-                line = self.last(std::mem::take(&mut pending), &end);
-            }
-        }
-        Ok(line)
-    }
-
-    /// Writes the answer as it comes. The admission is held until the end.
-    async fn stream(self, mut answers: Answers, lines: Lines, _admission: Admission) -> Result<(), Gone> {
-        let (mut pending, mut calls) = (Pending::default(), 0);
-        loop {
-            let delta = match answers.next().await {
-                Ok(Some(delta)) => delta,
-                Ok(None) => return Ok(()),
-                Err(error) => return lines.line(&shape::ollama(&error)).await,
-            };
-            let end = pending.push(&self.served, delta.kind);
-            if pending.is_ready() {
-                let ready = std::mem::take(&mut pending);
-                let before = calls;
-                calls += ready.answer.tool_calls.len();
-                lines.line(&self.line(ready, before)).await?;
-            }
-            // The last line has no text: some clients do not read that of it.
-            if let Some(end) = end {
-                lines.line(&self.last(std::mem::take(&mut pending), &end)).await?;
-            }
-        }
-    }
-
-    /// A line whose first tool call is number `calls`.
-    fn line(&self, Pending { answer, logprobs, .. }: Pending, calls: usize) -> Value {
+    /// A line of what is pending.
+    fn line(&mut self) -> Value {
+        let Pending { answer, logprobs, .. } = std::mem::take(&mut self.pending);
         let mut line =
             json!({ "model": self.model, "created_at": Timestamp::now().to_string(), "done": false });
         let Answer { reasoning, content, tool_calls } = answer;
@@ -164,8 +138,10 @@ impl Writer {
             text["thinking"] = reasoning.into();
         }
         if !tool_calls.is_empty() {
+            let first = self.calls;
+            self.calls += tool_calls.len();
             text["tool_calls"] =
-                (calls..).zip(tool_calls).map(|(index, call)| call_json(index, call)).collect();
+                (first..).zip(tool_calls).map(|(index, call)| call_json(index, call)).collect();
         }
         if !logprobs.is_empty() {
             line["logprobs"] = logprobs.into();
@@ -173,8 +149,7 @@ impl Writer {
         line
     }
 
-    fn last(&self, pending: Pending, End { reason, usage, .. }: &End) -> Value {
-        let mut line = self.line(pending, 0);
+    fn last(&mut self, End { reason, usage, .. }: &End) -> Value {
         let figures = json!({
             "done": true,
             "done_reason": match reason {
@@ -188,10 +163,7 @@ impl Writer {
             "eval_count": usage.generated_tokens,
             "eval_duration": nanoseconds(usage.decode),
         });
-        if let (Value::Object(line), Value::Object(figures)) = (&mut line, figures) {
-            line.extend(figures);
-        }
-        line
+        joined(self.line(), figures)
     }
 }
 

@@ -1,29 +1,25 @@
 //! `/v1/chat/completions`.
 
-use std::sync::Arc;
-
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use chat::{Answer, Delta as Part};
+use axum::response::Response;
+use chat::Answer;
 use engine::StopReason;
-use rustorch::{DeltaKind, End};
+use rustorch::{Delta, DeltaKind, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conversation::{self, Prompt};
-use super::{FINGERPRINT, OPENAI, StreamOptions, finish_reason, logprobs};
-use crate::answer::{Answers, Pace, Reply, Totals, prompt_progress, prompt_timings, timings, tokens_text};
-use crate::app::{Admission, App};
-use crate::call::{Call, Sampling, Started};
-use crate::error::ApiError;
+use super::logprobs::token_json;
+use super::{Head, OPENAI, StreamOptions, finish_reason};
+use crate::answer::{Pace, Totals, joined, prompt_progress, prompt_timings, timings, tokens_text};
+use crate::app::App;
+use crate::call::{Call, Sampling};
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
-use crate::models::Served;
-use crate::sse::{self, Events, Gone};
+use crate::sse::{self, Out, Writer};
 use crate::{id, shape};
 
-/// How the answer is written.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Output {
     /// Answer as a stream.
@@ -63,15 +59,11 @@ pub(super) fn routes() -> Routes {
     let example = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 4 });
     let chat = OPENAI.endpoint("chat", paths, "Answers a conversation").reads("ChatCall", example);
     let head = |object: &str, own: Value| {
-        let mut shape = json!({
+        let head = json!({
             "id": "string", "object": format!("={object}"), "created": "integer", "system_fingerprint": "string",
             "model": "string", "timings?": "#Timings", "__verbose?": { "prompt": "string" },
         });
-        shape
-            .as_object_mut()
-            .into_iter()
-            .for_each(|shape| shape.extend(own.as_object().cloned().unwrap_or_default()));
-        shape
+        joined(head, own)
     };
     let choice = |name: &str, text: Value| {
         let logprobs = json!(["null", { "content": ["#TokenLogprobs"], "refusal": "any" }]);
@@ -100,11 +92,12 @@ pub(super) fn routes() -> Routes {
 pub(super) fn read((output, prompt, sampling): Body, app: &App) -> Result<(Call, Output), ApiError> {
     let top = output.top_logprobs.map_or(0, |top| top.0);
     if top > 0 && !output.logprobs {
-        return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
+        return Err(ApiError::invalid("top_logprobs", "needs `logprobs`: true"));
     }
     // OpenAI's default.
     if output.modalities.as_ref().is_some_and(|kinds| kinds != &["text"]) {
-        return Err(ApiError::unsupported("modalities", "`modalities`: this server writes text only"));
+        let message = "`modalities`: this server writes text only";
+        return Err(ApiError::new(Kind::Unsupported, message).at("modalities"));
     }
     let (conversation, format) = conversation::read(prompt, &app.config)?;
     let mut parameters = sampling.over(&app.config.defaults.params)?;
@@ -116,91 +109,70 @@ pub(super) fn read((output, prompt, sampling): Body, app: &App) -> Result<(Call,
 async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let (call, output) = self::read(read.body, &read.app)?;
-    let Started { answers, n, admission, prompts } = call.start(&read.app, &served, &read.client).await?;
-    let prompt = prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids));
-    let writer = Writer { id: id::new("chatcmpl-"), created: id::now(), served, output, prompt };
-    Ok(if writer.output.stream {
-        sse::stream(move |events| writer.stream(answers, n, events, admission))
-    } else {
-        Json(writer.whole(answers, n).await?).into_response()
-    })
+    let answers = call.start(&read.app, &served, &read.client).await?;
+    let is_stream = output.stream;
+    let writer = ChatWriter {
+        prompt: answers.prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids)),
+        head: Head::new("chatcmpl-", served),
+        output,
+        choices: (0..answers.n).map(|_| Choice::default()).collect(),
+        totals: Totals::default(),
+        times: Value::Null,
+    };
+    sse::respond(writer, answers, is_stream).await
 }
 
-/// Writes the answers of a call.
-struct Writer {
-    id: String,
-    created: i64,
-    served: Arc<Served>,
+struct ChatWriter {
+    head: Head,
     output: Output,
-    /// If it is to be shown.
     prompt: Option<String>,
+    choices: Vec<Choice>,
+    totals: Totals,
+    /// Times of the answer that has ended last.
+    times: Value,
 }
 
 /// One answer, as far as it has come.
 #[derive(Default)]
 struct Choice {
-    reply: Reply,
+    answer: Answer,
+    calls: usize,
+    /// A call has begun and is not complete.
+    is_calling: bool,
     /// Log-probabilities of tokens that have not been written.
     logprobs: Vec<Value>,
     pace: Pace,
+    written: Value,
 }
 
 impl Choice {
-    fn take_logprobs(&mut self) -> Option<Vec<Value>> {
-        Some(std::mem::take(&mut self.logprobs)).filter(|logprobs| !logprobs.is_empty())
+    fn count(&mut self, part: &Part) {
+        match part {
+            Part::ToolCallBegin { .. } => self.is_calling = true,
+            Part::ToolCallEnd { .. } => (self.calls, self.is_calling) = (self.calls + 1, false),
+            Part::ToolCallBroken { .. } => self.is_calling = false,
+            // A call that is cut stays one that is not complete.
+            _ => {}
+        }
+    }
+
+    fn take_logprobs(&mut self) -> Value {
+        if self.logprobs.is_empty() {
+            return Value::Null;
+        }
+        json!({ "content": std::mem::take(&mut self.logprobs), "refusal": null })
     }
 
     fn finish_reason(&self, reason: &StopReason) -> &'static str {
         match finish_reason(reason) {
-            "stop" if self.reply.has_calls() => "tool_calls",
+            "stop" if self.calls > 0 && !self.is_calling => "tool_calls",
             other => other,
         }
     }
-}
 
-impl Writer {
-    async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
-        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
-        let mut written = vec![Value::Null; n];
-        let (mut totals, mut times) = (Totals::default(), Value::Null);
-        while let Some(delta) = answers.next().await? {
-            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
-            match delta.kind {
-                DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
-                    choice.logprobs.push(logprobs::token_json(&self.served, id, &logprobs));
-                }
-                DeltaKind::Part(part) => choice.reply.push(part),
-                DeltaKind::End(end) => {
-                    totals.add(&end);
-                    times = timings(&end.usage);
-                    written[index] = self.choice(index, std::mem::take(choice), &end.reason);
-                }
-                _ => {}
-            }
-        }
-        let mut shape = json!({
-            "id": self.id,
-            "object": "chat.completion",
-            "created": self.created,
-            "system_fingerprint": FINGERPRINT,
-            "model": self.served.name,
-            "choices": written,
-            "usage": totals.json(),
-        });
-        if self.output.timings_per_token {
-            shape["timings"] = times;
-        }
-        if let Some(prompt) = &self.prompt {
-            shape["__verbose"] = json!({ "prompt": prompt });
-        }
-        Ok(shape)
-    }
-
-    fn choice(&self, index: usize, choice: Choice, reason: &StopReason) -> Value {
-        let finish_reason = choice.finish_reason(reason);
-        let Choice {
-            reply: Reply { answer: Answer { reasoning, content, tool_calls }, .. }, logprobs, ..
-        } = choice;
+    /// The whole answer, number `index`.
+    fn json(&mut self, index: usize, reason: &StopReason) -> Value {
+        let Answer { reasoning, content, tool_calls } = std::mem::take(&mut self.answer);
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -214,125 +186,109 @@ impl Writer {
             });
             message["tool_calls"] = calls.collect();
         }
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": (!logprobs.is_empty()).then(|| json!({ "content": logprobs, "refusal": null })),
-            "finish_reason": finish_reason,
-        })
+        let (logprobs, reason) = (self.take_logprobs(), self.finish_reason(reason));
+        json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": reason })
+    }
+}
+
+impl Writer for ChatWriter {
+    fn begin(&mut self, out: &mut Out) {
+        for index in 0..self.choices.len() {
+            out.data(&self.chunk(index, json!({ "role": "assistant", "content": null }), Value::Null, None));
+        }
     }
 
-    /// Writes the answers as they come. The admission is held until the end.
-    async fn stream(
-        self,
-        mut answers: Answers,
-        n: usize,
-        events: Events,
-        _admission: Admission,
-    ) -> Result<(), Gone> {
-        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
-        for index in 0..n {
-            let delta = json!({ "role": "assistant", "content": null });
-            events.data(&self.chunk(index, delta, None, None)).await?;
-        }
-        let (mut totals, mut times) = (Totals::default(), Value::Null);
-        loop {
-            let delta = match answers.next().await {
-                Ok(Some(delta)) => delta,
-                Ok(None) => break,
-                Err(error) => {
-                    events.data(&shape::openai(&error)).await?;
-                    return events.done().await;
-                }
-            };
-            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
-            match delta.kind {
-                DeltaKind::Progress(progress) => {
-                    let mut chunk = self.chunk(index, json!({}), None, None);
-                    chunk["prompt_progress"] = prompt_progress(&progress);
-                    if self.output.timings_per_token {
-                        chunk["timings"] = prompt_timings(&progress);
-                    }
-                    events.data(&chunk).await?;
-                }
-                DeltaKind::Token { id, logprobs, .. } => {
-                    choice.pace.count();
-                    let logprobs = logprobs.map(|logprobs| logprobs::token_json(&self.served, id, &logprobs));
-                    choice.logprobs.extend(logprobs);
-                }
-                DeltaKind::Part(part) => {
-                    choice.reply.count(&part);
-                    self.part(choice, index, part, &events).await?;
-                }
-                DeltaKind::End(end) => {
-                    totals.add(&end);
-                    times = timings(&end.usage);
-                    events.data(&self.last(choice, index, &end)).await?;
-                }
-                _ => {}
+    fn push(&mut self, Delta { choice: index, kind }: Delta, out: &mut Out) {
+        let choice = &mut self.choices[index];
+        match kind {
+            DeltaKind::Progress(progress) if out.is_stream => {
+                let mut chunk = self.chunk(index, json!({}), Value::Null, None);
+                chunk["prompt_progress"] = prompt_progress(&progress);
+                out.data(&self.timed(chunk, || prompt_timings(&progress)));
             }
-        }
-        if self.output.stream_options.include_usage() {
-            let mut chunk = self.empty_chunk();
-            chunk["usage"] = totals.json();
-            if self.output.timings_per_token {
-                chunk["timings"] = times;
+            DeltaKind::Token { id, logprobs, .. } => {
+                choice.pace.count();
+                let logprobs = logprobs.map(|logprobs| token_json(&self.head.served, id, &logprobs));
+                choice.logprobs.extend(logprobs);
             }
-            events.data(&chunk).await?;
+            DeltaKind::Part(part) => {
+                choice.count(&part);
+                if !out.is_stream {
+                    choice.answer.push(part);
+                } else if let Some(delta) = delta_json(part) {
+                    let (logprobs, pace) = (choice.take_logprobs(), choice.pace);
+                    out.data(&self.timed(self.chunk(index, delta, logprobs, None), || pace.timings()));
+                }
+            }
+            DeltaKind::End(end) => {
+                if out.is_stream {
+                    let (logprobs, finish) = (choice.take_logprobs(), choice.finish_reason(&end.reason));
+                    let chunk = self.chunk(index, json!({}), logprobs, Some(finish));
+                    out.data(&self.verbose(self.timed(chunk, || timings(&end.usage))));
+                } else {
+                    choice.written = choice.json(index, &end.reason);
+                }
+                self.totals.add(&end);
+                self.times = timings(&end.usage);
+            }
+            _ => {}
         }
-        events.done().await
     }
 
-    /// Writes a part of an answer.
-    async fn part(&self, choice: &mut Choice, index: usize, part: Part, events: &Events) -> Result<(), Gone> {
-        let delta = match part {
-            Part::Reasoning(text) => json!({ "reasoning_content": text }),
-            Part::Content(text) | Part::ToolCallBroken { text, .. } => json!({ "content": text }),
-            Part::ToolCallBegin { index, name, id } => {
-                let id = id.unwrap_or_else(|| id::new("call_"));
-                let function = json!({ "name": name, "arguments": "" });
-                json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
-            }
-            Part::ToolCallArguments { index, json } => {
-                json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
-            }
-            Part::ToolCallEnd { .. } | Part::ToolCallCut { .. } => return Ok(()),
-        };
-        let mut chunk = self.chunk(index, delta, choice.take_logprobs(), None);
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        if let Some(error) = error {
+            out.data(&shape::openai(&error));
+        } else if self.output.stream_options.include_usage == Some(true) {
+            let mut chunk = self.head.json(CHUNK, json!([]));
+            chunk["usage"] = self.totals.json();
+            out.data(&self.timed(chunk, || self.times.clone()));
+        }
+        out.done();
+    }
+
+    fn whole(mut self) -> Value {
+        let choices: Value = self.choices.iter_mut().map(|choice| choice.written.take()).collect();
+        let mut shape = self.head.json("chat.completion", choices);
+        shape["usage"] = self.totals.json();
+        self.verbose(self.timed(shape, || self.times.clone()))
+    }
+}
+
+const CHUNK: &str = "chat.completion.chunk";
+
+impl ChatWriter {
+    fn chunk(&self, index: usize, delta: Value, logprobs: Value, finish: Option<&str>) -> Value {
+        let choice = json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
+        self.head.json(CHUNK, json!([choice]))
+    }
+
+    fn timed(&self, mut json: Value, times: impl FnOnce() -> Value) -> Value {
         if self.output.timings_per_token {
-            chunk["timings"] = choice.pace.timings();
+            json["timings"] = times();
         }
-        events.data(&chunk).await
+        json
     }
 
-    fn last(&self, choice: &mut Choice, index: usize, End { reason, usage, .. }: &End) -> Value {
-        let finish = choice.finish_reason(reason);
-        let mut chunk = self.chunk(index, json!({}), choice.take_logprobs(), Some(finish));
-        if self.output.timings_per_token {
-            chunk["timings"] = timings(usage);
-        }
+    fn verbose(&self, mut json: Value) -> Value {
         if let Some(prompt) = &self.prompt {
-            chunk["__verbose"] = json!({ "prompt": prompt });
+            json["__verbose"] = json!({ "prompt": prompt });
         }
-        chunk
+        json
     }
+}
 
-    fn chunk(&self, index: usize, delta: Value, logprobs: Option<Vec<Value>>, finish: Option<&str>) -> Value {
-        let mut chunk = self.empty_chunk();
-        let logprobs = logprobs.map(|logprobs| json!({ "content": logprobs, "refusal": null }));
-        chunk["choices"] =
-            json!([{ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish }]);
-        chunk
-    }
-
-    fn empty_chunk(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "chat.completion.chunk",
-            "created": self.created,
-            "system_fingerprint": FINGERPRINT,
-            "model": self.served.name,
-            "choices": [],
-        })
-    }
+fn delta_json(part: Part) -> Option<Value> {
+    Some(match part {
+        Part::Reasoning(text) => json!({ "reasoning_content": text }),
+        Part::Content(text) | Part::ToolCallBroken { text, .. } => json!({ "content": text }),
+        Part::ToolCallBegin { index, name, id } => {
+            let id = id.unwrap_or_else(|| id::new("call_"));
+            let function = json!({ "name": name, "arguments": "" });
+            json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+        }
+        Part::ToolCallArguments { index, json } => {
+            json!({ "tool_calls": [{ "index": index, "function": { "arguments": json } }] })
+        }
+        Part::ToolCallEnd { .. } | Part::ToolCallCut { .. } => return None,
+    })
 }

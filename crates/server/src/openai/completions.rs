@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use chat::Delta as Part;
+use axum::response::Response;
 use engine::{Logprobs, Params};
-use rustorch::{DeltaKind, End};
+use rustorch::{Delta, DeltaKind, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,17 +12,16 @@ use tokenizer::{Detokenizer, Tokenizer};
 
 use super::conversation::Constraint;
 use super::logprobs::CompletionLogprobs;
-use super::{FINGERPRINT, OPENAI, StreamOptions, finish_reason};
-use crate::answer::{Answers, Totals, prompt_progress};
-use crate::app::Admission;
-use crate::call::{Call, Sampling, Started};
+use super::{Head, OPENAI, StreamOptions, finish_reason};
+use crate::answer::{Totals, prompt_progress};
+use crate::call::{Call, Sampling};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
 use crate::models::Served;
 use crate::prompts::Prompts;
-use crate::sse::{self, Events, Gone};
-use crate::{id, shape};
+use crate::shape;
+use crate::sse::{self, Out, Writer};
 
 #[derive(Deserialize, JsonSchema)]
 struct Completion {
@@ -89,42 +86,38 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
     let format = constraint.or(None)?;
     let per_prompt = parameters.params.n;
     if body.best_of.is_some_and(|best_of| best_of.0 != per_prompt) {
-        let why = "`best_of` is not supported by this server; leave it out";
+        let why = "is not supported by this server; leave it out";
         return Err(ApiError::unsupported("best_of", why));
     }
     let prompt_logprobs = logprobs.filter(|_| body.echo);
-    let call =
-        Call { inputs: body.prompt.inputs(), input_field: "prompt", parameters, format, prompt_logprobs };
-    let Started { answers, n, prompts, admission } = call.start(&read.app, &served, &read.client).await?;
-    let writer = Writer {
-        id: id::new("cmpl-"),
-        created: id::now(),
-        served,
+    let call = Call { prompt_logprobs, ..Call::texts(body.prompt, parameters, format) };
+    let mut answers = call.start(&read.app, &served, &read.client).await?;
+    let writer = CompletionWriter {
+        head: Head::new("cmpl-", served),
         per_prompt,
-        prompts,
         is_echoed: body.echo,
         has_logprobs: logprobs.is_some(),
-        has_usage: body.stream_options.include_usage(),
+        has_usage: body.stream_options.include_usage == Some(true),
+        totals: vec![Totals::default(); answers.prompts.len()],
+        prompts: std::mem::take(&mut answers.prompts),
+        choices: (0..answers.n).map(|_| Choice::default()).collect(),
+        written: vec![Value::Null; answers.n],
     };
-    Ok(if body.stream {
-        sse::stream(move |events| writer.stream(answers, n, events, admission))
-    } else {
-        Json(writer.whole(answers, n).await?).into_response()
-    })
+    sse::respond(writer, answers, body.stream).await
 }
 
-struct Writer {
-    id: String,
-    created: i64,
-    served: Arc<Served>,
-    /// Answers to each prompt.
+struct CompletionWriter {
+    head: Head,
     per_prompt: usize,
-    /// The ids of each prompt.
     prompts: Vec<Vec<u32>>,
     /// Answers begin with their prompts.
     is_echoed: bool,
     has_logprobs: bool,
     has_usage: bool,
+    totals: Vec<Totals>,
+    choices: Vec<Choice>,
+    /// Answers that have ended.
+    written: Vec<Value>,
 }
 
 /// One answer, as far as it has come.
@@ -162,7 +155,6 @@ impl Choice {
         self.text.push_str(text);
     }
 
-    /// Adds a token's log-probabilities.
     fn push(&mut self, served: &Served, id: u32, logprobs: &Logprobs) {
         self.logprobs.get_or_insert_default().push(served, id, logprobs, self.chars);
         let text = self.detokenizer.as_mut().map(|detokenizer| detokenizer.push(id));
@@ -174,111 +166,77 @@ impl Choice {
         let rest = Choice { chars: self.chars, detokenizer: self.detokenizer.take(), ..Choice::default() };
         std::mem::replace(self, rest)
     }
+
+    fn json(self, index: usize, finish_reason: Option<&str>) -> Value {
+        let logprobs = self.logprobs.map(|logprobs| json!(logprobs));
+        json!({ "index": index, "text": self.text, "logprobs": logprobs, "finish_reason": finish_reason })
+    }
 }
 
-impl Writer {
-    /// Adds a piece of an answer. Returns its end, if that is the piece.
-    fn push(&self, choice: &mut Choice, index: usize, kind: DeltaKind) -> Option<End> {
-        if let DeltaKind::PromptToken { logprobs, .. } = kind {
-            choice.prompt_logprobs.push(logprobs);
-            return None;
-        }
+impl Writer for CompletionWriter {
+    fn push(&mut self, Delta { choice: index, kind }: Delta, out: &mut Out) {
+        let (choice, number) = (&mut self.choices[index], index / self.per_prompt);
         // It begins with its first token, or with its end.
-        if let (None, Some(prompt)) = (&choice.detokenizer, self.prompts.get(index / self.per_prompt)) {
+        if choice.detokenizer.is_none()
+            && !matches!(kind, DeltaKind::PromptToken { .. } | DeltaKind::Progress(_))
+        {
+            let (served, prompt) = (&self.head.served, &self.prompts[number]);
             if self.is_echoed {
-                choice.echo(&self.served, prompt, self.has_logprobs);
+                choice.echo(served, prompt, self.has_logprobs);
             }
-            choice.detokenizer = Some(Detokenizer::following(self.served.tokenizer().clone(), prompt));
+            choice.detokenizer = Some(Detokenizer::following(served.tokenizer().clone(), prompt));
         }
+        let mut finish = None;
         match kind {
-            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => choice.push(&self.served, id, &logprobs),
+            DeltaKind::PromptToken { logprobs, .. } => choice.prompt_logprobs.push(logprobs),
+            DeltaKind::Progress(progress) if out.is_stream => {
+                let mut chunk = self.json(json!([]));
+                chunk["prompt_progress"] = prompt_progress(&progress);
+                return out.data(&chunk);
+            }
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
+                choice.push(&self.head.served, id, &logprobs);
+            }
             DeltaKind::Part(Part::Content(text)) => choice.text.push_str(&text),
-            DeltaKind::End(end) => return Some(end),
+            DeltaKind::End(end) => {
+                self.totals[number].add(&end);
+                finish = Some(finish_reason(&end.reason));
+            }
             _ => {}
         }
-        None
-    }
-
-    async fn whole(&self, mut answers: Answers, n: usize) -> Result<Value, ApiError> {
-        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
-        let mut written = vec![Value::Null; n];
-        let mut totals = vec![Totals::default(); n / self.per_prompt];
-        while let Some(delta) = answers.next().await? {
-            let index = delta.choice;
-            if let Some(end) = self.push(&mut choices[index], index, delta.kind) {
-                totals[index / self.per_prompt].add(&end);
-                let choice = std::mem::take(&mut choices[index]);
-                written[index] = choice_json(index, choice, Some(finish_reason(&end.reason)));
+        if finish.is_some() || out.is_stream && !choice.text.is_empty() {
+            let json = choice.take().json(index, finish);
+            if out.is_stream {
+                out.data(&self.json(json!([json])));
+            } else {
+                self.written[index] = json;
             }
         }
-        let mut shape = self.empty();
-        shape["choices"] = written.into();
-        shape["usage"] = Totals::sum(&totals).json();
-        Ok(shape)
     }
 
-    /// Writes the answers as they come. The admission is held until the end.
-    async fn stream(
-        self,
-        mut answers: Answers,
-        n: usize,
-        events: Events,
-        _admission: Admission,
-    ) -> Result<(), Gone> {
-        let mut choices: Vec<Choice> = (0..n).map(|_| Choice::default()).collect();
-        let mut totals = vec![Totals::default(); n / self.per_prompt];
-        loop {
-            let delta = match answers.next().await {
-                Ok(Some(delta)) => delta,
-                Ok(None) => break,
-                Err(error) => {
-                    events.data(&shape::openai(&error)).await?;
-                    return events.done().await;
-                }
-            };
-            if let DeltaKind::Progress(progress) = &delta.kind {
-                let mut chunk = self.empty();
-                chunk["prompt_progress"] = prompt_progress(progress);
-                events.data(&chunk).await?;
-                continue;
-            }
-            let (index, choice) = (delta.choice, &mut choices[delta.choice]);
-            let end = self.push(choice, index, delta.kind);
-            if let Some(end) = &end {
-                totals[index / self.per_prompt].add(end);
-            }
-            if !choice.text.is_empty() || end.is_some() {
-                let finish = end.map(|end| finish_reason(&end.reason));
-                let mut chunk = self.empty();
-                chunk["choices"] = json!([choice_json(index, choice.take(), finish)]);
-                events.data(&chunk).await?;
-            }
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        if let Some(error) = error {
+            out.data(&shape::openai(&error));
+        } else if self.has_usage {
+            out.data(&self.with_usage(json!([])));
         }
-        if self.has_usage {
-            let mut chunk = self.empty();
-            chunk["usage"] = Totals::sum(&totals).json();
-            events.data(&chunk).await?;
-        }
-        events.done().await
+        out.done();
     }
 
-    fn empty(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "system_fingerprint": FINGERPRINT,
-            "model": self.served.name,
-            "choices": [],
-        })
+    fn whole(mut self) -> Value {
+        let written = std::mem::take(&mut self.written);
+        self.with_usage(written.into())
     }
 }
 
-fn choice_json(index: usize, choice: Choice, finish_reason: Option<&str>) -> Value {
-    json!({
-        "index": index,
-        "text": choice.text,
-        "logprobs": choice.logprobs.map(|logprobs| logprobs.json()),
-        "finish_reason": finish_reason,
-    })
+impl CompletionWriter {
+    fn json(&self, choices: Value) -> Value {
+        self.head.json("text_completion", choices)
+    }
+
+    fn with_usage(&self, choices: Value) -> Value {
+        let mut json = self.json(choices);
+        json["usage"] = Totals::sum(&self.totals).json();
+        json
+    }
 }

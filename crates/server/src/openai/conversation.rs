@@ -3,22 +3,21 @@
 use chat::{Choice, Message};
 use grammar::Source;
 use rustorch::Ending;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Config, Limits};
 use crate::conversation::{RESERVED_VARIABLES, ToolUse, conversation};
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, at_most};
 
-/// A conversation, its tools, and the language of the answer.
 pub(crate) type Prompt = (Conversation, Tools, Constraint);
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Conversation {
     /// The conversation; a last message of the assistant is continued.
-    #[schemars(schema_with = "messages_schema")]
+    #[schemars(with = "Vec<Json>", extend("minItems" = 1, "items" = { "$ref": "#/components/schemas/Message" }))]
     messages: Vec<Message>,
     /// For the chat template; `none` turns reasoning off.
     reasoning_effort: Option<String>,
@@ -39,7 +38,7 @@ impl Group for Conversation {}
 pub(crate) struct Tools {
     /// Functions that the model may call.
     #[serde(default)]
-    #[schemars(schema_with = "tools_schema")]
+    #[schemars(with = "Vec<Json>", extend("items" = { "$ref": "#/components/schemas/Tool" }))]
     tools: Vec<Json>,
     /// Whether tools are called, and which.
     tool_choice: Option<ToolChoice>,
@@ -50,7 +49,6 @@ pub(crate) struct Tools {
 impl Group for Tools {}
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(
     untagged,
     expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}"
@@ -61,7 +59,6 @@ enum ToolChoice {
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[schemars(inline)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
     None,
@@ -80,13 +77,11 @@ impl Mode {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct Named {
     name: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ResponseFormat {
     Text,
@@ -101,7 +96,6 @@ enum ResponseFormat {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct NamedSchema {
     #[serde(default)]
     schema: Option<Json>,
@@ -122,14 +116,6 @@ impl Group for Constraint {}
 
 /// The language of an answer, and the field that asks for it.
 pub(crate) type Format = Option<(&'static str, Source)>;
-
-fn messages_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "minItems": 1, "items": { "$ref": "#/components/schemas/Message" } })
-}
-
-fn tools_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": { "$ref": "#/components/schemas/Tool" } })
-}
 
 /// The [shapes](crate::openapi::shape) of messages and tools.
 pub(super) fn shapes() -> [(&'static str, Json); 3] {
@@ -162,7 +148,6 @@ pub(super) fn shapes() -> [(&'static str, Json); 3] {
     ]
 }
 
-/// The conversation of a call, and the language of its answer.
 pub(crate) fn read(
     (body, tools, constraint): Prompt,
     config: &Config,
@@ -182,13 +167,13 @@ fn ending(
     conversation: &rustorch::Conversation,
 ) -> Result<Ending, ApiError> {
     let name = "continue_final_message";
+    let wrong = |message| Err(ApiError::new(Kind::Invalid, message).at(name));
     match (add, go_on) {
-        (Some(true), Some(true)) => Err(ApiError::invalid(
-            name,
-            format!("both `add_generation_prompt` and `{name}` are true; choose one"),
-        )),
+        (Some(true), Some(true)) => {
+            wrong(format!("both `add_generation_prompt` and `{name}` are true; choose one"))
+        }
         (_, Some(true)) if !conversation.continues_answer() => {
-            Err(ApiError::invalid(name, format!("`{name}`: the last message is not the assistant's")))
+            wrong(format!("`{name}`: the last message is not the assistant's"))
         }
         (_, Some(true)) => Ok(Ending::Continued),
         (Some(false), Some(false)) => Ok(Ending::Nothing),
@@ -199,7 +184,6 @@ fn ending(
 }
 
 impl Tools {
-    /// The tools of a call, and how they may be used.
     pub(crate) fn read(self, limits: &Limits) -> Result<ToolUse, ApiError> {
         let Tools { tools, tool_choice, parallel_tool_calls } = self;
         at_most("tools", &tools, limits.tools)?;
@@ -213,25 +197,16 @@ impl Tools {
             Some(ToolChoice::Mode(mode)) => mode.choice(),
             Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
         };
-        let choice = match choice {
-            Some(Choice::Required | Choice::Named(_)) if tools.is_empty() => {
-                let why = "`tool_choice` demands a call, but there are no `tools`";
-                return Err(ApiError::invalid("tool_choice", why));
-            }
-            choice => choice.filter(|_| !tools.is_empty()),
-        };
         let functions = tools.iter().map(|tool| &tool["function"]);
         let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
         let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
-        Ok(ToolUse { tools, choice, is_parallel: parallel_tool_calls.unwrap_or(true), strict })
+        ToolUse::new(tools, choice, parallel_tool_calls.unwrap_or(true), strict)
     }
 }
 
-/// The error for a tool of another type than `function`.
 pub(super) fn not_a_function(index: usize, kind: &str) -> ApiError {
-    let param = format!("tools[{index}]");
-    let why = format!("`{param}` has the type `{kind}`; this server calls functions only");
-    ApiError::unsupported(param, why)
+    let why = format!("has the type `{kind}`; this server calls functions only");
+    ApiError::unsupported(format!("tools[{index}]"), why)
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.
@@ -240,8 +215,9 @@ pub(super) fn variables(
     effort: Option<&str>,
 ) -> Result<Map<String, Json>, ApiError> {
     if let Some(name) = variables.keys().find(|name| RESERVED_VARIABLES.contains(&name.as_str())) {
-        let message = format!("`chat_template_kwargs.{name}` is reserved for the server; leave it out");
-        return Err(ApiError::invalid("chat_template_kwargs", message));
+        let why = "is reserved for the server; leave it out";
+        let error = ApiError::invalid(format!("chat_template_kwargs.{name}"), why);
+        return Err(error.at("chat_template_kwargs"));
     }
     if let Some(effort) = effort {
         if effort == "none" {
@@ -262,7 +238,7 @@ fn format(format: Option<ResponseFormat>) -> Result<Format, ApiError> {
             | ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: Some(schema) } },
         ) => Source::from_schema(schema),
         Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: None } }) => {
-            return Err(ApiError::invalid(name, "`response_format.json_schema.schema` is missing"));
+            return Err(ApiError::invalid("response_format.json_schema.schema", "is missing").at(name));
         }
     };
     Ok(Some((name, source)))
@@ -280,7 +256,8 @@ impl Constraint {
         let mut all = own.into_iter().chain(all);
         match (all.next(), all.next()) {
             (Some((first, _)), Some((second, _))) => {
-                Err(ApiError::invalid(second, format!("both `{first}` and `{second}` are given; choose one")))
+                let message = format!("both `{first}` and `{second}` are given; choose one");
+                Err(ApiError::new(Kind::Invalid, message).at(second))
             }
             (found, _) => Ok(found),
         }

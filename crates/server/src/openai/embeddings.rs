@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::OPENAI;
-use crate::embedding::{Embedding, Texts};
+use crate::embedding::Texts;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
@@ -27,7 +27,6 @@ struct Body {
 impl Group for Body {}
 
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
     #[default]
@@ -92,8 +91,8 @@ pub(super) fn routes() -> Routes {
 async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let encoder = read.encoder().await?;
     let Body { input, encoding_format, dimensions } = read.body;
-    let embedding = Embedding { texts: input, param: "input", dimensions };
-    let (embeddings, tokens) = embedding.compute(&read.app, &encoder, &read.client).await?;
+    let embedded = input.embed("input", dimensions, &encoder, &read.app, &read.client);
+    let (embeddings, tokens) = embedded.await?;
     let answer = Answer {
         object: "list",
         model: &encoder.name,

@@ -1,6 +1,7 @@
 //! Log-probabilities in the two shapes of OpenAI.
 
 use engine::Logprobs;
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::answer::token_text;
@@ -30,30 +31,32 @@ pub(super) fn shapes() -> [(&'static str, Json); 3] {
 
 /// A token of an answer, in the shape that chats, llama-server and ollama share.
 pub(crate) fn token_json(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
-    let one = |token: u32, logprob: f32| {
-        let (text, bytes) = token_text(served, token);
-        json!({ "token": text, "logprob": logprob.max(LEAST), "bytes": bytes, "id": token })
-    };
-    let mut shape = one(id, logprobs.token);
-    let top = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
-    shape["top_logprobs"] = top.collect();
-    shape
+    tokens_json(served, id, logprobs, ["logprob", "top_logprobs"], |logprob| logprob.max(LEAST))
 }
 
 /// A token of an answer with the probability by which it was drawn, in llama-server's shape.
 pub(crate) fn draw_json(served: &Served, id: u32, logprobs: &Logprobs) -> Json {
+    tokens_json(served, id, logprobs, ["prob", "top_probs"], f32::exp)
+}
+
+fn tokens_json(
+    served: &Served,
+    id: u32,
+    logprobs: &Logprobs,
+    [own, top]: [&str; 2],
+    value: fn(f32) -> f32,
+) -> Json {
     let one = |token: u32, logprob: f32| {
         let (text, bytes) = token_text(served, token);
-        json!({ "token": text, "prob": logprob.exp(), "bytes": bytes, "id": token })
+        json!({ "token": text, own: value(logprob), "bytes": bytes, "id": token })
     };
     let mut shape = one(id, logprobs.token);
-    let top = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
-    shape["top_probs"] = top.collect();
+    shape[top] = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob)).collect();
     shape
 }
 
 /// Log-probabilities of a completion: tokens, of each its own and the most likely ones, and where its text begins.
-#[derive(Clone, Debug, Default)]
+#[derive(Default, Serialize)]
 pub(super) struct CompletionLogprobs {
     tokens: Vec<String>,
     token_logprobs: Vec<Option<f32>>,
@@ -72,23 +75,14 @@ impl CompletionLogprobs {
 
     /// Adds a token whose text begins at `offset`, in characters.
     pub(super) fn push(&mut self, served: &Served, id: u32, logprobs: &Logprobs, offset: usize) {
-        let of = |token: u32, logprob: f32| (token_text(served, token).0, logprob.max(LEAST));
-        let top = logprobs.top.iter().map(|&(token, logprob)| of(token, logprob));
-        let (text, logprob) = of(id, logprobs.token);
+        let one = |token: u32, logprob: f32| (token_text(served, token).0, logprob.max(LEAST));
+        let top = logprobs.top.iter().map(|&(token, logprob)| one(token, logprob));
+        let (text, logprob) = one(id, logprobs.token);
         let top = by_text(top, (&text, logprob));
         self.tokens.push(text);
         self.token_logprobs.push(Some(logprob));
         self.top_logprobs.push(Some(top));
         self.text_offset.push(offset);
-    }
-
-    pub(super) fn json(&self) -> Json {
-        json!({
-            "tokens": self.tokens,
-            "token_logprobs": self.token_logprobs,
-            "top_logprobs": self.top_logprobs,
-            "text_offset": self.text_offset,
-        })
     }
 }
 
@@ -110,8 +104,10 @@ mod tests {
 
     #[test]
     fn among_tokens_with_one_text_the_chosen_one_counts_else_the_likeliest() {
-        let top =
-            || [("\u{fffd}", -0.5), ("\u{fffd}", -1.5), ("a", -2.5)].map(|(text, of)| (text.to_owned(), of));
+        let top = || {
+            [("\u{fffd}", -0.5), ("\u{fffd}", -1.5), ("a", -2.5)]
+                .map(|(text, logprob)| (text.to_owned(), logprob))
+        };
         let texts = |chosen| Json::from(by_text(top().into_iter(), chosen));
         assert_eq!(texts(("\u{fffd}", -9.5)), json!({ "\u{fffd}": -9.5, "a": -2.5 }));
         assert_eq!(texts(("b", -9.5)), json!({ "\u{fffd}": -0.5, "a": -2.5, "b": -9.5 }));

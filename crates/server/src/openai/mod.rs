@@ -10,12 +10,16 @@ mod models;
 mod rerank;
 pub(crate) mod responses;
 
+use std::sync::Arc;
+
 use engine::StopReason;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::http::Routes;
+use crate::id;
+use crate::models::Served;
 use crate::openapi::Protocol;
 
 pub(crate) const OPENAI: Protocol = Protocol { tag: "OpenAI", error: "OpenAiError" };
@@ -38,20 +42,35 @@ pub(crate) fn routes() -> Routes {
 
 /// `stream_options`.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
 struct StreamOptions {
     /// End with the counts of tokens.
     include_usage: Option<bool>,
 }
 
-impl StreamOptions {
-    fn include_usage(&self) -> bool {
-        self.include_usage.unwrap_or(false)
-    }
+/// The fields of an answer before its choices.
+struct Head {
+    id: String,
+    created: i64,
+    served: Arc<Served>,
 }
 
-/// `system_fingerprint`: the same seed gives the same answer as long as it stays the same.
-const FINGERPRINT: &str = concat!("build-", env!("CARGO_PKG_VERSION"));
+impl Head {
+    fn new(prefix: &str, served: Arc<Served>) -> Head {
+        Head { id: id::new(prefix), created: id::now(), served }
+    }
+
+    /// An answer, or an event of one. The same seed gives the same answer while `system_fingerprint` stays the same.
+    fn json(&self, object: &str, choices: impl Into<Value>) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "system_fingerprint": concat!("build-", env!("CARGO_PKG_VERSION")),
+            "model": self.served.name,
+            "choices": choices.into(),
+        })
+    }
+}
 
 /// Why an answer without tool calls ended.
 fn finish_reason(reason: &StopReason) -> &'static str {

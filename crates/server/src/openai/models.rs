@@ -40,7 +40,7 @@ pub(super) fn routes() -> Routes {
 
 async fn list(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
     if anthropic::is_spoken(uri.path(), &headers) {
-        return Json(anthropic::models::list(&app)).into_response();
+        return Json(anthropic::list_models(&app)).into_response();
     }
     let models: Vec<Value> = app.models.list().map(|(name, held)| describe(&app, name, held)).collect();
     Json(json!({ "object": "list", "data": models })).into_response()
@@ -54,7 +54,7 @@ async fn describe_one(
 ) -> Result<Response, ApiError> {
     let (name, held) = app.models.look(Some(&open_part(id)?)).await?;
     let is_anthropic = anthropic::is_spoken(uri.path(), &headers);
-    let describe = if is_anthropic { anthropic::models::describe } else { describe };
+    let describe = if is_anthropic { anthropic::describe_model } else { describe };
     Ok(Json(describe(&app, name, held)).into_response())
 }
 
@@ -71,7 +71,7 @@ fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
         "status": { "value": if held.is_some() { "loaded" } else { "unloaded" } },
     });
     if let Some(held) = held {
-        let (model, n_ctx) = (held.model(), held.n_ctx());
+        let (model, n_ctx) = (&held.file, held.n_ctx);
         shape["max_model_len"] = n_ctx.into();
         shape["meta"] = json!({
             "architecture": model.config().architecture,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::OPENAI;
 use super::embeddings::Usage;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, Within, at_most};
 use crate::http::Routes;
 use crate::id;
@@ -114,30 +114,31 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let documents = documents.or(texts).unwrap_or_default();
     at_most(param, &documents, MAX_DOCUMENTS)?;
     if documents.is_empty() {
-        return Err(ApiError::invalid("documents", "`documents` is missing or empty"));
+        return Err(ApiError::invalid("documents", "is missing or empty"));
     }
     let top_n = top_n.map_or(usize::MAX, |n| n.0);
     if !encoder.is_reranker() {
-        return Err(ApiError::unsupported("model", "this model computes embeddings; use /v1/embeddings"));
+        let message = "this model computes embeddings; use /v1/embeddings";
+        return Err(ApiError::new(Kind::Unsupported, message).at("model"));
     }
-
     let most = MAX_QUERY_BYTES / documents.len();
     if query.len() > most {
         let (found, n) = (query.len(), documents.len());
-        let message = format!("`query` has {found} bytes, expected at most {most} with {n} documents");
-        return Err(ApiError::invalid("query", message));
+        let why = format!("has {found} bytes, expected at most {most} with {n} documents");
+        return Err(ApiError::invalid("query", why));
     }
     let admission = app.admit(&client, 1)?;
     let documents: Vec<String> = documents.into_iter().map(Document::text).collect();
     let (pairing, paired) = (encoder.clone(), documents.clone());
+    let field = move |n: usize| format!("{param}[{n}]");
     let pairs = app.blocking(move || {
-        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &item_field(param, n));
+        let pair = |(n, document): (usize, &String)| pairing.pair(&query, document, &field(n));
         paired.iter().enumerate().map(pair).collect::<Result<Vec<_>, _>>()
     });
     let pairs = pairs.await??;
     let tokens: usize = pairs.iter().map(Vec::len).sum();
     admission.charge(tokens);
-    let scores = encoder.scores(pairs, |n| item_field(param, n)).await?;
+    let scores = encoder.scores(pairs, field).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let ranked = ranked.into_iter().take(top_n);
@@ -159,9 +160,4 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
         usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
     };
     Ok(Json(answer).into_response())
-}
-
-/// The field of document number `n`.
-fn item_field(param: &str, n: usize) -> String {
-    format!("{param}[{n}]")
 }

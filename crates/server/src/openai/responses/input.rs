@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use chat::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use chat::{Content, FunctionCall, Message, ToolCall};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Limits;
+use crate::conversation::{parse, text_part};
 use crate::error::ApiError;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(untagged, expecting = "expected a string or an array of items")]
 pub(in crate::openai) enum Input {
     Text(String),
@@ -29,12 +28,6 @@ enum Role {
 }
 
 #[derive(Deserialize)]
-struct Said {
-    role: Role,
-    content: Text,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a string or an array of parts")]
 enum Text {
     Whole(String),
@@ -42,25 +35,16 @@ enum Text {
 }
 
 #[derive(Deserialize)]
-struct Called {
-    call_id: String,
-    name: String,
-    arguments: String,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item {
+    Message { role: Role, content: Text },
+    FunctionCall { call_id: String, name: String, arguments: String },
+    FunctionCallOutput { call_id: String, output: Text },
+    Reasoning { summary: Option<Vec<Json>>, content: Option<Vec<Json>> },
 }
 
-#[derive(Deserialize)]
-struct Returned {
-    call_id: String,
-    output: Text,
-}
-
-#[derive(Deserialize)]
-struct Thought {
-    #[serde(default)]
-    summary: Option<Vec<Json>>,
-    #[serde(default)]
-    content: Option<Vec<Json>>,
-}
+/// Types of [`Item`].
+const KINDS: [&str; 4] = ["message", "function_call", "function_call_output", "reasoning"];
 
 /// The messages of a call, after its `instructions`.
 pub(super) fn read(
@@ -74,8 +58,7 @@ pub(super) fn read(
         Input::Text(text) => messages.list.push(Message::new("user", text)),
         Input::Items(items) => {
             if !(1..=limits.messages).contains(&items.len()) {
-                let (found, most) = (items.len(), limits.messages);
-                let why = format!("`input` has {found} items, expected 1 to {most}");
+                let why = format!("has {} items, expected 1 to {}", items.len(), limits.messages);
                 return Err(ApiError::invalid("input", why));
             }
             for (index, item) in items.into_iter().enumerate() {
@@ -115,85 +98,76 @@ impl Answer {
 }
 
 impl Messages {
-    fn add(&mut self, place: &str, item: Json) -> Result<(), ApiError> {
-        let kind = item.get("type").and_then(Json::as_str).unwrap_or("message").to_owned();
-        match &*kind {
-            "message" => self.say(place, parse(place, item)?),
-            "function_call" => self.call(place, parse(place, item)?),
-            "function_call_output" => self.result(place, parse(place, item)?),
-            "reasoning" => self.think(place, parse(place, item)?),
-            "item_reference" => {
-                let why =
-                    format!("`{place}` refers to an item, but this server stores none; send the item itself");
-                Err(ApiError::unsupported(place, why))
-            }
-            kind => {
-                let why =
-                    format!("`{place}` has the type `{kind}`, which this server does not take; leave it out");
-                Err(ApiError::unsupported(place, why))
-            }
+    fn add(&mut self, place: &str, mut item: Json) -> Result<(), ApiError> {
+        let kind = item["type"].as_str().unwrap_or("message").to_owned();
+        if !KINDS.contains(&&*kind) {
+            return Err(ApiError::unsupported(
+                place,
+                match &*kind {
+                    "item_reference" => {
+                        "refers to an item, but this server stores none; send the item itself".to_owned()
+                    }
+                    kind => format!("has the type `{kind}`, which this server does not take; leave it out"),
+                },
+            ));
         }
-    }
-
-    fn say(&mut self, place: &str, Said { role, content }: Said) -> Result<(), ApiError> {
-        let content = text(&format!("{place}.content"), content)?;
-        let role = match role {
-            Role::User => "user",
-            Role::System | Role::Developer => "system",
-            Role::Assistant => {
+        if let Some(item) = item.as_object_mut() {
+            item.insert("type".into(), kind.into());
+        }
+        match parse(place, item)? {
+            Item::Message { role: Role::Assistant, content } => {
+                let content = text(&format!("{place}.content"), content)?;
                 if self.answer.as_ref().is_some_and(|answer| answer.content.is_some()) {
                     self.end_answer()?;
                 }
                 self.answer(place).content = Some(content);
-                return Ok(());
             }
-        };
-        self.end_answer()?;
-        self.list.push(Message { role: role.into(), content, ..Message::default() });
-        Ok(())
-    }
-
-    fn call(&mut self, place: &str, Called { call_id, name, arguments }: Called) -> Result<(), ApiError> {
-        self.calls.insert(call_id.clone(), name.clone());
-        let function = FunctionCall { name, arguments: arguments.into() };
-        let call = ToolCall { id: Some(call_id), kind: "function".into(), function };
-        self.answer(place).calls.push(call);
-        Ok(())
-    }
-
-    fn result(&mut self, place: &str, Returned { call_id, output }: Returned) -> Result<(), ApiError> {
-        self.end_answer()?;
-        let content = text(&format!("{place}.output"), output)?;
-        let Some(name) = self.calls.get(&call_id).cloned() else {
-            let param = format!("{place}.call_id");
-            let why = format!("`{param}` is {call_id:?}, but no function_call before it has this id");
-            return Err(ApiError::invalid(param, why));
-        };
-        let (role, tool_call_id) = ("tool".into(), Some(call_id));
-        self.list.push(Message { role, content, name: Some(name), tool_call_id, ..Message::default() });
-        Ok(())
-    }
-
-    fn think(&mut self, place: &str, Thought { summary, content }: Thought) -> Result<(), ApiError> {
-        if self.answer.as_ref().is_some_and(Answer::is_said) {
-            self.end_answer()?;
-        }
-        let (field, parts) = match content {
-            Some(content) if !content.is_empty() => ("content", content),
-            _ => ("summary", summary.unwrap_or_default()),
-        };
-        let texts = parts.iter().enumerate().map(|(number, part)| match part.get("text") {
-            Some(Json::String(text)) => Ok(text.as_str()),
-            _ => {
-                let param = format!("{place}.{field}[{number}]");
-                let why = format!("`{param}` lacks `text`, a string");
-                Err(ApiError::invalid(param, why))
+            Item::Message { role, content } => {
+                let content = text(&format!("{place}.content"), content)?;
+                self.end_answer()?;
+                let role = if let Role::User = role { "user" } else { "system" };
+                self.list.push(Message { role: role.into(), content, ..Message::default() });
             }
-        });
-        for text in texts.collect::<Result<Vec<_>, _>>()? {
-            self.answer(place).reasoning.push(text.to_owned());
+            Item::FunctionCall { call_id, name, arguments } => {
+                self.calls.insert(call_id.clone(), name.clone());
+                let function = FunctionCall { name, arguments: arguments.into() };
+                let call = ToolCall { id: Some(call_id), kind: "function".into(), function };
+                self.answer(place).calls.push(call);
+            }
+            Item::FunctionCallOutput { call_id, output } => {
+                self.end_answer()?;
+                let content = text(&format!("{place}.output"), output)?;
+                let Some(name) = self.calls.get(&call_id).cloned() else {
+                    let why = format!("is {call_id:?}, but no function_call before it has this id");
+                    return Err(ApiError::invalid(format!("{place}.call_id"), why));
+                };
+                let (role, tool_call_id) = ("tool".into(), Some(call_id));
+                self.list.push(Message {
+                    role,
+                    content,
+                    name: Some(name),
+                    tool_call_id,
+                    ..Message::default()
+                });
+            }
+            Item::Reasoning { summary, content } => {
+                if self.answer.as_ref().is_some_and(Answer::is_said) {
+                    self.end_answer()?;
+                }
+                let (field, parts) = match content {
+                    Some(content) if !content.is_empty() => ("content", content),
+                    _ => ("summary", summary.unwrap_or_default()),
+                };
+                // Encrypted reasoning has no text: only the model that wrote it can read it.
+                for (number, part) in parts.iter().enumerate() {
+                    let Json::String(text) = &part["text"] else {
+                        let place = format!("{place}.{field}[{number}]");
+                        return Err(ApiError::invalid(place, "lacks `text`, a string"));
+                    };
+                    self.answer(place).reasoning.push(text.clone());
+                }
+            }
         }
-        // Encrypted reasoning has no text: only the model that wrote it can read it.
         Ok(())
     }
 
@@ -206,9 +180,8 @@ impl Messages {
     fn end_answer(&mut self) -> Result<(), ApiError> {
         let Some(answer) = self.answer.take() else { return Ok(()) };
         if !answer.is_said() {
-            let place = answer.place;
-            let why = format!("`{place}` is reasoning, expected the message or the call that follows it");
-            return Err(ApiError::invalid(place, why));
+            let why = "is reasoning, expected the message or the call that follows it";
+            return Err(ApiError::invalid(answer.place, why));
         }
         let Answer { reasoning, content, calls: tool_calls, .. } = answer;
         let reasoning = Some(reasoning.join("\n")).filter(|text| !text.is_empty());
@@ -231,24 +204,14 @@ fn text(place: &str, text: Text) -> Result<Content, ApiError> {
             "input_text" | "output_text" => "text",
             "refusal" => "refusal",
             kind => {
-                let why = format!("`{place}` has the type `{kind}`; this server takes text only");
+                let why = format!("has the type `{kind}`; this server takes text only");
                 return Err(ApiError::unsupported(place, why));
             }
         };
         match part.get(field) {
-            Some(Json::String(text)) => Ok(ContentPart {
-                kind: "text".into(),
-                fields: Map::from_iter([("text".into(), text.clone().into())]),
-            }),
-            _ => {
-                let why = format!("`{place}` lacks `{field}`, a string");
-                Err(ApiError::invalid(place, why))
-            }
+            Some(Json::String(text)) => Ok(text_part(text)),
+            _ => Err(ApiError::invalid(place, format!("lacks `{field}`, a string"))),
         }
     });
     parts.collect::<Result<_, _>>().map(Content::Parts)
-}
-
-fn parse<T: DeserializeOwned>(place: &str, item: Json) -> Result<T, ApiError> {
-    serde_json::from_value(item).map_err(|error| ApiError::invalid(place, format!("`{place}`: {error}")))
 }

@@ -1,27 +1,28 @@
 //! `/v1/responses`: calls of one turn each. Nothing is stored, so that a client sends the whole conversation again.
 
 mod input;
-mod items;
-mod object;
 mod request;
-mod stream;
-mod tools;
 
 pub(super) use request::Body;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+use axum::response::Response;
+use rustorch::{Delta, DeltaKind, End};
 use serde_json::{Value, json};
 
-use self::object::Object;
 use self::request::Call;
-use super::OPENAI;
+use super::logprobs::token_json;
+use super::{OPENAI, finish_reason};
+use crate::answer::joined;
 use crate::app::App;
-use crate::call::{self, Started};
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
-use crate::sse;
+use crate::items::{Change, Item, Items, Kind, Status};
+use crate::models::Served;
+use crate::sse::{self, Out, Writer};
+use crate::{call, id};
 
 pub(super) fn routes() -> Routes {
     let respond = OPENAI
@@ -76,18 +77,21 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let Call { call, repeated, is_stream, ignored } =
         request::read(read.body, &read.app).map_err(name_input)?;
-    let started = call.start(&read.app, &served, &read.client).await.map_err(name_input)?;
-    let Started { mut answers, admission, .. } = started;
-    let mut object = Object::new(served, repeated);
-    let response = if is_stream {
-        sse::stream(move |events| stream::write(object, answers, events, admission))
-    } else {
-        while let Some(delta) = answers.next().await? {
-            object.push(delta.kind);
-        }
-        Json(object.json()).into_response()
-    };
-    Ok(with_ignored(response, ignored))
+    let answers = call.start(&read.app, &served, &read.client).await.map_err(name_input)?;
+    let own = json!({
+        "id": id::new("resp_"),
+        "object": "response",
+        "created_at": id::now(),
+        "completed_at": null,
+        "status": "in_progress",
+        "incomplete_details": null,
+        "error": null,
+        "model": served.name,
+        "output": [],
+        "usage": null,
+    });
+    let writer = ResponseWriter { served, json: joined(repeated, own), items: Items::default(), sent: 0 };
+    Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }
 
 /// The call, and the names of the tools that are ignored.
@@ -101,4 +105,189 @@ fn name_input(error: ApiError) -> ApiError {
         Some("messages") => ApiError { param: Some("input".into()), ..error },
         _ => error,
     }
+}
+
+/// A response, as far as it has come.
+struct ResponseWriter {
+    served: Arc<Served>,
+    /// The response with the fields of the call that it repeats, without its items.
+    json: Value,
+    items: Items,
+    /// Events that have been written.
+    sent: usize,
+}
+
+impl Writer for ResponseWriter {
+    fn begin(&mut self, out: &mut Out) {
+        self.send_response("created", out);
+        self.send_response("in_progress", out);
+    }
+
+    fn push(&mut self, Delta { kind, .. }: Delta, out: &mut Out) {
+        let changes = match kind {
+            DeltaKind::Token { id, logprobs: Some(logprobs), .. } => {
+                return self.items.push_token(token_json(&self.served, id, &logprobs));
+            }
+            DeltaKind::Part(part) => self.items.push(part),
+            DeltaKind::End(end) => {
+                let (is_cut, mut changes) = (finish_reason(&end.reason) == "length", Vec::new());
+                let says_nothing = self.items.list.iter().all(|item| item.kind == Kind::Reasoning);
+                if says_nothing && !is_cut {
+                    self.items.begin(Kind::Message, &mut changes);
+                }
+                let status = if is_cut { Status::Incomplete } else { self.items.left() };
+                changes.extend(self.items.end(status));
+                self.json["usage"] = usage_json(&end);
+                if is_cut {
+                    self.json["status"] = "incomplete".into();
+                    self.json["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+                } else {
+                    self.json["status"] = "completed".into();
+                    self.json["completed_at"] = id::now().into();
+                }
+                changes
+            }
+            _ => return,
+        };
+        if out.is_stream {
+            changes.into_iter().for_each(|change| self.send_change(change, out));
+        }
+    }
+
+    fn end(&mut self, error: Option<ApiError>, out: &mut Out) {
+        if let Some(error) = error {
+            self.items.end(Status::Incomplete);
+            self.json["status"] = "failed".into();
+            self.json["error"] = json!({ "code": "server_error", "message": error.message });
+        }
+        let state = self.json["status"].as_str().unwrap_or_default().to_owned();
+        self.send_response(&state, out);
+    }
+
+    fn whole(mut self) -> Value {
+        self.json["output"] = self.items.list.iter().map(item_json).collect();
+        self.json
+    }
+}
+
+impl ResponseWriter {
+    /// Sends the next event; each has a number.
+    fn send(&mut self, name: &str, mut json: Value, out: &mut Out) {
+        json["type"] = format!("response.{name}").into();
+        json["sequence_number"] = self.sent.into();
+        self.sent += 1;
+        out.event(&json);
+    }
+
+    fn send_response(&mut self, state: &str, out: &mut Out) {
+        let mut response = self.json.clone();
+        response["output"] = self.items.list.iter().map(item_json).collect();
+        self.send(state, json!({ "response": response }), out);
+    }
+
+    fn send_change(&mut self, change: Change, out: &mut Out) {
+        let (Change::Begun { index } | Change::More { index, .. } | Change::Ended { index }) = change;
+        let item = &self.items.list[index];
+        let mut place = json!({ "output_index": index, "item_id": item_id(item) });
+        if !matches!(item.kind, Kind::Call { .. }) {
+            place["content_index"] = 0.into();
+        }
+        let event = |own| joined(place.clone(), own);
+        let text_name = match item.kind {
+            Kind::Reasoning => "reasoning_text",
+            Kind::Message => "output_text",
+            Kind::Call { .. } => "function_call_arguments",
+        };
+        match change {
+            Change::Begun { .. } => {
+                let item = Item::begun(item.id.clone(), item.kind.clone());
+                let part = part_json(&item).map(|part| event(json!({ "part": part })));
+                self.send(
+                    "output_item.added",
+                    json!({ "output_index": index, "item": item_json(&item) }),
+                    out,
+                );
+                part.into_iter().for_each(|part| self.send("content_part.added", part, out));
+            }
+            Change::More { text, logprobs, .. } => {
+                let mut more = event(json!({ "delta": text }));
+                if item.kind == Kind::Message {
+                    more["logprobs"] = logprobs.into();
+                }
+                self.send(&format!("{text_name}.delta"), more, out);
+            }
+            Change::Ended { .. } => {
+                let done = event(match &item.kind {
+                    Kind::Reasoning => json!({ "text": item.text }),
+                    Kind::Message => json!({ "text": item.text, "logprobs": item.logprobs }),
+                    Kind::Call { name, .. } => json!({ "name": name, "arguments": item.text }),
+                });
+                let part = part_json(item).map(|part| event(json!({ "part": part })));
+                let item = item_json(item);
+                self.send(&format!("{text_name}.done"), done, out);
+                part.into_iter().for_each(|part| self.send("content_part.done", part, out));
+                self.send("output_item.done", json!({ "output_index": index, "item": item }), out);
+            }
+        }
+    }
+}
+
+fn item_id(item: &Item) -> String {
+    let prefix = match item.kind {
+        Kind::Reasoning => "rs",
+        Kind::Message => "msg",
+        Kind::Call { .. } => "fc",
+    };
+    format!("{prefix}_{}", item.id)
+}
+
+/// An item. While it is in progress, it has no content.
+fn item_json(item: &Item) -> Value {
+    let (id, is_open) = (item_id(item), item.status == Status::InProgress);
+    let status = match item.status {
+        Status::InProgress => "in_progress",
+        Status::Completed => "completed",
+        Status::Incomplete => "incomplete",
+    };
+    let content: Vec<Value> = part_json(item).into_iter().filter(|_| !is_open).collect();
+    match &item.kind {
+        Kind::Reasoning => {
+            json!({ "id": id, "type": "reasoning", "status": status, "summary": [], "content": content })
+        }
+        Kind::Message => {
+            json!({ "id": id, "type": "message", "status": status, "role": "assistant", "content": content })
+        }
+        Kind::Call { id: call_id, name } => json!({
+            "id": id,
+            "type": "function_call",
+            "status": status,
+            "call_id": call_id.clone().unwrap_or_else(|| format!("call_{}", item.id)),
+            "name": name,
+            "arguments": item.text,
+        }),
+    }
+}
+
+/// The only part of an item's content. A call has none.
+fn part_json(item: &Item) -> Option<Value> {
+    match item.kind {
+        Kind::Reasoning => Some(json!({ "type": "reasoning_text", "text": item.text })),
+        Kind::Message => Some(json!({
+            "type": "output_text",
+            "text": item.text,
+            "annotations": [],
+            "logprobs": item.logprobs,
+        })),
+        Kind::Call { .. } => None,
+    }
+}
+
+fn usage_json(End { usage, reasoning_tokens, .. }: &End) -> Value {
+    json!({
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": { "cached_tokens": usage.reused_tokens, "cache_write_tokens": 0 },
+        "output_tokens": usage.generated_tokens,
+        "output_tokens_details": { "reasoning_tokens": reasoning_tokens },
+        "total_tokens": usage.prompt_tokens + usage.generated_tokens,
+    })
 }

@@ -1,7 +1,8 @@
-//! The body of a call.
+//! The body of a call. `tools` and `tool_choice` are flatter here than in chat completions.
 
 use std::collections::BTreeMap;
 
+use chat::Choice;
 use engine::Param;
 use grammar::Source;
 use schemars::JsonSchema;
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::input::{self, Input};
-use super::tools::{self, Tools};
 use crate::app::App;
 use crate::call::{Call as Asked, Sampling};
-use crate::conversation::conversation;
-use crate::error::ApiError;
-use crate::fields::{Group, Within};
-use crate::openai::conversation::{Constraint, Format, variables};
+use crate::config::Limits;
+use crate::conversation::{self, ToolUse, conversation, parse};
+use crate::error::{ApiError, Kind};
+use crate::fields::{Group, Within, at_most};
+use crate::openai::conversation::{Constraint, Format, Mode, not_a_function, variables};
 
 pub(in crate::openai) type Body = (Request, Tools, Constraint, Sampling);
 
@@ -85,7 +86,6 @@ pub(super) struct Call {
 
 /// `reasoning`. The model's own text is returned, never a summary.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
-#[schemars(inline)]
 #[serde(default)]
 struct Reasoning {
     effort: Option<String>,
@@ -94,7 +94,6 @@ struct Reasoning {
 
 /// `text`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
-#[schemars(inline)]
 #[serde(default)]
 struct Text {
     #[schemars(with = "Option<TextFormat>")]
@@ -109,7 +108,6 @@ impl Default for Text {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum TextFormat {
     Text,
@@ -118,9 +116,18 @@ enum TextFormat {
 }
 
 pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Result<Call, ApiError> {
-    check_truncation(body.truncation.as_deref())?;
+    match body.truncation.as_deref() {
+        None | Some("disabled") => {}
+        Some("auto") => {
+            let why = "is \"auto\", but this server never cuts a prompt; leave it out";
+            return Err(ApiError::unsupported("truncation", why));
+        }
+        Some(other) => {
+            return Err(ApiError::invalid("truncation", format!("is {other:?}, expected \"disabled\"")));
+        }
+    }
     let mut ignored = Vec::new();
-    let tools::Read { used, tools, choice } = tools.read(&app.config.limits, &mut ignored)?;
+    let (used, tools, choice) = tools.read(&app.config.limits, &mut ignored)?;
     let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
     let logprobs = logprobs(&body.include, top_logprobs)?;
     let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits)?;
@@ -158,20 +165,6 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     Ok(Call { call, repeated, is_stream: body.stream, ignored })
 }
 
-fn check_truncation(truncation: Option<&str>) -> Result<(), ApiError> {
-    match truncation {
-        None | Some("disabled") => Ok(()),
-        Some("auto") => {
-            let why = "`truncation` is \"auto\", but this server never cuts a prompt; leave it out";
-            Err(ApiError::unsupported("truncation", why))
-        }
-        Some(other) => {
-            let why = format!("`truncation` is {other:?}, expected \"disabled\"");
-            Err(ApiError::invalid("truncation", why))
-        }
-    }
-}
-
 /// The number of most likely tokens to return with each token.
 fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
     let mut wants_logprobs = false;
@@ -181,14 +174,13 @@ fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
             // Reasoning is in the output as it is.
             "reasoning.encrypted_content" => {}
             name => {
-                let param = format!("include[{index}]");
-                let why = format!("`{param}` is {name:?}, which this server does not have; leave it out");
-                return Err(ApiError::unsupported(param, why));
+                let why = format!("is {name:?}, which this server does not have; leave it out");
+                return Err(ApiError::unsupported(format!("include[{index}]"), why));
             }
         }
     }
     if top > 0 && !wants_logprobs {
-        let why = "`top_logprobs` needs `include`: [\"message.output_text.logprobs\"]";
+        let why = "needs `include`: [\"message.output_text.logprobs\"]";
         return Err(ApiError::invalid("top_logprobs", why));
     }
     Ok(wants_logprobs.then_some(top))
@@ -196,14 +188,147 @@ fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
 
 fn format(json: &Json) -> Result<Format, ApiError> {
     let param = "text.format";
-    let format = match json {
-        Json::Null => TextFormat::Text,
-        json => TextFormat::deserialize(json)
-            .map_err(|error| ApiError::invalid(param, format!("`{param}`: {error}")))?,
-    };
+    let format = if json.is_null() { TextFormat::Text } else { parse(param, json.clone())? };
     Ok(match format {
         TextFormat::Text => None,
         TextFormat::JsonObject => Some((param, Source::JsonObject)),
         TextFormat::JsonSchema { schema } => Some((param, Source::from_schema(schema))),
     })
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(in crate::openai) struct Tools {
+    /// Functions that the model may call.
+    #[serde(default)]
+    #[schemars(with = "Vec<Function>")]
+    tools: Vec<Json>,
+    /// Whether tools are called, and which.
+    #[schemars(with = "Option<ToolChoice>")]
+    tool_choice: Option<Json>,
+    /// Whether an answer may have several calls.
+    parallel_tool_calls: Option<bool>,
+}
+
+impl Group for Tools {}
+
+/// A function that the model may call.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+struct Function {
+    #[serde(rename = "type")]
+    #[schemars(extend("enum" = ["function"]))]
+    kind: String,
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    parameters: Option<Json>,
+    #[serde(default)]
+    strict: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected \"none\", \"auto\", \"required\", {\"type\": \"function\", \"name\": …} or {\"type\": \"allowed_tools\", \"mode\": …, \"tools\": …}"
+)]
+enum ToolChoice {
+    Word(Mode),
+    Object(Chosen),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Chosen {
+    Function {
+        name: String,
+    },
+    AllowedTools {
+        mode: Mode,
+        tools: Vec<Named>,
+    },
+    #[serde(other)]
+    #[schemars(skip)]
+    Other,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Named {
+    #[serde(rename = "type", default = "function_type")]
+    kind: String,
+    #[serde(default)]
+    name: String,
+}
+
+fn function_type() -> String {
+    "function".to_owned()
+}
+
+impl Tools {
+    /// The tools to be used, and the tools and the choice to be repeated. Beside functions, tools that a service would run are left
+    /// out, and named in `ignored`.
+    fn read(
+        self,
+        limits: &Limits,
+        ignored: &mut Vec<String>,
+    ) -> Result<(ToolUse, Vec<Function>, Json), ApiError> {
+        let Tools { tools: given, tool_choice, parallel_tool_calls } = self;
+        at_most("tools", &given, limits.tools)?;
+        let has_functions = given.iter().any(|tool| tool["type"] == "function");
+        let mut tools = Vec::new();
+        for (index, tool) in given.into_iter().enumerate() {
+            match function(index, tool) {
+                Ok(function) => tools.push(function),
+                Err(error) if has_functions && error.kind == Kind::Unsupported => ignored.extend(error.param),
+                Err(error) => return Err(error),
+            }
+        }
+        let choice = tool_choice.unwrap_or_else(|| json!("auto"));
+        let parsed = serde_json::from_value(choice.clone())
+            .map_err(|error| ApiError::invalid("tool_choice", format!("is {choice}: {error}")))?;
+        let (allowed, chosen) = match parsed {
+            ToolChoice::Word(mode) => (None, mode.choice()),
+            ToolChoice::Object(Chosen::Function { name }) => (None, Some(Choice::Named(name))),
+            ToolChoice::Object(Chosen::AllowedTools { mode, tools: mut allowed }) => {
+                // Others have been left out, too.
+                allowed.retain(|tool| tool.kind == "function" || !has_functions);
+                (Some(allowed), mode.choice())
+            }
+            ToolChoice::Object(Chosen::Other) => {
+                let why = format!("is {choice}; this server calls functions only");
+                return Err(ApiError::unsupported("tool_choice", why));
+            }
+        };
+        if let Some(unknown) =
+            allowed.iter().flatten().find(|allowed| tools.iter().all(|tool| tool.name != allowed.name))
+        {
+            let why = format!("allows {:?}, which is not one of the tools", unknown.name);
+            return Err(ApiError::invalid("tool_choice", why));
+        }
+        // The model sees only what it may call.
+        let is_allowed = |tool: &&Function| match &allowed {
+            Some(allowed) => allowed.iter().any(|allowed| allowed.name == tool.name),
+            None => true,
+        };
+        let usable: Vec<&Function> = tools.iter().filter(is_allowed).collect();
+        if usable.is_empty() && matches!(chosen, Some(Choice::Required | Choice::Named(_))) {
+            let why = "demands a call, but there are no tools to call";
+            return Err(ApiError::invalid("tool_choice", why));
+        }
+        let strict = usable.iter().filter(|tool| tool.strict == Some(true)).map(|tool| tool.name.clone());
+        let nested = usable.iter().map(|tool| {
+            conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone())
+        });
+        let is_parallel = parallel_tool_calls.unwrap_or(true);
+        let used = ToolUse::new(nested.collect(), chosen, is_parallel, strict.collect())?;
+        Ok((used, tools, choice))
+    }
+}
+
+fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
+    let param = format!("tools[{index}]");
+    match tool["type"].as_str() {
+        Some("function") => parse(&param, tool),
+        Some(kind) => Err(not_a_function(index, kind)),
+        None => Err(ApiError::invalid(param, "has no `type`, expected \"function\"")),
+    }
 }
