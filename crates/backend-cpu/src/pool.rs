@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use backend::lock;
+
 /// Spins before a waiting thread sleeps or yields: about 0.1 ms, longer than the time between two phases.
 const SPINS: usize = 2_000;
 
@@ -250,11 +252,6 @@ impl Shared {
             self.panicked.store(true, Ordering::Relaxed);
         }
     }
-}
-
-/// Ignores poisoning: after a panic, the next step overwrites the rows of the failed one in the store.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Spins, then yields, so that the awaited thread gets a core on a busy machine.

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    BoundProgram, Error, Input, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight,
+    BoundProgram, Error, Input, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight, lock,
 };
 use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
+use crate::State;
 use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::{Products, Routing, cut};
 use crate::kernels::{Kernels, Ranking, route};
@@ -20,7 +21,6 @@ use crate::packed::activations::{Activations, Form, panels};
 use crate::plan::{Item, Kind, Phase, Plan, Stage, words_of};
 use crate::recurrent::{CONV_COLUMNS, Convolve, LinearHead, Slots};
 use crate::weights::{Matrix, ModelWeights};
-use crate::{State, lock};
 
 pub(crate) struct CpuProgram {
     bound: BoundProgram,
@@ -64,7 +64,7 @@ impl CpuProgram {
             taken
         };
         let tables = plan.ropes.iter().map(|&rope| {
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| weights.vector(id));
+            let factors = rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| weights.vector(id));
             let frequencies = rope.frequencies(factors);
             RopeTable { rope, frequencies, cos_sin: Vec::new() }
         });

@@ -6,12 +6,12 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use backend::{Sequence, Step};
+use backend::{Sequence, Step, lock};
 use graph::LinearHeads;
 
 use crate::lanes::{LANES, Lanes, WithSimd};
 use crate::memory::Scratch;
-use crate::pool::{Cut, Pool, Tile, lock};
+use crate::pool::{Cut, Pool, Tile};
 
 /// Columns of a convolution per task.
 pub(crate) const CONV_COLUMNS: usize = 4 * LANES;

@@ -31,9 +31,9 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
-    Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
+    Member, Memory, OpenOptions, Program, Taps, Timing, Weights, lock,
 };
-use gpu::{Formats, lock};
+use gpu::Formats;
 use graph::Graph;
 use quant::Format;
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer};
-use gpu::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words, lock};
+use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer, lock};
+use gpu::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words};
 use graph::{Index, Op};
 
 use crate::arguments::Pointer;
@@ -55,7 +55,7 @@ struct BuiltLaunch {
     cost: Cost,
 }
 
-/// The buffers of a step in flight ([`Pending::place_of`]).
+/// The buffers of a step in flight ([`Pending::buffer`]).
 struct InFlight {
     inputs: Pinned,
     shape: StepShape,
@@ -164,7 +164,7 @@ impl Program for CudaProgram {
         self.built.blueprint.common.bound.check_after(step, on_device)?;
         step.check_features("cuda", &[])?;
         self.built.model.upload(|_| {})?;
-        let number = self.pending.next_place();
+        let number = self.pending.next_buffer();
         // A step that follows none has the card's other buffers for itself, too.
         let is_alone = !step.is_ahead();
         let mut before = self.in_flight.iter().enumerate().filter(|(other, _)| is_alone || *other == number);
@@ -200,7 +200,7 @@ impl Program for CudaProgram {
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
         let CudaProgram { built, chosen, pending, in_flight, read, timer, staging, .. } = self;
         let gpu::Blueprint { bound, readbacks, .. } = &mut built.blueprint.common;
-        let own = &in_flight[pending.place_of(&ticket)];
+        let own = &in_flight[pending.buffer(&ticket)];
         let output_rows = pending.end(ticket)?;
         let chosen_words = own.chosen.words()?;
         read.clone_from(&own.shape);

@@ -29,11 +29,10 @@ impl Store {
         }
     }
 
-    /// The keys and values of a page.
-    pub(crate) fn page(&mut self, page: usize) -> [&mut [f32]; 2] {
+    pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
         let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
         [(&mut self.keys, heads * k_dim), (&mut self.values, heads * v_dim)]
-            .map(|(store, cols)| &mut store[page * PAGE * cols..][..PAGE * cols])
+            .map(|(store, cols)| bytemuck::cast_slice_mut(&mut store[page * PAGE * cols..][..PAGE * cols]))
     }
 }
 

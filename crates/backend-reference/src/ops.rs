@@ -61,7 +61,8 @@ pub(crate) fn compute(
             }
         }
         Op::Rope { x, ref rope } => {
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
+            let factors =
+                rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             out.copy_from_slice(result(x));
             for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.positions()) {

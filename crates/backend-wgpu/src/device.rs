@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
-use backend::{Description, Error, Remedy};
-use gpu::{Purpose, lock, out_of_memory};
+use backend::{Description, Error, Remedy, lock};
+use gpu::{Purpose, out_of_memory};
 
 use crate::kernels::{Access, Kernel, bindings};
 use crate::policy::{Caps, Subgroups};

@@ -29,9 +29,9 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
-    OpenOptions, Program, Taps, Timing, Weights,
+    OpenOptions, Program, Taps, Timing, Weights, lock,
 };
-use gpu::{Formats, lock};
+use gpu::Formats;
 use graph::Graph;
 
 use compile::Blueprint;

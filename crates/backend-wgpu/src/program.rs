@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer};
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer, lock};
 use bytemuck::Pod;
-use gpu::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work, lock};
+use gpu::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work};
 
 use crate::compile::{Blueprint, CANARY};
 use crate::device::{Buffer, Device, allocated_size};

@@ -10,8 +10,8 @@ use crate::{Backend, Error};
 
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum DeviceKind {
-    /// The host.
     Cpu,
     /// A GPU with its own memory, or of unknown type.
     DiscreteGpu,
@@ -19,7 +19,6 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// A software implementation of a GPU, which runs on the CPU.
     SoftwareGpu,
-    /// The reference backend, slow by design.
     Reference,
 }
 
@@ -34,12 +33,12 @@ pub struct DeviceMemory {
 
 /// Properties and current memory of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct DeviceInfo {
-    /// The backend, such as `cpu` or `vulkan`.
+    /// Such as `cpu` or `vulkan`.
     pub backend: &'static str,
-    /// The device name, such as a CPU model.
+    /// Such as a CPU model.
     pub name: String,
-    /// The kind.
     pub kind: DeviceKind,
     /// Hardware address, such as a PCI address, to recognise a device that two drivers find; `None` if unknown.
     pub address: Option<String>,
@@ -81,10 +80,7 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// If the driver fails, or the device does not support the options.
+    /// Opens the device, if it supports the options.
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error>;
 }
 
@@ -121,7 +117,7 @@ pub struct Registry {
 type Devices = Vec<Arc<dyn Device>>;
 
 impl Registry {
-    /// A registry of these drivers, in this order.
+    /// `drivers` in the order of their devices.
     pub fn new(drivers: Vec<Box<dyn Driver>>) -> Registry {
         Registry { drivers: drivers.into_iter().map(|driver| (driver, OnceLock::new())).collect() }
     }

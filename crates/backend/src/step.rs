@@ -32,14 +32,14 @@ impl Slots {
 
 /// The slice of a step that belongs to one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Sequence {
     /// Cached positions of the sequence, which is also the position of its first row.
     pub n_past: usize,
     /// Number of rows.
     pub len: usize,
-    /// Block tables, one per store group.
+    /// By store group.
     pub tables: Arc<[BlockTable]>,
-    /// The state of recurrent operations, if the graph has any.
     pub slots: Slots,
     /// Positions whose rows see each other, whatever the masks, such as those of a picture: separate ranges in order, each of
     /// which has all of its rows in this step.
@@ -71,10 +71,8 @@ impl Sequence {
     /// The positions that the row at `position` sees in a store with this mask. Neither end decreases from row to row.
     pub fn visible(&self, mask: Mask, position: usize) -> Range<usize> {
         let visible = mask.visible(position, self.positions().end);
-        match self.spans.iter().find(|span| span.contains(&position)) {
-            None => visible,
-            Some(span) => visible.start.min(span.start)..visible.end.max(span.end),
-        }
+        let span = self.spans.iter().find(|span| span.contains(&position)).unwrap_or(&visible);
+        visible.start.min(span.start)..visible.end.max(span.end)
     }
 }
 
@@ -144,16 +142,15 @@ pub enum Transfer {
 impl Transfer {
     /// Whether the device chooses tokens, so that a later step can take them.
     pub fn are_tokens(self) -> bool {
-        matches!(self, Transfer::Tokens | Transfer::Drawn)
+        self <= Transfer::Drawn
     }
 }
 
 /// A row of a step: what goes in, and what comes out.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Row {
-    /// The row's embedding.
     pub input: Input,
-    /// What the step returns for it.
     pub output: Output,
 }
 
@@ -223,10 +220,8 @@ impl Step {
         let invalid = |why: String| Err(Error::Step(why));
         let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
         if covered != rows.len() || covered == 0 {
-            return invalid(format!(
-                "the sequences have {covered} rows, but there are {} inputs",
-                rows.len()
-            ));
+            let inputs = rows.len();
+            return invalid(format!("the sequences have {covered} rows, but there are {inputs} inputs"));
         }
         let mut written = HashSet::new();
         for (i, sequence) in sequences.iter().enumerate() {
@@ -260,15 +255,9 @@ impl Step {
                 }
             }
         }
-        let mut outputs = Vec::new();
-        for (row, Row { output, .. }) in (0..).zip(&rows) {
-            if let Output::Draw(draw) = output {
-                draw.check()?;
-            }
-            if *output != Output::None {
-                outputs.push(row);
-            }
-        }
+        rows.iter().filter_map(|row| row.output.draw()).try_for_each(Draw::check)?;
+        let outputs = (0..).zip(&rows).filter(|(_, row)| row.output != Output::None);
+        let outputs = outputs.map(|(index, _)| index).collect();
         let (embeddings, hidden, interrupt) = (Arc::default(), Vec::new(), Interrupt::default());
         Ok(Step { rows, sequences, outputs, embeddings, hidden, interrupt })
     }
@@ -313,26 +302,19 @@ impl Step {
 
     /// For backends to check between operations. A step that ends early has written nothing but keys and values at its
     /// own positions, and slots that it writes.
-    ///
-    /// # Errors
-    /// When the step was interrupted.
     pub fn check_interrupt(&self) -> Result<(), Error> {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// For backends that have only some of the features that a step may need.
-    ///
-    /// # Errors
-    /// If it needs another one; names the backend.
+    /// For backends that have only some of the features that a step may need; the error names `backend`.
     pub fn check_features(&self, backend: &str, supported: &[Feature]) -> Result<(), Error> {
         let has_embeddings = self.rows.iter().any(|row| matches!(row.input, Input::Embedding(_)));
         let has_spans = self.sequences.iter().any(|sequence| !sequence.spans.is_empty());
-        for (feature, is_needed) in [(Feature::Embeddings, has_embeddings), (Feature::Spans, has_spans)] {
-            if is_needed && !supported.contains(&feature) {
-                return Err(Error::Unsupported { backend: backend.to_owned(), feature });
-            }
+        let mut needs = [(Feature::Embeddings, has_embeddings), (Feature::Spans, has_spans)].into_iter();
+        match needs.find(|(feature, is_needed)| *is_needed && !supported.contains(feature)) {
+            Some((feature, _)) => Err(Error::Unsupported { backend: backend.to_owned(), feature }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The embeddings of the rows that have no token, `[n, cols]`.
@@ -360,11 +342,8 @@ impl Step {
         let is_drawn = |output: &Output| matches!(output, Output::Draw(_));
         let is_token = |output: &Output| is_drawn(output) || *output == Output::Greedy;
         let mut outputs = self.outputs().map(|(_, output)| output);
-        if outputs.clone().any(is_drawn) && outputs.all(is_token) {
-            Transfer::Drawn
-        } else {
-            self.transfer_undrawn()
-        }
+        let are_drawn = outputs.clone().any(is_drawn) && outputs.all(is_token);
+        if are_drawn { Transfer::Drawn } else { self.transfer_undrawn() }
     }
 
     /// The least that has to be copied from a device that does not draw.
@@ -387,14 +366,12 @@ impl Step {
     /// # Panics
     /// If the step has fewer rows.
     pub fn rows_beside(&self, row: usize) -> Range<usize> {
-        let mut first = 0;
-        for sequence in &self.sequences {
-            if row < first + sequence.len {
-                return first..first + sequence.len;
-            }
-            first += sequence.len;
-        }
-        panic!("row {row} of a step of {first}");
+        let mut end = 0;
+        let mut rows = self.sequences.iter().map(|sequence| {
+            end += sequence.len;
+            end - sequence.len..end
+        });
+        rows.find(|rows| rows.contains(&row)).expect("the step has the row")
     }
 
     /// The sequence and position of each row.

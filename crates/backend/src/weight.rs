@@ -12,24 +12,21 @@ use crate::Error;
 ///
 /// The bytes are shared; usually they are a range of the mapped file, which a backend may use in place.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Weight {
-    /// Storage format.
     pub format: Format,
     /// Number of matrices: 1, or one or two per expert, or one per head.
     pub count: usize,
-    /// Rows per matrix.
+    /// Per matrix.
     pub rows: usize,
-    /// Values per row, a multiple of the block length.
+    /// A multiple of the block length.
     pub cols: usize,
     /// `count * rows * format.bytes_for(cols)` bytes.
     pub bytes: Bytes,
 }
 
 impl Weight {
-    /// Checks the size against the shape.
-    ///
-    /// # Errors
-    /// If they do not match; the error names the weight by `name`.
+    /// Checks the size against the shape; the error names the weight by `name`.
     pub fn check(&self, name: &str) -> Result<(), Error> {
         let row = self.format.bytes_for(self.cols as u64);
         let rows = (self.rows as u64).checked_mul(self.count as u64);
@@ -64,17 +61,14 @@ impl Weight {
         &self.bytes[row * bytes..][..bytes]
     }
 
-    /// These rows and columns of each matrix. Rows of a single matrix are shared, everything else is copied.
-    ///
-    /// # Errors
-    /// If the columns are not whole blocks; the error names the weight by `name`.
+    /// These rows and columns, whole blocks, of each matrix. Rows of a single matrix are shared, everything else is copied. The
+    /// error names the weight by `name`.
     pub fn share(&self, name: &str, rows: Range<usize>, cols: Range<usize>) -> Result<Weight, Error> {
         let (block, row) = (self.format.block_len(), self.bytes.len() / (self.count * self.rows).max(1));
         if !cols.start.is_multiple_of(block) || !cols.end.is_multiple_of(block) {
-            let why = format!(
-                "columns {cols:?} of `{name}` are not whole blocks of {block}, as {} has",
-                self.format
-            );
+            let format = self.format;
+            let why =
+                format!("columns {cols:?} of `{name}` are not whole blocks of {block}, as {format} has");
             return Err(Error::Shard(why));
         }
         let shared = Weight { rows: rows.len(), cols: cols.len(), ..self.clone() };
@@ -82,11 +76,11 @@ impl Weight {
             return Ok(Weight { bytes: self.bytes.slice(rows.start * row..rows.end * row), ..shared });
         }
         let at = |col: usize| col / block * self.format.block_bytes();
-        let of_row = at(cols.start)..at(cols.end);
-        let mut bytes = Vec::with_capacity(self.count * rows.len() * of_row.len());
+        let part = at(cols.start)..at(cols.end);
+        let mut bytes = Vec::with_capacity(self.count * rows.len() * part.len());
         for matrix in 0..self.count {
             for index in rows.clone() {
-                bytes.extend_from_slice(&self.row(matrix * self.rows + index)[of_row.clone()]);
+                bytes.extend_from_slice(&self.row(matrix * self.rows + index)[part.clone()]);
             }
         }
         Ok(Weight { bytes: bytes.into(), ..shared })

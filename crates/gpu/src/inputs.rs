@@ -184,7 +184,8 @@ impl Inputs {
             if rope_tables.iter().any(|known| known.rope == rope) {
                 continue;
             }
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
+            let factors =
+                rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             let words = 2 * frequencies.len() * bucket.rows;
             rope_tables.push(RopeTable { rope, frequencies, at: end });
@@ -196,7 +197,9 @@ impl Inputs {
             position_factors.push((value.op, end));
             end += bucket.rows;
         }
-        let pages = bucket.rows.min(MAX_SEQUENCES) * bound.model().pages().max(1);
+        let pages =
+            bound.model().kv_layout().pages.iter().fold(0, |all: usize, pages| all.saturating_add(*pages));
+        let pages = bucket.rows.min(MAX_SEQUENCES) * pages.max(1);
         let words = vec![0; end + pages];
         Inputs {
             words,

@@ -30,7 +30,7 @@ pub use inputs::{
     Clusters, FOLLOWS, Inputs, MAX_CLUSTER, MAX_SPLIT_ROWS, MAX_SPLITS, RopeTable, Splits, partials_bytes,
 };
 pub use layout::Layout;
-pub use model::{MatrixLayout, ModelPlan, Purpose, State, lock, out_of_memory};
+pub use model::{MatrixLayout, ModelPlan, Purpose, State, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
 pub use rows::{Operation, RowWise};

@@ -1,7 +1,7 @@
 //! Device memory: what it is for, and how a model is stored in it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use backend::{
     BoundModel, ConvertedWeights, Error, Memory, MemoryKind, PAGE, Remedy, StoreLayout, Timing, Weight,
@@ -93,7 +93,8 @@ impl<M: MatrixLayout> ModelPlan<M> {
             [size(layout.format.k.row_bytes(k)), size(layout.format.v.row_bytes(v))]
         };
         let stores = bound.stores().iter().map(store).collect();
-        let state = |id| (bound.slots().saturating_mul(bound.graph().state_len(id)) as u64).saturating_mul(4);
+        let slots = bound.kv_layout().slots;
+        let state = |id| (slots.saturating_mul(bound.graph().state_len(id)) as u64).saturating_mul(4);
         let states = bound.graph().values().map(|(id, value)| value.op.is_recurrent().then(|| state(id)));
         let states = states.collect();
         Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
@@ -158,9 +159,4 @@ impl State {
         timing.bytes += bytes;
         timing.multiply_adds += multiply_adds;
     }
-}
-
-/// Locks `mutex`. No critical section of a GPU backend leaves its data inconsistent on panic.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

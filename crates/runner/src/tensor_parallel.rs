@@ -66,7 +66,7 @@ impl Backend for TensorParallel {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let parts = shards(graph, weights, self.ranks.len())?;
-        let members = Member::of_group(self.ranks.len());
+        let members = Member::group(self.ranks.len());
         join(&mut self.ranks, &members)?;
         let ranks = self.ranks.into_iter().zip(parts).zip(members).map(|((backend, part), member)| {
             let loaded = backend.load(&part, &Shares(weights), kv_layout)?;

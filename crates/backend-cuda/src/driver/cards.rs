@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use backend::lock;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use gpu::lock;
 
 use super::Loaded;
 

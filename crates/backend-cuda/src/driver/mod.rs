@@ -16,10 +16,10 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{Description, Error, Remedy};
+use backend::{Description, Error, Remedy, lock};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use gpu::{Purpose, lock, out_of_memory};
+use gpu::{Purpose, out_of_memory};
 
 use crate::occupancy::{Limits, Needs};
 use cards::PrimaryContext;

@@ -6,10 +6,9 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use backend::Error;
+use backend::{Error, lock};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags};
-use gpu::lock;
 
 use super::{Buffer, Device, Event};
 

@@ -7,9 +7,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, MutexGuard};
 
-use backend::Error;
+use backend::{Error, lock};
 use cudarc::driver::{result, sys};
-use gpu::lock;
 
 use super::pinned::{HostMemory, Staging};
 use super::{Buffer, Device, IN_FLIGHT, Kernel};
