@@ -99,7 +99,7 @@ impl Matmul {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
         let ring = ring_bytes(format, device.card.has_wgmma());
         let bytes = self.q8_bytes(columns) + MIN_WARPS * ring + STATIC_SHARED;
-        is_kernel && bytes <= device.limits.shared_of_block
+        is_kernel && bytes <= device.limits.block_shared
     }
 }
 
@@ -251,7 +251,7 @@ impl Compiler<'_> {
                 f16_weights.extend(&matmul.beside.f16_weights);
             }
             let launches = self.matmul_launches(matmul, algorithm, rows.min(max_rows), Each::Rows(1));
-            variants.push(When { max_rows: rows, f16_weights, ..When::default() }.launches(launches));
+            variants.push(When { max_rows: Some(rows), f16_weights, ..When::default() }.launches(launches));
             reached = rows;
             if rows >= max_rows && !is_f16 {
                 break;
@@ -283,7 +283,7 @@ impl Compiler<'_> {
         }
         // Fewer than two large tiles per multiprocessor would leave some idle.
         let blocks = self.tiles(matmul, GEMM_OUTPUTS, 256).groups * max_rows.div_ceil(256);
-        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.limits.shared_of_block;
+        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.limits.block_shared;
         TensorCores::Tiles(if fits && blocks >= 2 * self.device.multiprocessors { 256 } else { 128 })
     }
 

@@ -31,7 +31,7 @@ impl Compiler<'_> {
         let (experts, used) = (self.cols(logits), router.used);
         let [groups, used_groups] = router.groups.unwrap_or_default();
         let shared = (experts.next_multiple_of(4) + 2 * used + groups) * F32;
-        if shared + STATIC_SHARED > self.device.limits.shared_of_block {
+        if shared + STATIC_SHARED > self.device.limits.block_shared {
             let what = "the routing weights of a row, which must fit in shared memory";
             return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
         }

@@ -130,7 +130,7 @@ impl<'a> Lower<'a> for Compiler<'a> {
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
         let variant = When { transfer: Some(Transfer::Tokens), ..When::default() }.launches(vec![launch]);
-        self.dispatch(output, vec![variant, Variant::default()]);
+        self.dispatch(output, vec![variant, Variant::nothing()]);
         self.tokens = Some(tokens);
     }
 }
@@ -274,7 +274,7 @@ impl Compiler<'_> {
                 }
                 Algorithm::Gemm => Kernel::Gemm(kernels::Gemm { matmul, matrices }),
             };
-            let mut variant = When { max_rows, ..When::default() }.launches(Vec::new());
+            let mut variant = When { max_rows: Some(max_rows), ..When::default() }.launches(Vec::new());
             let mut params = params.clone();
             let mut buffers;
             if let Kernel::GemmCoop(_) = kernel {

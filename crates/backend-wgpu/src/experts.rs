@@ -122,7 +122,7 @@ impl Compiler<'_> {
             return self.dispatch(y, vec![Variant::always(launches)]);
         };
         let max_rows = min_grouped_rows(experts, used) - 1;
-        let rows = When { max_rows, ..When::default() }.launches(launches);
+        let rows = When { max_rows: Some(max_rows), ..When::default() }.launches(launches);
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
         launches.extend(self.hidden(shared, method));
         launches.extend(self.down(shared, method));

@@ -66,7 +66,7 @@ impl Compiler<'_> {
                 let buffers = vec![self.slot(x), self.slot(y), BufferId::Weight(weight, index)];
                 let params = params.as_flattened().to_vec();
                 let launches = vec![self.launch(kernel, params, buffers, grid, cost)];
-                variants.push(When { max_rows, ..When::default() }.launches(launches));
+                variants.push(When { max_rows: Some(max_rows), ..When::default() }.launches(launches));
             }
             self.dispatch(y, variants);
         }

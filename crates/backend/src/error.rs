@@ -76,33 +76,26 @@ pub enum MemoryKind {
 }
 
 /// Suggested fix of an error; a program may word it by its own options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "see `Display`")]
+#[expect(missing_docs, reason = "the messages explain them")]
 pub enum Remedy {
+    #[error("use a smaller context")]
     SmallerContext,
+    #[error("use a smaller batch size")]
     SmallerBatch,
+    #[error("use a smaller model or a format with fewer bits")]
     SmallerModel,
+    #[error(
+        "use a smaller model or a format with fewer bits, or use the weights in the file without repacking"
+    )]
     LeaveWeightsInFile,
+    #[error("offload fewer layers to the device")]
     FewerLayers,
+    #[error("the device does not support this model; use the CPU")]
     UseCpu,
+    #[error("raise the device memory limit or offload fewer layers")]
     RaiseLimit,
-}
-
-impl std::fmt::Display for Remedy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Remedy::SmallerContext => "use a smaller context",
-            Remedy::SmallerBatch => "use a smaller batch size",
-            Remedy::SmallerModel => "use a smaller model or a format with fewer bits",
-            Remedy::LeaveWeightsInFile => {
-                "use a smaller model or a format with fewer bits, or use the weights in the file without repacking"
-            }
-            Remedy::FewerLayers => "offload fewer layers to the device",
-            Remedy::UseCpu => "the device does not support this model; use the CPU",
-            Remedy::RaiseLimit => "raise the device memory limit or offload fewer layers",
-        })
-    }
 }
 
 /// A human-readable size, such as `1.2 MiB`.

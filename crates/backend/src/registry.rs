@@ -111,10 +111,8 @@ pub trait Driver: Send + Sync {
 
 /// The devices of all drivers of a program. A driver is queried on first use, and once.
 pub struct Registry {
-    drivers: Vec<(Box<dyn Driver>, OnceLock<Devices>)>,
+    drivers: Vec<(Box<dyn Driver>, OnceLock<Vec<Arc<dyn Device>>>)>,
 }
-
-type Devices = Vec<Arc<dyn Device>>;
 
 impl Registry {
     /// `drivers` in the order of their devices.
@@ -157,12 +155,6 @@ impl Registry {
     fn found(&self, is_queried: impl Fn(&dyn Driver) -> bool) -> Vec<Arc<dyn Device>> {
         let queried = self.drivers.iter().filter(|(driver, _)| is_queried(&**driver));
         queried.flat_map(|(driver, found)| found.get_or_init(|| driver.find())).cloned().collect()
-    }
-}
-
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.backends()).finish()
     }
 }
 

@@ -189,17 +189,10 @@ impl Interrupt {
     }
 }
 
-/// Always equal: steps are compared by what they compute.
-impl PartialEq for Interrupt {
-    fn eq(&self, _: &Interrupt) -> bool {
-        true
-    }
-}
-
 /// One step: rows of one or more sequences.
 ///
 /// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Step {
     rows: Vec<Row>,
     sequences: Vec<Sequence>,
@@ -211,7 +204,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Creates a step of `rows`, assigned to `sequences` in order.
+    /// A step of `rows`, assigned to `sequences` in order.
     ///
     /// # Errors
     /// If the sequences do not cover the rows, lack pages for them or write to the same page, if the rows of a span are not all
@@ -317,7 +310,7 @@ impl Step {
         }
     }
 
-    /// The embeddings of the rows that have no token, `[n, cols]`.
+    /// `[n, cols]`: see [`Input::Embedding`].
     pub fn embeddings(&self) -> &[f32] {
         &self.embeddings
     }

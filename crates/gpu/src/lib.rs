@@ -34,7 +34,7 @@ pub use model::{MatrixLayout, ModelPlan, Purpose, State, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
 pub use rows::{Operation, RowWise};
-pub use step::{Cost, StepShape, chosen_words};
+pub use step::{Cost, Draws, StepShape, chosen_words};
 pub use tiled::{TiledLayout, tile_bytes};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
 pub use variant::{Variant, When};

@@ -44,18 +44,17 @@ pub fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
     Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
 }
 
-/// How a table or matrix, or all matrices of the experts, is stored.
+/// How a table or matrix, or all matrices of the experts, is stored on the device.
+#[expect(missing_docs, reason = "the names say it")]
 pub trait MatrixLayout {
-    /// The format on the device.
     fn format(&self) -> Format;
-    /// Bytes on the device.
     fn bytes(&self) -> u64;
 }
 
 /// How the weights and the KV cache of a model are stored on a device.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ModelPlan<M> {
-    /// The model.
     pub bound: Arc<BoundModel>,
     /// By weight; `None` for single-row weights, which programs hold as f32 constants.
     pub matrices: Vec<Option<M>>,
@@ -67,9 +66,6 @@ pub struct ModelPlan<M> {
 
 impl<M: MatrixLayout> ModelPlan<M> {
     /// Lays out the weights as `matrix` says; heads in the KV cache have a multiple of `padding` columns.
-    ///
-    /// # Errors
-    /// The first of `matrix`.
     pub fn new(
         bound: BoundModel,
         padding: usize,
@@ -77,10 +73,7 @@ impl<M: MatrixLayout> ModelPlan<M> {
     ) -> Result<ModelPlan<M>, Error> {
         let roles = bound.graph().roles();
         let matrices = bound.graph().weights().zip(&roles).map(|((id, _), roles)| {
-            let is_matrix = roles.iter().any(|role| match role {
-                Role::Table | Role::Matrix | Role::Experts => true,
-                Role::Vector => false,
-            });
+            let is_matrix = roles.iter().any(|role| *role != Role::Vector);
             is_matrix.then(|| matrix(id, bound.weight(id), roles)).transpose()
         });
         let matrices = matrices.collect::<Result<_, Error>>()?;
@@ -122,9 +115,10 @@ impl<M: MatrixLayout> ModelPlan<M> {
             }
         }
         memory.weights_owned = memory.weights_on_device;
-        let converted_weights =
-            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
-        memory.weights_converted = converted.into_iter().map(converted_weights).collect();
+        let converted = converted.into_iter();
+        let converted =
+            converted.map(|((format, to), bytes)| ConvertedWeights { format, device_format: to, bytes });
+        memory.weights_converted = converted.collect();
         memory
     }
 
@@ -137,12 +131,11 @@ impl<M: MatrixLayout> ModelPlan<M> {
     }
 }
 
-/// What the programs of a model have together.
+/// What the programs of a model share: the bytes of all of them, and the times of kernels.
 #[derive(Debug, Default)]
+#[expect(missing_docs, reason = "see above")]
 pub struct State {
-    /// Bytes of all programs.
     pub activations: u64,
-    /// Times of kernels.
     pub timings: Vec<Timing>,
 }
 
