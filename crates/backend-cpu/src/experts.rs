@@ -35,7 +35,6 @@ struct Term {
     weight: f32,
 }
 
-/// What hidden values are computed from.
 #[derive(Clone, Debug)]
 pub(crate) struct Products<'a> {
     pub(crate) hidden: Hidden,
@@ -50,7 +49,6 @@ pub(crate) struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The hidden values of one entry.
     fn hidden(&self, kernels: &Kernels, y: &mut [f32], products: [&[f32]; 2]) {
         match self.hidden {
             Hidden::Gated { glu, .. } => (kernels.gate)(glu, y, products[0], products[1]),
@@ -159,7 +157,6 @@ impl Routing {
         });
     }
 
-    /// The expert of an entry.
     fn entry_expert(&self, entry: usize) -> usize {
         let next = self.chosen.partition_point(|(_, entries)| entries.start <= entry);
         self.chosen[next - 1].0

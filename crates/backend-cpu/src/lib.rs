@@ -225,7 +225,7 @@ impl LoadedModel for CpuModel {
 }
 
 fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
-    let isa = kernels.isa().name();
+    let isa = kernels.isa.name();
     let features: Vec<&str> = kernels::features().collect();
     let quantised = if options.f32_activations {
         ", dequantised for f32 activations"

@@ -10,10 +10,8 @@ use crate::lanes::LANES;
 use crate::packed::activations::Form;
 use crate::recurrent::CONV_COLUMNS;
 
-/// A unit of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
-    /// A value of the graph.
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
@@ -39,7 +37,6 @@ pub(crate) enum Stage {
     Products,
 }
 
-/// How the threads share a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A row depends only on the same row of earlier items: threads take rows and compute all items of them.
@@ -62,7 +59,6 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Phase {
     pub(crate) kind: Kind,
-    /// In execution order.
     pub(crate) items: Vec<Item>,
     /// The buffer of each item. Rows that only their own phase reads have none.
     pub(crate) slots: Vec<Option<usize>>,
@@ -264,7 +260,6 @@ impl Plan {
     }
 }
 
-/// The value that an item belongs to.
 fn item_value(item: Item) -> ValueId {
     let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
     id

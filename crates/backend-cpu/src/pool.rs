@@ -74,7 +74,6 @@ impl Pool {
         Pool { shared, workers }
     }
 
-    /// Number of threads, including the caller's.
     pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -172,7 +171,6 @@ impl Pool {
     }
 }
 
-/// How a matrix is split into tiles.
 #[derive(Debug)]
 pub(crate) struct Cut<'m, T> {
     /// Row-major.
@@ -198,7 +196,6 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// The loop of worker `me`.
     fn work(&self, me: usize) {
         let mut seen = 0;
         loop {
@@ -283,12 +280,10 @@ pub(crate) struct Tile<'a, T> {
 }
 
 impl<T> Tile<'_, T> {
-    /// The covered rows of the matrix.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
 
-    /// The covered columns of the matrix.
     pub(crate) fn cols(&self) -> Range<usize> {
         self.cols.clone()
     }

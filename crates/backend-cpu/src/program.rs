@@ -203,7 +203,6 @@ impl CpuProgram {
         &self.result(id)[part.rows.start * cols..part.rows.end * cols]
     }
 
-    /// Computes some rows of a value.
     fn compute(&self, id: ValueId, part: &Part<'_, '_>, step: &Step, out: &mut [f32]) {
         let value = self.bound.value(id);
         let cols = value.cols;
@@ -577,13 +576,11 @@ fn of_entries(
     Activations { words, rows: entries.len(), cols, tile }
 }
 
-/// Calls `work` for each row of `out`.
 fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])) {
     out.chunks_exact_mut(cols).enumerate().for_each(|(row, y)| work(row, y));
 }
 
 impl RopeTable {
-    /// Computes the table for the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();
         for (_, position) in step.positions() {
@@ -592,7 +589,6 @@ impl RopeTable {
         }
     }
 
-    /// The entries of row `row` of the step.
     fn of_row(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
         &self.cos_sin[row * pairs..][..pairs]

@@ -14,7 +14,6 @@ use crate::packed::activations::Form;
 use crate::pool::Pool;
 use crate::{Options, PACKED_WEIGHTS};
 
-/// The weights of a model, by [`WeightId`].
 #[derive(Debug)]
 pub(crate) struct ModelWeights {
     /// Weights of linear layers and experts.
@@ -65,7 +64,6 @@ impl Matrix {
         [self.weight.count, self.weight.rows, self.weight.cols]
     }
 
-    /// Cache lines of the packed copy.
     fn lines(&self) -> usize {
         self.linear.lines(self.shape())
     }
@@ -91,12 +89,10 @@ impl ModelWeights {
         ModelWeights { matrices, vectors, bytes }
     }
 
-    /// A weight of linear layers.
     pub(crate) fn matrix(&self, id: WeightId) -> &Matrix {
         self.matrices[id.index()].as_ref().expect("a linear layer has a matrix")
     }
 
-    /// The activation layout that a weight needs.
     pub(crate) fn form(&self, id: WeightId) -> Form {
         self.matrix(id).linear.form
     }

@@ -41,7 +41,6 @@ fn padded(kind: KvType, dim: usize) -> usize {
     dim.next_multiple_of(if kind == KvType::Q8_0 { 32 } else { 8 })
 }
 
-/// The keys and values of a store.
 fn cache(attend: &Attend) -> [Pointer; 2] {
     [0, 1].map(|which| BufferId::Store(attend.store, which).into())
 }

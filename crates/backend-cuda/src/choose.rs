@@ -9,7 +9,6 @@ use crate::arguments::{AdjustArgs, ArgMaxArgs, DrawArgs, MergeArgs, PartArgs, Po
 use crate::compile::Compiler;
 use crate::launch::LaunchPlan;
 
-/// Threads of `draw_of_vocabulary`.
 const VOCABULARY_THREADS: u32 = 1024;
 
 /// Columns of which a block of `arg_max` and of `candidates_of_parts` finds the best.

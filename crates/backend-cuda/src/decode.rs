@@ -13,7 +13,6 @@ pub(crate) fn has_kernel(layout: &StoreLayout) -> bool {
     layout.format.k != KvType::F32 && k_dim == v_dim && [64, 128, 256].contains(&k_dim)
 }
 
-/// Warps of a block.
 pub(crate) const WARPS: usize = 4;
 
 /// Positions of a warp's stage, and its stages. `decode_bulk.cu` has one stage of a page.
@@ -43,7 +42,6 @@ pub(crate) fn bytes(card: &Card, kind: KvType, dim: usize) -> [usize; 2] {
     [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + position + 512]
 }
 
-/// The kernel of `decode_bulk.cu` for heads of `dim` columns.
 pub(crate) fn bulk_kernel(dim: usize, in_cluster: bool) -> String {
     format!("decode_bulk/decode_f16_{dim}{}", if in_cluster { "_cluster" } else { "" })
 }

@@ -71,7 +71,6 @@ impl Compiler<'_> {
         self.dispatch(y, variants);
     }
 
-    /// The GEMV kernel of one row.
     fn row_algorithm(&self, matmul: &Matmul) -> Algorithm {
         let weight = matmul.weights().next().expect("a weight");
         let format = self.model.matrix(weight).layout.format;

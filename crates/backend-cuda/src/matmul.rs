@@ -54,7 +54,6 @@ const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 const PAIRED: u32 = 4;
 
-/// Threads of `f16_rows`.
 const F16_ROWS_THREADS: u32 = 512;
 
 /// The kernel that converts rows of `stride` columns: the smallest whose threads keep all of a row, if there is one.
@@ -68,7 +67,6 @@ fn f16_rows(stride: usize) -> String {
 const F32_OUTPUTS: usize = 64;
 const F32_ROWS: usize = 32;
 
-/// Blocks of a cluster at most.
 const MAX_CLUSTER: usize = 8;
 
 impl MatmulArgs {
@@ -230,7 +228,6 @@ impl Compiler<'_> {
         self.multiply(y, &self.matmul(Mode::PerHead(per_head), &[part], args));
     }
 
-    /// A matmul pass with result `y`.
     fn multiply(&mut self, y: ValueId, matmul: &Matmul) {
         let format = self.model.matrix(matmul.parts[0].0).layout.format;
         let max_rows = self.max_rows(y);
@@ -272,7 +269,6 @@ impl Compiler<'_> {
         self.device.card.has_wgmma() && (!is_head || matmul.args.cols.is_multiple_of(WINDOW as u32))
     }
 
-    /// The kernels on tensor cores for steps of up to `max_rows`.
     fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
         if self.is_wgmma(matmul) {
             return TensorCores::Wgmma;

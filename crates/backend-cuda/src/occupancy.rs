@@ -18,7 +18,6 @@ pub(crate) struct Limits {
     pub(crate) is_side_by_side: bool,
 }
 
-/// What a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Registers of a thread, threads of a block at most, static shared memory in bytes.
@@ -27,7 +26,6 @@ pub(crate) struct Needs {
     pub(crate) fixed: usize,
 }
 
-/// Size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) threads: u32,

@@ -40,7 +40,6 @@ pub(crate) struct CudaProgram {
     recordings: Vec<(usize, StepShape, Recording)>,
 }
 
-/// What steps are queued from.
 struct Built {
     model: Arc<Model>,
     /// Its launch plans have moved to `work`.
@@ -251,7 +250,6 @@ impl CudaProgram {
         Ok(())
     }
 
-    /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
         let inputs = self.built.work.iter().filter_map(|work| match work {
             Work::Input(input) => Some(input),
@@ -332,7 +330,6 @@ impl Built {
 }
 
 impl Timer {
-    /// Adds the times of a finished step.
     fn add(self, model: &Model, step: &Step) -> Result<(), Error> {
         let mut start = &self.start;
         let mut state = lock(&model.state);

@@ -15,7 +15,6 @@ const LIST_THREADS: u32 = 32;
 /// Static shared memory of `route` in bytes, at most.
 const STATIC_SHARED: usize = 1024;
 
-/// Columns of a block of `mix`.
 const MIX_COLS: usize = 1024;
 
 impl Compiler<'_> {

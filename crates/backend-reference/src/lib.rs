@@ -97,7 +97,6 @@ fn describe() -> Description {
     }
 }
 
-/// A model and what its programs share.
 struct Loaded {
     model: Arc<BoundModel>,
     state: Arc<Mutex<State>>,

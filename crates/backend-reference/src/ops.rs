@@ -255,7 +255,6 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     }
 }
 
-/// The operands of a mixture of experts.
 struct Experts<'a> {
     hidden: Hidden,
     /// Those of the hidden values.

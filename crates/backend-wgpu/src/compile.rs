@@ -19,7 +19,6 @@ use crate::weights::{MatrixLayout, Shard};
 /// Fills the margins around values: a NaN that no computation produces.
 pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
-/// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
     pub(crate) common: gpu::Blueprint<LaunchPlan>,
     /// Indices of the input buffer and of the staging buffer for readback.
@@ -51,7 +50,6 @@ impl<'a> DerefMut for Compiler<'a> {
 }
 
 impl Blueprint {
-    /// Compiles `bound` for the weight and cache layouts of `model`.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,

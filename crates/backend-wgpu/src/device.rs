@@ -24,7 +24,6 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
 /// Timeout for mapping a buffer after the queue is idle.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Usage of buffers for a purpose.
 fn usage(purpose: Purpose) -> wgpu::BufferUsages {
     use wgpu::BufferUsages as Usages;
     match purpose {
@@ -149,7 +148,6 @@ impl Deref for Buffer {
     }
 }
 
-/// Bytes that count as used until dropped.
 #[derive(Debug)]
 struct Counted {
     bytes: u64,
@@ -162,7 +160,6 @@ impl Drop for Counted {
     }
 }
 
-/// An opened device with its caches of pipelines and layouts.
 pub(crate) struct Device {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
@@ -303,7 +300,6 @@ impl Device {
         Ok(())
     }
 
-    /// Allocates a zeroed buffer.
     pub(crate) fn buffer(&self, purpose: Purpose, bytes: u64) -> Result<Buffer, Error> {
         self.buffer_with(purpose, bytes, usage(purpose))
     }
@@ -336,7 +332,6 @@ impl Device {
         }
     }
 
-    /// Allocates a buffer with the parameters of a launch.
     pub(crate) fn params(&self, words: &[u32]) -> Result<Buffer, Error> {
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = self.buffer_with(Purpose::Constants, size_of_val(words) as u64, usage)?;
@@ -344,7 +339,6 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Bytes of all live buffers.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -414,7 +408,6 @@ impl Device {
         0
     }
 
-    /// Bind group layout and pipeline layout for these bindings, cached.
     fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         if let Some(layouts) = lock(&self.built).layouts.get(bindings) {
             return layouts.clone();

@@ -13,13 +13,15 @@ use crate::launch::LaunchPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
-/// How an experts pass is computed.
 #[derive(Clone, Copy)]
 enum Method {
-    /// A GEMV for each row's experts.
     Rows,
     /// A GEMM for each expert's rows, with the offset of their list in the buffer of groups.
-    Groups { groups: BufferId, entries: u32, downs: BufferId },
+    Groups {
+        groups: BufferId,
+        entries: u32,
+        downs: BufferId,
+    },
 }
 
 /// What both projections of an experts pass have in common.
@@ -36,7 +38,6 @@ struct Shared<'a> {
     biases: [Option<BufferId>; 2],
     /// Offset of the scales, if any.
     factors_at: Option<usize>,
-    /// Weight of a fused norm.
     scales: Option<BufferId>,
 }
 
@@ -263,7 +264,6 @@ impl Compiler<'_> {
         downs.shards.iter().enumerate().map(launch).collect()
     }
 
-    /// Sums the outputs of each row's experts.
     fn mix(&self, shared: Shared<'_>, method: Method) -> LaunchPlan {
         let (&Experts { residual, y, .. }, Method::Groups { downs, .. }) = (shared.pass, method) else {
             unreachable!("only groups are summed on their own")

@@ -5,7 +5,6 @@ use gpu::{BufferId, Cost, Grid};
 use crate::device::Buffer;
 use crate::kernels::Kernel;
 
-/// A kernel launch: parameters, buffers and grid.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchPlan {
     pub(crate) kernel: Kernel,
@@ -15,7 +14,6 @@ pub(crate) struct LaunchPlan {
     pub(crate) cost: Cost,
 }
 
-/// A launch with its pipeline and bind group.
 pub(crate) struct Launch {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) group: wgpu::BindGroup,

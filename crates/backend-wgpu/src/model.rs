@@ -9,7 +9,6 @@ use graph::{Op, Role};
 use crate::device::{Buffer, Device, allocated_size};
 use crate::weights::{Matrix, MatrixLayout};
 
-/// How the weights and the KV cache of a model are stored on a device.
 pub(crate) type ModelPlan = gpu::ModelPlan<MatrixLayout>;
 
 /// Columns of a head in a cache are a multiple of this (`kernels/rope.wgsl`).
@@ -54,7 +53,6 @@ pub(crate) struct Model {
     /// By value: the slots of recurrent operations.
     pub(crate) states: Vec<Option<Buffer>>,
     pub(crate) state: Mutex<State>,
-    /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
 }
 

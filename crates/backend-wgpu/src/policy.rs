@@ -22,7 +22,6 @@ impl Caps {
     }
 }
 
-/// Minimum and maximum subgroup size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subgroups {
     pub(crate) min: u32,
@@ -50,7 +49,6 @@ pub(crate) struct GemvTiles {
     pub(crate) subgroups: bool,
 }
 
-/// The shape of a matmul pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MatmulShape {
     pub(crate) rows: usize,

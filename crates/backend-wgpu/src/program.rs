@@ -78,7 +78,6 @@ impl GpuProgram {
     }
 }
 
-/// Builds the pipeline and the bind group of a launch.
 fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan) -> Result<Launch, Error> {
     let LaunchPlan { kernel, params, buffers, grid, cost } = plan;
     let device = &*model.device;
@@ -163,7 +162,6 @@ impl Program for GpuProgram {
 }
 
 impl GpuProgram {
-    /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) {
         let inputs = self.work.iter().filter_map(|work| match work {
             Work::Input(input) => Some(input),
@@ -226,7 +224,6 @@ impl GpuProgram {
         encoder.finish()
     }
 
-    /// The first variant that applies to the current step.
     fn variant<'a>(&self, variants: &'a [Variant<Launch>], rows: usize) -> &'a Variant<Launch> {
         Variant::choose(variants, rows, &self.shape, |weight| self.model.fits_f16(weight))
     }

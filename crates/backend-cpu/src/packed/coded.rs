@@ -6,19 +6,9 @@
 
 use quant::*;
 
-use super::formats::{each_row, load_f16, sixteen, store_f16, store_grouped};
+use super::formats::{each_row, load_f16, sixteen, store_f16, store_grouped, table};
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
-
-/// The lookup table of codes: quants plus `zero`.
-const fn table(quants: [i8; 16], zero: u8) -> [u8; 16] {
-    let (mut table, mut i) = ([0; 16], 0);
-    while i < 16 {
-        table[i] = (quants[i] as i16 + zero as i16) as u8;
-        i += 1;
-    }
-    table
-}
 
 /// Formats of a grid. Headers are the F16 scale, then the groups' scales as nibbles, two groups per byte.
 macro_rules! grids {

@@ -29,7 +29,6 @@ use crate::pool::Pool;
 use activations::Q8Layout;
 use layout::{Kind, Layout};
 
-/// A matrix in strips.
 #[derive(Debug)]
 pub(crate) struct Packed {
     strips: Strips,
@@ -37,7 +36,6 @@ pub(crate) struct Packed {
     cols: usize,
 }
 
-/// Where the strips of a matrix come from.
 #[derive(Debug)]
 enum Strips {
     /// Packed, in memory that all matrices of a weight share.
@@ -48,12 +46,10 @@ enum Strips {
     Quantised(Bytes, Format),
 }
 
-/// The packed strips of a matrix.
 #[derive(Debug)]
 struct PackedStrips {
     /// Memory that all weights of a model share.
     lines: Arc<Lines>,
-    /// The first cache line of the first strip.
     first: usize,
     /// Cache lines per strip.
     strip: usize,
@@ -285,7 +281,7 @@ mod tests {
         };
         let (out, mapped) = (product(weight), product(&Packed::mapped(weights.to_vec().into(), N, COLS)));
         let same = out.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
-        assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa().name());
+        assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa.name());
         out
     }
 
@@ -325,7 +321,7 @@ mod tests {
                 let limit = if format.block_len() > 1 { 5e-4 } else { 1e-10 };
                 let mut first: Option<Vec<f32>> = None;
                 for kernels in Isa::ALL.into_iter().filter_map(Kernels::new) {
-                    let label = format!("{format}, {rows} rows, {}", kernels.isa().name());
+                    let label = format!("{format}, {rows} rows, {}", kernels.isa.name());
                     let found = product(&kernels, format, &weights, &x, rows);
                     let error = nmse(&truth, &found);
                     assert!(error < limit, "{label}: NMSE {error:e}");

@@ -63,7 +63,6 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// An opened card: its context with kernels, and streams.
 pub(crate) struct Device {
     pub(crate) card: Card,
     pub(crate) is_timed: bool,
@@ -359,7 +358,6 @@ pub(crate) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Queues the event.
     pub(crate) fn record(&self) -> Result<(), Error> {
         // SAFETY: event and stream are valid.
         self.device.call(|| unsafe { result::event::record(self.event, self.device.stream) })

@@ -68,7 +68,6 @@ impl Pinned {
         Ok(Pinned { memory: HostMemory::new(device, words)?, copied })
     }
 
-    /// Waits for the copies.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         self.copied.wait()
     }

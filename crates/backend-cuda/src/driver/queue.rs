@@ -15,7 +15,6 @@ use super::{Buffer, Device, IN_FLIGHT, Kernel};
 use crate::arguments::{Arguments, Pointer};
 use crate::occupancy::Block;
 
-/// A kernel with its arguments.
 #[derive(Debug)]
 pub(crate) struct Launch {
     kernel: Kernel,
@@ -68,7 +67,6 @@ pub(crate) struct How {
     pub(crate) grid: [u32; 3],
     /// Blocks of a cluster, along the third dimension of the grid, which has so many times `grid[2]` blocks there.
     pub(crate) cluster: u32,
-    /// The form of its blocks.
     pub(crate) form: usize,
     /// Whether it may start before the launch before it has ended, and waits for it itself.
     pub(crate) is_dependent: bool,
@@ -123,7 +121,6 @@ impl Device {
 }
 
 impl Queue<'_> {
-    /// Queues a launch.
     pub(crate) fn launch(&mut self, launch: &Launch, how: How) -> Result<(), Error> {
         let How { number, grid, cluster, form, is_dependent } = how;
         if grid.contains(&0) {
@@ -194,7 +191,6 @@ impl Queue<'_> {
 }
 
 impl Device {
-    /// A launch of blocks of this size.
     fn config(
         &self,
         grid: [u32; 3],
@@ -239,7 +235,6 @@ fn cluster_attribute(size: u32) -> sys::CUlaunchAttribute {
     }
 }
 
-/// A recorded step.
 #[derive(Debug)]
 pub(crate) struct Recording {
     executable: sys::CUgraphExec,

@@ -35,10 +35,8 @@ pub(crate) const FORMATS: [Format; 18] = [
     Format::TQ2_0,
 ];
 
-/// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// A uniform buffer.
     Constant,
     Read,
     Write,
@@ -105,7 +103,6 @@ impl Rows {
 /// Options that all matmul kernels share; `gemv.wgsl` documents them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Matmul {
-    /// The format of each weight.
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
