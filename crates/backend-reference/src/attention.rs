@@ -83,13 +83,10 @@ pub(crate) fn attend(
             for (score, slot) in scores.iter().zip(&slots) {
                 let weight = score / total;
                 let values = &store.values[(slot * kv_heads + kv_head) * v_dim..][..v_dim];
-                for (mean, &v) in mean.iter_mut().zip(values) {
-                    *mean += weight * f64::from(v);
-                }
+                mean.iter_mut().zip(values).for_each(|(mean, &v)| *mean += weight * f64::from(v));
             }
-            for (y, &mean) in out[(row * heads + head) * v_dim..][..v_dim].iter_mut().zip(&mean) {
-                *y = mean as f32;
-            }
+            let out = out[(row * heads + head) * v_dim..][..v_dim].iter_mut();
+            out.zip(&mean).for_each(|(y, &mean)| *y = mean as f32);
         }
     }
 }

@@ -83,9 +83,9 @@ pub(crate) fn compute(
             attention::attend(&mut out, result(q), store, heads, score, step, group);
         }
         Op::Conv { x, weight, bias } => {
-            let (weight, bias) =
-                (bound.weight(weight).vector(), bias.map(|bias| bound.weight(bias).vector()));
-            let weights = (&weight[..], bias.as_deref());
+            let weight = bound.weight(weight).vector();
+            let bias = bias.map(|bias| bound.weight(bias).vector());
+            let weights = (&*weight, bias.as_deref());
             convolve(&mut out, result(x), weights, value.cols, step, &mut slots[id.index()]);
         }
         Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
@@ -164,10 +164,10 @@ pub(crate) fn compute(
             for head in 0..w.count {
                 let slice = |row: &[f32]| row[head * w.cols..][..w.cols].to_vec();
                 let x: Vec<f32> = x.chunks_exact(w.count * w.cols).flat_map(slice).collect();
-                let mut of_head = vec![0.0; x.len() / w.cols * w.rows];
-                linear(&mut of_head, &x, &w.part(head));
-                for (y, of_head) in out.chunks_exact_mut(value.cols).zip(of_head.chunks_exact(w.rows)) {
-                    y[head * w.rows..][..w.rows].copy_from_slice(of_head);
+                let mut products = vec![0.0; x.len() / w.cols * w.rows];
+                linear(&mut products, &x, &w.part(head));
+                for (y, products) in out.chunks_exact_mut(value.cols).zip(products.chunks_exact(w.rows)) {
+                    y[head * w.rows..][..w.rows].copy_from_slice(products);
                 }
             }
         }
@@ -287,17 +287,15 @@ impl Experts<'_> {
                     y.iter_mut().for_each(|y| *y *= scale[expert]);
                 }
                 if let Some(bias) = bias {
-                    let bias = &bias[expert * w.rows..][..w.rows];
-                    y.chunks_exact_mut(w.rows)
-                        .for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+                    let bias = bias[expert * w.rows..][..w.rows].iter().cycle();
+                    y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
                 }
                 y
             };
-            let products: Vec<Vec<f32>> = (weights.iter().enumerate())
-                .map(|(at, w)| {
-                    product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
-                })
-                .collect();
+            let hidden_product = |(at, w): (usize, &&Weight)| {
+                product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
+            };
+            let products: Vec<Vec<f32>> = weights.iter().enumerate().map(hidden_product).collect();
             let hidden_at = |i: usize| self.hidden.apply(|at| f64::from(products[at][i])) as f32;
             let hiddens: Vec<f32> = (0..products[0].len()).map(hidden_at).collect();
             let downs = product(&hiddens, down.part(expert), &self.scale, self.bias.as_ref());

@@ -23,19 +23,17 @@ pub struct BoundModel {
 
 #[expect(missing_docs, reason = "the names say it")]
 impl BoundModel {
-    /// # Errors
-    /// If a weight is missing, if its shape or size does not match the graph, or if the KV layout belongs to another graph.
+    /// Fails if a weight is missing or does not match the graph, or if the KV layout belongs to another graph.
     pub fn new(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
-        let bound = graph.weights().map(|(_, expected)| {
-            let name = &expected.name;
-            let weight =
-                weights.weight(expected).ok_or_else(|| Error::MissingWeight { name: name.clone() })?;
+        let bound = graph.weights().map(|(_, declared)| {
+            let name = || declared.name.clone();
+            let weight = weights.weight(declared).ok_or_else(|| Error::MissingWeight { name: name() })?;
             let found = [weight.count, weight.rows, weight.cols];
-            let expected = [expected.count, expected.rows, expected.cols];
+            let expected = [declared.count, declared.rows, declared.cols];
             if found != expected {
-                return Err(Error::WeightShape { name: name.clone(), found, expected });
+                return Err(Error::WeightShape { name: name(), found, expected });
             }
-            weight.check(name).map(|()| weight)
+            weight.check(&declared.name).map(|()| weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
         if kv_layout.pages.len() != graph.groups().len() {
@@ -56,10 +54,8 @@ impl BoundModel {
     /// Checks that the backend is a member of a group if the graph has sums over ranks.
     pub fn check_member(&self, member: Option<&Member>) -> Result<(), Error> {
         let is_sharded = self.graph.values().any(|(_, value)| matches!(value.op, Op::AllReduce { .. }));
-        match member {
-            None if is_sharded => Err(Error::Shard("the backend has not joined a group".to_owned())),
-            _ => Ok(()),
-        }
+        let is_alone = is_sharded && member.is_none();
+        if is_alone { Err(Error::Shard("the backend has not joined a group".to_owned())) } else { Ok(()) }
     }
 
     pub fn graph(&self) -> &Graph {
@@ -102,10 +98,7 @@ impl BoundModel {
     }
 
     /// Where a host backend has `block`: in the keys and values of a page of each of its `stores`, by [`graph::StoreId`], or in
-    /// the slots of all operations, by [`ValueId`].
-    ///
-    /// # Errors
-    /// If the block is out of range.
+    /// the slots of all operations, by [`ValueId`]. Fails if the block is out of range.
     pub fn block_parts<'a, S>(
         &self,
         block: CacheBlock,
@@ -145,8 +138,6 @@ pub struct BoundProgram {
 
 #[expect(missing_docs, reason = "the names say it")]
 impl BoundProgram {
-    /// # Errors
-    /// If a tapped name is not in the graph.
     pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<BoundProgram, Error> {
         taps.check(&model.graph)?;
         let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
@@ -196,12 +187,7 @@ impl BoundProgram {
         Outputs::new(outputs, logits, cols).with_hidden(hidden, hidden_cols)
     }
 
-    /// Checks a step against bucket, vocabulary, stores and graph input.
-    ///
-    /// # Errors
-    /// If the input does not have the size that the graph expects, if the step exceeds the bucket, if a token is outside
-    /// the vocabulary, if block tables are missing, name pages out of range or more than there are, or lack pages that the rows
-    /// see, or if a slot is out of range, or written by one sequence and used by another.
+    /// Checks a step against bucket, vocabulary, stores, slots and graph input.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         self.check_after(step, 0)
     }

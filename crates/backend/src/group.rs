@@ -54,10 +54,7 @@ impl Member {
     }
 
     /// Replaces `values`, as many on each rank, by their sums over all ranks, and waits for the others. Summands are added in the
-    /// order of the ranks, so that all get the same bits, each time.
-    ///
-    /// # Errors
-    /// If another member's step has failed ([`Member::fail`]): its error.
+    /// order of the ranks, so that all get the same bits, each time. The error is that of a member that failed ([`Member::fail`]).
     pub fn all_reduce(&self, values: &mut [f32]) -> Result<(), Error> {
         let group = &*self.group;
         let mut state = lock(&group.state);

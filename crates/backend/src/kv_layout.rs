@@ -175,7 +175,7 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// Size in bytes, saturating.
+    /// Saturating.
     pub fn bytes(&self) -> u64 {
         let factors = [self.store.heads, self.format.row_bytes(&self.store), self.pages, PAGE];
         factors.iter().fold(1, |bytes: u64, &factor| bytes.saturating_mul(factor as u64))

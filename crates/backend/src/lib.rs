@@ -46,10 +46,7 @@ pub struct Bucket {
 impl Bucket {
     /// Maximum number of these rows.
     pub fn count(self, rows: Rows) -> usize {
-        match rows {
-            Rows::Step => self.rows,
-            Rows::Output => self.outputs,
-        }
+        if rows == Rows::Step { self.rows } else { self.outputs }
     }
 }
 
@@ -145,10 +142,7 @@ pub trait Backend: Send {
         Err(Error::Group { device, why: format!("the {name} backend has no sums over several devices") })
     }
 
-    /// Loads a model: `graph`, its weights, and an empty KV cache.
-    ///
-    /// # Errors
-    /// If a weight is missing or has another shape, or if memory is exhausted.
+    /// Loads a model: `graph`, its weights, and an empty KV cache. Fails if a weight is missing or has another shape.
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -162,10 +156,7 @@ pub trait LoadedModel: Send {
     /// The backend and its device.
     fn describe(&self) -> Description;
 
-    /// Compiles the graph for steps that fit `bucket`.
-    ///
-    /// # Errors
-    /// If a tapped value is not in the graph, or if memory is exhausted.
+    /// Compiles the graph for steps that fit `bucket`. Fails if a tapped value is not in the graph.
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
     /// Does slow work ahead of the first step, such as packing weights. `copied` is called with the name of each tensor
@@ -189,10 +180,8 @@ pub trait LoadedModel: Send {
         false
     }
 
-    /// Calls `work` with the bytes of a block of the cache, which may be in several places, when no step is in progress.
-    ///
-    /// # Errors
-    /// If the block is out of range, or the backend does not support it.
+    /// Calls `work` with the bytes of a block of the cache, which may be in several places, when no step is in progress. Fails
+    /// if the block is out of range, or the backend does not support it.
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
         let _ = (block, work);
         Err(Error::Unsupported { backend: self.describe().name.into(), feature: Feature::CacheBlocks })
@@ -211,10 +200,8 @@ pub trait LoadedModel: Send {
 
 /// A compiled graph for steps that fit a bucket.
 pub trait Program: Send {
-    /// Starts a step, which computes all values and writes K and V to the cache. [`Program::wait`] waits for its end.
-    ///
-    /// # Errors
-    /// If the step does not fit the bucket, the vocabulary or the KV cache. The cache is then unchanged.
+    /// Starts a step, which computes all values and writes K and V to the cache. [`Program::wait`] waits for its end. Fails if
+    /// the step does not fit the bucket, the vocabulary or the KV cache, which is then unchanged.
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
     /// Whether a step may be submitted before the one before it was waited for, and take tokens of its output rows
@@ -223,10 +210,8 @@ pub trait Program: Send {
         false
     }
 
-    /// Waits for a submitted step and returns its outputs.
-    ///
-    /// # Errors
-    /// If the device failed, or another step was submitted since, unless that one [may follow](Program::can_follow).
+    /// Waits for a submitted step and returns its outputs. Fails if another step was submitted since, unless that one
+    /// [may follow](Program::can_follow).
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
 
     /// Value `name`, which was tapped, of the last step that was waited for, row-major `[rows, cols]`.

@@ -1,7 +1,5 @@
-//! Device discovery: drivers, devices, their memory, and how they are opened.
-//!
-//! Each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its drivers;
-//! no other code names a concrete backend.
+//! Device discovery: each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its
+//! drivers; no other code names a concrete backend.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -89,8 +87,7 @@ pub trait Driver: Send + Sync {
     /// The names of the backends.
     fn backends(&self) -> &'static [&'static str];
 
-    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that are not
-    /// offloaded.
+    /// Whether the devices are the host CPU, which has no device memory, and runs the layers that are not offloaded.
     fn is_host(&self) -> bool {
         false
     }

@@ -9,10 +9,8 @@ use graph::Mask;
 
 use crate::{BlockTable, Bucket, Draw, Error, Feature, PAGE};
 
-/// Where the state of recurrent operations is: slots, each with the state of one sequence after some position.
-///
-/// A step reads the state after `n_past` positions, and writes the state after its last row. If these are the same slot,
-/// a step that fails or is repeated leaves no state to continue from.
+/// Where the state of recurrent operations is: slots, each with the state of one sequence after some position. If a step reads and
+/// writes the same slot, one that fails or is repeated leaves no state to continue from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// The state before the first row; not read at position 0.
@@ -189,9 +187,7 @@ impl Interrupt {
     }
 }
 
-/// One step: rows of one or more sequences.
-///
-/// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
+/// One step: rows of one or more sequences, each contiguous; positions derive from sequences. Validated on construction.
 #[derive(Clone, Debug)]
 pub struct Step {
     rows: Vec<Row>,

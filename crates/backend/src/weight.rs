@@ -108,8 +108,8 @@ impl Weights for Shares<'_> {
         let Some(share) = &weight.share else { return self.0.weight(weight) };
         let whole = self.0.weight(&share.whole)?;
         // A whole weight of another shape is reported by its name, as is one without the columns.
-        let fits =
-            [whole.count, whole.rows, whole.cols] == [share.whole.count, share.whole.rows, share.whole.cols];
+        let expected = &share.whole;
+        let fits = [whole.count, whole.rows, whole.cols] == [expected.count, expected.rows, expected.cols];
         if !fits || whole.check(&share.whole.name).is_err() {
             return Some(whole);
         }
