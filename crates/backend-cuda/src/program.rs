@@ -10,7 +10,7 @@ use graph::{Index, Op};
 use crate::arguments::Pointer;
 use crate::compile::Blueprint;
 use crate::driver::{
-    Buffer, Event, How, IN_FLIGHT, Launch, Pinned, Queue, Recording, Staging, TENSOR_MAP_BYTES,
+    Buffer, Device, Event, How, IN_FLIGHT, Launch, Pinned, Queue, Recording, Staging, TENSOR_MAP_BYTES,
 };
 use crate::launch::{LaunchPlan, blocks, cluster};
 use crate::model::Model;
@@ -297,9 +297,7 @@ impl Built {
                     // It is no kernel of ours: the next one waits for its end.
                     is_dependent = false;
                     if let Some(timer) = timer.as_mut().filter(|_| rows > 0) {
-                        let end = device.event()?;
-                        end.record()?;
-                        timer.launches.push((end, Cost::row("all_reduce", cols * F32 * 2), rows));
+                        timer.end(device, Cost::row("all_reduce", cols * F32 * 2), rows)?;
                     }
                 }
                 Work::Dispatch { rows, variants } => {
@@ -317,9 +315,7 @@ impl Built {
                         }
                         is_dependent = timer.is_none() && shape.rows <= MAX_DEPENDENT_ROWS;
                         if let Some(timer) = &mut timer {
-                            let end = device.event()?;
-                            end.record()?;
-                            timer.launches.push((end, built.cost.clone(), rows));
+                            timer.end(device, built.cost.clone(), rows)?;
                         }
                     }
                 }
@@ -330,6 +326,14 @@ impl Built {
 }
 
 impl Timer {
+    /// Takes the time after a launch.
+    fn end(&mut self, device: &Arc<Device>, cost: Cost, rows: usize) -> Result<(), Error> {
+        let end = device.event()?;
+        end.record()?;
+        self.launches.push((end, cost, rows));
+        Ok(())
+    }
+
     fn add(self, model: &Model, step: &Step) -> Result<(), Error> {
         let mut start = &self.start;
         let mut state = lock(&model.state);

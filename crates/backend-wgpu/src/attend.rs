@@ -7,9 +7,8 @@ use gpu::{
 };
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, LaunchPlan};
 use crate::kernels::{self, Kernel};
-use crate::launch::LaunchPlan;
 use crate::model::is_kv_f32;
 use crate::policy::{self, Attention};
 

@@ -7,9 +7,8 @@ use gpu::{
 };
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, LaunchPlan};
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::LaunchPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
@@ -84,15 +83,7 @@ impl Compiler<'_> {
     fn list_experts(&self, routes: ValueId, list: usize) -> LaunchPlan {
         let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
         let [at, stride] = self.at(routes);
-        let kernel = kernels::Route {
-            experts,
-            used,
-            gating: "",
-            biased: false,
-            renormalises: false,
-            groups: 0,
-            used_groups: 0,
-        };
+        let kernel = kernels::Route { experts, used, ..Default::default() };
         let buffers = vec![self.list(list), self.slot(routes)];
         let cost = Cost::row("route", experts * F32);
         let params = vec![at, stride, 0, 0, 0, 0, 0, 0];
@@ -193,8 +184,8 @@ impl Compiler<'_> {
                 glu: matches!(pass.hidden, Hidden::Gated { .. }),
                 act: act.name(),
                 limited: limit.is_some(),
-                addend: false,
                 ragged: !cols.is_multiple_of(CHUNK),
+                ..Default::default()
             };
             let outputs = ids.len() * inner;
             let cost = self.cost(ids, used, [cols, outputs], "experts in", &matmul.parts);
@@ -243,15 +234,8 @@ impl Compiler<'_> {
             ];
             let mut buffers = vec![hidden, y_buffer, BufferId::Weight(down, index)];
             buffers.extend(addend.map(|(addend, _)| addend));
-            let matmul = kernels::Matmul {
-                parts: vec![kernel_name(shard.layout.format)],
-                norm: false,
-                glu: false,
-                act: "",
-                limited: false,
-                addend: addend.is_some(),
-                ragged: false,
-            };
+            let parts = vec![kernel_name(shard.layout.format)];
+            let matmul = kernels::Matmul { parts, addend: addend.is_some(), ..Default::default() };
             let matrices = Matrices {
                 experts: "out",
                 weighs_inputs: pass.weighs_inputs,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer, lock};
 use bytemuck::Pod;
-use gpu::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work};
+use gpu::{BufferId, Cost, Each, F32, Grid, Readback, StepShape, Variant, Work};
 
-use crate::compile::{Blueprint, CANARY};
+use crate::compile::{Blueprint, CANARY, LaunchPlan};
 use crate::device::{Buffer, Device, allocated_size};
-use crate::launch::{Launch, LaunchPlan};
 use crate::model::Model;
 use crate::timer::Timer;
 
@@ -31,6 +30,15 @@ pub(crate) struct GpuProgram {
     commands: Option<wgpu::CommandBuffer>,
     #[cfg(test)]
     sanitizer: crate::tests::sanitizer::Sanitizer,
+}
+
+struct Launch {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+    grid: Grid,
+    cost: Cost,
+    /// Held so that its memory stays counted.
+    _params: Buffer,
 }
 
 impl GpuProgram {

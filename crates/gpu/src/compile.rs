@@ -19,6 +19,7 @@ pub const F32: usize = size_of::<f32>();
 
 /// Names a buffer before it is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum BufferId {
     /// A buffer of the program, by index.
     Own(usize),
@@ -26,7 +27,6 @@ pub enum BufferId {
     Weight(WeightId, usize),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
-    /// The slots of a recurrent operation.
     State(ValueId),
 }
 
@@ -45,22 +45,20 @@ pub type Operand = (BufferId, [u32; 2]);
 
 /// Buffers that passes share, each as large as the most demanding pass needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Scratch {
-    /// Partial results of split attention.
+    /// Partial results of split attention, and counters of finished splits.
     Parts,
-    /// Counters of finished splits.
     Counters,
-    /// Roped queries for flash attention.
+    /// Queries for flash attention.
     Roped,
-    /// Activation rows in f16 for matrix units.
+    /// Activation rows for matrix units, and a factor per row.
     F16Rows,
-    /// A factor per row of them.
     F16Scales,
-    /// Outputs of the experts' gate and up projections.
+    /// Outputs of the experts' projections into hidden values and out of them.
     Hidden,
-    /// Outputs of the experts' down projections.
     Downs,
-    /// Rows grouped by experts.
+    /// Rows by experts.
     Groups,
     /// Gate and up of a gated linear unit whose weights have two formats.
     Gates,
@@ -132,6 +130,7 @@ pub struct Grid {
 
 /// The unit of work that `groups` blocks compute.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Each {
     /// This many rows.
     Rows(usize),
@@ -139,16 +138,16 @@ pub enum Each {
     Part(usize),
     /// A row, whose splits are the blocks of a cluster.
     Cluster(usize),
-    /// An attention tile.
+    /// Of attention.
     Tile,
-    /// A sequence.
     Sequence,
     /// An entry of a row's list of experts, of this many.
     Entry(usize),
-    /// A tile of rows of one expert.
-    #[expect(missing_docs, reason = "the fields are those of `max_groups`")]
-    Group { experts: usize, used: usize },
-    /// Everything at once.
+    /// A tile of rows of one expert ([`max_groups`]).
+    Group {
+        experts: usize,
+        used: usize,
+    },
     Step,
 }
 
@@ -357,7 +356,6 @@ impl<'a, L> Compiler<'a, L> {
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }
 
-    /// Adds the sum of `y` over the ranks.
     pub fn sum_over_ranks(&mut self, y: ValueId) {
         let (rows, slot) = (self.bound.value(y).rows, self.plan.location(y).slot);
         self.work.push(Work::AllReduce { rows, buffer: slot, cols: self.plan.slots[slot].cols });

@@ -1,11 +1,5 @@
 //! Lowering that the GPU backends share: graphs to fused passes, passes to buffers and launches, step inputs, packed weights.
-//!
-//! `plan.rs` lowers a graph to a list of passes over buffers, and `compile.rs` walks it: a backend makes launches of each pass, of
-//! row-wise ones from what `rows.rs` says. `inputs.rs` lays out what changes from step to step, `draws.rs` how tokens are drawn,
-//! `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and `tiles.rs`
-//! how rows of activations are cut into tiles. `model.rs` lays out a model in device memory, `formats.rs` chooses the formats of
-//! weights; `pack.rs` packs them for kernels, as `layout.rs` (planes) or `tiled.rs` (tiles) lays them out. `readback.rs` makes
-//! outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here knows any.
+//! Nothing here knows a device: backends add kernels and buffers.
 
 mod compile;
 mod draws;

@@ -166,10 +166,7 @@ impl Plan {
         Plan { passes, slots, lists, locations }
     }
 
-    /// Where a value is stored.
-    ///
-    /// # Panics
-    /// When the value is fused and thus not stored.
+    /// Where a value is stored; panics if it is fused and thus not stored.
     pub fn location(&self, id: ValueId) -> Location {
         self.locations[id.index()].expect("only stored values are read")
     }
@@ -221,7 +218,6 @@ impl Pass {
 /// Matmuls per pass, limited by the storage buffers that a kernel can bind.
 const MAX_PARTS: usize = 3;
 
-/// Decides which values are fused.
 struct Fusion<'a> {
     bound: &'a BoundProgram,
     /// By value: the values computed from it.
