@@ -195,14 +195,14 @@ impl Routing {
     }
 }
 
-/// One matrix per panel, `of_row` words per row.
+/// One matrix per panel, `row_words` words per row.
 pub(crate) fn cut<'m>(
     panels: &[Range<usize>],
-    of_row: usize,
+    row_words: usize,
     mut words: &'m mut [u32],
 ) -> impl Iterator<Item = Cut<'m, u32>> {
     panels.iter().map(move |panel| {
-        let len = panel.len() * of_row;
+        let len = panel.len() * row_words;
         let matrix = words.split_off_mut(..len).expect("a row for every entry");
         Cut { matrix, cols: len, tile: (1, len) }
     })

@@ -326,8 +326,8 @@ impl Compiler<'_> {
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
                 // Whole waves of blocks that have room for their sums; one if there is nothing, since a launch beside it relies on it.
-                let of_pair = if has_glu && mode == Mode::Plain { 2 } else { 1 };
-                let room = MAX_SUMS / 2 / columns / of_pair;
+                let sums_per_pair = if has_glu && mode == Mode::Plain { 2 } else { 1 };
+                let room = MAX_SUMS / 2 / columns / sums_per_pair;
                 let groups = pairs.min(blocks * pairs.div_ceil(blocks * room)).max(1);
                 let grid = Grid { groups, each: Each::Rows(columns) };
                 let cost = cost(&kernel);
@@ -338,7 +338,7 @@ impl Compiler<'_> {
                 }
                 let mut launch = self.launch(kernel, args, grid, cost);
                 let activations = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
-                launch.shared = activations + sums_bytes(columns, of_pair * pairs.div_ceil(groups));
+                launch.shared = activations + sums_bytes(columns, sums_per_pair * pairs.div_ceil(groups));
                 launch.shared_per_warp = ring_bytes(format, self.device.card.has_wgmma());
                 vec![launch]
             }

@@ -92,16 +92,16 @@ mod tests {
     fn fit(a: Block, b: Block, needs: Needs) -> bool {
         let warps = (a.threads + b.threads) as usize / 32;
         let shared = (a.shared + b.shared) as usize + 2 * (needs.fixed + HOPPER.reserved);
-        let of_quarter = HOPPER.registers / 4 / (32 * needs.registers.next_multiple_of(8));
-        warps <= 4 * of_quarter && shared <= HOPPER.shared
+        let per_quarter = HOPPER.registers / 4 / (32 * needs.registers.next_multiple_of(8));
+        warps <= 4 * per_quarter && shared <= HOPPER.shared
     }
 
     #[test]
     fn blocks_of_one_form_do_not_share_a_multiprocessor() {
         for registers in [57, 64, 83, 100, 120, 128] {
-            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
+            for (shared, per_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
                 let needs = Needs { registers, ..NEEDS };
-                let [a, b] = HOPPER.forms(needs, shared, of_warp);
+                let [a, b] = HOPPER.forms(needs, shared, per_warp);
                 assert!(fit(a, b, needs) && a != b, "{registers} registers: {a:?} {b:?}");
                 assert!(!fit(a, a, needs) && !fit(b, b, needs), "{registers} registers: {a:?} {b:?}");
             }
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn bulk_copies_have_both_forms() {
         for registers in [48, 56] {
-            for (shared, of_warp) in
+            for (shared, per_warp) in
                 [6 << 10, 18_112].into_iter().flat_map(|shared| [3504, 3424, 4384].map(|ring| (shared, ring)))
             {
                 let needs = Needs { registers, fixed: 400, ..NEEDS };
-                let [a, b] = HOPPER.forms(needs, shared, of_warp);
+                let [a, b] = HOPPER.forms(needs, shared, per_warp);
                 assert!(fit(a, b, needs) && !fit(a, a, needs) && !fit(b, b, needs), "{a:?} {b:?}");
             }
         }
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn large_blocks_have_a_multiprocessor_for_themselves() {
-        for (shared, of_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
-            let [a, b] = HOPPER.forms(NEEDS, shared, of_warp);
+        for (shared, per_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
+            let [a, b] = HOPPER.forms(NEEDS, shared, per_warp);
             assert!(a == b && !fit(a, b, NEEDS), "{a:?}");
             assert!(a.shared as usize + NEEDS.fixed <= HOPPER.block_shared, "{a:?}");
-            assert_eq!((a.shared as usize - shared) / of_warp, a.threads as usize / 32);
+            assert_eq!((a.shared as usize - shared) / per_warp, a.threads as usize / 32);
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn small_multiprocessors_have_fewer_warps() {
         let limits = Limits { shared: 100 << 10, block_shared: 99 << 10, is_side_by_side: false, ..HOPPER };
-        let threads = |shared, of_warp| limits.forms(NEEDS, shared, of_warp).map(|block| block.threads / 32);
+        let threads = |shared, per_warp| limits.forms(NEEDS, shared, per_warp).map(|block| block.threads / 32);
         assert_eq!(threads(5 << 10, 4608), [8, 8]);
         assert_eq!(threads(0, 16 << 10), [5, 5]);
         assert_eq!(limits.blocks(), 2);

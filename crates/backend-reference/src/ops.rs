@@ -95,8 +95,8 @@ pub(crate) fn compute(
             LinearAttention { inputs, skip, heads, dims }.compute(&mut out, step, &mut slots[id.index()]);
         }
         Op::Gate { gate, up, glu } => {
-            let of_column = value.cols / bound.value(gate).cols;
-            let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, of_column));
+            let columns_per_gate = value.cols / bound.value(gate).cols;
+            let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, columns_per_gate));
             for ((y, gate), &up) in out.iter_mut().zip(gates).zip(result(up)) {
                 *y = glu.apply(f64::from(gate), f64::from(up)) as f32;
             }
@@ -230,13 +230,13 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     let mut order = all;
     if let Some([count, used]) = router.groups {
         let size = x.len() / count;
-        let of_group = |group: usize| {
+        let group_rank = |group: usize| {
             let mut ranks: Vec<f64> = (group * size..(group + 1) * size).map(rank).collect();
             ranks.sort_by(|a, b| b.total_cmp(a));
             ranked(ranks.iter().take(2).sum())
         };
         let mut groups: Vec<usize> = (0..count).collect();
-        groups.sort_by(|&a, &b| of_group(b).total_cmp(&of_group(a)));
+        groups.sort_by(|&a, &b| group_rank(b).total_cmp(&group_rank(a)));
         order.retain(|expert| groups[..used].contains(&(expert / size)));
     }
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)));

@@ -189,16 +189,16 @@ impl Compiler<'_> {
         // The flash kernels read queries that are already roped.
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
         let roped = q_rope.is_some().then(|| self.scratch(Scratch::Roped, bytes));
-        let of_roped = [0, self.cols(q) as u32];
+        let roped_at = [0, self.cols(q) as u32];
         let mut launches = Vec::new();
         match (roped, q_rope) {
             (Some(roped), Some(rope)) if !fused_qkv => {
-                launches.push(self.rope(q, rope, (roped, of_roped)));
+                launches.push(self.rope(q, rope, (roped, roped_at)));
                 launches.extend(kv.map(|kv| self.store_rows(attend, kv, None)));
             }
             _ => launches.extend(kv.map(|kv| self.store_rows(attend, kv, roped))),
         }
-        let (queries, at) = roped.map_or(self.operand(q), |roped| (roped, of_roped));
+        let (queries, at) = roped.map_or(self.operand(q), |roped| (roped, roped_at));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
         params.extend(self.table_offsets(attend.store));

@@ -99,8 +99,8 @@ impl Compiler<'_> {
         let padded = inner.next_multiple_of(CHUNK);
         let bytes = self.max_rows(y).max(1) * used * padded * F32;
         let hidden = self.scratch(Scratch::Hidden, bytes);
-        let (of_hidden, factors_at) = self.expert_vectors(pass);
-        let biases = [of_hidden, bias.map(|bias| self.vector(bias))];
+        let (hidden_biases, factors_at) = self.expert_vectors(pass);
+        let biases = [hidden_biases, bias.map(|bias| self.vector(bias))];
         let scales = norm.map(|norm| self.vector(norm.weight));
         let chosen = self.list(list);
         let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, factors_at, scales };
@@ -211,7 +211,7 @@ impl Compiler<'_> {
             // In a GEMV a row is those of its experts together. Its first shard adds residual and biases; the others
             // accumulate.
             let is_first = index == 0;
-            let (y_buffer, [y_at, y_stride], of_row, addend, has_biases) = match method {
+            let (y_buffer, [y_at, y_stride], row_cols, addend, has_biases) = match method {
                 Method::Rows => {
                     (self.slot(y), self.at(y), used * padded, residual.filter(|_| is_first), is_first)
                 }
@@ -229,7 +229,7 @@ impl Compiler<'_> {
                 [used as u32, 0, first, count],
                 [downs.rows as u32, 0, 0, 0],
                 [y_at, 0, 0, y_stride],
-                [0, (of_row / 4) as u32, of_row as u32, self.row_count_word(y)],
+                [0, (row_cols / 4) as u32, row_cols as u32, self.row_count_word(y)],
                 [r_at, r_stride, 0, 0],
             ];
             let mut buffers = vec![hidden, y_buffer, BufferId::Weight(down, index)];

@@ -138,17 +138,17 @@ mod tests {
             let whole = Weight { format, count, rows, cols, bytes: bytes.into() };
             let all = bits(&whole);
             let block = format.block_len();
-            for (of_rows, of_cols) in
+            for (part_rows, part_cols) in
                 [(0..3, 0..cols), (1..3, 0..cols), (0..3, block..3 * block), (2..3, 3 * block..cols)]
             {
-                let share = whole.share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                let share = whole.share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
                 share.check("w").expect("as many bytes as its shape has");
                 let expected: Vec<u32> = (0..count)
-                    .flat_map(|matrix| of_rows.clone().map(move |row| (matrix * rows + row) * cols))
-                    .flat_map(|row| all[row + of_cols.start..row + of_cols.end].to_vec())
+                    .flat_map(|matrix| part_rows.clone().map(move |row| (matrix * rows + row) * cols))
+                    .flat_map(|row| all[row + part_cols.start..row + part_cols.end].to_vec())
                     .collect();
-                assert_eq!(bits(&share), expected, "{format}, rows {of_rows:?}, columns {of_cols:?}");
-                let first = whole.part(0).share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                assert_eq!(bits(&share), expected, "{format}, rows {part_rows:?}, columns {part_cols:?}");
+                let first = whole.part(0).share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
                 assert_eq!(bits(&first), expected[..expected.len() / 2], "{format}, one matrix");
             }
             if block > 1 {

@@ -139,8 +139,8 @@ mod tests {
                 let size = ROWS * format.bytes_for(cols as u64).expect("whole blocks") as usize;
                 let bytes: Vec<u8> = (0..size).map(|i| (i * 151 + i / 256 * 7) as u8).collect();
                 let planes = Layout::new(on_device, ROWS, cols);
-                let mut of_planes = vec![0; planes.bytes()];
-                let bound = planes.pack(format, &bytes, cols, &mut of_planes);
+                let mut plane_bytes = vec![0; planes.bytes()];
+                let bound = planes.pack(format, &bytes, cols, &mut plane_bytes);
                 let layout = TiledLayout { format: on_device, rows: ROWS, cols };
                 // What the buffer held before does not matter.
                 let mut tiled = vec![0xaa; layout.bytes()];
@@ -173,7 +173,7 @@ mod tests {
                         let len = chunks * 32 / shared_by * bytes;
                         assert_eq!(
                             tiled[at..][..len],
-                            of_planes[from..][..len],
+                            plane_bytes[from..][..len],
                             "{what}: row {row}, column {first}"
                         );
                         let room =

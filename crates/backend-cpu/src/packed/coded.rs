@@ -32,10 +32,10 @@ macro_rules! grids {
                 store_f16(&mut out[..32], each_row!(rows, row => row.d()));
                 let mut scales = [[0; 16]; LANES];
                 for r in 0..LANES {
-                    let of_row = rows[r].scales();
+                    let row_scales = rows[r].scales();
                     for pair in 0..<$kind>::GROUPS / 2 {
                         let at = 2 * pair * STRIDE;
-                        scales[r][pair] = of_row[at] | of_row[at + STRIDE] << 4;
+                        scales[r][pair] = row_scales[at] | row_scales[at + STRIDE] << 4;
                     }
                 }
                 store_grouped(lanes, &mut out[32..], &lanes.transpose_4x16(scales.each_ref()));

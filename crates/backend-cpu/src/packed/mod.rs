@@ -200,9 +200,9 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, lanes: L) {
         let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
-        let (of_row, nothing) = (self.cols / (32 * G), B::new_zeroed());
-        let strip = &matrix[self.s * LANES * of_row..];
-        let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * of_row), self.blocks.len() == of_row);
+        let (row_blocks, nothing) = (self.cols / (32 * G), B::new_zeroed());
+        let strip = &matrix[self.s * LANES * row_blocks..];
+        let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * row_blocks), self.blocks.len() == row_blocks);
         for (place, b) in self.blocks.enumerate() {
             // A thread that packs whole strips packs the next strip afterwards: prefetch it.
             if is_whole {
@@ -213,7 +213,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
             }
             let mut rows = [&nothing; LANES];
             for r in 0..LANES {
-                if let Some(block) = strip.get(r * of_row + b) {
+                if let Some(block) = strip.get(r * row_blocks + b) {
                     rows[r] = block;
                 }
             }
