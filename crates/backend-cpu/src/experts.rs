@@ -96,7 +96,6 @@ impl Routing {
         }
     }
 
-    /// The chosen experts in ascending order, with their entries.
     pub(crate) fn chosen(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.chosen.iter().cloned()
     }

@@ -153,13 +153,11 @@ impl Backend for Cpu {
     ) -> Result<Memory, Error> {
         let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
         let weights = ModelWeights::new(&model, self.kernels, self.options);
-        let mut activations: u64 = 0;
-        for &bucket in buckets {
+        let activations = buckets.iter().try_fold(0u64, |activations, &bucket| {
             let bound = BoundProgram::new(model.clone(), bucket, taps)?;
             let plan = Plan::new(&bound, |weight| weights.form(weight));
-            let memory = plan.memory(&bound, self.kernels.tile, self.pool.threads());
-            activations = activations.saturating_add(memory);
-        }
+            Ok(activations.saturating_add(plan.memory(&bound, self.kernels.tile, self.pool.threads())))
+        })?;
         Ok(Memory { kv: model.kv_bytes(), activations, ..weights.memory() })
     }
 

@@ -88,15 +88,14 @@ impl Plan {
         let mut order = Order::default();
         let mut written: HashMap<StoreId, Item> = HashMap::new();
         for (id, value) in bound.graph().values() {
-            let item = Item::Value(id);
-            let rows = Kind::Rows(value.rows);
+            let (item, rows) = (Item::Value(id), Kind::Rows(value.rows));
+            let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
             match value.op {
                 Op::Linear { x, weight } => {
                     let packed = order.pack(bound, x, form(weight));
                     order.put(&[item], Kind::Linear, &[packed], None);
                 }
                 Op::Attention { kv, store, .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     // Attention without its own K and V reads what another attention has written.
                     let writer = written.get(&store).copied();
                     order.put(&[item], Kind::Attention, &inputs, writer);
@@ -105,18 +104,13 @@ impl Plan {
                     }
                 }
                 Op::Conv { .. } | Op::LinearAttention { .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], Kind::Recurrent, &inputs, None);
                 }
                 Op::AllReduce { x } => order.put(&[item], Kind::Ranks, &[Item::Value(x)], None),
                 Op::HeadLinear { x, weight } => {
                     let stages = [Stage::Heads(form(weight)), Stage::Products];
-                    order.put(
-                        &stages.map(|stage| Item::Stage(id, stage)),
-                        Kind::Heads,
-                        &[Item::Value(x)],
-                        None,
-                    );
+                    let stages = stages.map(|stage| Item::Stage(id, stage));
+                    order.put(&stages, Kind::Heads, &[Item::Value(x)], None);
                     order.put(&[item], rows, &[Item::Stage(id, Stage::Products)], None);
                 }
                 Op::Experts { x, routes, hidden, down, .. } => {
@@ -147,7 +141,6 @@ impl Plan {
                 | Op::Join { .. }
                 | Op::OutputRows { .. }
                 | Op::Pool { .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
                 }
             }
@@ -177,12 +170,9 @@ impl Plan {
                     continue;
                 }
                 let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
+                let last_read = if is_readable { LiveRange::<Shape>::LIVE_OUT } else { last };
                 items.push(item);
-                lives.push(LiveRange {
-                    shape,
-                    made,
-                    last_read: if is_readable { LiveRange::<Shape>::LIVE_OUT } else { last },
-                });
+                lives.push(LiveRange { shape, made, last_read });
             }
         }
         let (buffers, slots) = assign_buffers(&lives);

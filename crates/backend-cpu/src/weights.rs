@@ -118,12 +118,9 @@ impl ModelWeights {
         let is_left = |matrix: &&&Matrix| matrix.packed.get().is_none();
         let left: Vec<&Matrix> = matrices.iter().filter(is_left).copied().collect();
         let len = left.iter().map(|matrix| matrix.lines()).fold(0, usize::saturating_add);
-        let mut lines = Lines::large(len).map_err(|_| Error::OutOfMemory {
-            what: PACKED_WEIGHTS,
-            bytes: line_bytes(len),
-            memory: MemoryKind::Host,
-            remedy: Remedy::LeaveWeightsInFile,
-        })?;
+        let (what, bytes, remedy) = (PACKED_WEIGHTS, line_bytes(len), Remedy::LeaveWeightsInFile);
+        let error = |_| Error::OutOfMemory { what, bytes, memory: MemoryKind::Host, remedy };
+        let mut lines = Lines::large(len).map_err(error)?;
         let mut rest = lines.all_mut();
         // Parts of one tensor are adjacent.
         for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {

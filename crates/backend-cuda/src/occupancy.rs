@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn small_multiprocessors_have_fewer_warps() {
         let limits = Limits { shared: 100 << 10, block_shared: 99 << 10, is_side_by_side: false, ..HOPPER };
-        let threads = |shared, per_warp| limits.forms(NEEDS, shared, per_warp).map(|block| block.threads / 32);
+        let threads =
+            |shared, per_warp| limits.forms(NEEDS, shared, per_warp).map(|block| block.threads / 32);
         assert_eq!(threads(5 << 10, 4608), [8, 8]);
         assert_eq!(threads(0, 16 << 10), [5, 5]);
         assert_eq!(limits.blocks(), 2);

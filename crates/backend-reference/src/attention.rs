@@ -53,7 +53,7 @@ pub(crate) fn attend(
     group: usize,
 ) {
     let graph::Store { heads: kv_heads, k_dim, v_dim, .. } = store.declared;
-    let of = |product: f64| {
+    let scaled = |product: f64| {
         let scaled = f64::from(score.scale) * product;
         score.cap.map_or(scaled, |cap| softcap(scaled, cap))
     };
@@ -72,7 +72,7 @@ pub(crate) fn attend(
             for (p, slot) in visible.clone().zip(&slots) {
                 let stored = &store.keys[(slot * kv_heads + kv_head) * k_dim..][..k_dim];
                 key.iter_mut().zip(stored).for_each(|(key, &k)| *key = f64::from(k));
-                scores.push(of(dot(&q, &key)) - slope * p.abs_diff(position) as f64);
+                scores.push(scaled(dot(&q, &key)) - slope * p.abs_diff(position) as f64);
             }
             let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
             let max = scores.iter().copied().fold(sink, f64::max);

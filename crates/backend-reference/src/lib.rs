@@ -25,7 +25,6 @@ use recurrent::Slots;
 /// The reference backend.
 #[derive(Debug, Default)]
 pub struct Reference {
-    /// Bytes of memory that a model may use; the available memory if `None`.
     memory_limit: Option<u64>,
     member: Option<Member>,
 }

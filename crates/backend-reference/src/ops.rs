@@ -11,7 +11,7 @@ use crate::attention;
 use crate::recurrent::{LinearAttention, convolve};
 use crate::sums::{dot, f64s, softcap};
 
-/// Computes one value, `[rows, cols]`, from the `results` of earlier values.
+/// One value, `[rows, cols]`, from the `results` of earlier values.
 pub(crate) fn compute(
     bound: &BoundProgram,
     id: ValueId,
@@ -306,9 +306,7 @@ impl Experts<'_> {
                 }
             }
         }
-        for (y, sum) in out.iter_mut().zip(sums) {
-            *y = sum as f32;
-        }
+        out.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum as f32);
     }
 }
 

@@ -19,10 +19,8 @@ impl Slots {
 
     /// The state before the first row of `sequence`.
     fn read(&self, sequence: &Sequence) -> Vec<f32> {
-        if sequence.n_past == 0 {
-            return vec![0.0; self.values];
-        }
-        self.states[sequence.slots.read as usize * self.values..][..self.values].to_vec()
+        let state = || self.states[sequence.slots.read as usize * self.values..][..self.values].to_vec();
+        if sequence.n_past == 0 { vec![0.0; self.values] } else { state() }
     }
 
     /// Stores the state after the first `rows` rows of `sequence`, if its slots include that.

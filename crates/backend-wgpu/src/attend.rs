@@ -23,10 +23,7 @@ const NO_ROPE: kernels::Rope = kernels::Rope {
 };
 
 fn pairing(rope: &Rope) -> &'static str {
-    match rope.pairing {
-        Pairing::Halves => "halves",
-        Pairing::Interleaved => "interleaved",
-    }
+    if rope.pairing == Pairing::Halves { "halves" } else { "interleaved" }
 }
 
 /// Bits of the cap of scores, which kernels without one do not read.
@@ -126,13 +123,8 @@ impl Compiler<'_> {
             let buffers = [compiler.slot(q), compiler.slot(y), keys, values];
             let buffers = buffers.into_iter().chain(sinks).collect();
             let params = params(compiler, compiler.at(y));
-            compiler.launch(
-                kernel(false, fresh),
-                params,
-                buffers,
-                Grid::rows(groups),
-                compiler.attention_cost("attention", attend),
-            )
+            let cost = compiler.attention_cost("attention", attend);
+            compiler.launch(kernel(false, fresh), params, buffers, Grid::rows(groups), cost)
         };
 
         let bytes = partials_bytes(&layout, self.bound.bucket().rows, heads) as usize;
@@ -202,17 +194,11 @@ impl Compiler<'_> {
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
         params.extend(self.table_offsets(attend.store));
-        params.extend([
-            self.inputs.tiles as u32,
-            self.inputs.visible(self.bound.graph().store_group(store)),
-            cap(score),
-            0,
-        ]);
-        let masked = mask != Mask::Causal;
-        let capped = score.cap.is_some();
+        let visible = self.inputs.visible(self.bound.graph().store_group(store));
+        params.extend([self.inputs.tiles as u32, visible, cap(score), 0]);
+        let (masked, capped) = (mask != Mask::Causal, score.cap.is_some());
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
-        let has_sinks = sinks.is_some();
-        let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: has_sinks, coop };
+        let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: sinks.is_some(), coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = [queries, self.slot(y), keys, values].into_iter().chain(sinks).collect();

@@ -79,8 +79,8 @@ pub fn adapters() -> Vec<Adapter> {
     adapters
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl Adapter {
-    /// The device's name.
     pub fn name(&self) -> &str {
         &self.info.name
     }
@@ -90,7 +90,6 @@ impl Adapter {
         self.info.backend.to_str()
     }
 
-    /// Whether it runs on the CPU.
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
     }

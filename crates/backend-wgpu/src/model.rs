@@ -67,15 +67,8 @@ impl Model {
         let stores = stores.collect::<Result<_, Error>>()?;
         let states = plan.states.iter().map(|bytes| bytes.map(store).transpose());
         let states = states.collect::<Result<_, Error>>()?;
-        Ok(Model {
-            device,
-            plan,
-            matrices,
-            stores,
-            states,
-            state: Mutex::default(),
-            is_uploaded: OnceLock::new(),
-        })
+        let (state, is_uploaded) = (Mutex::default(), OnceLock::new());
+        Ok(Model { device, plan, matrices, stores, states, state, is_uploaded })
     }
 
     /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each

@@ -89,12 +89,10 @@ impl BoundModel {
     /// first write.
     pub fn zeroed_state(&self, id: ValueId) -> Result<Vec<f32>, Error> {
         let values = self.kv_layout.slots.saturating_mul(self.graph.state_len(id));
-        bytemuck::allocation::try_zeroed_vec(values).map_err(|()| Error::OutOfMemory {
-            what: "the state of recurrent layers",
-            bytes: (values as u64).saturating_mul(size_of::<f32>() as u64),
-            memory: MemoryKind::Host,
-            remedy: Remedy::SmallerContext,
-        })
+        let (what, remedy) = ("the state of recurrent layers", Remedy::SmallerContext);
+        let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
+        let error = |()| Error::OutOfMemory { what, bytes, memory: MemoryKind::Host, remedy };
+        bytemuck::allocation::try_zeroed_vec(values).map_err(error)
     }
 
     /// Where a host backend has `block`: in the keys and values of a page of each of its `stores`, by [`graph::StoreId`], or in

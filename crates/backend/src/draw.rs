@@ -58,7 +58,6 @@ pub enum Filter {
 impl Draw {
     /// Maximum number of biases and of counts together.
     pub const MAX_ENTRIES: usize = 1024;
-
     /// Maximum number of filters.
     pub const MAX_FILTERS: usize = 6;
 

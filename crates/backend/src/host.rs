@@ -50,7 +50,7 @@ pub struct HostBudget {
 }
 
 impl HostBudget {
-    /// `limit` is by default the memory available now.
+    /// By default of the memory available now.
     pub fn new(limit: Option<u64>) -> HostBudget {
         HostBudget { limit: limit.or_else(|| host_memory().free), taken: 0 }
     }

@@ -1,9 +1,8 @@
 //! The interface of backends: traits, steps and their outputs, KV cache layout, devices.
 //!
-//! A [`Backend`] is a device without a model. It [loads](Backend::load) a model, given as a [`graph::Graph`], weights
-//! by name and a [`KvLayout`]. The [`LoadedModel`] compiles a program per bucket of rows, and a [`Program`] runs steps.
-//! Each object is created by the previous one, which rules out calls in the wrong order. Backends know nothing of
-//! files, model families or requests.
+//! A [`Backend`] is a device without a model. It [loads](Backend::load) a [`LoadedModel`], which compiles a [`Program`] per bucket
+//! of rows. Each is created by the previous one, which rules out calls in the wrong order. Backends know nothing of files, model
+//! families or requests.
 
 mod bind;
 mod draw;

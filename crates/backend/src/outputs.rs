@@ -5,14 +5,14 @@ use crate::{Error, MAX_CANDIDATES, Output, Step};
 /// Handle of a submitted step.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "wait for the step to get its outputs"]
-pub struct Ticket(u64);
+pub struct Ticket(usize);
 
 /// The steps that a program got and that can be waited for: the last one, and up to `N - 1` that it follows.
 #[derive(Debug)]
 pub struct Pending<const N: usize = 1> {
     /// The last ticket, and the first one that is still valid.
-    last: u64,
-    first: u64,
+    last: usize,
+    first: usize,
     outputs: [Vec<Output>; N],
 }
 
@@ -20,9 +20,9 @@ impl<const N: usize> Pending<N> {
     /// Records that `step` was submitted.
     pub fn begin(&mut self, step: &Step) -> Ticket {
         self.last += 1;
-        let oldest = (self.last + 1).saturating_sub(N as u64);
+        let oldest = (self.last + 1).saturating_sub(N);
         self.first = if step.is_ahead() { self.first.max(oldest) } else { self.last };
-        let outputs = &mut self.outputs[Self::place(self.last)];
+        let outputs = &mut self.outputs[self.last % N];
         outputs.clear();
         outputs.extend(step.outputs().map(|(_, output)| output.clone()));
         Ticket(self.last)
@@ -30,24 +30,20 @@ impl<const N: usize> Pending<N> {
 
     /// The buffers of a step, of `N`.
     pub fn buffer(&self, ticket: &Ticket) -> usize {
-        Self::place(ticket.0)
+        ticket.0 % N
     }
 
     /// The buffers of the next step.
     pub fn next_buffer(&self) -> usize {
-        Self::place(self.last + 1)
+        (self.last + 1) % N
     }
 
     /// The ticket's step's outputs, by output row. Fails if later steps have overwritten them.
     pub fn end(&self, ticket: Ticket) -> Result<&[Output], Error> {
         if ticket.0 >= self.first {
-            return Ok(&self.outputs[Self::place(ticket.0)]);
+            return Ok(&self.outputs[ticket.0 % N]);
         }
         Err(Error::Step("another step was submitted before this one was waited for".into()))
-    }
-
-    fn place(number: u64) -> usize {
-        (number % N as u64) as usize
     }
 }
 

@@ -159,10 +159,7 @@ impl Row {
         tokens.into_iter().map(row).collect()
     }
 
-    /// Rows of `tokens`, of which those with an index in `outputs` return logits.
-    ///
-    /// # Panics
-    /// If an index is out of range.
+    /// Rows of `tokens`, of which those with an index in `outputs` return logits; panics if an index is out of range.
     pub fn logits(tokens: impl IntoIterator<Item = u32>, outputs: impl IntoIterator<Item = u32>) -> Vec<Row> {
         let mut rows = Row::all(tokens, &Output::None);
         outputs.into_iter().for_each(|row| rows[row as usize].output = Output::Logits);
@@ -251,10 +248,7 @@ impl Step {
         Ok(Step { rows, sequences, outputs, embeddings, hidden, interrupt })
     }
 
-    /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row.
-    ///
-    /// # Panics
-    /// If a row takes the token of another row.
+    /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row; panics if a row takes that of another row.
     pub fn resolve(&mut self, before: &[u32]) {
         for row in &mut self.rows {
             if let Input::Ahead(index) = row.input {
@@ -350,10 +344,7 @@ impl Step {
         Bucket { rows: self.rows.len(), outputs: self.outputs.len() }.count(rows)
     }
 
-    /// The rows of the sequence that has row `row`.
-    ///
-    /// # Panics
-    /// If the step has fewer rows.
+    /// The rows of the sequence that has row `row`; panics if the step has fewer rows.
     pub fn rows_beside(&self, row: usize) -> Range<usize> {
         let mut end = 0;
         let mut rows = self.sequences.iter().map(|sequence| {

@@ -8,9 +8,8 @@ use quant::Format;
 
 use crate::Error;
 
-/// A weight: `count` row-major matrices `[rows, cols]` in `format`, contiguous as in the file.
-///
-/// The bytes are shared; usually they are a range of the mapped file, which a backend may use in place.
+/// A weight: `count` row-major matrices `[rows, cols]` in `format`, contiguous as in the file. The bytes are shared; usually they are
+/// a range of the mapped file, which a backend may use in place.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Weight {
@@ -34,13 +33,9 @@ impl Weight {
         if expected == Some(self.bytes.len() as u64) {
             return Ok(());
         }
-        Err(Error::WeightBytes {
-            name: name.to_owned(),
-            format: self.format,
-            shape: [self.count, self.rows, self.cols],
-            found: self.bytes.len(),
-            expected: expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes")),
-        })
+        let expected = expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes"));
+        let (format, shape, found) = (self.format, [self.count, self.rows, self.cols], self.bytes.len());
+        Err(Error::WeightBytes { name: name.to_owned(), format, shape, found, expected })
     }
 
     /// All rows, dequantised: one, or one per expert.
@@ -148,7 +143,8 @@ mod tests {
                     .flat_map(|row| all[row + part_cols.start..row + part_cols.end].to_vec())
                     .collect();
                 assert_eq!(bits(&share), expected, "{format}, rows {part_rows:?}, columns {part_cols:?}");
-                let first = whole.part(0).share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
+                let first =
+                    whole.part(0).share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
                 assert_eq!(bits(&first), expected[..expected.len() / 2], "{format}, one matrix");
             }
             if block > 1 {

@@ -164,8 +164,7 @@ impl Deployment {
         let with_budget = |config: &DeviceConfig| {
             let info = config.device.info();
             let budget = Budget::new(info.memory, config.options.memory);
-            let name = info.name.clone();
-            (info, DeviceBudget { name, budget })
+            (info.clone(), DeviceBudget { name: info.name, budget })
         };
         self.devices.iter().map(with_budget).collect()
     }
@@ -238,11 +237,8 @@ impl Deployment {
     /// Asks how much of several models fits the devices.
     pub fn survey(&self) -> Survey<'_> {
         let budgets = self.budgets().into_iter().map(|(_, budget)| budget).collect();
-        Survey {
-            budgets,
-            request: Request { layers: Layers::Auto, ..self.requested.clone() },
-            queries: MemoryQueries::new(&self.devices),
-        }
+        let request = Request { layers: Layers::Auto, ..self.requested.clone() };
+        Survey { budgets, request, queries: MemoryQueries::new(&self.devices) }
     }
 
     /// How much of the model fits each device on its own.
@@ -254,7 +250,7 @@ impl Deployment {
             let available = device.budget.for_auto();
             let model = CutPoints { layers, after: &cuts };
             let start =
-                available.and_then(|bytes| fitting(model, index, [0, layers], Some(bytes), &mut needs).ok());
+                available.and_then(|_| fitting(model, index, [0, layers], available, &mut needs).ok());
             let fitting = start.map(|start| start.map_or(0, |start| layers - start));
             Fit { info, available, needed: needs(index, 0..layers), fitting }
         };
@@ -262,8 +258,8 @@ impl Deployment {
     }
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl Deployed {
-    /// The assignment of layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
@@ -283,19 +279,17 @@ impl Deployed {
         &self.budgets
     }
 
-    /// Number of the model's layers.
+    /// Of the model.
     pub fn layers(&self) -> usize {
         self.layers
     }
 
     /// Opens the backend of the model: a single device, or a [`Pipeline`] or [`TensorParallel`] of several.
     pub fn open(&mut self) -> Result<Box<dyn Backend>, Error> {
-        let mut open = |device: Option<usize>| match device {
-            None => self.deployment.host.open(),
-            Some(device) => match self.opened.get_mut(device).and_then(Option::take) {
-                Some(backend) => Ok(backend),
-                None => self.deployment.devices[device].open(),
-            },
+        let mut open = |device: Option<usize>| {
+            let Some(device) = device else { return self.deployment.host.open() };
+            let opened = self.opened.get_mut(device).and_then(Option::take);
+            opened.map_or_else(|| self.deployment.devices[device].open(), Ok)
         };
         if !self.ranks.is_empty() {
             let ranks = self.ranks.iter().map(|&device| open(Some(device)));

@@ -28,7 +28,6 @@ const CHUNK: usize = 256;
 const SLAB: usize = 1024;
 
 thread_local! {
-    /// The thread's slab.
     static SCRATCH: Cell<Vec<Pair<[f32; LANES]>>> = const { Cell::new(Vec::new()) };
 }
 
@@ -59,12 +58,10 @@ impl Float for Bf16Le {
     }
 }
 
-/// Cache lines per strip of `cols` columns.
 pub(crate) const fn row_lines<F: Float>(cols: usize) -> usize {
     (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
 }
 
-/// Packs a weight of shape `[count, rows, cols]` to `to`.
 pub(crate) fn pack<L: Lanes, F: Float>(
     lanes: L,
     pool: &mut Pool,
@@ -254,7 +251,6 @@ trait Source<L: Lanes, const R: usize>: Copy {
     fn column(self, lanes: L, col: usize) -> [L::Floats; R];
 }
 
-/// One packed strip.
 #[derive(Clone, Copy)]
 struct PackedStrip<'a, F>(&'a [[F; LANES]]);
 

@@ -61,7 +61,6 @@ impl PackedStrips {
         &self.lines.all()[self.first + s * self.strip..][..self.strip]
     }
 
-    /// Blocks of strip `s`, from the first of a run on.
     #[inline(always)]
     fn blocks<B: Layout<G>, const G: usize>(&self, s: usize, blocks: Range<usize>) -> &[[u8; BYTES]] {
         &bytemuck::cast_slice(self.strip(s))[vectors::<B, G>(blocks.start)..vectors::<B, G>(blocks.end)]
@@ -102,7 +101,6 @@ fn pack_strips(
     });
 }
 
-/// Cache lines per strip of `cols` columns.
 pub(crate) const fn strip_lines<B: Layout<G>, const G: usize>(cols: usize) -> usize {
     vectors::<B, G>(cols / (32 * G))
 }
@@ -202,7 +200,8 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
         let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
         let (row_blocks, nothing) = (self.cols / (32 * G), B::new_zeroed());
         let strip = &matrix[self.s * LANES * row_blocks..];
-        let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * row_blocks), self.blocks.len() == row_blocks);
+        let (next, is_whole) =
+            (strip.as_ptr().wrapping_add(LANES * row_blocks), self.blocks.len() == row_blocks);
         for (place, b) in self.blocks.enumerate() {
             // A thread that packs whole strips packs the next strip afterwards: prefetch it.
             if is_whole {

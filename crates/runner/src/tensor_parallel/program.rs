@@ -116,18 +116,13 @@ impl Program for GroupProgram {
         member.begin();
         tapped.iter_mut().for_each(|tapped| drop(tapped.gathered.take()));
         others.iter().for_each(|worker| worker.start(step));
-        match first.submit(step) {
-            Ok(ticket) => {
-                *is_pending = true;
-                Ok(ticket)
-            }
-            Err(error) => {
-                member.fail(&error);
-                // The others end with the same error, or with the one that was there first.
-                let _ = GroupProgram::finish(others, tapped);
-                Err(error)
-            }
-        }
+        let submitted = first.submit(step);
+        *is_pending = submitted.is_ok();
+        submitted.inspect_err(|error| {
+            member.fail(error);
+            // The others end with the same error, or with the one that was there first.
+            let _ = GroupProgram::finish(others, tapped);
+        })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
