@@ -36,7 +36,6 @@ thread_local! {
     static SCRATCH: Cell<Scratch> = Cell::default();
 }
 
-/// The operands of one attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads<'a, S> {
     pub(crate) store: &'a S,
@@ -108,7 +107,6 @@ struct Scratch {
     page: Vec<Line>,
 }
 
-/// A page of K or of V.
 struct Page<'a, N> {
     data: &'a [N],
     /// First position, counted from `chunk`.
@@ -190,6 +188,12 @@ impl<S: Pages> Queries<'_, S> {
         self.heads.q.len() / (self.heads.rows.len() * self.heads.heads)
     }
 
+    /// The entry of the store that holds `position`.
+    #[inline(always)]
+    fn entry(&self, position: usize) -> usize {
+        self.table.slot(position).0 * self.heads.kv_heads + self.kv_head
+    }
+
     /// The positions of a chunk that query `c` sees, counted from `chunk`.
     #[inline(always)]
     fn seen(&self, c: usize, chunk: usize) -> Range<usize> {
@@ -245,19 +249,20 @@ impl<S: Pages> Queries<'_, S> {
     #[inline(always)]
     fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], converted: &mut [f32]) {
         let (store, pages) = (self.heads.store, self.pages(chunk));
-        let entry = |start| store.entry(self.table, self.kv_head, chunk + start);
+        let entry = |start| self.entry(chunk + start);
         for start in pages.clone().step_by(PAGE) {
             let at = entry(start);
             // Prefetches the next page of K; during the last one, the first page of V.
             let ahead = match start + PAGE {
-                next if next < pages.end => store.bytes(entry(next))[0],
-                _ => store.bytes(entry(pages.start))[1],
+                next if next < pages.end => store.start::<false>(entry(next)),
+                _ => store.start::<true>(entry(pages.start)),
             };
             if self.converts_pages::<L>() {
-                let data = store.convert_keys(lanes, at, ahead, converted);
+                let data = store.convert::<L, false>(lanes, at, ahead, converted);
                 self.qk_page(lanes, &Page { data, start, chunk, ahead: None }, scores);
             } else {
-                self.qk_page(lanes, &Page { data: store.keys(at), start, chunk, ahead: Some(ahead) }, scores);
+                let data = store.page::<false>(at);
+                self.qk_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores);
             }
         }
     }
@@ -328,15 +333,15 @@ impl<S: Pages> Queries<'_, S> {
         pv_sums: &mut [f32],
     ) {
         let (store, pages) = (self.heads.store, self.pages(chunk));
-        let entry = |start| store.entry(self.table, self.kv_head, chunk + start);
+        let entry = |start| self.entry(chunk + start);
         for start in pages.clone().step_by(PAGE) {
             let at = entry(start);
-            let ahead = store.bytes(if start + PAGE < pages.end { entry(start + PAGE) } else { at })[1];
+            let ahead = store.start::<true>(if start + PAGE < pages.end { entry(start + PAGE) } else { at });
             if self.converts_pages::<L>() {
-                let data = store.convert_values(lanes, at, ahead, converted);
+                let data = store.convert::<L, true>(lanes, at, ahead, converted);
                 self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, pv_sums);
             } else {
-                let data = store.values(at);
+                let data = store.page::<true>(at);
                 self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, pv_sums);
             }
         }

@@ -15,10 +15,8 @@ use crate::lanes::scalar::Scalar;
 use crate::lanes::{self, Lanes, WithSimd};
 use crate::pool::Pool;
 
-/// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(1200);
 
-/// Minimum rounds.
 const ROUNDS_MIN: usize = 2 * MEMORY / WINDOW;
 
 /// Iterations of a multiply-add loop: about 1 ms, less than a scheduler time slice.
@@ -31,7 +29,6 @@ const MEMORY: usize = 512 << 20;
 /// Bytes read per round; rounds read successive windows.
 const WINDOW: usize = 64 << 20;
 
-/// Bytes per task.
 const PART: usize = 1 << 20;
 
 /// Peak rates of some threads with an instruction set.
@@ -105,7 +102,6 @@ fn multiply_adds(isa: Isa, pool: &mut Pool) -> [Option<f64>; 2] {
     }
 }
 
-/// Not measured on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 fn multiply_adds(_: Isa, _: &mut Pool) -> [Option<f64>; 2] {
     [None; 2]

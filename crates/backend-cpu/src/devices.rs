@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, host_memory};
 
-use crate::{Cpu, Isa, cpu_name};
+use crate::{Cpu, Isa, Options, cpu_name};
 
 /// Lists the CPU as a device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,12 +36,12 @@ fn open(options: &OpenOptions) -> Result<Cpu, Error> {
         None => Isa::detect(),
     };
     let cpu = Cpu::with_isa(options.threads, isa).ok_or_else(|| fails(isa.name()))?;
-    let cpu = if options.leave_weights_in_file { cpu.without_repacking() } else { cpu };
-    let cpu = match options.memory {
-        Some(bytes) => cpu.with_memory_limit(bytes),
-        None => cpu,
-    };
-    Ok(if options.f32_activations { cpu.with_f32_activations() } else { cpu })
+    let &OpenOptions { leave_weights_in_file, f32_activations, memory: memory_limit, .. } = options;
+    Ok(Cpu {
+        options: Options { is_repacking: !leave_weights_in_file, f32_activations },
+        memory_limit,
+        ..cpu
+    })
 }
 
 impl Device for Processor {

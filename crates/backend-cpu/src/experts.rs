@@ -35,7 +35,6 @@ struct Term {
     weight: f32,
 }
 
-/// What hidden values are computed from.
 #[derive(Clone, Debug)]
 pub(crate) struct Products<'a> {
     pub(crate) hidden: Hidden,
@@ -50,7 +49,6 @@ pub(crate) struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The hidden values of one entry.
     fn hidden(&self, kernels: &Kernels, y: &mut [f32], products: [&[f32]; 2]) {
         match self.hidden {
             Hidden::Gated { glu, .. } => (kernels.gate)(glu, y, products[0], products[1]),
@@ -98,7 +96,6 @@ impl Routing {
         }
     }
 
-    /// The chosen experts in ascending order, with their entries.
     pub(crate) fn chosen(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.chosen.iter().cloned()
     }
@@ -159,7 +156,6 @@ impl Routing {
         });
     }
 
-    /// The expert of an entry.
     fn entry_expert(&self, entry: usize) -> usize {
         let next = self.chosen.partition_point(|(_, entries)| entries.start <= entry);
         self.chosen[next - 1].0
@@ -198,14 +194,14 @@ impl Routing {
     }
 }
 
-/// One matrix per panel, `of_row` words per row.
+/// One matrix per panel, `row_words` words per row.
 pub(crate) fn cut<'m>(
     panels: &[Range<usize>],
-    of_row: usize,
+    row_words: usize,
     mut words: &'m mut [u32],
 ) -> impl Iterator<Item = Cut<'m, u32>> {
     panels.iter().map(move |panel| {
-        let len = panel.len() * of_row;
+        let len = panel.len() * row_words;
         let matrix = words.split_off_mut(..len).expect("a row for every entry");
         Cut { matrix, cols: len, tile: (1, len) }
     })

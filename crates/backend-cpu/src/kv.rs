@@ -5,7 +5,7 @@
 
 mod packed;
 
-use backend::{BlockTable, Error, KvFormat, PAGE, Step, StoreLayout};
+use backend::{Error, KvFormat, PAGE, Step, StoreLayout};
 use half::f16;
 use quant::F16Le;
 use zerocopy::FromBytes;
@@ -96,21 +96,12 @@ impl Kv {
     /// The keys and values of a page.
     pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
         match self {
-            Kv::F16(store) => store.page(page),
-            Kv::F32(store) => store.page(page),
+            Kv::F16(store) => store.bytes(page),
+            Kv::F32(store) => store.bytes(page),
             Kv::Packed(Packed { keys, values, heads }) => {
                 [keys, values].map(|side| side.entries(page * *heads..(page + 1) * *heads))
             }
         }
-    }
-}
-
-impl<T: Stored> Store<T> {
-    fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
-        [(&mut self.keys, self.k_dim), (&mut self.values, self.v_dim)].map(|(side, dim)| {
-            let len = self.heads * PAGE * dim;
-            bytemuck::cast_slice_mut(&mut side[page * len..][..len])
-        })
     }
 }
 
@@ -135,36 +126,21 @@ impl WithSimd for Write<'_> {
     }
 }
 
-/// Where attention finds pages of K and V. An entry is one page of one head.
+/// Where attention finds pages of K and V. An entry is one page of one head, page by page.
 pub(crate) trait Pages: Sync {
     type Item: Stored;
 
     /// Whether pages have to be converted before they are read.
     const IS_PACKED: bool;
 
-    /// The entry of `head` that holds `position`.
-    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize;
+    /// The first byte of an entry of K or of V.
+    fn start<const IS_V: bool>(&self, entry: usize) -> *const u8;
 
-    /// The first bytes of an entry of K and of V.
-    fn bytes(&self, entry: usize) -> [*const u8; 2];
+    /// An entry: K is `[dim][PAGE]`, V `[PAGE][dim]`.
+    fn page<const IS_V: bool>(&self, entry: usize) -> &[Self::Item];
 
-    /// K of an entry, `[dim][PAGE]`.
-    fn keys(&self, entry: usize) -> &[Self::Item];
-
-    /// V of an entry, `[PAGE][dim]`.
-    fn values(&self, entry: usize) -> &[Self::Item];
-
-    /// Converts K of an entry to f32; prefetches as much from `ahead` on.
-    fn convert_keys<'a, L: Lanes>(
-        &self,
-        lanes: L,
-        entry: usize,
-        ahead: *const u8,
-        to: &'a mut [f32],
-    ) -> &'a [f32];
-
-    /// The same of V.
-    fn convert_values<'a, L: Lanes>(
+    /// Converts an entry to f32; prefetches as much from `ahead` on.
+    fn convert<'a, L: Lanes, const IS_V: bool>(
         &self,
         lanes: L,
         entry: usize,
@@ -178,49 +154,34 @@ impl<T: Stored> Pages for Store<T> {
     const IS_PACKED: bool = false;
 
     #[inline(always)]
-    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize {
-        table.slot(position).0 * self.heads + head
+    fn start<const IS_V: bool>(&self, entry: usize) -> *const u8 {
+        self.page::<IS_V>(entry).as_ptr().cast()
     }
 
     #[inline(always)]
-    fn bytes(&self, entry: usize) -> [*const u8; 2] {
-        [self.keys(entry).as_ptr().cast(), self.values(entry).as_ptr().cast()]
+    fn page<const IS_V: bool>(&self, entry: usize) -> &[T] {
+        let (side, dim) = if IS_V { (&self.values, self.v_dim) } else { (&self.keys, self.k_dim) };
+        &side[entry * PAGE * dim..][..PAGE * dim]
     }
 
     #[inline(always)]
-    fn keys(&self, entry: usize) -> &[T] {
-        &self.keys[entry * PAGE * self.k_dim..][..PAGE * self.k_dim]
-    }
-
-    #[inline(always)]
-    fn values(&self, entry: usize) -> &[T] {
-        &self.values[entry * PAGE * self.v_dim..][..PAGE * self.v_dim]
-    }
-
-    #[inline(always)]
-    fn convert_keys<'a, L: Lanes>(
+    fn convert<'a, L: Lanes, const IS_V: bool>(
         &self,
         lanes: L,
         entry: usize,
         ahead: *const u8,
         to: &'a mut [f32],
     ) -> &'a [f32] {
-        convert(lanes, self.keys(entry), ahead, to)
-    }
-
-    #[inline(always)]
-    fn convert_values<'a, L: Lanes>(
-        &self,
-        lanes: L,
-        entry: usize,
-        ahead: *const u8,
-        to: &'a mut [f32],
-    ) -> &'a [f32] {
-        convert(lanes, self.values(entry), ahead, to)
+        convert(lanes, self.page::<IS_V>(entry), ahead, to)
     }
 }
 
 impl Packed {
+    #[inline(always)]
+    fn side<const IS_V: bool>(&self) -> &Side {
+        if IS_V { &self.values } else { &self.keys }
+    }
+
     #[inline(always)]
     fn write(&mut self, group: usize, k: &[f32], v: &[f32], step: &Step) {
         let rows = step.rows().len().max(1);
@@ -241,43 +202,23 @@ impl Pages for Packed {
     const IS_PACKED: bool = true;
 
     #[inline(always)]
-    fn entry(&self, table: &BlockTable, head: usize, position: usize) -> usize {
-        table.slot(position).0 * self.heads + head
+    fn start<const IS_V: bool>(&self, entry: usize) -> *const u8 {
+        self.side::<IS_V>().bytes(entry)
     }
 
-    #[inline(always)]
-    fn bytes(&self, entry: usize) -> [*const u8; 2] {
-        [self.keys.bytes(entry), self.values.bytes(entry)]
-    }
-
-    fn keys(&self, _: usize) -> &[f32] {
-        unreachable!("packed pages are converted")
-    }
-
-    fn values(&self, _: usize) -> &[f32] {
+    fn page<const IS_V: bool>(&self, _: usize) -> &[f32] {
         unreachable!("packed pages are converted")
     }
 
     #[inline(always)]
-    fn convert_keys<'a, L: Lanes>(
+    fn convert<'a, L: Lanes, const IS_V: bool>(
         &self,
         lanes: L,
         entry: usize,
         ahead: *const u8,
         to: &'a mut [f32],
     ) -> &'a [f32] {
-        self.keys.unpack(lanes, entry, ahead, to)
-    }
-
-    #[inline(always)]
-    fn convert_values<'a, L: Lanes>(
-        &self,
-        lanes: L,
-        entry: usize,
-        ahead: *const u8,
-        to: &'a mut [f32],
-    ) -> &'a [f32] {
-        self.values.unpack(lanes, entry, ahead, to)
+        self.side::<IS_V>().unpack(lanes, entry, ahead, to)
     }
 }
 
@@ -302,6 +243,13 @@ impl<T: Stored> Store<T> {
         #[cfg(all(test, unix))]
         let (keys, values) = (Buffer::beside(&keys), Buffer::beside(&values));
         Ok(Store { keys, values, heads, k_dim, v_dim })
+    }
+
+    fn bytes(&mut self, page: usize) -> [&mut [u8]; 2] {
+        [(&mut self.keys, self.k_dim), (&mut self.values, self.v_dim)].map(|(side, dim)| {
+            let len = self.heads * PAGE * dim;
+            bytemuck::cast_slice_mut(&mut side[page * len..][..len])
+        })
     }
 
     #[inline(always)]

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, CacheBlock, Description, Error, Feature, HostBudget, KvLayout,
-    LoadedModel, Member, Memory, Program, Remedy, Taps, Weights,
+    LoadedModel, Member, Memory, Program, Remedy, Taps, Weights, lock,
 };
 use graph::Graph;
 
@@ -38,7 +38,7 @@ pub use kernels::Isa;
 use kernels::Kernels;
 use kv::Kv;
 use plan::Plan;
-use pool::{Pool, lock};
+use pool::Pool;
 use program::CpuProgram;
 use weights::ModelWeights;
 
@@ -153,13 +153,11 @@ impl Backend for Cpu {
     ) -> Result<Memory, Error> {
         let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
         let weights = ModelWeights::new(&model, self.kernels, self.options);
-        let mut activations: u64 = 0;
-        for &bucket in buckets {
+        let activations = buckets.iter().try_fold(0u64, |activations, &bucket| {
             let bound = BoundProgram::new(model.clone(), bucket, taps)?;
             let plan = Plan::new(&bound, |weight| weights.form(weight));
-            let memory = plan.memory(&bound, self.kernels.tile, self.pool.threads());
-            activations = activations.saturating_add(memory);
-        }
+            Ok(activations.saturating_add(plan.memory(&bound, self.kernels.tile, self.pool.threads())))
+        })?;
         Ok(Memory { kv: model.kv_bytes(), activations, ..weights.memory() })
     }
 
@@ -218,35 +216,14 @@ impl LoadedModel for CpuModel {
     }
 
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
-        self.model.check_block(block)?;
-        work(lock(&self.state).parts(&self.model, block));
+        let State { stores, slots, .. } = &mut *lock(&self.state);
+        work(self.model.block_parts(block, stores, Kv::page, slots.iter_mut())?);
         Ok(())
     }
 }
 
-impl State {
-    /// Where a block of the cache is.
-    fn parts(&mut self, model: &BoundModel, block: CacheBlock) -> Vec<&mut [u8]> {
-        let graph = model.graph();
-        match block {
-            CacheBlock::Kv { group, block } => {
-                let stores = graph.stores().zip(&mut self.stores);
-                let stores = stores.filter(|((id, _), _)| graph.store_group(*id) == group);
-                stores.flat_map(|(_, store)| store.page(block as usize)).collect()
-            }
-            CacheBlock::State { slot } => {
-                let states = graph.values().zip(&mut self.slots).map(|((id, _), states)| {
-                    let values = graph.state_len(id);
-                    bytemuck::cast_slice_mut(&mut states[slot as usize * values..][..values])
-                });
-                states.collect()
-            }
-        }
-    }
-}
-
 fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
-    let isa = kernels.isa().name();
+    let isa = kernels.isa.name();
     let features: Vec<&str> = kernels::features().collect();
     let quantised = if options.f32_activations {
         ", dequantised for f32 activations"

@@ -10,10 +10,8 @@ use crate::lanes::LANES;
 use crate::packed::activations::Form;
 use crate::recurrent::CONV_COLUMNS;
 
-/// A unit of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
-    /// A value of the graph.
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
@@ -39,7 +37,6 @@ pub(crate) enum Stage {
     Products,
 }
 
-/// How the threads share a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A row depends only on the same row of earlier items: threads take rows and compute all items of them.
@@ -62,7 +59,6 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Phase {
     pub(crate) kind: Kind,
-    /// In execution order.
     pub(crate) items: Vec<Item>,
     /// The buffer of each item. Rows that only their own phase reads have none.
     pub(crate) slots: Vec<Option<usize>>,
@@ -92,15 +88,14 @@ impl Plan {
         let mut order = Order::default();
         let mut written: HashMap<StoreId, Item> = HashMap::new();
         for (id, value) in bound.graph().values() {
-            let item = Item::Value(id);
-            let rows = Kind::Rows(value.rows);
+            let (item, rows) = (Item::Value(id), Kind::Rows(value.rows));
+            let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
             match value.op {
                 Op::Linear { x, weight } => {
                     let packed = order.pack(bound, x, form(weight));
                     order.put(&[item], Kind::Linear, &[packed], None);
                 }
                 Op::Attention { kv, store, .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     // Attention without its own K and V reads what another attention has written.
                     let writer = written.get(&store).copied();
                     order.put(&[item], Kind::Attention, &inputs, writer);
@@ -109,18 +104,13 @@ impl Plan {
                     }
                 }
                 Op::Conv { .. } | Op::LinearAttention { .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], Kind::Recurrent, &inputs, None);
                 }
                 Op::AllReduce { x } => order.put(&[item], Kind::Ranks, &[Item::Value(x)], None),
                 Op::HeadLinear { x, weight } => {
                     let stages = [Stage::Heads(form(weight)), Stage::Products];
-                    order.put(
-                        &stages.map(|stage| Item::Stage(id, stage)),
-                        Kind::Heads,
-                        &[Item::Value(x)],
-                        None,
-                    );
+                    let stages = stages.map(|stage| Item::Stage(id, stage));
+                    order.put(&stages, Kind::Heads, &[Item::Value(x)], None);
                     order.put(&[item], rows, &[Item::Stage(id, Stage::Products)], None);
                 }
                 Op::Experts { x, routes, hidden, down, .. } => {
@@ -151,7 +141,6 @@ impl Plan {
                 | Op::Join { .. }
                 | Op::OutputRows { .. }
                 | Op::Pool { .. } => {
-                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
                 }
             }
@@ -181,12 +170,9 @@ impl Plan {
                     continue;
                 }
                 let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
+                let last_read = if is_readable { LiveRange::<Shape>::LIVE_OUT } else { last };
                 items.push(item);
-                lives.push(LiveRange {
-                    shape,
-                    made,
-                    last_read: if is_readable { LiveRange::<Shape>::LIVE_OUT } else { last },
-                });
+                lives.push(LiveRange { shape, made, last_read });
             }
         }
         let (buffers, slots) = assign_buffers(&lives);
@@ -264,7 +250,6 @@ impl Plan {
     }
 }
 
-/// The value that an item belongs to.
 fn item_value(item: Item) -> ValueId {
     let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
     id

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use backend::lock;
+
 /// Spins before a waiting thread sleeps or yields: about 0.1 ms, longer than the time between two phases.
 const SPINS: usize = 2_000;
 
@@ -72,7 +74,6 @@ impl Pool {
         Pool { shared, workers }
     }
 
-    /// Number of threads, including the caller's.
     pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -170,7 +171,6 @@ impl Pool {
     }
 }
 
-/// How a matrix is split into tiles.
 #[derive(Debug)]
 pub(crate) struct Cut<'m, T> {
     /// Row-major.
@@ -196,7 +196,6 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// The loop of worker `me`.
     fn work(&self, me: usize) {
         let mut seen = 0;
         loop {
@@ -252,11 +251,6 @@ impl Shared {
     }
 }
 
-/// Ignores poisoning: after a panic, the next step overwrites the rows of the failed one in the store.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Spins, then yields, so that the awaited thread gets a core on a busy machine.
 fn wait_until(done: impl Fn() -> bool) {
     let mut spins = 0;
@@ -286,12 +280,10 @@ pub(crate) struct Tile<'a, T> {
 }
 
 impl<T> Tile<'_, T> {
-    /// The covered rows of the matrix.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
 
-    /// The covered columns of the matrix.
     pub(crate) fn cols(&self) -> Range<usize> {
         self.cols.clone()
     }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    BoundProgram, Error, Input, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight,
+    BoundProgram, Error, Input, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight, lock,
 };
 use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
+use crate::State;
 use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::{Products, Routing, cut};
 use crate::kernels::{Kernels, Ranking, route};
@@ -20,7 +21,6 @@ use crate::packed::activations::{Activations, Form, panels};
 use crate::plan::{Item, Kind, Phase, Plan, Stage, words_of};
 use crate::recurrent::{CONV_COLUMNS, Convolve, LinearHead, Slots};
 use crate::weights::{Matrix, ModelWeights};
-use crate::{State, lock};
 
 pub(crate) struct CpuProgram {
     bound: BoundProgram,
@@ -64,7 +64,7 @@ impl CpuProgram {
             taken
         };
         let tables = plan.ropes.iter().map(|&rope| {
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| weights.vector(id));
+            let factors = rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| weights.vector(id));
             let frequencies = rope.frequencies(factors);
             RopeTable { rope, frequencies, cos_sin: Vec::new() }
         });
@@ -203,7 +203,6 @@ impl CpuProgram {
         &self.result(id)[part.rows.start * cols..part.rows.end * cols]
     }
 
-    /// Computes some rows of a value.
     fn compute(&self, id: ValueId, part: &Part<'_, '_>, step: &Step, out: &mut [f32]) {
         let value = self.bound.value(id);
         let cols = value.cols;
@@ -239,7 +238,7 @@ impl CpuProgram {
                 let table = self.tables.iter().find(|table| table.rope == rope);
                 let table = table.expect("every rope has a table");
                 by_rows(out, cols, |row, y| {
-                    let (cos_sin, pairing) = (table.of_row(part.rows.start + row), rope.pairing);
+                    let (cos_sin, pairing) = (table.row(part.rows.start + row), rope.pairing);
                     (self.kernels.rope)(y, &x[row * cols..][..cols], rope.head_dim, pairing, cos_sin);
                 });
             }
@@ -480,7 +479,7 @@ impl CpuProgram {
             let form = self.weights.form(weight);
             let words = inputs.iter().find(|input| input.0 == form).expect("it has been packed").1;
             let entries = if is_single { 0..1 } else { entries.clone() };
-            of_entries(words, entries, (form, cols), tile)
+            entry_rows(words, entries, (form, cols), tile)
         };
         let inner = self.bound.weight(down).cols;
         let mut outs: Vec<&mut [f32]> =
@@ -506,11 +505,11 @@ impl CpuProgram {
             weighs_inputs,
         };
         routing.pack_hidden(pool, &self.kernels, &of, (form, inner), words);
-        let mut of_downs = downs.values_mut();
+        let mut downs = downs.values_mut();
         let product = |(expert, entries): (usize, Range<usize>)| {
             let len = entries.len() * self.bound.weight(down).rows;
-            let out = of_downs.split_off_mut(..len).expect("a row for every entry");
-            let x = of_entries(words, entries, (form, inner), tile);
+            let out = downs.split_off_mut(..len).expect("a row for every entry");
+            let x = entry_rows(words, entries, (form, inner), tile);
             let linear = &self.weights.matrix(down).linear;
             Product { linear, weight: &self.packed(down)[expert], x, out }
         };
@@ -526,27 +525,27 @@ impl CpuProgram {
         let Op::HeadLinear { x, weight } = self.bound.value(id).op else { unreachable!("heads") };
         let [(_, packed), (_, products)] = out else { unreachable!("two stages") };
         let Weight { count, rows: outputs, cols, .. } = *self.bound.weight(weight);
-        let (x, tile, of_row) = (self.result(x), self.kernels.tile, form.words(cols));
+        let (x, tile, row_words) = (self.result(x), self.kernels.tile, form.words(cols));
         let rows = x.len() / (count * cols);
         let words: &mut [u32] = bytemuck::cast_slice_mut(packed.values_mut());
         // Head by head, row by row.
         let entries = (0..count).flat_map(|head| panels(head * rows..(head + 1) * rows, tile));
         let entries: Vec<Range<usize>> = entries.collect();
-        state.pool.tiles_of(cut(&entries, of_row, words), |number, mut to| {
+        state.pool.tiles_of(cut(&entries, row_words, words), |number, mut to| {
             let (panel, mut scratch) = (entries[number].clone(), Scratch::take());
             let (len, head) = (panel.len() * cols, panel.start / rows);
-            let of_head: &mut [f32] =
+            let head_rows: &mut [f32] =
                 &mut bytemuck::cast_slice_mut(scratch.lines(len.div_ceil(LANES)))[..len];
-            by_rows(of_head, cols, |at, y| {
+            by_rows(head_rows, cols, |at, y| {
                 let row = (panel.start + at) % rows;
                 y.copy_from_slice(&x[(row * count + head) * cols..][..cols]);
             });
-            (self.kernels.pack)(of_head, panel.len(), tile, form, to.row(0));
+            (self.kernels.pack)(head_rows, panel.len(), tile, form, to.row(0));
         });
         let (words, linear) = (&*words, &self.weights.matrix(weight).linear);
         let heads = products.values_mut().chunks_exact_mut(rows * outputs).enumerate();
         let product = |(head, out)| {
-            let words = &words[head * rows * of_row..][..rows * of_row];
+            let words = &words[head * rows * row_words..][..rows * row_words];
             let x = Activations { words, rows, cols, tile };
             Product { linear, weight: &self.packed(weight)[head], x, out }
         };
@@ -566,24 +565,22 @@ impl CpuProgram {
 }
 
 /// Some entries of packed rows of `cols` values.
-fn of_entries(
+fn entry_rows(
     words: &[u32],
     entries: Range<usize>,
     (form, cols): (Form, usize),
     tile: usize,
 ) -> Activations<'_> {
-    let of_row = form.words(cols);
-    let words = &words[entries.start * of_row..entries.end * of_row];
+    let row_words = form.words(cols);
+    let words = &words[entries.start * row_words..entries.end * row_words];
     Activations { words, rows: entries.len(), cols, tile }
 }
 
-/// Calls `work` for each row of `out`.
 fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])) {
     out.chunks_exact_mut(cols).enumerate().for_each(|(row, y)| work(row, y));
 }
 
 impl RopeTable {
-    /// Computes the table for the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();
         for (_, position) in step.positions() {
@@ -592,8 +589,7 @@ impl RopeTable {
         }
     }
 
-    /// The entries of row `row` of the step.
-    fn of_row(&self, row: usize) -> &[[f32; 2]] {
+    fn row(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
         &self.cos_sin[row * pairs..][..pairs]
     }

@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use backend::{Sequence, Step};
+use backend::{Sequence, Step, lock};
 use graph::LinearHeads;
 
 use crate::lanes::{LANES, Lanes, WithSimd};
 use crate::memory::Scratch;
-use crate::pool::{Cut, Pool, Tile, lock};
+use crate::pool::{Cut, Pool, Tile};
 
-/// Columns of a convolution per task.
 pub(crate) const CONV_COLUMNS: usize = 4 * LANES;
 
 /// The state of a task before the first row of its sequence.
@@ -25,7 +24,6 @@ enum Before<'a> {
     InPlace,
 }
 
-/// The state of one task.
 pub(crate) struct State<'a> {
     before: Before<'a>,
     /// The state after the last row.
@@ -252,7 +250,6 @@ impl LinearHead<'_, '_, '_> {
     }
 }
 
-/// The factors of one row and head.
 #[derive(Clone, Copy)]
 struct Factors {
     decay: f32,

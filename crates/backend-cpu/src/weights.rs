@@ -14,7 +14,6 @@ use crate::packed::activations::Form;
 use crate::pool::Pool;
 use crate::{Options, PACKED_WEIGHTS};
 
-/// The weights of a model, by [`WeightId`].
 #[derive(Debug)]
 pub(crate) struct ModelWeights {
     /// Weights of linear layers and experts.
@@ -65,7 +64,6 @@ impl Matrix {
         [self.weight.count, self.weight.rows, self.weight.cols]
     }
 
-    /// Cache lines of the packed copy.
     fn lines(&self) -> usize {
         self.linear.lines(self.shape())
     }
@@ -91,12 +89,10 @@ impl ModelWeights {
         ModelWeights { matrices, vectors, bytes }
     }
 
-    /// A weight of linear layers.
     pub(crate) fn matrix(&self, id: WeightId) -> &Matrix {
         self.matrices[id.index()].as_ref().expect("a linear layer has a matrix")
     }
 
-    /// The activation layout that a weight needs.
     pub(crate) fn form(&self, id: WeightId) -> Form {
         self.matrix(id).linear.form
     }
@@ -122,12 +118,9 @@ impl ModelWeights {
         let is_left = |matrix: &&&Matrix| matrix.packed.get().is_none();
         let left: Vec<&Matrix> = matrices.iter().filter(is_left).copied().collect();
         let len = left.iter().map(|matrix| matrix.lines()).fold(0, usize::saturating_add);
-        let mut lines = Lines::large(len).map_err(|_| Error::OutOfMemory {
-            what: PACKED_WEIGHTS,
-            bytes: line_bytes(len),
-            memory: MemoryKind::Host,
-            remedy: Remedy::LeaveWeightsInFile,
-        })?;
+        let (what, bytes, remedy) = (PACKED_WEIGHTS, line_bytes(len), Remedy::LeaveWeightsInFile);
+        let error = |_| Error::OutOfMemory { what, bytes, memory: MemoryKind::Host, remedy };
+        let mut lines = Lines::large(len).map_err(error)?;
         let mut rest = lines.all_mut();
         // Parts of one tensor are adjacent.
         for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {

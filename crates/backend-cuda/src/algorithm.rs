@@ -16,18 +16,15 @@ pub(crate) fn is_float(format: Format) -> bool {
     matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }
 
-/// The kernel of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// `gemv_q8`: up to this many activation rows at a time, quantised to 8 bits.
     Q8(usize),
-    /// `gemv_f32`.
     F32(usize),
     /// `gemm`: tiles of this many rows on tensor cores; all weight values must be finite in f16.
     Gemm(usize),
     /// `wgmma`, with tiles of this many rows, under the same condition.
     Wgmma(usize),
-    /// `gemm_f32`.
     GemmF32,
 }
 
@@ -37,7 +34,6 @@ pub(crate) enum TensorCores {
     None,
     /// `gemm`, with tiles of up to this many rows.
     Tiles(usize),
-    /// `wgmma`.
     Wgmma,
 }
 

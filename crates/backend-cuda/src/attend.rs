@@ -41,16 +41,12 @@ fn padded(kind: KvType, dim: usize) -> usize {
     dim.next_multiple_of(if kind == KvType::Q8_0 { 32 } else { 8 })
 }
 
-/// The keys and values of a store.
 fn cache(attend: &Attend) -> [Pointer; 2] {
     [0, 1].map(|which| BufferId::Store(attend.store, which).into())
 }
 
 fn is_halves(rope: Option<&Rope>) -> u32 {
-    u32::from(rope.is_some_and(|rope| match rope.pairing {
-        Pairing::Halves => true,
-        Pairing::Interleaved => false,
-    }))
+    u32::from(rope.is_some_and(|rope| rope.pairing == Pairing::Halves))
 }
 
 /// Query heads per block of `attention.cu`, all of one K/V head, that share `share` query heads.
@@ -201,7 +197,7 @@ impl Compiler<'_> {
         let mut variants = Vec::new();
         let stored = kv.map(|kv| self.rope_store(None, Some((attend, kv)), attend.k_rope.as_ref()));
         let [stages, fixed] = decode::bytes(&self.device.card, layout.format.k, k_dim);
-        let fits = stages + fixed <= self.device.limits.shared_of_block;
+        let fits = stages + fixed <= self.device.limits.block_shared;
         if decode::has_kernel(&layout) && fits {
             // Another kernel writes Q8_0.
             let (before, own) = if is_q8_0 { (stored.clone(), None) } else { (None, kv) };
@@ -212,11 +208,11 @@ impl Compiler<'_> {
             if decode::is_bulk(&self.device.card, layout.format.k) {
                 launch.kernel = decode::bulk_kernel(k_dim, false);
                 launch.args = Arc::new(AttentionArgs { tensor_maps: Pointer::TensorMaps(store), ..args });
-                let mut of_cluster = launch.clone();
-                of_cluster.kernel = decode::bulk_kernel(k_dim, true);
-                of_cluster.grid.each = Each::Cluster(group);
+                let mut clusters = launch.clone();
+                clusters.kernel = decode::bulk_kernel(k_dim, true);
+                clusters.grid.each = Each::Cluster(group);
                 let when = When { is_decode: true, in_cluster: Some(group), ..When::default() };
-                variants.push(when.launches(vec![of_cluster]));
+                variants.push(when.launches(vec![clusters]));
             }
             let launches = before.into_iter().chain([launch]).collect();
             variants.push(When { is_decode: true, ..When::default() }.launches(launches));
@@ -249,30 +245,21 @@ impl Compiler<'_> {
         if ![KvType::F16, KvType::FP8, KvType::Q8_0].contains(&layout.format.k)
             || score.alibi.is_some()
             || max_tiles(self.bound.bucket().rows) == 0
-            || shared + 4096 > self.device.limits.shared_of_block
+            || shared + 4096 > self.device.limits.block_shared
         {
             return None;
         }
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
-        let of_roped = [0, self.cols(q) as u32];
         let mut launches = Vec::new();
-        let queries = match q_rope {
-            Some(rope) => {
-                let roped = self.scratch(Scratch::Roped, bytes);
-                let of_q = Some(((self.slot(q), self.heads(q, heads)), (roped, of_roped)));
-                let is_shared = layout.format.k != KvType::Q8_0 && (k_rope.is_none() || k_rope == q_rope);
-                let stored = kv.filter(|_| is_shared).map(|kv| (attend, kv));
-                launches.push(self.rope_store(of_q, stored, Some(rope)));
-                if let Some(kv) = kv.filter(|_| !is_shared) {
-                    launches.push(self.rope_store(None, Some((attend, kv)), k_rope.as_ref()));
-                }
-                (roped, of_roped)
-            }
-            None => {
-                launches.extend(kv.map(|kv| self.rope_store(None, Some((attend, kv)), k_rope.as_ref())));
-                self.operand(q)
-            }
-        };
+        let (mut queries, mut stored) = (self.operand(q), kv.map(|kv| (attend, kv)));
+        if let Some(rope) = q_rope {
+            let roped = (self.scratch(Scratch::Roped, bytes), [0, self.cols(q) as u32]);
+            let heads = Some(((self.slot(q), self.heads(q, heads)), roped));
+            let is_shared = layout.format.k != KvType::Q8_0 && (k_rope.is_none() || k_rope == q_rope);
+            launches.push(self.rope_store(heads, stored.take_if(|_| is_shared), Some(rope)));
+            queries = roped;
+        }
+        launches.extend(stored.map(|stored| self.rope_store(None, Some(stored), k_rope.as_ref())));
         let mut args = self.attention_args(attend, (queries, None), None);
         if has_wgmma && layout.format.k == KvType::F16 {
             args.tensor_maps = Pointer::TensorMaps(store);

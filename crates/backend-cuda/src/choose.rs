@@ -2,14 +2,13 @@
 //! (`embed`).
 
 use backend::{MAX_CANDIDATES, Transfer};
-use gpu::{BufferId, Cost, F32, Grid, Purpose, Variant, When};
+use gpu::{BufferId, Cost, Draws, F32, Grid, Purpose, Variant, When};
 use graph::ValueId;
 
 use crate::arguments::{AdjustArgs, ArgMaxArgs, DrawArgs, MergeArgs, PartArgs, Pointer, VocabularyArgs};
 use crate::compile::Compiler;
 use crate::launch::LaunchPlan;
 
-/// Threads of `draw_of_vocabulary`.
 const VOCABULARY_THREADS: u32 = 1024;
 
 /// Columns of which a block of `arg_max` and of `candidates_of_parts` finds the best.
@@ -31,55 +30,53 @@ impl Compiler<'_> {
         let (best, counters) = (buffer(rows * parts * RANK), buffer(rows * size_of::<u32>()));
         let (chosen, x, x_at) = (Pointer::Chosen, Pointer::from(self.slot(output)), self.at(output));
         let (n_cols, n_parts, draws) = (cols as u32, parts as u32, self.inputs.draws());
-        let by_part =
-            |kernel, args| self.launch(kernel, args, Grid::rows(parts), Cost::row("arg_max", cols * F32));
         let largest = ArgMaxArgs { tokens: chosen, x, best, counters, x_at, cols: n_cols, draws };
-        // The argmax of each row.
-        let arg_max_biased = by_part("rows/arg_max", largest);
-        let arg_max = by_part("rows/arg_max", ArgMaxArgs { draws: NO_DRAWS, ..largest });
+        let arg_max =
+            |args| self.launch("rows/arg_max", args, Grid::rows(parts), Cost::row("arg_max", cols * F32));
+        let biased_arg_max = arg_max(largest);
+        let arg_max = arg_max(ArgMaxArgs { draws: NO_DRAWS, ..largest });
         // Adds biases to the logits, and subtracts penalties, in place: a step that draws returns no logits, and a tapped output has
         // been copied before.
         let (tokens, outputs) = (self.inputs.tokens as u32, self.inputs.outputs as u32);
         let args = AdjustArgs { x, x_at, cols: n_cols, tokens, outputs, draws };
         let cost = Cost::row("adjust_logits", 0);
         let adjust = self.launch("candidates/adjust_logits", args, Grid::rows(1), cost);
-        // The ranks of the best candidates of each part of a row.
+        // The ranks of the best candidates of each part of a row, then the best candidates of each row.
         let args = PartArgs { ranks, x, x_at, cols: n_cols };
         let cost = Cost::row("candidates_of_parts", cols * F32);
-        let of_parts = self.launch("candidates/candidates_of_parts", args, Grid::rows(parts), cost);
-        // The best candidates of each row.
+        let rank_parts = self.launch("candidates/candidates_of_parts", args, Grid::rows(parts), cost);
         let merged = |name| Cost::row(name, parts * MAX_CANDIDATES * RANK);
         let args = MergeArgs { candidates: chosen, ranks, x, x_at, parts: n_parts };
-        let of_row = merged("candidates_of_row");
-        let of_row = self.launch("candidates/candidates_of_row", args, Grid::rows(1), of_row);
+        let cost = merged("candidates_of_row");
+        let merge = self.launch("candidates/candidates_of_row", args, Grid::rows(1), cost);
         // A token of the best candidates, if they are all that the row's draw considers.
         let args = DrawArgs { tokens: chosen, ranks, parts: n_parts, draws };
-        let draw = self.launch("candidates/draw_of_row", args, Grid::rows(1), merged("draw_of_row"));
+        let draw_best = self.launch("candidates/draw_of_row", args, Grid::rows(1), merged("draw_of_row"));
         // A token of the whole vocabulary, otherwise.
         let args = VocabularyArgs { tokens: chosen, x, x_at, cols: n_cols, draws };
         let cost = Cost::row("draw_of_vocabulary", cols * F32);
-        let draw_of_all = self.launch("draw/draw_of_vocabulary", args, Grid::rows(1), cost);
-        let draw_of_all = LaunchPlan { threads: VOCABULARY_THREADS, ..draw_of_all };
+        let draw_any = self.launch("draw/draw_of_vocabulary", args, Grid::rows(1), cost);
+        let draw_any = LaunchPlan { threads: VOCABULARY_THREADS, ..draw_any };
 
-        let of = |transfer| When { transfer: Some(transfer), ..When::default() };
-        let adjusted = When { is_adjusted: true, ..of(Transfer::Drawn) }.launches(vec![adjust]);
-        self.dispatch(output, vec![adjusted, Variant::default()]);
-        let of_adjusted = When { draws_largest: true, is_adjusted: true, ..of(Transfer::Drawn) };
-        let largest = When { draws_largest: true, ..of(Transfer::Drawn) };
-        let of_best = When { draws_of_best: true, ..of(Transfer::Drawn) };
-        self.dispatch(
-            output,
-            vec![
-                of(Transfer::Tokens).launches(vec![arg_max.clone()]),
-                of_adjusted.launches(vec![arg_max]),
-                largest.launches(vec![arg_max_biased]),
-                of_best.launches(vec![of_parts.clone(), draw]),
-                of(Transfer::Candidates).launches(vec![of_parts, of_row]),
-                Variant::default(),
-            ],
-        );
+        let returned = |transfer| When { transfer: Some(transfer), ..When::default() };
+        let drawn = |draws| When { draws, ..returned(Transfer::Drawn) };
+        let [is_adjusted, best, largest, all] = [true; 4];
+        let adjusted = drawn(Draws { is_adjusted, ..Draws::default() }).launches(vec![adjust]);
+        let adjusted_largest = drawn(Draws { largest, is_adjusted, ..Draws::default() });
+        let largest = drawn(Draws { largest, ..Draws::default() });
+        let best = drawn(Draws { best, ..Draws::default() });
+        let any = drawn(Draws { all, ..Draws::default() }).launches(vec![draw_any]);
+        let choices = vec![
+            returned(Transfer::Tokens).launches(vec![arg_max.clone()]),
+            adjusted_largest.launches(vec![arg_max]),
+            largest.launches(vec![biased_arg_max]),
+            best.launches(vec![rank_parts.clone(), draw_best]),
+            returned(Transfer::Candidates).launches(vec![rank_parts, merge]),
+            Variant::nothing(),
+        ];
+        self.dispatch(output, vec![adjusted, Variant::nothing()]);
+        self.dispatch(output, choices);
         // Last: it changes logits of its rows.
-        let of_all = When { draws_of_all: true, ..of(Transfer::Drawn) }.launches(vec![draw_of_all]);
-        self.dispatch(output, vec![of_all, Variant::default()]);
+        self.dispatch(output, vec![any, Variant::nothing()]);
     }
 }

@@ -22,7 +22,6 @@ const MAX_BLOCKS: usize = 65535;
 /// Threads per block, where a kernel says nothing else.
 pub(crate) const THREADS: u32 = 256;
 
-/// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
     pub(crate) common: gpu::Blueprint<LaunchPlan>,
     /// Indices of the buffers of step inputs, and of those of chosen tokens or candidates, by step in flight.
@@ -53,7 +52,6 @@ impl<'a> DerefMut for Compiler<'a> {
 }
 
 impl Blueprint {
-    /// Compiles `bound` for the weight and cache layouts of `model`.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,

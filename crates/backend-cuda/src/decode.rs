@@ -13,7 +13,6 @@ pub(crate) fn has_kernel(layout: &StoreLayout) -> bool {
     layout.format.k != KvType::F32 && k_dim == v_dim && [64, 128, 256].contains(&k_dim)
 }
 
-/// Warps of a block.
 pub(crate) const WARPS: usize = 4;
 
 /// Positions of a warp's stage, and its stages. `decode_bulk.cu` has one stage of a page.
@@ -34,16 +33,15 @@ pub(crate) fn is_bulk(card: &Card, kind: KvType) -> bool {
 /// Shared memory of a block for heads of `dim` columns: by warp, its stages of keys and values, and a group of them in f16 if they
 /// are stored in 8 bits; static memory, at most.
 pub(crate) fn bytes(card: &Card, kind: KvType, dim: usize) -> [usize; 2] {
-    let of_position = 2 * dim * size_of::<half::f16>();
+    let position = 2 * dim * size_of::<half::f16>();
     let stored = 2 * kind.row_bytes(dim);
-    let converted = if stored < of_position { of_position } else { 0 };
+    let converted = if stored < position { position } else { 0 };
     let queries = HEADS * (dim + 8) * F32;
     // Panels start at multiples of 1 KiB.
     let aligned = if is_bulk(card, kind) { 1024 } else { 0 };
-    [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + of_position + 512]
+    [WARPS * GROUP * (STAGES * stored + converted) + aligned, queries + position + 512]
 }
 
-/// The kernel of `decode_bulk.cu` for heads of `dim` columns.
 pub(crate) fn bulk_kernel(dim: usize, in_cluster: bool) -> String {
     format!("decode_bulk/decode_f16_{dim}{}", if in_cluster { "_cluster" } else { "" })
 }
@@ -60,29 +58,29 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits
             kinds.push(kind);
         }
     }
-    let of_group = |group| {
+    let group_splits = |group| {
         let own = || kinds.iter().filter(move |kind| kind.0 == group);
         let most = own().map(|(_, heads, layout)| {
             let needed: usize = bytes(&device.card, layout.format.k, layout.store.k_dim).iter().sum();
-            let of_multiprocessor = device.limits.shared / (needed + device.limits.reserved);
-            let blocks = device.multiprocessors * of_multiprocessor.clamp(1, MAX_BLOCKS);
-            blocks / blocks_of_split(&layout.store, *heads).max(1)
+            let blocks = device.limits.shared / (needed + device.limits.reserved);
+            let blocks = device.multiprocessors * blocks.clamp(1, MAX_BLOCKS);
+            blocks / split_blocks(&layout.store, *heads).max(1)
         });
-        let of_step = most.min().unwrap_or(1);
+        let per_step = most.min().unwrap_or(1);
         // Heads of two kinds under one mask have no clusters, and splits that suit all kernels.
         match own().collect::<Vec<_>>()[..] {
             [(_, heads, layout)] if has_kernel(layout) && is_bulk(&device.card, layout.format.k) => {
                 let clusters = Some(clusters(device, layout, *heads)?);
-                Ok(Splits { of_step, block: PAGE, clusters })
+                Ok(Splits { per_step, block: PAGE, clusters })
             }
-            _ => Ok(Splits { of_step, block: WARPS * GROUP, clusters: None }),
+            _ => Ok(Splits { per_step, block: WARPS * GROUP, clusters: None }),
         }
     };
-    (0..bound.graph().groups().len()).map(of_group).collect()
+    (0..bound.graph().groups().len()).map(group_splits).collect()
 }
 
 /// Blocks of a split, each of up to [`HEADS`] query heads of a K/V head.
-fn blocks_of_split(store: &Store, heads: usize) -> usize {
+fn split_blocks(store: &Store, heads: usize) -> usize {
     store.heads * heads.div_ceil(store.heads.max(1)).div_ceil(HEADS)
 }
 
@@ -95,7 +93,7 @@ fn clusters(device: &Device, layout: &StoreLayout, heads: usize) -> Result<Clust
     let active = |size| if size > 1 { device.active_clusters(kernel, block, size) } else { 0 };
     Ok(Clusters {
         active: std::array::from_fn(active),
-        of_row: blocks_of_split(&layout.store, heads),
+        per_row: split_blocks(&layout.store, heads),
         busy: device.multiprocessors,
         position_bytes: 2 * layout.format.k.row_bytes(dim),
     })

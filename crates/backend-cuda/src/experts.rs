@@ -9,12 +9,6 @@ use crate::compile::Compiler;
 use crate::launch::LaunchPlan;
 use crate::matmul::{Matmul, Mode};
 
-/// The matmuls of an experts pass.
-struct Projections {
-    into_hidden: Matmul,
-    out_of_hidden: Matmul,
-}
-
 impl Compiler<'_> {
     /// Gate and up projections of each selected expert, then down projections summed over experts.
     pub(crate) fn experts(&mut self, pass: &Experts) {
@@ -23,7 +17,7 @@ impl Compiler<'_> {
         let used = self.plan.lists[list].used;
         let max_rows = self.max_rows(y);
         let list = pass.makes_list.then(|| self.list_experts(routes, list));
-        let Projections { into_hidden, out_of_hidden } = self.projections(pass);
+        let [into_hidden, out_of_hidden] = self.projections(pass);
 
         let mut launches: Vec<LaunchPlan> = list.clone().into_iter().collect();
         for matmul in [&into_hidden, &out_of_hidden] {
@@ -31,7 +25,7 @@ impl Compiler<'_> {
             launches.extend(self.matmul_launches(matmul, algorithm, max_rows, Each::Rows(1)));
         }
         let min_rows = min_grouped_rows(experts, used);
-        let mut variants = vec![When { max_rows: min_rows - 1, ..When::default() }.launches(launches)];
+        let mut variants = vec![When { max_rows: Some(min_rows - 1), ..When::default() }.launches(launches)];
         if max_rows >= min_rows {
             let entries = (1 + 3 * max_groups(max_rows, experts, used)) as u32;
             let words = entries as usize + 2 * max_rows * used;
@@ -60,13 +54,10 @@ impl Compiler<'_> {
             let is_f32 = self.device.f32_activations;
             let weights: Vec<WeightId> = into_hidden.weights().chain(out_of_hidden.weights()).collect();
             let may_fit = weights.iter().all(|&id| may_fit_f16(self.model.matrix(id).layout.format));
-            let mut methods = vec![Algorithm::GemmF32];
-            if may_fit && !is_f32 {
-                let is_wgmma = self.is_wgmma(&into_hidden);
-                let tiles = if is_wgmma { Algorithm::Wgmma(GROUP_ROWS) } else { Algorithm::Gemm(GROUP_ROWS) };
-                methods.insert(0, tiles);
-            }
-            for algorithm in methods {
+            let is_wgmma = self.is_wgmma(&into_hidden);
+            let tiles = if is_wgmma { Algorithm::Wgmma(GROUP_ROWS) } else { Algorithm::Gemm(GROUP_ROWS) };
+            let tiles = Some(tiles).filter(|_| may_fit && !is_f32);
+            for algorithm in tiles.into_iter().chain([Algorithm::GemmF32]) {
                 let mut launches: Vec<LaunchPlan> = list.iter().cloned().chain([sort.clone()]).collect();
                 launches.extend(self.matmul_launches(&into_hidden, algorithm, max_rows, Each::Rows(1)));
                 let rows = max_rows * used;
@@ -80,7 +71,6 @@ impl Compiler<'_> {
         self.dispatch(y, variants);
     }
 
-    /// The GEMV kernel of one row.
     fn row_algorithm(&self, matmul: &Matmul) -> Algorithm {
         let weight = matmul.weights().next().expect("a weight");
         let format = self.model.matrix(weight).layout.format;
@@ -88,7 +78,8 @@ impl Compiler<'_> {
         algorithms(format, self.device.f32_activations, TensorCores::None, fits_q8)[0].0
     }
 
-    fn projections(&mut self, pass: &Experts) -> Projections {
+    /// The matmuls into the hidden values and out of them.
+    fn projections(&mut self, pass: &Experts) -> [Matmul; 2] {
         let Experts { x, norm, down, bias, residual, weighs_inputs, list, y, .. } = *pass;
         let (experts, inner) = (self.bound.weight(down).count, self.bound.weight(down).cols);
         let used = self.plan.lists[list].used;
@@ -100,7 +91,7 @@ impl Compiler<'_> {
         args.chosen = self.list(list).into();
         (args.used, args.experts) = (used as u32, experts as u32);
         args.weighs_inputs = u32::from(weighs_inputs);
-        let of_hidden = MatmulArgs {
+        let hidden_args = MatmulArgs {
             y: hidden.into(),
             biases: biases.into(),
             y_stride: padded as u32,
@@ -111,12 +102,12 @@ impl Compiler<'_> {
             factors: factors.map_or(u32::MAX, |at| at as u32),
             ..args
         };
-        let of_hidden = match pass.hidden {
-            Hidden::Gated { glu, .. } => of_hidden.with_glu(glu),
-            Hidden::Plain { act, .. } => MatmulArgs { act: act as u32, ..of_hidden },
+        let hidden_args = match pass.hidden {
+            Hidden::Gated { glu, .. } => hidden_args.with_glu(glu),
+            Hidden::Plain { act, .. } => MatmulArgs { act: act as u32, ..hidden_args },
         };
         let parts: Vec<_> = pass.hidden.weights().iter().map(|&id| (id, inner, 0)).collect();
-        let into_hidden = self.matmul(Mode::IntoHidden, &parts, of_hidden);
+        let into_hidden = self.matmul(Mode::IntoHidden, &parts, hidden_args);
         let args = MatmulArgs {
             x: hidden.into(),
             g: Pointer::Null,
@@ -133,6 +124,6 @@ impl Compiler<'_> {
             ..args
         };
         let part = (down, self.cols(y), self.at(y)[0]);
-        Projections { into_hidden, out_of_hidden: self.matmul(Mode::OutOfHidden, &[part], args) }
+        [into_hidden, self.matmul(Mode::OutOfHidden, &[part], args)]
     }
 }

@@ -6,7 +6,6 @@ use gpu::{Cost, Each, Grid, StepShape};
 
 use crate::arguments::Arguments;
 
-/// A kernel launch.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchPlan {
     /// Module and function, such as `rows/arg_max`.

@@ -31,9 +31,9 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, KvType, LoadedModel,
-    Member, Memory, OpenOptions, Program, Taps, Timing, Weights,
+    Member, Memory, OpenOptions, Program, Taps, Timing, Weights, lock,
 };
-use gpu::{Formats, lock};
+use gpu::Formats;
 use graph::Graph;
 use quant::Format;
 
@@ -54,18 +54,12 @@ pub struct Cuda {
 
 impl Cuda {
     /// Opens `card` with default options.
-    ///
-    /// # Errors
-    /// When the card cannot be opened.
     pub fn new(card: &Card) -> Result<Cuda, Error> {
         Cuda::with(card, &OpenOptions::default())
     }
 
     /// Opens `card`. `f32_activations` disables kernels that quantise activations or round them to f16. Loading or
     /// compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported regardless of `memory`.
-    ///
-    /// # Errors
-    /// When the card cannot be opened.
     pub fn with(card: &Card, options: &OpenOptions) -> Result<Cuda, Error> {
         let &OpenOptions { timed, f32_activations, memory, .. } = options;
         let device = Device::open(card, timed, f32_activations, memory)?;
@@ -75,13 +69,9 @@ impl Cuda {
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
         let KvFormat { k, v } = kv_layout.format;
         if k != v || k == KvType::Q4_0 {
-            let device = self.device.describe().device;
-            let format = kv_layout.format.to_string();
-            return Err(Error::KvFormat {
-                device,
-                format,
-                supported: "f16, bf16, fp8, q8_0 or f32 for both K and V",
-            });
+            let (device, format) = (self.device.describe().device, kv_layout.format.to_string());
+            let supported = "f16, bf16, fp8, q8_0 or f32 for both K and V";
+            return Err(Error::KvFormat { device, format, supported });
         }
         let bound = BoundModel::new(graph, weights, kv_layout)?;
         model::plan(bound, &mut lock(&self.formats))

@@ -54,7 +54,6 @@ const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 const PAIRED: u32 = 4;
 
-/// Threads of `f16_rows`.
 const F16_ROWS_THREADS: u32 = 512;
 
 /// The kernel that converts rows of `stride` columns: the smallest whose threads keep all of a row, if there is one.
@@ -68,7 +67,6 @@ fn f16_rows(stride: usize) -> String {
 const F32_OUTPUTS: usize = 64;
 const F32_ROWS: usize = 32;
 
-/// Blocks of a cluster at most.
 const MAX_CLUSTER: usize = 8;
 
 impl MatmulArgs {
@@ -99,7 +97,7 @@ impl Matmul {
         let is_kernel = columns == 1 || self.mode == Mode::Plain;
         let ring = ring_bytes(format, device.card.has_wgmma());
         let bytes = self.q8_bytes(columns) + MIN_WARPS * ring + STATIC_SHARED;
-        is_kernel && bytes <= device.limits.shared_of_block
+        is_kernel && bytes <= device.limits.block_shared
     }
 }
 
@@ -230,7 +228,6 @@ impl Compiler<'_> {
         self.multiply(y, &self.matmul(Mode::PerHead(per_head), &[part], args));
     }
 
-    /// A matmul pass with result `y`.
     fn multiply(&mut self, y: ValueId, matmul: &Matmul) {
         let format = self.model.matrix(matmul.parts[0].0).layout.format;
         let max_rows = self.max_rows(y);
@@ -251,7 +248,7 @@ impl Compiler<'_> {
                 f16_weights.extend(&matmul.beside.f16_weights);
             }
             let launches = self.matmul_launches(matmul, algorithm, rows.min(max_rows), Each::Rows(1));
-            variants.push(When { max_rows: rows, f16_weights, ..When::default() }.launches(launches));
+            variants.push(When { max_rows: Some(rows), f16_weights, ..When::default() }.launches(launches));
             reached = rows;
             if rows >= max_rows && !is_f16 {
                 break;
@@ -272,7 +269,6 @@ impl Compiler<'_> {
         self.device.card.has_wgmma() && (!is_head || matmul.args.cols.is_multiple_of(WINDOW as u32))
     }
 
-    /// The kernels on tensor cores for steps of up to `max_rows`.
     fn tensor_cores(&self, matmul: &Matmul, max_rows: usize) -> TensorCores {
         if self.is_wgmma(matmul) {
             return TensorCores::Wgmma;
@@ -283,7 +279,7 @@ impl Compiler<'_> {
         }
         // Fewer than two large tiles per multiprocessor would leave some idle.
         let blocks = self.tiles(matmul, GEMM_OUTPUTS, 256).groups * max_rows.div_ceil(256);
-        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.limits.shared_of_block;
+        let fits = gemm_bytes(256) + STATIC_SHARED <= self.device.limits.block_shared;
         TensorCores::Tiles(if fits && blocks >= 2 * self.device.multiprocessors { 256 } else { 128 })
     }
 
@@ -330,8 +326,8 @@ impl Compiler<'_> {
                 };
                 let blocks = self.device.multiprocessors * self.device.limits.blocks();
                 // Whole waves of blocks that have room for their sums; one if there is nothing, since a launch beside it relies on it.
-                let of_pair = if has_glu && mode == Mode::Plain { 2 } else { 1 };
-                let room = MAX_SUMS / 2 / columns / of_pair;
+                let sums_per_pair = if has_glu && mode == Mode::Plain { 2 } else { 1 };
+                let room = MAX_SUMS / 2 / columns / sums_per_pair;
                 let groups = pairs.min(blocks * pairs.div_ceil(blocks * room)).max(1);
                 let grid = Grid { groups, each: Each::Rows(columns) };
                 let cost = cost(&kernel);
@@ -342,7 +338,7 @@ impl Compiler<'_> {
                 }
                 let mut launch = self.launch(kernel, args, grid, cost);
                 let activations = if is_q8 { matmul.q8_bytes(columns) } else { 0 };
-                launch.shared = activations + sums_bytes(columns, of_pair * pairs.div_ceil(groups));
+                launch.shared = activations + sums_bytes(columns, sums_per_pair * pairs.div_ceil(groups));
                 launch.shared_per_warp = ring_bytes(format, self.device.card.has_wgmma());
                 vec![launch]
             }

@@ -10,13 +10,11 @@ use quant::Format;
 use crate::driver::{Buffer, Device, TENSOR_MAP_BYTES, allocated_size};
 use crate::upload::{Upload, upload};
 
-/// How the weights and the KV cache of a model are stored on a card.
 pub(crate) type ModelPlan = gpu::ModelPlan<MatrixLayout>;
 
 /// Columns of a head in a cache are a multiple of this (`kernels/attention.cuh`).
 const CACHE_COLS: usize = 8;
 
-/// How a table or matrix, or all matrices of the experts, is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
     /// Rows per matrix.
@@ -91,7 +89,6 @@ pub(crate) struct Model {
     /// By value: the slots of recurrent operations.
     pub(crate) states: Vec<Option<Buffer>>,
     pub(crate) state: Mutex<State>,
-    /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
 }
 
@@ -101,7 +98,6 @@ const F16_SCALE: f32 = 64.0;
 /// Largest weight in f16, so scaled: rounding does not bring it to infinity.
 const MAX_F16: f32 = 65_000.0;
 
-/// A weight in device memory.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) buffer: Buffer,

@@ -13,12 +13,11 @@ pub(crate) struct Limits {
     pub(crate) shared: usize,
     pub(crate) reserved: usize,
     /// Shared memory of a block in bytes, its static part included.
-    pub(crate) shared_of_block: usize,
+    pub(crate) block_shared: usize,
     /// Whether kernels run side by side (programmatic dependent launch).
     pub(crate) is_side_by_side: bool,
 }
 
-/// What a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Registers of a thread, threads of a block at most, static shared memory in bytes.
@@ -27,7 +26,6 @@ pub(crate) struct Needs {
     pub(crate) fixed: usize,
 }
 
-/// Size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) threads: u32,
@@ -47,15 +45,15 @@ impl Limits {
         if self.is_side_by_side { 1 } else { 2 }
     }
 
-    /// Both forms of a kernel's blocks, with `shared` bytes and `of_warp` more per warp.
-    pub(crate) fn forms(&self, needs: Needs, shared: usize, of_warp: usize) -> [Block; 2] {
-        let Limits { registers, shared_of_block, is_side_by_side, .. } = *self;
+    /// Both forms of a kernel's blocks, with `shared` bytes and `per_warp` more per warp.
+    pub(crate) fn forms(&self, needs: Needs, shared: usize, per_warp: usize) -> [Block; 2] {
+        let Limits { registers, block_shared, is_side_by_side, .. } = *self;
         let taken = needs.fixed + self.reserved;
         let more_than_half = (self.shared / 2 + 1).saturating_sub(taken).next_multiple_of(16);
-        let of = |warps: usize, at_least: usize| (shared + warps * of_warp).max(at_least);
+        let bytes = |warps: usize, at_least: usize| (shared + warps * per_warp).max(at_least);
         let block =
-            |warps, at_least| Block { threads: 32 * warps as u32, shared: of(warps, at_least) as u32 };
-        let most = (shared_of_block.saturating_sub(needs.fixed + shared) / of_warp.max(1)).max(1);
+            |warps, at_least| Block { threads: 32 * warps as u32, shared: bytes(warps, at_least) as u32 };
+        let most = (block_shared.saturating_sub(needs.fixed + shared) / per_warp.max(1)).max(1);
         if !is_side_by_side {
             return [block(WARPS_OF_TWO.min(most), 0); 2];
         }
@@ -63,7 +61,7 @@ impl Limits {
         let room = registers / 4 / (32 * needs.registers.next_multiple_of(8)) * 4;
         let many = room / 2 + 1;
         let few = room.saturating_sub(many).max(1);
-        let fits = of(few, more_than_half) + of(many, 0) + 2 * taken <= self.shared
+        let fits = bytes(few, more_than_half) + bytes(many, 0) + 2 * taken <= self.shared
             && few + many <= room
             && few.max(many) <= most
             && 32 * many <= needs.threads;
@@ -84,7 +82,7 @@ mod tests {
         registers: 65536,
         shared: 228 << 10,
         reserved: 1 << 10,
-        shared_of_block: 227 << 10,
+        block_shared: 227 << 10,
         is_side_by_side: true,
     };
 
@@ -94,16 +92,16 @@ mod tests {
     fn fit(a: Block, b: Block, needs: Needs) -> bool {
         let warps = (a.threads + b.threads) as usize / 32;
         let shared = (a.shared + b.shared) as usize + 2 * (needs.fixed + HOPPER.reserved);
-        let of_quarter = HOPPER.registers / 4 / (32 * needs.registers.next_multiple_of(8));
-        warps <= 4 * of_quarter && shared <= HOPPER.shared
+        let per_quarter = HOPPER.registers / 4 / (32 * needs.registers.next_multiple_of(8));
+        warps <= 4 * per_quarter && shared <= HOPPER.shared
     }
 
     #[test]
     fn blocks_of_one_form_do_not_share_a_multiprocessor() {
         for registers in [57, 64, 83, 100, 120, 128] {
-            for (shared, of_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
+            for (shared, per_warp) in [(5 << 10, 4608), (18 << 10, 5040), (23_680, 5040), (20 << 10, 4352)] {
                 let needs = Needs { registers, ..NEEDS };
-                let [a, b] = HOPPER.forms(needs, shared, of_warp);
+                let [a, b] = HOPPER.forms(needs, shared, per_warp);
                 assert!(fit(a, b, needs) && a != b, "{registers} registers: {a:?} {b:?}");
                 assert!(!fit(a, a, needs) && !fit(b, b, needs), "{registers} registers: {a:?} {b:?}");
             }
@@ -114,11 +112,11 @@ mod tests {
     #[test]
     fn bulk_copies_have_both_forms() {
         for registers in [48, 56] {
-            for (shared, of_warp) in
+            for (shared, per_warp) in
                 [6 << 10, 18_112].into_iter().flat_map(|shared| [3504, 3424, 4384].map(|ring| (shared, ring)))
             {
                 let needs = Needs { registers, fixed: 400, ..NEEDS };
-                let [a, b] = HOPPER.forms(needs, shared, of_warp);
+                let [a, b] = HOPPER.forms(needs, shared, per_warp);
                 assert!(fit(a, b, needs) && !fit(a, a, needs) && !fit(b, b, needs), "{a:?} {b:?}");
             }
         }
@@ -126,20 +124,20 @@ mod tests {
 
     #[test]
     fn large_blocks_have_a_multiprocessor_for_themselves() {
-        for (shared, of_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
-            let [a, b] = HOPPER.forms(NEEDS, shared, of_warp);
+        for (shared, per_warp) in [(150 << 10, 4608), (0, 12 << 10), (0, 16 << 10)] {
+            let [a, b] = HOPPER.forms(NEEDS, shared, per_warp);
             assert!(a == b && !fit(a, b, NEEDS), "{a:?}");
-            assert!(a.shared as usize + NEEDS.fixed <= HOPPER.shared_of_block, "{a:?}");
-            assert_eq!((a.shared as usize - shared) / of_warp, a.threads as usize / 32);
+            assert!(a.shared as usize + NEEDS.fixed <= HOPPER.block_shared, "{a:?}");
+            assert_eq!((a.shared as usize - shared) / per_warp, a.threads as usize / 32);
         }
     }
 
     /// An RTX 3090.
     #[test]
     fn small_multiprocessors_have_fewer_warps() {
-        let limits =
-            Limits { shared: 100 << 10, shared_of_block: 99 << 10, is_side_by_side: false, ..HOPPER };
-        let threads = |shared, of_warp| limits.forms(NEEDS, shared, of_warp).map(|block| block.threads / 32);
+        let limits = Limits { shared: 100 << 10, block_shared: 99 << 10, is_side_by_side: false, ..HOPPER };
+        let threads =
+            |shared, per_warp| limits.forms(NEEDS, shared, per_warp).map(|block| block.threads / 32);
         assert_eq!(threads(5 << 10, 4608), [8, 8]);
         assert_eq!(threads(0, 16 << 10), [5, 5]);
         assert_eq!(limits.blocks(), 2);

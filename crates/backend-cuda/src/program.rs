@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer};
-use gpu::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words, lock};
+use backend::{Error, Outputs, Pending, Program, Step, Ticket, Transfer, lock};
+use gpu::{BufferId, Cost, F32, Grid, StepShape, Variant, Work, chosen_words};
 use graph::{Index, Op};
 
 use crate::arguments::Pointer;
 use crate::compile::Blueprint;
 use crate::driver::{
-    Buffer, Event, How, IN_FLIGHT, Launch, Pinned, Queue, Recording, Staging, TENSOR_MAP_BYTES,
+    Buffer, Device, Event, How, IN_FLIGHT, Launch, Pinned, Queue, Recording, Staging, TENSOR_MAP_BYTES,
 };
 use crate::launch::{LaunchPlan, blocks, cluster};
 use crate::model::Model;
@@ -40,7 +40,6 @@ pub(crate) struct CudaProgram {
     recordings: Vec<(usize, StepShape, Recording)>,
 }
 
-/// What steps are queued from.
 struct Built {
     model: Arc<Model>,
     /// Its launch plans have moved to `work`.
@@ -55,7 +54,7 @@ struct BuiltLaunch {
     cost: Cost,
 }
 
-/// The buffers of a step in flight ([`Pending::place_of`]).
+/// The buffers of a step in flight ([`Pending::buffer`]).
 struct InFlight {
     inputs: Pinned,
     shape: StepShape,
@@ -164,7 +163,7 @@ impl Program for CudaProgram {
         self.built.blueprint.common.bound.check_after(step, on_device)?;
         step.check_features("cuda", &[])?;
         self.built.model.upload(|_| {})?;
-        let number = self.pending.next_place();
+        let number = self.pending.next_buffer();
         // A step that follows none has the card's other buffers for itself, too.
         let is_alone = !step.is_ahead();
         let mut before = self.in_flight.iter().enumerate().filter(|(other, _)| is_alone || *other == number);
@@ -200,7 +199,7 @@ impl Program for CudaProgram {
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
         let CudaProgram { built, chosen, pending, in_flight, read, timer, staging, .. } = self;
         let gpu::Blueprint { bound, readbacks, .. } = &mut built.blueprint.common;
-        let own = &in_flight[pending.place_of(&ticket)];
+        let own = &in_flight[pending.buffer(&ticket)];
         let output_rows = pending.end(ticket)?;
         let chosen_words = own.chosen.words()?;
         read.clone_from(&own.shape);
@@ -251,7 +250,6 @@ impl CudaProgram {
         Ok(())
     }
 
-    /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) -> Result<(), Error> {
         let inputs = self.built.work.iter().filter_map(|work| match work {
             Work::Input(input) => Some(input),
@@ -299,9 +297,7 @@ impl Built {
                     // It is no kernel of ours: the next one waits for its end.
                     is_dependent = false;
                     if let Some(timer) = timer.as_mut().filter(|_| rows > 0) {
-                        let end = device.event()?;
-                        end.record()?;
-                        timer.launches.push((end, Cost::row("all_reduce", cols * F32 * 2), rows));
+                        timer.end(device, Cost::row("all_reduce", cols * F32 * 2), rows)?;
                     }
                 }
                 Work::Dispatch { rows, variants } => {
@@ -319,9 +315,7 @@ impl Built {
                         }
                         is_dependent = timer.is_none() && shape.rows <= MAX_DEPENDENT_ROWS;
                         if let Some(timer) = &mut timer {
-                            let end = device.event()?;
-                            end.record()?;
-                            timer.launches.push((end, built.cost.clone(), rows));
+                            timer.end(device, built.cost.clone(), rows)?;
                         }
                     }
                 }
@@ -332,7 +326,14 @@ impl Built {
 }
 
 impl Timer {
-    /// Adds the times of a finished step.
+    /// Takes the time after a launch.
+    fn end(&mut self, device: &Arc<Device>, cost: Cost, rows: usize) -> Result<(), Error> {
+        let end = device.event()?;
+        end.record()?;
+        self.launches.push((end, cost, rows));
+        Ok(())
+    }
+
     fn add(self, model: &Model, step: &Step) -> Result<(), Error> {
         let mut start = &self.start;
         let mut state = lock(&model.state);

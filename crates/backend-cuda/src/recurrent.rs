@@ -12,7 +12,6 @@ use crate::launch::LaunchPlan;
 const CONV_COLS: usize = 32;
 const LINEAR_COLS: usize = 32;
 
-/// Threads of `linear_attention`.
 const LINEAR_THREADS: u32 = 128;
 
 /// Most taps of each kernel of a convolution.
@@ -22,7 +21,6 @@ const TAPS: [usize; 4] = [4, 8, 16, 512];
 const QUARTERS: [usize; 4] = [16, 32, 64, 128];
 
 impl Compiler<'_> {
-    /// A convolution or a linear attention with result `y`.
     pub(crate) fn recurrent(&mut self, op: Op, y: ValueId) -> Result<(), Error> {
         let cost = self.recurrent_cost(&op, y);
         let launch = if let Op::Conv { x, weight, bias } = op {

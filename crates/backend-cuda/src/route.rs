@@ -15,7 +15,6 @@ const LIST_THREADS: u32 = 32;
 /// Static shared memory of `route` in bytes, at most.
 const STATIC_SHARED: usize = 1024;
 
-/// Columns of a block of `mix`.
 const MIX_COLS: usize = 1024;
 
 impl Compiler<'_> {
@@ -31,7 +30,7 @@ impl Compiler<'_> {
         let (experts, used) = (self.cols(logits), router.used);
         let [groups, used_groups] = router.groups.unwrap_or_default();
         let shared = (experts.next_multiple_of(4) + 2 * used + groups) * F32;
-        if shared + STATIC_SHARED > self.device.limits.shared_of_block {
+        if shared + STATIC_SHARED > self.device.limits.block_shared {
             let what = "the routing weights of a row, which must fit in shared memory";
             return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
         }

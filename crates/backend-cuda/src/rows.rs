@@ -11,7 +11,6 @@ use crate::launch::LaunchPlan;
 const MAX_WARP_COLS: usize = 1024;
 const WARPS: usize = 8;
 
-/// Threads of a block that computes a norm.
 const NORM_THREADS: u32 = 512;
 
 impl Compiler<'_> {

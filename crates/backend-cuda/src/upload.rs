@@ -21,7 +21,6 @@ const PART: usize = 4 << 20;
 /// Most threads. So many pack faster than the bus copies.
 const MAX_THREADS: usize = 16;
 
-/// A weight and the buffer that it is packed for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Upload<'a> {
     pub(crate) weight: &'a Weight,
@@ -78,7 +77,6 @@ pub(crate) fn upload(
     })
 }
 
-/// The parts of a weight.
 fn parts(upload: usize, layout: &TiledLayout) -> impl Iterator<Item = Part> + use<> {
     let rows = (PART / layout.pitch()).max(1);
     // Whole pairs.

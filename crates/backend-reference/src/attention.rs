@@ -29,11 +29,10 @@ impl Store {
         }
     }
 
-    /// The keys and values of a page.
-    pub(crate) fn page(&mut self, page: usize) -> [&mut [f32]; 2] {
+    pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
         let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
         [(&mut self.keys, heads * k_dim), (&mut self.values, heads * v_dim)]
-            .map(|(store, cols)| &mut store[page * PAGE * cols..][..PAGE * cols])
+            .map(|(store, cols)| bytemuck::cast_slice_mut(&mut store[page * PAGE * cols..][..PAGE * cols]))
     }
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn attend(
     group: usize,
 ) {
     let graph::Store { heads: kv_heads, k_dim, v_dim, .. } = store.declared;
-    let of = |product: f64| {
+    let scaled = |product: f64| {
         let scaled = f64::from(score.scale) * product;
         score.cap.map_or(scaled, |cap| softcap(scaled, cap))
     };
@@ -73,7 +72,7 @@ pub(crate) fn attend(
             for (p, slot) in visible.clone().zip(&slots) {
                 let stored = &store.keys[(slot * kv_heads + kv_head) * k_dim..][..k_dim];
                 key.iter_mut().zip(stored).for_each(|(key, &k)| *key = f64::from(k));
-                scores.push(of(dot(&q, &key)) - slope * p.abs_diff(position) as f64);
+                scores.push(scaled(dot(&q, &key)) - slope * p.abs_diff(position) as f64);
             }
             let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
             let max = scores.iter().copied().fold(sink, f64::max);
@@ -84,13 +83,10 @@ pub(crate) fn attend(
             for (score, slot) in scores.iter().zip(&slots) {
                 let weight = score / total;
                 let values = &store.values[(slot * kv_heads + kv_head) * v_dim..][..v_dim];
-                for (mean, &v) in mean.iter_mut().zip(values) {
-                    *mean += weight * f64::from(v);
-                }
+                mean.iter_mut().zip(values).for_each(|(mean, &v)| *mean += weight * f64::from(v));
             }
-            for (y, &mean) in out[(row * heads + head) * v_dim..][..v_dim].iter_mut().zip(&mean) {
-                *y = mean as f32;
-            }
+            let out = out[(row * heads + head) * v_dim..][..v_dim].iter_mut();
+            out.zip(&mean).for_each(|(y, &mean)| *y = mean as f32);
         }
     }
 }

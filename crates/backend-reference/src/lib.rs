@@ -10,12 +10,13 @@ mod recurrent;
 mod sums;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use attention::Store;
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, CacheBlock, Description, Error, Feature, HostBudget, KvFormat,
     KvLayout, LoadedModel, Member, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
+    lock,
 };
 pub use devices::ReferenceDriver;
 use graph::{Graph, Op, ValueId};
@@ -24,7 +25,6 @@ use recurrent::Slots;
 /// The reference backend.
 #[derive(Debug, Default)]
 pub struct Reference {
-    /// Bytes of memory that a model may use; the available memory if `None`.
     memory_limit: Option<u64>,
     member: Option<Member>,
 }
@@ -59,11 +59,10 @@ impl Backend for Reference {
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
         let model = Arc::new(Reference::bind(graph, weights, kv_layout)?);
-        let mut needed: u64 = 0;
-        for &bucket in buckets {
-            needed = needed.saturating_add(activations(&BoundProgram::new(model.clone(), bucket, taps)?));
-        }
-        Ok(memory(&model, needed))
+        let needed = buckets.iter().try_fold(0u64, |needed, &bucket| {
+            Ok(needed.saturating_add(activations(&BoundProgram::new(model.clone(), bucket, taps)?)))
+        });
+        Ok(memory(&model, needed?))
     }
 
     fn join(&mut self, member: Member) -> Result<(), Error> {
@@ -97,7 +96,6 @@ fn describe() -> Description {
     }
 }
 
-/// A model and what its programs share.
 struct Loaded {
     model: Arc<BoundModel>,
     state: Arc<Mutex<State>>,
@@ -142,27 +140,10 @@ impl LoadedModel for Loaded {
     }
 
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
-        self.model.check_block(block)?;
-        work(lock(&self.state).parts(&self.model, block));
+        let State { stores, slots, .. } = &mut *lock(&self.state);
+        let states = slots.iter_mut().map(|slots| &mut slots.states);
+        work(self.model.block_parts(block, stores, Store::page, states)?);
         Ok(())
-    }
-}
-
-impl State {
-    /// Where a block of the cache is.
-    fn parts(&mut self, model: &BoundModel, block: CacheBlock) -> Vec<&mut [u8]> {
-        let graph = model.graph();
-        let parts: Vec<&mut [f32]> = match block {
-            CacheBlock::Kv { group, block } => {
-                let stores = graph.stores().zip(&mut self.stores);
-                let stores = stores.filter(|((id, _), _)| graph.store_group(*id) == group);
-                stores.flat_map(|(_, store)| store.page(block as usize)).collect()
-            }
-            CacheBlock::State { slot } => {
-                self.slots.iter_mut().map(|states| states.slot(slot as usize)).collect()
-            }
-        };
-        parts.into_iter().map(bytemuck::cast_slice_mut).collect()
     }
 }
 
@@ -238,9 +219,4 @@ impl Program for Interpreter {
     fn read(&self, name: &str) -> Result<&[f32], Error> {
         Ok(&self.results[self.bound.readable(name)?.index()])
     }
-}
-
-/// Ignores poisoning: after a panic, the next step overwrites the rows of the failed one.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

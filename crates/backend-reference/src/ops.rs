@@ -11,7 +11,7 @@ use crate::attention;
 use crate::recurrent::{LinearAttention, convolve};
 use crate::sums::{dot, f64s, softcap};
 
-/// Computes one value, `[rows, cols]`, from the `results` of earlier values.
+/// One value, `[rows, cols]`, from the `results` of earlier values.
 pub(crate) fn compute(
     bound: &BoundProgram,
     id: ValueId,
@@ -61,7 +61,8 @@ pub(crate) fn compute(
             }
         }
         Op::Rope { x, ref rope } => {
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
+            let factors =
+                rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             out.copy_from_slice(result(x));
             for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.positions()) {
@@ -82,9 +83,9 @@ pub(crate) fn compute(
             attention::attend(&mut out, result(q), store, heads, score, step, group);
         }
         Op::Conv { x, weight, bias } => {
-            let (weight, bias) =
-                (bound.weight(weight).vector(), bias.map(|bias| bound.weight(bias).vector()));
-            let weights = (&weight[..], bias.as_deref());
+            let weight = bound.weight(weight).vector();
+            let bias = bias.map(|bias| bound.weight(bias).vector());
+            let weights = (&*weight, bias.as_deref());
             convolve(&mut out, result(x), weights, value.cols, step, &mut slots[id.index()]);
         }
         Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
@@ -94,8 +95,8 @@ pub(crate) fn compute(
             LinearAttention { inputs, skip, heads, dims }.compute(&mut out, step, &mut slots[id.index()]);
         }
         Op::Gate { gate, up, glu } => {
-            let of_column = value.cols / bound.value(gate).cols;
-            let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, of_column));
+            let columns_per_gate = value.cols / bound.value(gate).cols;
+            let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, columns_per_gate));
             for ((y, gate), &up) in out.iter_mut().zip(gates).zip(result(up)) {
                 *y = glu.apply(f64::from(gate), f64::from(up)) as f32;
             }
@@ -163,10 +164,10 @@ pub(crate) fn compute(
             for head in 0..w.count {
                 let slice = |row: &[f32]| row[head * w.cols..][..w.cols].to_vec();
                 let x: Vec<f32> = x.chunks_exact(w.count * w.cols).flat_map(slice).collect();
-                let mut of_head = vec![0.0; x.len() / w.cols * w.rows];
-                linear(&mut of_head, &x, &w.part(head));
-                for (y, of_head) in out.chunks_exact_mut(value.cols).zip(of_head.chunks_exact(w.rows)) {
-                    y[head * w.rows..][..w.rows].copy_from_slice(of_head);
+                let mut products = vec![0.0; x.len() / w.cols * w.rows];
+                linear(&mut products, &x, &w.part(head));
+                for (y, products) in out.chunks_exact_mut(value.cols).zip(products.chunks_exact(w.rows)) {
+                    y[head * w.rows..][..w.rows].copy_from_slice(products);
                 }
             }
         }
@@ -229,13 +230,13 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     let mut order = all;
     if let Some([count, used]) = router.groups {
         let size = x.len() / count;
-        let of_group = |group: usize| {
+        let group_rank = |group: usize| {
             let mut ranks: Vec<f64> = (group * size..(group + 1) * size).map(rank).collect();
             ranks.sort_by(|a, b| b.total_cmp(a));
             ranked(ranks.iter().take(2).sum())
         };
         let mut groups: Vec<usize> = (0..count).collect();
-        groups.sort_by(|&a, &b| of_group(b).total_cmp(&of_group(a)));
+        groups.sort_by(|&a, &b| group_rank(b).total_cmp(&group_rank(a)));
         order.retain(|expert| groups[..used].contains(&(expert / size)));
     }
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)));
@@ -254,7 +255,6 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     }
 }
 
-/// The operands of a mixture of experts.
 struct Experts<'a> {
     hidden: Hidden,
     /// Those of the hidden values.
@@ -287,17 +287,15 @@ impl Experts<'_> {
                     y.iter_mut().for_each(|y| *y *= scale[expert]);
                 }
                 if let Some(bias) = bias {
-                    let bias = &bias[expert * w.rows..][..w.rows];
-                    y.chunks_exact_mut(w.rows)
-                        .for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+                    let bias = bias[expert * w.rows..][..w.rows].iter().cycle();
+                    y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
                 }
                 y
             };
-            let products: Vec<Vec<f32>> = (weights.iter().enumerate())
-                .map(|(at, w)| {
-                    product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
-                })
-                .collect();
+            let hidden_product = |(at, w): (usize, &&Weight)| {
+                product(&x, w.part(self.hidden.matrix(at, expert)), &scales[at], biases.get(at))
+            };
+            let products: Vec<Vec<f32>> = weights.iter().enumerate().map(hidden_product).collect();
             let hidden_at = |i: usize| self.hidden.apply(|at| f64::from(products[at][i])) as f32;
             let hiddens: Vec<f32> = (0..products[0].len()).map(hidden_at).collect();
             let downs = product(&hiddens, down.part(expert), &self.scale, self.bias.as_ref());
@@ -308,9 +306,7 @@ impl Experts<'_> {
                 }
             }
         }
-        for (y, sum) in out.iter_mut().zip(sums) {
-            *y = sum as f32;
-        }
+        out.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum as f32);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sums::f64s;
 /// The state of one operation: `[slot][values]`.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    states: Vec<f32>,
+    pub(crate) states: Vec<f32>,
     values: usize,
 }
 
@@ -17,19 +17,10 @@ impl Slots {
         Ok(Slots { states: model.zeroed_state(id)?, values: model.graph().state_len(id) })
     }
 
-    /// The state in a slot.
-    pub(crate) fn slot(&mut self, slot: usize) -> &mut [f32] {
-        &mut self.states[slot * self.values..][..self.values]
-    }
-
     /// The state before the first row of `sequence`.
     fn read(&self, sequence: &Sequence) -> Vec<f32> {
-        let first = sequence.slots.read as usize * self.values;
-        if sequence.n_past == 0 {
-            vec![0.0; self.values]
-        } else {
-            self.states[first..][..self.values].to_vec()
-        }
+        let state = || self.states[sequence.slots.read as usize * self.values..][..self.values].to_vec();
+        if sequence.n_past == 0 { vec![0.0; self.values] } else { state() }
     }
 
     /// Stores the state after the first `rows` rows of `sequence`, if its slots include that.

@@ -7,9 +7,8 @@ use gpu::{
 };
 use graph::{Mask, Pairing, Rope, Score, Store, ValueId};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, LaunchPlan};
 use crate::kernels::{self, Kernel};
-use crate::launch::LaunchPlan;
 use crate::model::is_kv_f32;
 use crate::policy::{self, Attention};
 
@@ -24,10 +23,7 @@ const NO_ROPE: kernels::Rope = kernels::Rope {
 };
 
 fn pairing(rope: &Rope) -> &'static str {
-    match rope.pairing {
-        Pairing::Halves => "halves",
-        Pairing::Interleaved => "interleaved",
-    }
+    if rope.pairing == Pairing::Halves { "halves" } else { "interleaved" }
 }
 
 /// Bits of the cap of scores, which kernels without one do not read.
@@ -127,13 +123,8 @@ impl Compiler<'_> {
             let buffers = [compiler.slot(q), compiler.slot(y), keys, values];
             let buffers = buffers.into_iter().chain(sinks).collect();
             let params = params(compiler, compiler.at(y));
-            compiler.launch(
-                kernel(false, fresh),
-                params,
-                buffers,
-                Grid::rows(groups),
-                compiler.attention_cost("attention", attend),
-            )
+            let cost = compiler.attention_cost("attention", attend);
+            compiler.launch(kernel(false, fresh), params, buffers, Grid::rows(groups), cost)
         };
 
         let bytes = partials_bytes(&layout, self.bound.bucket().rows, heads) as usize;
@@ -190,30 +181,24 @@ impl Compiler<'_> {
         // The flash kernels read queries that are already roped.
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
         let roped = q_rope.is_some().then(|| self.scratch(Scratch::Roped, bytes));
-        let of_roped = [0, self.cols(q) as u32];
+        let roped_at = [0, self.cols(q) as u32];
         let mut launches = Vec::new();
         match (roped, q_rope) {
             (Some(roped), Some(rope)) if !fused_qkv => {
-                launches.push(self.rope(q, rope, (roped, of_roped)));
+                launches.push(self.rope(q, rope, (roped, roped_at)));
                 launches.extend(kv.map(|kv| self.store_rows(attend, kv, None)));
             }
             _ => launches.extend(kv.map(|kv| self.store_rows(attend, kv, roped))),
         }
-        let (queries, at) = roped.map_or(self.operand(q), |roped| (roped, of_roped));
+        let (queries, at) = roped.map_or(self.operand(q), |roped| (roped, roped_at));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
         params.extend(self.table_offsets(attend.store));
-        params.extend([
-            self.inputs.tiles as u32,
-            self.inputs.visible(self.bound.graph().store_group(store)),
-            cap(score),
-            0,
-        ]);
-        let masked = mask != Mask::Causal;
-        let capped = score.cap.is_some();
+        let visible = self.inputs.visible(self.bound.graph().store_group(store));
+        params.extend([self.inputs.tiles as u32, visible, cap(score), 0]);
+        let (masked, capped) = (mask != Mask::Causal, score.cap.is_some());
         let sinks = score.sinks.map(|sinks| self.vector(sinks));
-        let has_sinks = sinks.is_some();
-        let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: has_sinks, coop };
+        let flash = kernels::Flash { k_dim, v_dim, kv_f32, masked, capped, sinks: sinks.is_some(), coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = [queries, self.slot(y), keys, values].into_iter().chain(sinks).collect();

@@ -7,11 +7,10 @@ use gpu::{
     Addend, BufferId, CHUNK, Compiler as Common, Cost, Each, F32, Grid, Inputs, LinearOutput, Lower, Norm,
     Operand, Part, Pass, Plan, Purpose, RowWise, Scratch, Splits, Variant, When, kernel_name, out_of_memory,
 };
-use graph::{Index, ValueId, WeightId};
+use graph::{Activation, Index, ValueId, WeightId};
 
 use crate::device::{Device, allocated_size};
-use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::LaunchPlan;
+use crate::kernels::{self, Kernel, Matrices, Rows};
 use crate::model::ModelPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
@@ -19,7 +18,15 @@ use crate::weights::{MatrixLayout, Shard};
 /// Fills the margins around values: a NaN that no computation produces.
 pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
-/// A compiled graph. Nothing is allocated on the device yet.
+#[derive(Clone, Debug)]
+pub(crate) struct LaunchPlan {
+    pub(crate) kernel: Kernel,
+    pub(crate) params: Vec<u32>,
+    pub(crate) buffers: Vec<BufferId>,
+    pub(crate) grid: Grid,
+    pub(crate) cost: Cost,
+}
+
 pub(crate) struct Blueprint {
     pub(crate) common: gpu::Blueprint<LaunchPlan>,
     /// Indices of the input buffer and of the staging buffer for readback.
@@ -51,7 +58,6 @@ impl<'a> DerefMut for Compiler<'a> {
 }
 
 impl Blueprint {
-    /// Compiles `bound` for the weight and cache layouts of `model`.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
@@ -130,7 +136,7 @@ impl<'a> Lower<'a> for Compiler<'a> {
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
         let variant = When { transfer: Some(Transfer::Tokens), ..When::default() }.launches(vec![launch]);
-        self.dispatch(output, vec![variant, Variant::default()]);
+        self.dispatch(output, vec![variant, Variant::nothing()]);
         self.tokens = Some(tokens);
     }
 }
@@ -164,6 +170,26 @@ impl Compiler<'_> {
             let launch = self.launch(kernel, params, buffers, grid, cost);
             self.dispatch_always(y, launch);
         }
+    }
+
+    /// A row-wise operation with result `y`; `rows.wgsl` documents the parameters.
+    fn row_wise(&mut self, row: &RowWise, y: ValueId) {
+        let &RowWise { operation, a: (a, a_at), b, act, is_limited, cols, scalar, head, step } = row;
+        let y_cols = self.cols(y);
+        let b_at = b.map_or([step as u32, 0], |((_, at), _)| at);
+        let mut params = [a_at, b_at, self.at(y)].as_flattened().to_vec();
+        params.extend([cols as u32, y_cols as u32, scalar.to_bits(), b.map_or(0, |(_, cols)| cols as u32)]);
+        // A vector of three starts at a multiple of 16 bytes.
+        params.extend([0, 0]);
+        params.extend(head.map(|n| n as u32));
+        params.push(0);
+        let mut buffers = vec![self.slot(y), a];
+        buffers.extend(b.map(|((b, _), _)| b));
+        let kernel = Rows::new(operation, b.is_some(), act.map_or("", Activation::name), is_limited);
+        let cost = Cost::row(kernel.operation, y_cols * F32 * if b.is_some() { 3 } else { 2 });
+        let grid = Grid::rows(y_cols.div_ceil(cols));
+        let launch = self.launch(Kernel::Rows(kernel), params, buffers, grid, cost);
+        self.dispatch_always(y, launch);
     }
 
     fn linear(
@@ -274,7 +300,7 @@ impl Compiler<'_> {
                 }
                 Algorithm::Gemm => Kernel::Gemm(kernels::Gemm { matmul, matrices }),
             };
-            let mut variant = When { max_rows, ..When::default() }.launches(Vec::new());
+            let mut variant = When { max_rows: Some(max_rows), ..When::default() }.launches(Vec::new());
             let mut params = params.clone();
             let mut buffers;
             if let Kernel::GemmCoop(_) = kernel {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
-use backend::{Description, Error, Remedy};
-use gpu::{Purpose, lock, out_of_memory};
+use backend::{Description, Error, Remedy, lock};
+use gpu::{Purpose, out_of_memory};
 
 use crate::kernels::{Access, Kernel, bindings};
 use crate::policy::{Caps, Subgroups};
@@ -24,7 +24,6 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
 /// Timeout for mapping a buffer after the queue is idle.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Usage of buffers for a purpose.
 fn usage(purpose: Purpose) -> wgpu::BufferUsages {
     use wgpu::BufferUsages as Usages;
     match purpose {
@@ -80,8 +79,8 @@ pub fn adapters() -> Vec<Adapter> {
     adapters
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl Adapter {
-    /// The device's name.
     pub fn name(&self) -> &str {
         &self.info.name
     }
@@ -91,7 +90,6 @@ impl Adapter {
         self.info.backend.to_str()
     }
 
-    /// Whether it runs on the CPU.
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
     }
@@ -149,7 +147,6 @@ impl Deref for Buffer {
     }
 }
 
-/// Bytes that count as used until dropped.
 #[derive(Debug)]
 struct Counted {
     bytes: u64,
@@ -162,7 +159,6 @@ impl Drop for Counted {
     }
 }
 
-/// An opened device with its caches of pipelines and layouts.
 pub(crate) struct Device {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
@@ -303,7 +299,6 @@ impl Device {
         Ok(())
     }
 
-    /// Allocates a zeroed buffer.
     pub(crate) fn buffer(&self, purpose: Purpose, bytes: u64) -> Result<Buffer, Error> {
         self.buffer_with(purpose, bytes, usage(purpose))
     }
@@ -336,7 +331,6 @@ impl Device {
         }
     }
 
-    /// Allocates a buffer with the parameters of a launch.
     pub(crate) fn params(&self, words: &[u32]) -> Result<Buffer, Error> {
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = self.buffer_with(Purpose::Constants, size_of_val(words) as u64, usage)?;
@@ -344,7 +338,6 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Bytes of all live buffers.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -414,7 +407,6 @@ impl Device {
         0
     }
 
-    /// Bind group layout and pipeline layout for these bindings, cached.
     fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         if let Some(layouts) = lock(&self.built).layouts.get(bindings) {
             return layouts.clone();

@@ -74,14 +74,13 @@ impl Device for Adapter {
         };
         let has_f16 = features.contains(wgpu::Features::SHADER_F16);
         let matrices = self.adapter.cooperative_matrix_properties();
-        let mut matrices: Vec<String> = matrices
-            .iter()
-            .map(|found| {
-                let (m, n, k) = (found.m_size, found.n_size, found.k_size);
-                format!("{m}x{n}x{k} {:?} to {:?}", found.ab_type, found.cr_type)
-            })
-            .collect();
+        let matrix = |found: &wgpu::CooperativeMatrixProperties| {
+            let (m, n, k) = (found.m_size, found.n_size, found.k_size);
+            format!("{m}x{n}x{k} {:?} to {:?}", found.ab_type, found.cr_type)
+        };
+        let mut matrices: Vec<String> = matrices.iter().map(matrix).collect();
         matrices.dedup();
+        let formats = FORMATS.map(Format::name).join(", ");
         let mut facts = vec![
             ("kind", kind.to_owned()),
             ("driver", format!("{} {}", self.info.driver, self.info.driver_info).trim().to_owned()),
@@ -91,13 +90,7 @@ impl Device for Adapter {
             ("subgroups", subgroups),
             ("f16 arithmetic", if has_f16 { "yes" } else { "no" }.to_owned()),
             ("matrix units", if matrices.is_empty() { "none".to_owned() } else { matrices.join(", ") }),
-            (
-                "weights",
-                format!(
-                    "{}; other formats become F16, or F32 where F16 would overflow",
-                    FORMATS.map(Format::name).join(", ")
-                ),
-            ),
+            ("weights", format!("{formats}; other formats become F16, or F32 where F16 would overflow")),
         ];
         if let Err(error) = Gpu::with(self, options) {
             facts.push(("cannot be opened", error.to_string()));

@@ -7,19 +7,20 @@ use gpu::{
 };
 use graph::{Gating, Hidden, Router, ValueId, WeightId};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, LaunchPlan};
 use crate::kernels::{self, Kernel, Matrices};
-use crate::launch::LaunchPlan;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
-/// How an experts pass is computed.
 #[derive(Clone, Copy)]
 enum Method {
-    /// A GEMV for each row's experts.
     Rows,
     /// A GEMM for each expert's rows, with the offset of their list in the buffer of groups.
-    Groups { groups: BufferId, entries: u32, downs: BufferId },
+    Groups {
+        groups: BufferId,
+        entries: u32,
+        downs: BufferId,
+    },
 }
 
 /// What both projections of an experts pass have in common.
@@ -36,7 +37,6 @@ struct Shared<'a> {
     biases: [Option<BufferId>; 2],
     /// Offset of the scales, if any.
     factors_at: Option<usize>,
-    /// Weight of a fused norm.
     scales: Option<BufferId>,
 }
 
@@ -83,15 +83,7 @@ impl Compiler<'_> {
     fn list_experts(&self, routes: ValueId, list: usize) -> LaunchPlan {
         let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
         let [at, stride] = self.at(routes);
-        let kernel = kernels::Route {
-            experts,
-            used,
-            gating: "",
-            biased: false,
-            renormalises: false,
-            groups: 0,
-            used_groups: 0,
-        };
+        let kernel = kernels::Route { experts, used, ..Default::default() };
         let buffers = vec![self.list(list), self.slot(routes)];
         let cost = Cost::row("route", experts * F32);
         let params = vec![at, stride, 0, 0, 0, 0, 0, 0];
@@ -107,8 +99,8 @@ impl Compiler<'_> {
         let padded = inner.next_multiple_of(CHUNK);
         let bytes = self.max_rows(y).max(1) * used * padded * F32;
         let hidden = self.scratch(Scratch::Hidden, bytes);
-        let (of_hidden, factors_at) = self.expert_vectors(pass);
-        let biases = [of_hidden, bias.map(|bias| self.vector(bias))];
+        let (hidden_biases, factors_at) = self.expert_vectors(pass);
+        let biases = [hidden_biases, bias.map(|bias| self.vector(bias))];
         let scales = norm.map(|norm| self.vector(norm.weight));
         let chosen = self.list(list);
         let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, factors_at, scales };
@@ -122,7 +114,7 @@ impl Compiler<'_> {
             return self.dispatch(y, vec![Variant::always(launches)]);
         };
         let max_rows = min_grouped_rows(experts, used) - 1;
-        let rows = When { max_rows, ..When::default() }.launches(launches);
+        let rows = When { max_rows: Some(max_rows), ..When::default() }.launches(launches);
         let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
         launches.extend(self.hidden(shared, method));
         launches.extend(self.down(shared, method));
@@ -192,8 +184,8 @@ impl Compiler<'_> {
                 glu: matches!(pass.hidden, Hidden::Gated { .. }),
                 act: act.name(),
                 limited: limit.is_some(),
-                addend: false,
                 ragged: !cols.is_multiple_of(CHUNK),
+                ..Default::default()
             };
             let outputs = ids.len() * inner;
             let cost = self.cost(ids, used, [cols, outputs], "experts in", &matmul.parts);
@@ -219,7 +211,7 @@ impl Compiler<'_> {
             // In a GEMV a row is those of its experts together. Its first shard adds residual and biases; the others
             // accumulate.
             let is_first = index == 0;
-            let (y_buffer, [y_at, y_stride], of_row, addend, has_biases) = match method {
+            let (y_buffer, [y_at, y_stride], row_cols, addend, has_biases) = match method {
                 Method::Rows => {
                     (self.slot(y), self.at(y), used * padded, residual.filter(|_| is_first), is_first)
                 }
@@ -237,20 +229,13 @@ impl Compiler<'_> {
                 [used as u32, 0, first, count],
                 [downs.rows as u32, 0, 0, 0],
                 [y_at, 0, 0, y_stride],
-                [0, (of_row / 4) as u32, of_row as u32, self.row_count_word(y)],
+                [0, (row_cols / 4) as u32, row_cols as u32, self.row_count_word(y)],
                 [r_at, r_stride, 0, 0],
             ];
             let mut buffers = vec![hidden, y_buffer, BufferId::Weight(down, index)];
             buffers.extend(addend.map(|(addend, _)| addend));
-            let matmul = kernels::Matmul {
-                parts: vec![kernel_name(shard.layout.format)],
-                norm: false,
-                glu: false,
-                act: "",
-                limited: false,
-                addend: addend.is_some(),
-                ragged: false,
-            };
+            let parts = vec![kernel_name(shard.layout.format)];
+            let matmul = kernels::Matmul { parts, addend: addend.is_some(), ..Default::default() };
             let matrices = Matrices {
                 experts: "out",
                 weighs_inputs: pass.weighs_inputs,
@@ -263,7 +248,6 @@ impl Compiler<'_> {
         downs.shards.iter().enumerate().map(launch).collect()
     }
 
-    /// Sums the outputs of each row's experts.
     fn mix(&self, shared: Shared<'_>, method: Method) -> LaunchPlan {
         let (&Experts { residual, y, .. }, Method::Groups { downs, .. }) = (shared.pass, method) else {
             unreachable!("only groups are summed on their own")

@@ -28,23 +28,11 @@ impl Compiler<'_> {
                 [(x_at + (first * cols) as u32) / unit, x_stride / unit, cols as u32, self.row_count_word(y)],
                 [0; 4],
             ];
-            let matmul = kernels::Matmul {
-                parts: vec![kernel_name(shard.layout.format)],
-                norm: false,
-                glu: false,
-                act: "",
-                limited: false,
-                addend: false,
-                ragged: !cols.is_multiple_of(CHUNK),
-            };
+            let (parts, ragged) = (vec![kernel_name(shard.layout.format)], !cols.is_multiple_of(CHUNK));
+            let matmul = kernels::Matmul { parts, ragged, ..Default::default() };
             let matrices = Matrices { heads: true, scalars, ..Matrices::default() };
-            let shapes = MatmulShape {
-                rows: self.max_rows(y),
-                cols,
-                outputs: heads * rows,
-                gates: 1,
-                fits_f16: false,
-            };
+            let (max_rows, outputs) = (self.max_rows(y), heads * rows);
+            let shapes = MatmulShape { rows: max_rows, cols, outputs, gates: 1, fits_f16: false };
             let mut variants = Vec::new();
             for (algorithm, max_rows) in policy::matmul_variants(shapes, self.device.caps) {
                 let matmul = matmul.clone();
@@ -66,7 +54,7 @@ impl Compiler<'_> {
                 let buffers = vec![self.slot(x), self.slot(y), BufferId::Weight(weight, index)];
                 let params = params.as_flattened().to_vec();
                 let launches = vec![self.launch(kernel, params, buffers, grid, cost)];
-                variants.push(When { max_rows, ..When::default() }.launches(launches));
+                variants.push(When { max_rows: Some(max_rows), ..When::default() }.launches(launches));
             }
             self.dispatch(y, variants);
         }

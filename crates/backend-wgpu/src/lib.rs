@@ -13,13 +13,11 @@ mod devices;
 mod experts;
 mod heads;
 mod kernels;
-mod launch;
 mod memory;
 mod model;
 mod policy;
 mod program;
 mod recurrent;
-mod rows;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -29,9 +27,9 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
-    OpenOptions, Program, Taps, Timing, Weights,
+    OpenOptions, Program, Taps, Timing, Weights, lock,
 };
-use gpu::{Formats, lock};
+use gpu::Formats;
 use graph::Graph;
 
 use compile::Blueprint;
@@ -50,18 +48,12 @@ pub struct Gpu {
 
 impl Gpu {
     /// Opens `adapter` with default options.
-    ///
-    /// # Errors
-    /// When the device cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Gpu, Error> {
         Gpu::with(adapter, &OpenOptions::default())
     }
 
     /// Opens `adapter`. `f32_activations` disables kernels with cooperative matrices, which round activations to f16.
     /// Loading or compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported regardless of `memory`.
-    ///
-    /// # Errors
-    /// When the device cannot be opened.
     pub fn with(adapter: &Adapter, options: &OpenOptions) -> Result<Gpu, Error> {
         let &OpenOptions { timed, f32_activations, memory: budget, .. } = options;
         let settings = Settings { timed, coop_matrix: !f32_activations, budget, ..Settings::default() };

@@ -9,7 +9,6 @@ use graph::{Op, Role};
 use crate::device::{Buffer, Device, allocated_size};
 use crate::weights::{Matrix, MatrixLayout};
 
-/// How the weights and the KV cache of a model are stored on a device.
 pub(crate) type ModelPlan = gpu::ModelPlan<MatrixLayout>;
 
 /// Columns of a head in a cache are a multiple of this (`kernels/rope.wgsl`).
@@ -54,7 +53,6 @@ pub(crate) struct Model {
     /// By value: the slots of recurrent operations.
     pub(crate) states: Vec<Option<Buffer>>,
     pub(crate) state: Mutex<State>,
-    /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
 }
 
@@ -69,15 +67,8 @@ impl Model {
         let stores = stores.collect::<Result<_, Error>>()?;
         let states = plan.states.iter().map(|bytes| bytes.map(store).transpose());
         let states = states.collect::<Result<_, Error>>()?;
-        Ok(Model {
-            device,
-            plan,
-            matrices,
-            stores,
-            states,
-            state: Mutex::default(),
-            is_uploaded: OnceLock::new(),
-        })
+        let (state, is_uploaded) = (Mutex::default(), OnceLock::new());
+        Ok(Model { device, plan, matrices, stores, states, state, is_uploaded })
     }
 
     /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each

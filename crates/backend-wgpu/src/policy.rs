@@ -22,7 +22,6 @@ impl Caps {
     }
 }
 
-/// Minimum and maximum subgroup size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subgroups {
     pub(crate) min: u32,
@@ -50,7 +49,6 @@ pub(crate) struct GemvTiles {
     pub(crate) subgroups: bool,
 }
 
-/// The shape of a matmul pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MatmulShape {
     pub(crate) rows: usize,
@@ -126,8 +124,8 @@ pub(crate) fn teams(k_dim: usize) -> usize {
 /// every device has.
 pub(crate) fn heads_per_workgroup(share: usize, k_dim: usize) -> usize {
     const MAX_HEADS: usize = 4;
-    let [of_head, fixed] = head_words(k_dim);
-    share.min(MAX_HEADS).min(WORKGROUP_WORDS.saturating_sub(fixed) / of_head).max(1)
+    let [per_head, fixed] = head_words(k_dim);
+    share.min(MAX_HEADS).min(WORKGROUP_WORDS.saturating_sub(fixed) / per_head).max(1)
 }
 
 /// Words of workgroup memory that every device has.
@@ -143,8 +141,8 @@ fn head_words(k_dim: usize) -> [usize; 2] {
 /// grows with `v_dim`.
 pub(crate) fn fits_attention(k_dim: usize, v_dim: usize) -> bool {
     const MAX_V_DIM: usize = 2048;
-    let [of_head, fixed] = head_words(k_dim.min(WORKGROUP_WORDS));
-    of_head + fixed <= WORKGROUP_WORDS && v_dim <= MAX_V_DIM
+    let [per_head, fixed] = head_words(k_dim.min(WORKGROUP_WORDS));
+    per_head + fixed <= WORKGROUP_WORDS && v_dim <= MAX_V_DIM
 }
 
 /// The kernel for heads of these dimensions, with an f32 or an f16 KV cache.

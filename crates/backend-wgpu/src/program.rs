@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer};
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, Transfer, lock};
 use bytemuck::Pod;
-use gpu::{BufferId, Each, F32, Grid, Readback, StepShape, Variant, Work, lock};
+use gpu::{BufferId, Cost, Each, F32, Grid, Readback, StepShape, Variant, Work};
 
-use crate::compile::{Blueprint, CANARY};
+use crate::compile::{Blueprint, CANARY, LaunchPlan};
 use crate::device::{Buffer, Device, allocated_size};
-use crate::launch::{Launch, LaunchPlan};
 use crate::model::Model;
 use crate::timer::Timer;
 
@@ -31,6 +30,15 @@ pub(crate) struct GpuProgram {
     commands: Option<wgpu::CommandBuffer>,
     #[cfg(test)]
     sanitizer: crate::tests::sanitizer::Sanitizer,
+}
+
+struct Launch {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+    grid: Grid,
+    cost: Cost,
+    /// Held so that its memory stays counted.
+    _params: Buffer,
 }
 
 impl GpuProgram {
@@ -78,7 +86,6 @@ impl GpuProgram {
     }
 }
 
-/// Builds the pipeline and the bind group of a launch.
 fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan) -> Result<Launch, Error> {
     let LaunchPlan { kernel, params, buffers, grid, cost } = plan;
     let device = &*model.device;
@@ -163,7 +170,6 @@ impl Program for GpuProgram {
 }
 
 impl GpuProgram {
-    /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) {
         let inputs = self.work.iter().filter_map(|work| match work {
             Work::Input(input) => Some(input),
@@ -226,7 +232,6 @@ impl GpuProgram {
         encoder.finish()
     }
 
-    /// The first variant that applies to the current step.
     fn variant<'a>(&self, variants: &'a [Variant<Launch>], rows: usize) -> &'a Variant<Launch> {
         Variant::choose(variants, rows, &self.shape, |weight| self.model.fits_f16(weight))
     }

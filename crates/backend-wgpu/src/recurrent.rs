@@ -18,7 +18,6 @@ const MAX_STATE: usize = 512;
 type KernelCall = (Kernel, Vec<u32>, Vec<BufferId>, usize);
 
 impl Compiler<'_> {
-    /// A convolution or a linear attention with result `y`.
     pub(crate) fn recurrent(&mut self, op: Op, y: ValueId) -> Result<(), Error> {
         let (kernel, params, buffers, groups) = if let Op::Conv { x, weight, bias } = op {
             self.conv(x, weight, bias, y)?

@@ -29,7 +29,6 @@ pub(crate) struct Shard {
     pub(crate) layout: Layout,
 }
 
-/// The buffers of a weight, one per shard.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) buffers: Vec<Buffer>,
@@ -80,7 +79,6 @@ impl gpu::MatrixLayout for MatrixLayout {
 }
 
 impl Matrix {
-    /// Allocates the buffers.
     pub(crate) fn new(device: &Device, layout: &MatrixLayout) -> Result<Matrix, Error> {
         let buffer = |shard: &Shard| device.buffer(Purpose::Weights, shard.layout.bytes() as u64);
         let buffers = layout.shards.iter().map(buffer).collect::<Result<_, Error>>()?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
+use graph::{Graph, Index, Op, Value, ValueId, WeightId};
 
 use crate::{
     Bucket, CacheBlock, Error, Input, KvLayout, Member, MemoryKind, Output, Outputs, Remedy, Sequence, Step,
@@ -16,30 +16,24 @@ pub struct BoundModel {
     graph: Graph,
     weights: Vec<Weight>,
     stores: Vec<StoreLayout>,
-    groups: Vec<(Group, usize)>,
-    slots: usize,
-    kv_bytes: u64,
-    n_ctx: usize,
+    kv_layout: KvLayout,
     /// Rows of the tables that are read by token and by position.
     table_rows: [usize; 2],
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl BoundModel {
-    /// Binds `graph` to `weights` and `kv_layout`.
-    ///
-    /// # Errors
-    /// If a weight is missing, if its shape or size does not match the graph, or if the KV layout belongs to another graph.
+    /// Fails if a weight is missing or does not match the graph, or if the KV layout belongs to another graph.
     pub fn new(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
-        let bound = graph.weights().map(|(_, expected)| {
-            let name = &expected.name;
-            let weight =
-                weights.weight(expected).ok_or_else(|| Error::MissingWeight { name: name.clone() })?;
+        let bound = graph.weights().map(|(_, declared)| {
+            let name = || declared.name.clone();
+            let weight = weights.weight(declared).ok_or_else(|| Error::MissingWeight { name: name() })?;
             let found = [weight.count, weight.rows, weight.cols];
-            let expected = [expected.count, expected.rows, expected.cols];
+            let expected = [declared.count, declared.rows, declared.cols];
             if found != expected {
-                return Err(Error::WeightShape { name: name.clone(), found, expected });
+                return Err(Error::WeightShape { name: name(), found, expected });
             }
-            weight.check(name).map(|()| weight)
+            weight.check(&declared.name).map(|()| weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
         if kv_layout.pages.len() != graph.groups().len() {
@@ -53,89 +47,81 @@ impl BoundModel {
             });
             rows.min().unwrap_or(usize::MAX)
         });
-        let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
-        let (stores, kv_bytes) = (kv_layout.stores(graph), kv_layout.bytes(graph));
-        let KvLayout { n_ctx, slots, .. } = *kv_layout;
-        Ok(BoundModel { graph: graph.clone(), stores, weights, groups, slots, kv_bytes, n_ctx, table_rows })
+        let (graph, stores, kv_layout) = (graph.clone(), kv_layout.stores(graph), kv_layout.clone());
+        Ok(BoundModel { graph, weights, stores, kv_layout, table_rows })
     }
 
     /// Checks that the backend is a member of a group if the graph has sums over ranks.
-    ///
-    /// # Errors
-    /// If it is none.
     pub fn check_member(&self, member: Option<&Member>) -> Result<(), Error> {
         let is_sharded = self.graph.values().any(|(_, value)| matches!(value.op, Op::AllReduce { .. }));
-        match member {
-            None if is_sharded => Err(Error::Shard("the backend has not joined a group".to_owned())),
-            _ => Ok(()),
-        }
+        let is_alone = is_sharded && member.is_none();
+        if is_alone { Err(Error::Shard("the backend has not joined a group".to_owned())) } else { Ok(()) }
     }
 
-    /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// One weight.
     pub fn weight(&self, id: WeightId) -> &Weight {
         &self.weights[id.index()]
     }
 
-    /// The weights, by [`WeightId`].
+    /// By [`WeightId`].
     pub fn weights(&self) -> &[Weight] {
         &self.weights
     }
 
-    /// The KV store layouts, by [`graph::StoreId`].
+    /// By [`graph::StoreId`].
     pub fn stores(&self) -> &[StoreLayout] {
         &self.stores
     }
 
-    /// Total size of the KV stores and of the slots in bytes, saturating.
-    pub fn kv_bytes(&self) -> u64 {
-        self.kv_bytes
+    pub fn kv_layout(&self) -> &KvLayout {
+        &self.kv_layout
     }
 
-    /// Slots for the state of recurrent operations; 0 if the graph has none.
-    pub fn slots(&self) -> usize {
-        self.slots
+    /// Total size of the KV stores and of the slots in bytes, saturating.
+    pub fn kv_bytes(&self) -> u64 {
+        self.kv_layout.bytes(&self.graph)
     }
 
     /// Allocates the zeroed state of operation `id`, [`Graph::state_len`] values in each slot; the system commits memory on
     /// first write.
-    ///
-    /// # Errors
-    /// If the allocation fails.
     pub fn zeroed_state(&self, id: ValueId) -> Result<Vec<f32>, Error> {
-        let values = self.slots.saturating_mul(self.graph.state_len(id));
-        bytemuck::allocation::try_zeroed_vec(values).map_err(|()| Error::OutOfMemory {
-            what: "the state of recurrent layers",
-            bytes: (values as u64).saturating_mul(size_of::<f32>() as u64),
-            memory: MemoryKind::Host,
-            remedy: Remedy::SmallerContext,
-        })
+        let values = self.kv_layout.slots.saturating_mul(self.graph.state_len(id));
+        let (what, remedy) = ("the state of recurrent layers", Remedy::SmallerContext);
+        let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
+        let error = |()| Error::OutOfMemory { what, bytes, memory: MemoryKind::Host, remedy };
+        bytemuck::allocation::try_zeroed_vec(values).map_err(error)
     }
 
-    /// Checks that the cache has this block.
-    ///
-    /// # Errors
-    /// If it is out of range.
-    pub fn check_block(&self, block: CacheBlock) -> Result<(), Error> {
+    /// Where a host backend has `block`: in the keys and values of a page of each of its `stores`, by [`graph::StoreId`], or in
+    /// the slots of all operations, by [`ValueId`]. Fails if the block is out of range.
+    pub fn block_parts<'a, S>(
+        &self,
+        block: CacheBlock,
+        stores: &'a mut [S],
+        page: impl Fn(&'a mut S, usize) -> [&'a mut [u8]; 2],
+        states: impl Iterator<Item = &'a mut Vec<f32>>,
+    ) -> Result<Vec<&'a mut [u8]>, Error> {
+        let KvLayout { pages, slots, .. } = &self.kv_layout;
         let (index, count) = match block {
-            CacheBlock::Kv { group, block } => (block, self.groups.get(group).map_or(0, |(_, pages)| *pages)),
-            CacheBlock::State { slot } => (slot, self.slots),
+            CacheBlock::Kv { group, block } => (block as usize, pages.get(group).copied().unwrap_or(0)),
+            CacheBlock::State { slot } => (slot as usize, *slots),
         };
-        if (index as usize) < count { Ok(()) } else { Err(Error::CacheBlock { block, count }) }
-    }
-
-    /// Maximum positions per sequence.
-    pub fn n_ctx(&self) -> usize {
-        self.n_ctx
-    }
-
-    /// Upper bound of the pages in all block tables of a sequence, saturating.
-    pub fn pages(&self) -> usize {
-        self.groups.iter().fold(0, |all, (_, pages)| all.saturating_add(*pages))
+        if index >= count {
+            return Err(Error::CacheBlock { block, count });
+        }
+        let CacheBlock::Kv { group, .. } = block else {
+            let slot = |states: &'a mut Vec<f32>| {
+                let values = states.len() / count;
+                bytemuck::cast_slice_mut(&mut states[index * values..][..values])
+            };
+            return Ok(states.map(slot).collect());
+        };
+        let stores = self.graph.stores().zip(stores);
+        let stores = stores.filter(|((id, _), _)| self.graph.store_group(*id) == group);
+        Ok(stores.flat_map(|(_, store)| page(store, index)).collect())
     }
 }
 
@@ -148,11 +134,8 @@ pub struct BoundProgram {
     last_reads: Vec<usize>,
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl BoundProgram {
-    /// Prepares a program for steps that fit `bucket`.
-    ///
-    /// # Errors
-    /// If a tapped name is not in the graph.
     pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<BoundProgram, Error> {
         taps.check(&model.graph)?;
         let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
@@ -160,32 +143,26 @@ impl BoundProgram {
         Ok(BoundProgram { model, bucket, tapped, last_reads })
     }
 
-    /// The model.
     pub fn model(&self) -> &Arc<BoundModel> {
         &self.model
     }
 
-    /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.model.graph
     }
 
-    /// One value.
     pub fn value(&self, id: ValueId) -> &Value {
         self.model.graph.value(id)
     }
 
-    /// One weight.
     pub fn weight(&self, id: WeightId) -> &Weight {
         self.model.weight(id)
     }
 
-    /// The result of the graph.
     pub fn output(&self) -> ValueId {
         self.model.graph.output()
     }
 
-    /// The bucket.
     pub fn bucket(&self) -> Bucket {
         self.bucket
     }
@@ -203,30 +180,20 @@ impl BoundProgram {
     /// The outputs of a step, of whose results `values` gives the rows.
     pub fn outputs<'a>(&self, outputs: &[Output], values: impl Fn(ValueId) -> &'a [f32]) -> Outputs<'a> {
         let result = |id| (values(id), self.value(id).cols);
-        let ((logits, cols), hidden) = (result(self.output()), self.graph().heads().first());
-        let outputs = Outputs::new(outputs, logits, cols);
-        hidden
-            .map(|&id| result(id))
-            .map_or(outputs.clone(), |(values, cols)| outputs.with_hidden(values, cols))
+        let (logits, cols) = result(self.output());
+        let (hidden, hidden_cols) = self.graph().heads().first().map_or((&[][..], 0), |&id| result(id));
+        Outputs::new(outputs, logits, cols).with_hidden(hidden, hidden_cols)
     }
 
-    /// Checks a step against bucket, vocabulary, stores and graph input.
-    ///
-    /// # Errors
-    /// If the input does not have the size that the graph expects, if the step exceeds the bucket, if a token is outside
-    /// the vocabulary, if block tables are missing, name pages out of range or more than there are, or lack pages that the rows
-    /// see, or if a slot is out of range, or written by one sequence and used by another.
+    /// Checks a step against bucket, vocabulary, stores, slots and graph input.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         self.check_after(step, 0)
     }
 
     /// The same for a step that may follow one with this number of output rows whose tokens are on the device.
-    ///
-    /// # Errors
-    /// As [`BoundProgram::check`].
     pub fn check_after(&self, step: &Step, chosen: usize) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
-        let BoundModel { graph, groups, slots, table_rows: [n_vocab, n_positions], .. } = &*self.model;
+        let BoundModel { graph, kv_layout, table_rows: [n_vocab, n_positions], .. } = &*self.model;
         let (rows, outputs) = (step.rows().len(), step.outputs().len());
         let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
         let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
@@ -251,9 +218,10 @@ impl BoundProgram {
                 Input::Token(_) | Input::Ahead(_) => {}
             }
         }
-        if *slots > 0 {
-            check_slots(step, *slots)?;
+        if kv_layout.slots > 0 {
+            check_slots(step, kv_layout.slots)?;
         }
+        let groups = graph.groups();
         for (i, sequence) in step.sequences().iter().enumerate() {
             let end = sequence.positions().end;
             if end > *n_positions {
@@ -263,7 +231,8 @@ impl BoundProgram {
             if found != expected {
                 return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
             }
-            for (number, (table, &(group, pages))) in sequence.tables.iter().zip(groups).enumerate() {
+            let groups = groups.iter().zip(&kv_layout.pages);
+            for (number, (table, (group, &pages))) in sequence.tables.iter().zip(groups).enumerate() {
                 if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
                     return invalid(format!(
                         "page {page} of group {number} is out of range: the group has {pages} pages"
@@ -314,16 +283,11 @@ impl BoundProgram {
     }
 
     /// Looks up value `name`, which must be readable after a step.
-    ///
-    /// # Errors
-    /// If the graph has no such value or it was not tapped.
     pub fn readable(&self, name: &str) -> Result<ValueId, Error> {
         let error = |why| Error::Value { name: name.to_owned(), why };
         let id = self.graph().find(name).ok_or_else(|| error("is not in the graph"))?;
-        if !self.is_readable(id) {
-            return Err(error("was not tapped; compile the graph with a tap on it"));
-        }
-        Ok(id)
+        let untapped = "was not tapped; compile the graph with a tap on it";
+        if self.is_readable(id) { Ok(id) } else { Err(error(untapped)) }
     }
 }
 

@@ -58,7 +58,6 @@ pub enum Filter {
 impl Draw {
     /// Maximum number of biases and of counts together.
     pub const MAX_ENTRIES: usize = 1024;
-
     /// Maximum number of filters.
     pub const MAX_FILTERS: usize = 6;
 
@@ -89,10 +88,10 @@ impl Draw {
             Filter::TopP(p) | Filter::MinP(p) => (0.0..=1.0).contains(&p),
             Filter::Temperature(temperature) => temperature > 0.0 && temperature.is_finite(),
         };
-        let are_penalties_good = |of: &Penalties| {
-            of.repeat > 0.0
-                && [of.repeat, of.frequency, of.presence].iter().all(|x| x.is_finite())
-                && of.counts.is_sorted_by(|a, b| a.0 < b.0)
+        let are_penalties_good = |Penalties { repeat, frequency, presence, counts }: &Penalties| {
+            *repeat > 0.0
+                && [repeat, frequency, presence].iter().all(|x| x.is_finite())
+                && counts.is_sorted_by(|a, b| a.0 < b.0)
         };
         let are_good = [
             ("u", (0.0..1.0).contains(u)),

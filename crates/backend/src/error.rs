@@ -1,59 +1,46 @@
 //! Errors of backends.
 
-use crate::cache_block::CacheBlock;
+use crate::CacheBlock;
+
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages explain the fields")]
+#[expect(missing_docs, reason = "the messages explain them")]
 pub enum Error {
-    /// The size of a weight does not match its shape.
     #[error(
         "weight `{name}`: expected {expected} for {} matrices of {} rows of {} {format} values, found {found} bytes",
         shape[0], shape[1], shape[2]
     )]
     WeightBytes { name: String, format: quant::Format, shape: [usize; 3], found: usize, expected: String },
-    /// A weight of the graph is missing.
     #[error("weight `{name}` is missing; provide every weight of the graph")]
     MissingWeight { name: String },
-    /// A weight has another shape than in the graph.
     #[error("weight `{name}` has shape {found:?} (matrices, rows, columns), the graph expects {expected:?}")]
     WeightShape { name: String, found: [usize; 3], expected: [usize; 3] },
-    /// The KV layout belongs to another graph.
     #[error("the KV cache layout has {found} store groups, the graph has {expected}")]
     Stores { found: usize, expected: usize },
-    /// The model cannot be split into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
     Cut { layers: usize, at: usize, why: &'static str },
-    /// A model cannot be sharded over several devices.
     #[error("tensor parallelism: {0}")]
     Shard(String),
-    /// A device cannot sum values with others.
     #[error("tensor parallelism on {device}: {why}")]
     Group { device: String, why: String },
-    /// A device has no kernels for the type of the KV cache.
     #[error("{device} has no KV cache of type {format}: use {supported}, or the CPU, which has every type")]
     KvFormat { device: String, format: String, supported: &'static str },
-    /// An invalid step.
     #[error("step: {0}")]
     Step(String),
-    /// The cache has no such block.
     #[error("{block:?} is outside the cache, which has {count} of its kind")]
     CacheBlock { block: CacheBlock, count: usize },
-    /// The bytes of a block of the cache are those of another model or type of cache.
     #[error(
         "{block:?} of the cache takes {expected} bytes, found {found}; use the same model file and cache type"
     )]
     CacheBytes { block: CacheBlock, found: usize, expected: usize },
-    /// A backend lacks what a step needs.
     #[error("the {backend} backend does not support {feature}; the cpu backend does")]
     Unsupported { backend: String, feature: Feature },
     /// An [`Interrupt`](crate::Interrupt) ended the step early.
     #[error("the step was interrupted")]
     Interrupted,
-    /// A value cannot be read.
     #[error("value `{name}` {why}")]
     Value { name: String, why: &'static str },
-    /// An allocation failed.
     #[error("out of memory: cannot allocate {bytes} bytes for {what}; {remedy}")]
     OutOfMemory { what: &'static str, bytes: u64, memory: MemoryKind, remedy: Remedy },
     /// The host memory budget, of which `taken` bytes are in use, would be exceeded.
@@ -67,6 +54,19 @@ pub enum Error {
     Device { device: String, why: String },
 }
 
+/// A feature that a backend may lack ([`Input::Embedding`](crate::Input::Embedding), [`Sequence::spans`](crate::Sequence::spans),
+/// [`LoadedModel::with_block`](crate::LoadedModel::with_block)). One that does refuses what needs it by its own name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain them")]
+pub enum Feature {
+    #[error("rows of given embeddings")]
+    Embeddings,
+    #[error("spans of rows that see each other")]
+    Spans,
+    #[error("reading and writing blocks of the cache")]
+    CacheBlocks,
+}
+
 /// The kind of memory that ran out. Offloading fewer layers takes less device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -76,33 +76,26 @@ pub enum MemoryKind {
 }
 
 /// Suggested fix of an error; a program may word it by its own options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "see `Display`")]
+#[expect(missing_docs, reason = "the messages explain them")]
 pub enum Remedy {
+    #[error("use a smaller context")]
     SmallerContext,
+    #[error("use a smaller batch size")]
     SmallerBatch,
+    #[error("use a smaller model or a format with fewer bits")]
     SmallerModel,
+    #[error(
+        "use a smaller model or a format with fewer bits, or use the weights in the file without repacking"
+    )]
     LeaveWeightsInFile,
+    #[error("offload fewer layers to the device")]
     FewerLayers,
+    #[error("the device does not support this model; use the CPU")]
     UseCpu,
+    #[error("raise the device memory limit or offload fewer layers")]
     RaiseLimit,
-}
-
-impl std::fmt::Display for Remedy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Remedy::SmallerContext => "use a smaller context",
-            Remedy::SmallerBatch => "use a smaller batch size",
-            Remedy::SmallerModel => "use a smaller model or a format with fewer bits",
-            Remedy::LeaveWeightsInFile => {
-                "use a smaller model or a format with fewer bits, or use the weights in the file without repacking"
-            }
-            Remedy::FewerLayers => "offload fewer layers to the device",
-            Remedy::UseCpu => "the device does not support this model; use the CPU",
-            Remedy::RaiseLimit => "raise the device memory limit or offload fewer layers",
-        })
-    }
 }
 
 /// A human-readable size, such as `1.2 MiB`.
@@ -129,18 +122,4 @@ mod tests {
             ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.4 MiB", "1024.0 KiB", "1.0 PiB", "16384.0 PiB"];
         assert_eq!(sizes, expected);
     }
-}
-
-/// A feature that a backend may lack. One that does refuses what needs it by its own name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Feature {
-    /// Rows of given embeddings ([`Input::Embedding`](crate::Input::Embedding)).
-    #[error("rows of given embeddings")]
-    Embeddings,
-    /// Rows that see later ones ([`Sequence::spans`](crate::Sequence::spans)).
-    #[error("spans of rows that see each other")]
-    Spans,
-    /// [`LoadedModel::with_block`](crate::LoadedModel::with_block).
-    #[error("reading and writing blocks of the cache")]
-    CacheBlocks,
 }

@@ -46,23 +46,15 @@ impl std::fmt::Debug for Group {
 
 impl Member {
     /// The members of a new group, by rank.
-    pub fn of_group(ranks: usize) -> Vec<Member> {
-        let state = State { summands: vec![Vec::new(); ranks], ..State::default() };
-        let group = Arc::new(Group {
-            ranks,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            id: OnceLock::new(),
-            on_failure: Mutex::default(),
-        });
+    pub fn group(ranks: usize) -> Vec<Member> {
+        let state = Mutex::new(State { summands: vec![Vec::new(); ranks], ..State::default() });
+        let (changed, id, on_failure) = (Condvar::new(), OnceLock::new(), Mutex::default());
+        let group = Arc::new(Group { ranks, state, changed, id, on_failure });
         (0..ranks).map(|rank| Member { rank: Rank { rank, ranks }, group: group.clone() }).collect()
     }
 
     /// Replaces `values`, as many on each rank, by their sums over all ranks, and waits for the others. Summands are added in the
-    /// order of the ranks, so that all get the same bits, each time.
-    ///
-    /// # Errors
-    /// If another member's step has failed ([`Member::fail`]): its error.
+    /// order of the ranks, so that all get the same bits, each time. The error is that of a member that failed ([`Member::fail`]).
     pub fn all_reduce(&self, values: &mut [f32]) -> Result<(), Error> {
         let group = &*self.group;
         let mut state = lock(&group.state);
@@ -73,12 +65,12 @@ impl Member {
         for (i, sum) in values.iter_mut().enumerate() {
             *sum = state.summands.iter().map(|summands| summands[i]).sum();
         }
-        // Nobody gives summands of the next sum before all have read these.
+        // No member gives summands of the next sum before all have read these.
         group.meet(state).map(drop)
     }
 
-    /// Ends the step of the other members, which wait for this one in vain, with `error`. After a failure of the device, what
-    /// [`Member::on_failure`] was given is called, too.
+    /// Ends the step of the other members, which would wait for this one, with `error`. A failure of the device also ends what
+    /// they wait for on their devices ([`Member::on_failure`]).
     pub fn fail(&self, error: &Error) {
         lock(&self.group.state).failure.get_or_insert_with(|| error.clone());
         self.group.changed.notify_all();
@@ -93,15 +85,12 @@ impl Member {
         (state.failure, state.arrived) = (None, 0);
     }
 
-    /// Ends, when it is called, what members wait for on their devices.
+    /// Registers `end`, which ends what members wait for on their devices.
     pub fn on_failure(&self, end: impl Fn() + Send + Sync + 'static) {
         lock(&self.group.on_failure).push(Box::new(end));
     }
 
-    /// The id of the group, which the first member that asks makes.
-    ///
-    /// # Errors
-    /// If it could not be made.
+    /// The id of the group. The first member that asks for it calls `make`.
     pub fn id(&self, make: impl FnOnce() -> Result<GroupId, Error>) -> Result<GroupId, Error> {
         self.group.id.get_or_init(make).clone()
     }
@@ -126,8 +115,8 @@ impl Group {
     }
 }
 
-/// Ignores poisoning: a step begins with a new state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks `mutex` and ignores poisoning. A panic leaves no inconsistent data in backends: the next step overwrites that of the failed one.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -141,7 +130,7 @@ mod tests {
     /// Sums depend on the order: 1e8 + 1 is 1e8 in f32.
     #[test]
     fn all_ranks_get_the_same_sums_in_the_order_of_ranks() {
-        let members = Member::of_group(3);
+        let members = Member::group(3);
         let (summands, sums) = ([1e8f32, 1.0, -1e8], [0.0, 6.0]);
         for _ in 0..50 {
             thread::scope(|scope| {
@@ -149,11 +138,11 @@ mod tests {
                     scope.spawn(move || {
                         let rank = member.rank.rank as f32;
                         let mut values = [summand, rank + 1.0];
-                        member.all_reduce(&mut values).expect("nobody fails");
+                        member.all_reduce(&mut values).expect("no member fails");
                         assert_eq!(values, sums);
                         // Again at once: summands of two sums do not mix.
                         let mut values = [rank];
-                        member.all_reduce(&mut values).expect("nobody fails");
+                        member.all_reduce(&mut values).expect("no member fails");
                         assert_eq!(values, [3.0]);
                     });
                 }
@@ -163,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_the_step_of_the_others_but_not_the_next() {
-        let members = Member::of_group(2);
+        let members = Member::group(2);
         let ended = Arc::new(AtomicUsize::new(0));
         let counted = ended.clone();
         members[1].on_failure(move || {
@@ -182,7 +171,7 @@ mod tests {
                 for member in &members {
                     scope.spawn(|| {
                         let mut values = [1.0];
-                        member.all_reduce(&mut values).expect("nobody fails");
+                        member.all_reduce(&mut values).expect("no member fails");
                         assert_eq!(values, [2.0]);
                     });
                 }
@@ -192,7 +181,7 @@ mod tests {
 
     #[test]
     fn one_member_makes_the_id() {
-        let members = Member::of_group(2);
+        let members = Member::group(2);
         assert_eq!(members[1].id(|| Ok([7; 128])), Ok([7; 128]));
         assert_eq!(members[0].id(|| panic!("it is made")), Ok([7; 128]));
     }

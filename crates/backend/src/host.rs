@@ -12,13 +12,13 @@ pub fn host_memory() -> DeviceMemory {
     let Ok(mut system) = System::new_with_specifics(memory) else { return DeviceMemory::default() };
     let pid = Pid::from_u32(std::process::id());
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, ProcessRefreshKind::nothing());
-    let of_cgroup = system.process(pid).and_then(|process| process.cgroup_limits());
+    let cgroup = system.process(pid).and_then(|process| process.cgroup_limits());
     // Some systems report unknown values as 0.
     let known = |bytes: u64| (bytes > 0).then_some(bytes);
     let (total, available) = (known(system.total_memory()), known(system.available_memory()));
-    let cgroup_left = of_cgroup.as_ref().map(|limits| limits.total_memory.saturating_sub(limits.rss));
+    let cgroup_left = cgroup.as_ref().map(|limits| limits.total_memory.saturating_sub(limits.rss));
     DeviceMemory {
-        total: total.into_iter().chain(of_cgroup.map(|limits| limits.total_memory)).min(),
+        total: total.into_iter().chain(cgroup.map(|limits| limits.total_memory)).min(),
         free: available.into_iter().chain(cgroup_left).chain(left_by_rlimits()).min(),
     }
 }
@@ -50,15 +50,12 @@ pub struct HostBudget {
 }
 
 impl HostBudget {
-    /// A budget with this limit, by default the memory available now.
+    /// By default of the memory available now.
     pub fn new(limit: Option<u64>) -> HostBudget {
         HostBudget { limit: limit.or_else(|| host_memory().free), taken: 0 }
     }
 
-    /// Charges `bytes` for `what`.
-    ///
-    /// # Errors
-    /// If the charge would exceed the limit. Nothing is then charged.
+    /// Charges `bytes` for `what`, or nothing if the charge would exceed the limit.
     pub fn take(&mut self, what: &'static str, bytes: u64, remedy: Remedy) -> Result<(), Error> {
         let taken = self.taken.saturating_add(bytes);
         if let Some(limit) = self.limit.filter(|&limit| taken > limit) {

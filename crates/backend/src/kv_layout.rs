@@ -1,4 +1,6 @@
-//! Size and layout of the KV cache.
+//! Size and layout of the KV cache, and its blocks.
+
+use std::ops::Range;
 
 use bytemuck::Zeroable;
 use graph::{Graph, Group, Store};
@@ -10,10 +12,11 @@ pub const PAGE: usize = 32;
 
 /// Storage type of keys or of values. FP8 is [`quant::E4M3`], without scales. Q8_0 and Q4_0 have a scale for each 32 columns of
 /// a head, or for fewer in the last block of a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum KvType {
     F32,
+    #[default]
     F16,
     BF16,
     FP8,
@@ -21,12 +24,11 @@ pub enum KvType {
     Q4_0,
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl KvType {
-    /// All types.
     pub const ALL: [KvType; 6] =
         [KvType::F32, KvType::F16, KvType::BF16, KvType::FP8, KvType::Q8_0, KvType::Q4_0];
 
-    /// The name, such as `q8_0`.
     pub fn name(self) -> &'static str {
         match self {
             KvType::F32 => "f32",
@@ -51,7 +53,7 @@ impl KvType {
 }
 
 /// Storage types of keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct KvFormat {
     pub k: KvType,
@@ -61,19 +63,12 @@ pub struct KvFormat {
 impl KvFormat {
     /// Both in F16.
     pub const F16: KvFormat = KvFormat { k: KvType::F16, v: KvType::F16 };
-
     /// Both in F32.
     pub const F32: KvFormat = KvFormat { k: KvType::F32, v: KvType::F32 };
 
     /// Bytes of one position and head of `store`, saturating.
     pub fn row_bytes(self, store: &Store) -> usize {
         self.k.row_bytes(store.k_dim).saturating_add(self.v.row_bytes(store.v_dim))
-    }
-}
-
-impl Default for KvFormat {
-    fn default() -> KvFormat {
-        KvFormat::F16
     }
 }
 
@@ -101,16 +96,16 @@ impl std::str::FromStr for KvFormat {
     }
 }
 
-/// Size and format of the KV cache.
+/// Size and format of the KV cache. All sequences share pages and slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct KvLayout {
     /// Maximum positions per sequence.
     pub n_ctx: usize,
-    /// Pages per group of [`Graph::groups`], shared by all sequences.
+    /// By group of [`Graph::groups`].
     pub pages: Vec<usize>,
-    /// Slots for the state of recurrent operations, shared by all sequences; 0 if the graph has none.
+    /// For the state of recurrent operations; 0 if the graph has none.
     pub slots: usize,
-    /// Storage format.
     pub format: KvFormat,
 }
 
@@ -158,14 +153,10 @@ impl KvLayout {
 fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
     let all = n_ctx.div_ceil(PAGE);
     let all_sequences = all.saturating_mul(sequences);
-    match group.mask.span() {
-        None => all_sequences,
-        Some(span) => {
-            // A span and a step's rows may start and end inside a page, so that each needs one page more than it fills.
-            let of_span = span.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
-            of_span.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
-        }
-    }
+    let Some(span) = group.mask.span() else { return all_sequences };
+    // A span and a step's rows may start and end inside a page, so that each needs one page more than it fills.
+    let window = span.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
+    window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
 }
 
 /// Index of the first page, counted from position 0, that a sequence with `cached` positions still needs.
@@ -176,37 +167,65 @@ pub fn first_needed_page(group: Group, cached: usize) -> usize {
 /// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and
 /// `heads` values of `v_dim` columns. The order within a page is up to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct StoreLayout {
-    /// The declaration in the graph.
     pub store: Store,
-    /// Pages, shared by all sequences.
     pub pages: usize,
-    /// Storage format.
     pub format: KvFormat,
 }
 
 impl StoreLayout {
-    /// Size in bytes, saturating.
+    /// Saturating.
     pub fn bytes(&self) -> u64 {
         let factors = [self.store.heads, self.format.row_bytes(&self.store), self.pages, PAGE];
         factors.iter().fold(1, |bytes: u64, &factor| bytes.saturating_mul(factor as u64))
     }
 
     /// Allocates zeroed keys or values, `dim` elements for each position and head; the system commits memory on first write.
-    ///
-    /// # Errors
-    /// If the allocation fails.
     pub fn zeroed<T: Zeroable>(&self, dim: usize) -> Result<Vec<T>, Error> {
         let factors = [self.pages, PAGE, self.store.heads, dim];
         let values = factors.iter().try_fold(1usize, |values, &factor| values.checked_mul(factor));
         let store = values.and_then(|values| bytemuck::allocation::try_zeroed_vec(values).ok());
-        store.ok_or(Error::OutOfMemory {
-            what: "the KV cache",
-            bytes: self.bytes(),
-            memory: MemoryKind::Host,
-            remedy: Remedy::SmallerContext,
-        })
+        let (what, bytes, remedy) = ("the KV cache", self.bytes(), Remedy::SmallerContext);
+        store.ok_or(Error::OutOfMemory { what, bytes, memory: MemoryKind::Host, remedy })
     }
+}
+
+/// The pages of a sequence in a group of stores: position `p` is in `pages[p / PAGE - first]`. Pages before `first` were
+/// freed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockTable {
+    /// Index of the first allocated page, counted from position 0.
+    pub first: usize,
+    /// Indices into the store's pages, from page `first` on.
+    pub pages: Vec<u32>,
+}
+
+impl BlockTable {
+    /// A table that starts at position 0.
+    pub fn new(pages: impl IntoIterator<Item = u32>) -> BlockTable {
+        BlockTable { first: 0, pages: pages.into_iter().collect() }
+    }
+
+    /// The positions that the table covers.
+    pub fn positions(&self) -> Range<usize> {
+        self.first * PAGE..(self.first + self.pages.len()) * PAGE
+    }
+
+    /// The slot of `position`: page number, and offset within the page.
+    pub fn slot(&self, position: usize) -> (usize, usize) {
+        (self.pages[position / PAGE - self.first] as usize, position % PAGE)
+    }
+}
+
+/// A block of the cache, to move sequences from one backend to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the docs of the variants explain the fields")]
+pub enum CacheBlock {
+    /// Keys and values of [`PAGE`] positions in all stores of a group.
+    Kv { group: usize, block: u32 },
+    /// The states of all recurrent operations after one position.
+    State { slot: u32 },
 }
 
 #[cfg(test)]

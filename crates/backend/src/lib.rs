@@ -1,13 +1,10 @@
 //! The interface of backends: traits, steps and their outputs, KV cache layout, devices.
 //!
-//! A [`Backend`] is a device without a model. It [loads](Backend::load) a model, given as a [`graph::Graph`], weights
-//! by name and a [`KvLayout`]. The [`LoadedModel`] compiles a program per bucket of rows, and a [`Program`] runs steps.
-//! Each object is created by the previous one, which rules out calls in the wrong order. Backends know nothing of
-//! files, model families or requests.
+//! A [`Backend`] is a device without a model. It [loads](Backend::load) a [`LoadedModel`], which compiles a [`Program`] per bucket
+//! of rows. Each is created by the previous one, which rules out calls in the wrong order. Backends know nothing of files, model
+//! families or requests.
 
 mod bind;
-mod block_table;
-mod cache_block;
 mod draw;
 mod error;
 mod group;
@@ -22,14 +19,13 @@ use graph::{Graph, Rows};
 use quant::Format;
 
 pub use bind::{BoundModel, BoundProgram};
-pub use block_table::BlockTable;
-pub use cache_block::CacheBlock;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, Feature, MemoryKind, Remedy, readable_size};
-pub use group::{GroupId, Member};
+pub use group::{GroupId, Member, lock};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
-    KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat, first_needed_page,
+    BlockTable, CacheBlock, KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat,
+    first_needed_page,
 };
 pub use outputs::{
     Answer, Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
@@ -38,34 +34,28 @@ pub use registry::{Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOpt
 pub use step::{Input, Interrupt, Output, Row, Sequence, Slots, Step, Transfer};
 pub use weight::{Shares, Weight, Weights};
 
-/// The maximum size of the steps of a compiled program.
+/// The maximum numbers of rows and of output rows of the steps of a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Bucket {
-    /// Maximum tokens per step.
     pub rows: usize,
-    /// Maximum output rows per step.
     pub outputs: usize,
 }
 
 impl Bucket {
     /// Maximum number of these rows.
     pub fn count(self, rows: Rows) -> usize {
-        match rows {
-            Rows::Step => self.rows,
-            Rows::Output => self.outputs,
-        }
+        if rows == Rows::Step { self.rows } else { self.outputs }
     }
 }
 
 /// The values, besides the output, that can be read by name after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Taps<'a> {
-    /// None.
     #[default]
     None,
-    /// The named values.
     Names(&'a [&'a str]),
-    /// Every value of the graph.
     All,
 }
 
@@ -80,11 +70,8 @@ impl Taps<'_> {
     }
 
     /// Checks that all names are values of `graph`.
-    ///
-    /// # Errors
-    /// With the first unknown name.
     pub fn check(&self, graph: &Graph) -> Result<(), Error> {
-        let names = if let Taps::Names(names) = self { names } else { &[][..] };
+        let Taps::Names(names) = self else { return Ok(()) };
         match names.iter().find(|name| graph.find(name).is_none()) {
             Some(name) => Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" }),
             None => Ok(()),
@@ -92,12 +79,11 @@ impl Taps<'_> {
     }
 }
 
-/// A backend and its device, for display.
+/// The name of a backend, such as `cpu`, and its device, such as a CPU model, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Description {
-    /// The backend's name, such as `cpu`.
     pub name: &'static str,
-    /// The device, such as a CPU model.
     pub device: String,
     /// Properties to print: instruction sets, chosen kernels, threads.
     pub facts: Vec<(&'static str, String)>,
@@ -105,12 +91,12 @@ pub struct Description {
 
 /// Weights that a device stores in a format other than the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ConvertedWeights {
-    /// Format in the file.
     pub format: Format,
-    /// Format on the device: F16, or F32 if a value exceeds the F16 range.
+    /// F16, or F32 if a value exceeds the F16 range.
     pub device_format: Format,
-    /// Size on the device.
+    /// On the device.
     pub bytes: u64,
 }
 
@@ -137,10 +123,7 @@ pub trait Backend: Send {
     fn describe(&self) -> Description;
 
     /// Memory that the model, its KV cache and programs for `buckets` with `taps` would take: a dry run of
-    /// [`Backend::load`] and [`LoadedModel::compile`], which share the code.
-    ///
-    /// # Errors
-    /// As [`Backend::load`] and [`LoadedModel::compile`].
+    /// [`Backend::load`] and [`LoadedModel::compile`], which share code and errors.
     fn requirements(
         &self,
         graph: &Graph,
@@ -151,20 +134,14 @@ pub trait Backend: Send {
     ) -> Result<Memory, Error>;
 
     /// Makes it a member of a group, whose members sum values ([`graph::Op::AllReduce`]); before [`Backend::load`]. All members
-    /// are to join at the same time, each in a thread of its own.
-    ///
-    /// # Errors
-    /// If the backend cannot sum over ranks, or does not find what it needs to.
+    /// join at the same time, each in a thread of its own. Fails if the backend cannot sum over ranks.
     fn join(&mut self, member: Member) -> Result<(), Error> {
         let _ = member;
         let Description { name, device, .. } = self.describe();
         Err(Error::Group { device, why: format!("the {name} backend has no sums over several devices") })
     }
 
-    /// Loads a model: `graph`, its weights, and an empty KV cache.
-    ///
-    /// # Errors
-    /// If a weight is missing or has another shape, or if memory is exhausted.
+    /// Loads a model: `graph`, its weights, and an empty KV cache. Fails if a weight is missing or has another shape.
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -178,17 +155,11 @@ pub trait LoadedModel: Send {
     /// The backend and its device.
     fn describe(&self) -> Description;
 
-    /// Compiles the graph for steps that fit `bucket`.
-    ///
-    /// # Errors
-    /// If a tapped value is not in the graph, or if memory is exhausted.
+    /// Compiles the graph for steps that fit `bucket`. Fails if a tapped value is not in the graph.
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
     /// Does slow work ahead of the first step, such as packing weights. `copied` is called with the name of each tensor
     /// whose bytes in the file are no longer needed.
-    ///
-    /// # Errors
-    /// If memory is exhausted.
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let _ = copied;
         Ok(())
@@ -208,10 +179,8 @@ pub trait LoadedModel: Send {
         false
     }
 
-    /// Calls `work` with the bytes of a block of the cache, which may be in several places, when no step is in progress.
-    ///
-    /// # Errors
-    /// If the block is out of range, or the backend does not support it.
+    /// Calls `work` with the bytes of a block of the cache, which may be in several places, when no step is in progress. Fails
+    /// if the block is out of range, or the backend does not support it.
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
         let _ = (block, work);
         Err(Error::Unsupported { backend: self.describe().name.into(), feature: Feature::CacheBlocks })
@@ -230,10 +199,8 @@ pub trait LoadedModel: Send {
 
 /// A compiled graph for steps that fit a bucket.
 pub trait Program: Send {
-    /// Starts a step, which computes all values and writes K and V to the cache. [`Program::wait`] waits for its end.
-    ///
-    /// # Errors
-    /// If the step does not fit the bucket, the vocabulary or the KV cache. The cache is then unchanged.
+    /// Starts a step, which computes all values and writes K and V to the cache. [`Program::wait`] waits for its end. Fails if
+    /// the step does not fit the bucket, the vocabulary or the KV cache, which is then unchanged.
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
     /// Whether a step may be submitted before the one before it was waited for, and take tokens of its output rows
@@ -242,22 +209,14 @@ pub trait Program: Send {
         false
     }
 
-    /// Waits for a submitted step and returns its outputs.
-    ///
-    /// # Errors
-    /// If the device failed, or another step was submitted since, unless that one [may follow](Program::can_follow).
+    /// Waits for a submitted step and returns its outputs. Fails if another step was submitted since, unless that one
+    /// [may follow](Program::can_follow).
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
 
-    /// Value `name` of the last step that was waited for, row-major `[rows, cols]`.
-    ///
-    /// # Errors
-    /// If the graph has no such value or it was not tapped.
+    /// Value `name`, which was tapped, of the last step that was waited for, row-major `[rows, cols]`.
     fn read(&self, name: &str) -> Result<&[f32], Error>;
 
     /// Submits a step and waits for it.
-    ///
-    /// # Errors
-    /// As [`Program::submit`] and [`Program::wait`].
     fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
         let ticket = self.submit(step)?;
         self.wait(ticket)
@@ -278,9 +237,6 @@ pub struct Timing {
 
 impl dyn LoadedModel + '_ {
     /// The bytes of a block of the cache, in an order of the backend's own.
-    ///
-    /// # Errors
-    /// As [`LoadedModel::with_block`].
     pub fn read_block(&mut self, block: CacheBlock) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.with_block(block, &mut |parts| bytes = parts.concat())?;
@@ -288,9 +244,6 @@ impl dyn LoadedModel + '_ {
     }
 
     /// Overwrites a block of the cache with the bytes of one of the same model and type of cache.
-    ///
-    /// # Errors
-    /// As [`LoadedModel::with_block`], or if there are more bytes or fewer.
     pub fn write_block(&mut self, block: CacheBlock, mut bytes: &[u8]) -> Result<(), Error> {
         let (found, mut expected) = (bytes.len(), 0);
         self.with_block(block, &mut |parts| {

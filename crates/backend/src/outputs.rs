@@ -5,14 +5,14 @@ use crate::{Error, MAX_CANDIDATES, Output, Step};
 /// Handle of a submitted step.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "wait for the step to get its outputs"]
-pub struct Ticket(u64);
+pub struct Ticket(usize);
 
 /// The steps that a program got and that can be waited for: the last one, and up to `N - 1` that it follows.
 #[derive(Debug)]
 pub struct Pending<const N: usize = 1> {
     /// The last ticket, and the first one that is still valid.
-    last: u64,
-    first: u64,
+    last: usize,
+    first: usize,
     outputs: [Vec<Output>; N],
 }
 
@@ -20,40 +20,30 @@ impl<const N: usize> Pending<N> {
     /// Records that `step` was submitted.
     pub fn begin(&mut self, step: &Step) -> Ticket {
         self.last += 1;
-        self.first = if step.is_ahead() {
-            self.first.max((self.last + 1).saturating_sub(N as u64))
-        } else {
-            self.last
-        };
-        let outputs = &mut self.outputs[Self::place(self.last)];
+        let oldest = (self.last + 1).saturating_sub(N);
+        self.first = if step.is_ahead() { self.first.max(oldest) } else { self.last };
+        let outputs = &mut self.outputs[self.last % N];
         outputs.clear();
         outputs.extend(step.outputs().map(|(_, output)| output.clone()));
         Ticket(self.last)
     }
 
-    /// Where the step of a ticket has its buffers, of `N` places.
-    pub fn place_of(&self, ticket: &Ticket) -> usize {
-        Self::place(ticket.0)
+    /// The buffers of a step, of `N`.
+    pub fn buffer(&self, ticket: &Ticket) -> usize {
+        ticket.0 % N
     }
 
-    /// Where the next step will have them.
-    pub fn next_place(&self) -> usize {
-        Self::place(self.last + 1)
+    /// The buffers of the next step.
+    pub fn next_buffer(&self) -> usize {
+        (self.last + 1) % N
     }
 
-    /// What the ticket's step returns, by output row.
-    ///
-    /// # Errors
-    /// If later steps were submitted, which overwrote the outputs.
+    /// The ticket's step's outputs, by output row. Fails if later steps have overwritten them.
     pub fn end(&self, ticket: Ticket) -> Result<&[Output], Error> {
         if ticket.0 >= self.first {
-            return Ok(&self.outputs[Self::place(ticket.0)]);
+            return Ok(&self.outputs[ticket.0 % N]);
         }
         Err(Error::Step("another step was submitted before this one was waited for".into()))
-    }
-
-    fn place(number: u64) -> usize {
-        (number % N as u64) as usize
     }
 }
 
@@ -75,8 +65,7 @@ pub struct Outputs<'a> {
 /// What was chosen from the logits of an output row.
 #[derive(Clone, Debug, PartialEq)]
 enum Chosen {
-    Nothing,
-    Token(u32),
+    Token(Option<u32>),
     Candidates(Vec<(u32, f32)>),
     Top(Vec<(u32, f32)>),
 }
@@ -90,13 +79,6 @@ pub enum Answer<'a> {
     Logits(&'a [f32]),
 }
 
-impl Chosen {
-    /// [`Outputs::NO_TOKEN`] is none.
-    fn token(token: u32) -> Chosen {
-        if token == Outputs::NO_TOKEN { Chosen::Nothing } else { Chosen::Token(token) }
-    }
-}
-
 impl<'a> Outputs<'a> {
     /// Device token id of a row without a possible token, and of a missing candidate.
     pub const NO_TOKEN: u32 = u32::MAX;
@@ -105,12 +87,12 @@ impl<'a> Outputs<'a> {
     /// non-final pipeline stage, the hidden rows of the next stage.
     pub fn new(outputs: &[Output], values: &'a [f32], cols: usize) -> Outputs<'a> {
         let choose = |(output, logits): (&Output, &[f32])| match output {
-            Output::Greedy => greedy_token(logits).map_or(Chosen::Nothing, Chosen::Token),
+            Output::Greedy => Chosen::Token(greedy_token(logits)),
             Output::Top(top) => {
                 Chosen::Top(top_log_probabilities(logits, log_sum_exp(logits), *top as usize))
             }
             Output::None | Output::Draw(_) | Output::Candidates | Output::Logits | Output::Hidden => {
-                Chosen::Nothing
+                Chosen::Token(None)
             }
         };
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1))).map(choose).collect();
@@ -120,7 +102,7 @@ impl<'a> Outputs<'a> {
     /// The outputs of a step of tokens alone, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
     /// ([`crate::Draw`]). [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
-        let chosen = tokens.iter().map(|&token| Chosen::token(token)).collect();
+        let chosen = tokens.iter().map(|&token| Chosen::Token(token_from_device(token))).collect();
         Outputs { chosen, ..Outputs::default() }
     }
 
@@ -131,7 +113,7 @@ impl<'a> Outputs<'a> {
         let choose = |(output, row): (&Output, &[u32])| {
             let (ids, logits) = row.split_at(MAX_CANDIDATES);
             if *output == Output::Greedy {
-                return Chosen::token(ids[0]);
+                return Chosen::Token(token_from_device(ids[0]));
             }
             let found = ids.iter().zip(logits).take_while(|(id, _)| **id != Outputs::NO_TOKEN);
             Chosen::Candidates(found.map(|(&id, &logit)| (id, f32::from_bits(logit))).collect())
@@ -151,9 +133,6 @@ impl<'a> Outputs<'a> {
     }
 
     /// The token of output row `index`, or else its candidates, or else its logits.
-    ///
-    /// # Errors
-    /// If the backend returned none of them.
     pub fn answer(&self, index: usize) -> Result<Answer<'_>, Error> {
         let token = self.token(index).map(Answer::Token);
         let or_candidates = token.or_else(|| self.candidates(index).map(Answer::Candidates));
@@ -174,7 +153,7 @@ impl<'a> Outputs<'a> {
 
     /// The greedy or drawn token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
-        if let Chosen::Token(token) = self.chosen.get(index)? { Some(*token) } else { None }
+        if let Chosen::Token(token) = self.chosen.get(index)? { *token } else { None }
     }
 
     /// The best candidates of output row `index` with their logits, best first, the lower id first among equals. Tokens whose
@@ -189,6 +168,10 @@ impl<'a> Outputs<'a> {
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
         if let Some(Chosen::Top(top)) = self.chosen.get(index) { top } else { &[] }
     }
+}
+
+fn token_from_device(token: u32) -> Option<u32> {
+    (token != Outputs::NO_TOKEN).then_some(token)
 }
 
 /// The token with the largest logit, the lowest id among equals. `None` if any logit is NaN or +∞, which makes all of
@@ -222,18 +205,15 @@ pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32
     if top == 0 || !total.is_finite() {
         return Vec::new();
     }
-    let mut ids: Vec<u32> =
-        (0..logits.len() as u32).filter(|&id| logits[id as usize] > f32::NEG_INFINITY).collect();
-    let order = |a: &u32, b: &u32| {
-        let (x, y) = (logits[*a as usize], logits[*b as usize]);
-        y.total_cmp(&x).then(a.cmp(b))
-    };
+    let logit = |id: u32| logits[id as usize];
+    let mut ids: Vec<u32> = (0..logits.len() as u32).filter(|&id| logit(id) > f32::NEG_INFINITY).collect();
+    let order = |a: &u32, b: &u32| logit(*b).total_cmp(&logit(*a)).then(a.cmp(b));
     if top < ids.len() {
         ids.select_nth_unstable_by(top, order);
         ids.truncate(top);
     }
     ids.sort_unstable_by(order);
-    ids.into_iter().map(|id| (id, (f64::from(logits[id as usize]) - total) as f32)).collect()
+    ids.into_iter().map(|id| (id, (f64::from(logit(id)) - total) as f32)).collect()
 }
 
 #[cfg(test)]
@@ -309,9 +289,9 @@ mod tests {
     fn a_step_and_the_one_that_follows_it_are_both_waited_for() {
         let mut pending = Pending::<2>::default();
         let first = pending.begin(&step(Input::Token(0), Output::Greedy));
-        let place = pending.next_place();
+        let place = pending.next_buffer();
         let second = pending.begin(&step(Input::Ahead(0), Output::Candidates));
-        assert!(pending.place_of(&first) != place && pending.place_of(&second) == place);
+        assert!(pending.buffer(&first) != place && pending.buffer(&second) == place);
         assert_eq!(pending.end(first), Ok(&[Output::Greedy][..]));
         let third = pending.begin(&step(Input::Ahead(0), Output::Logits));
         let fourth = pending.begin(&step(Input::Ahead(0), Output::Greedy));

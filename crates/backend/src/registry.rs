@@ -1,7 +1,5 @@
-//! Device discovery: drivers, devices, their memory, and how they are opened.
-//!
-//! Each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its drivers;
-//! no other code names a concrete backend.
+//! Device discovery: each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its
+//! drivers; no other code names a concrete backend.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -10,8 +8,8 @@ use crate::{Backend, Error};
 
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum DeviceKind {
-    /// The host.
     Cpu,
     /// A GPU with its own memory, or of unknown type.
     DiscreteGpu,
@@ -19,7 +17,6 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// A software implementation of a GPU, which runs on the CPU.
     SoftwareGpu,
-    /// The reference backend, slow by design.
     Reference,
 }
 
@@ -34,12 +31,12 @@ pub struct DeviceMemory {
 
 /// Properties and current memory of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct DeviceInfo {
-    /// The backend, such as `cpu` or `vulkan`.
+    /// Such as `cpu` or `vulkan`.
     pub backend: &'static str,
-    /// The device name, such as a CPU model.
+    /// Such as a CPU model.
     pub name: String,
-    /// The kind.
     pub kind: DeviceKind,
     /// Hardware address, such as a PCI address, to recognise a device that two drivers find; `None` if unknown.
     pub address: Option<String>,
@@ -81,10 +78,7 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// If the driver fails, or the device does not support the options.
+    /// Opens the device, if it supports the options.
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error>;
 }
 
@@ -93,8 +87,7 @@ pub trait Driver: Send + Sync {
     /// The names of the backends.
     fn backends(&self) -> &'static [&'static str];
 
-    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that are not
-    /// offloaded.
+    /// Whether the devices are the host CPU, which has no device memory, and runs the layers that are not offloaded.
     fn is_host(&self) -> bool {
         false
     }
@@ -115,13 +108,11 @@ pub trait Driver: Send + Sync {
 
 /// The devices of all drivers of a program. A driver is queried on first use, and once.
 pub struct Registry {
-    drivers: Vec<(Box<dyn Driver>, OnceLock<Devices>)>,
+    drivers: Vec<(Box<dyn Driver>, OnceLock<Vec<Arc<dyn Device>>>)>,
 }
 
-type Devices = Vec<Arc<dyn Device>>;
-
 impl Registry {
-    /// A registry of these drivers, in this order.
+    /// `drivers` in the order of their devices.
     pub fn new(drivers: Vec<Box<dyn Driver>>) -> Registry {
         Registry { drivers: drivers.into_iter().map(|driver| (driver, OnceLock::new())).collect() }
     }
@@ -161,12 +152,6 @@ impl Registry {
     fn found(&self, is_queried: impl Fn(&dyn Driver) -> bool) -> Vec<Arc<dyn Device>> {
         let queried = self.drivers.iter().filter(|(driver, _)| is_queried(&**driver));
         queried.flat_map(|(driver, found)| found.get_or_init(|| driver.find())).cloned().collect()
-    }
-}
-
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.backends()).finish()
     }
 }
 

@@ -9,10 +9,8 @@ use graph::Mask;
 
 use crate::{BlockTable, Bucket, Draw, Error, Feature, PAGE};
 
-/// Where the state of recurrent operations is: slots, each with the state of one sequence after some position.
-///
-/// A step reads the state after `n_past` positions, and writes the state after its last row. If these are the same slot,
-/// a step that fails or is repeated leaves no state to continue from.
+/// Where the state of recurrent operations is: slots, each with the state of one sequence after some position. If a step reads and
+/// writes the same slot, one that fails or is repeated leaves no state to continue from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// The state before the first row; not read at position 0.
@@ -32,14 +30,14 @@ impl Slots {
 
 /// The slice of a step that belongs to one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Sequence {
     /// Cached positions of the sequence, which is also the position of its first row.
     pub n_past: usize,
     /// Number of rows.
     pub len: usize,
-    /// Block tables, one per store group.
+    /// By store group.
     pub tables: Arc<[BlockTable]>,
-    /// The state of recurrent operations, if the graph has any.
     pub slots: Slots,
     /// Positions whose rows see each other, whatever the masks, such as those of a picture: separate ranges in order, each of
     /// which has all of its rows in this step.
@@ -71,10 +69,8 @@ impl Sequence {
     /// The positions that the row at `position` sees in a store with this mask. Neither end decreases from row to row.
     pub fn visible(&self, mask: Mask, position: usize) -> Range<usize> {
         let visible = mask.visible(position, self.positions().end);
-        match self.spans.iter().find(|span| span.contains(&position)) {
-            None => visible,
-            Some(span) => visible.start.min(span.start)..visible.end.max(span.end),
-        }
+        let span = self.spans.iter().find(|span| span.contains(&position)).unwrap_or(&visible);
+        visible.start.min(span.start)..visible.end.max(span.end)
     }
 }
 
@@ -144,16 +140,15 @@ pub enum Transfer {
 impl Transfer {
     /// Whether the device chooses tokens, so that a later step can take them.
     pub fn are_tokens(self) -> bool {
-        matches!(self, Transfer::Tokens | Transfer::Drawn)
+        self <= Transfer::Drawn
     }
 }
 
 /// A row of a step: what goes in, and what comes out.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Row {
-    /// The row's embedding.
     pub input: Input,
-    /// What the step returns for it.
     pub output: Output,
 }
 
@@ -164,10 +159,7 @@ impl Row {
         tokens.into_iter().map(row).collect()
     }
 
-    /// Rows of `tokens`, of which those with an index in `outputs` return logits.
-    ///
-    /// # Panics
-    /// If an index is out of range.
+    /// Rows of `tokens`, of which those with an index in `outputs` return logits; panics if an index is out of range.
     pub fn logits(tokens: impl IntoIterator<Item = u32>, outputs: impl IntoIterator<Item = u32>) -> Vec<Row> {
         let mut rows = Row::all(tokens, &Output::None);
         outputs.into_iter().for_each(|row| rows[row as usize].output = Output::Logits);
@@ -192,17 +184,8 @@ impl Interrupt {
     }
 }
 
-/// Always equal: steps are compared by what they compute.
-impl PartialEq for Interrupt {
-    fn eq(&self, _: &Interrupt) -> bool {
-        true
-    }
-}
-
-/// One step: rows of one or more sequences.
-///
-/// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
-#[derive(Clone, Debug, PartialEq)]
+/// One step: rows of one or more sequences, each contiguous; positions derive from sequences. Validated on construction.
+#[derive(Clone, Debug)]
 pub struct Step {
     rows: Vec<Row>,
     sequences: Vec<Sequence>,
@@ -214,7 +197,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Creates a step of `rows`, assigned to `sequences` in order.
+    /// A step of `rows`, assigned to `sequences` in order.
     ///
     /// # Errors
     /// If the sequences do not cover the rows, lack pages for them or write to the same page, if the rows of a span are not all
@@ -223,10 +206,8 @@ impl Step {
         let invalid = |why: String| Err(Error::Step(why));
         let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
         if covered != rows.len() || covered == 0 {
-            return invalid(format!(
-                "the sequences have {covered} rows, but there are {} inputs",
-                rows.len()
-            ));
+            let inputs = rows.len();
+            return invalid(format!("the sequences have {covered} rows, but there are {inputs} inputs"));
         }
         let mut written = HashSet::new();
         for (i, sequence) in sequences.iter().enumerate() {
@@ -260,23 +241,14 @@ impl Step {
                 }
             }
         }
-        let mut outputs = Vec::new();
-        for (row, Row { output, .. }) in (0..).zip(&rows) {
-            if let Output::Draw(draw) = output {
-                draw.check()?;
-            }
-            if *output != Output::None {
-                outputs.push(row);
-            }
-        }
+        rows.iter().filter_map(|row| row.output.draw()).try_for_each(Draw::check)?;
+        let outputs = (0..).zip(&rows).filter(|(_, row)| row.output != Output::None);
+        let outputs = outputs.map(|(index, _)| index).collect();
         let (embeddings, hidden, interrupt) = (Arc::default(), Vec::new(), Interrupt::default());
         Ok(Step { rows, sequences, outputs, embeddings, hidden, interrupt })
     }
 
-    /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row.
-    ///
-    /// # Panics
-    /// If a row takes the token of another row.
+    /// Replaces [`Input::Ahead`] by the tokens of the step before, one per output row; panics if a row takes that of another row.
     pub fn resolve(&mut self, before: &[u32]) {
         for row in &mut self.rows {
             if let Input::Ahead(index) = row.input {
@@ -313,29 +285,22 @@ impl Step {
 
     /// For backends to check between operations. A step that ends early has written nothing but keys and values at its
     /// own positions, and slots that it writes.
-    ///
-    /// # Errors
-    /// When the step was interrupted.
     pub fn check_interrupt(&self) -> Result<(), Error> {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// For backends that have only some of the features that a step may need.
-    ///
-    /// # Errors
-    /// If it needs another one; names the backend.
+    /// For backends that have only some of the features that a step may need; the error names `backend`.
     pub fn check_features(&self, backend: &str, supported: &[Feature]) -> Result<(), Error> {
         let has_embeddings = self.rows.iter().any(|row| matches!(row.input, Input::Embedding(_)));
         let has_spans = self.sequences.iter().any(|sequence| !sequence.spans.is_empty());
-        for (feature, is_needed) in [(Feature::Embeddings, has_embeddings), (Feature::Spans, has_spans)] {
-            if is_needed && !supported.contains(&feature) {
-                return Err(Error::Unsupported { backend: backend.to_owned(), feature });
-            }
+        let mut needs = [(Feature::Embeddings, has_embeddings), (Feature::Spans, has_spans)].into_iter();
+        match needs.find(|(feature, is_needed)| *is_needed && !supported.contains(feature)) {
+            Some((feature, _)) => Err(Error::Unsupported { backend: backend.to_owned(), feature }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// The embeddings of the rows that have no token, `[n, cols]`.
+    /// `[n, cols]`: see [`Input::Embedding`].
     pub fn embeddings(&self) -> &[f32] {
         &self.embeddings
     }
@@ -360,11 +325,8 @@ impl Step {
         let is_drawn = |output: &Output| matches!(output, Output::Draw(_));
         let is_token = |output: &Output| is_drawn(output) || *output == Output::Greedy;
         let mut outputs = self.outputs().map(|(_, output)| output);
-        if outputs.clone().any(is_drawn) && outputs.all(is_token) {
-            Transfer::Drawn
-        } else {
-            self.transfer_undrawn()
-        }
+        let are_drawn = outputs.clone().any(is_drawn) && outputs.all(is_token);
+        if are_drawn { Transfer::Drawn } else { self.transfer_undrawn() }
     }
 
     /// The least that has to be copied from a device that does not draw.
@@ -382,19 +344,14 @@ impl Step {
         Bucket { rows: self.rows.len(), outputs: self.outputs.len() }.count(rows)
     }
 
-    /// The rows of the sequence that has row `row`.
-    ///
-    /// # Panics
-    /// If the step has fewer rows.
+    /// The rows of the sequence that has row `row`; panics if the step has fewer rows.
     pub fn rows_beside(&self, row: usize) -> Range<usize> {
-        let mut first = 0;
-        for sequence in &self.sequences {
-            if row < first + sequence.len {
-                return first..first + sequence.len;
-            }
-            first += sequence.len;
-        }
-        panic!("row {row} of a step of {first}");
+        let mut end = 0;
+        let mut rows = self.sequences.iter().map(|sequence| {
+            end += sequence.len;
+            end - sequence.len..end
+        });
+        rows.find(|rows| rows.contains(&row)).expect("the step has the row")
     }
 
     /// The sequence and position of each row.

@@ -8,28 +8,24 @@ use quant::Format;
 
 use crate::Error;
 
-/// A weight: `count` row-major matrices `[rows, cols]` in `format`, contiguous as in the file.
-///
-/// The bytes are shared; usually they are a range of the mapped file, which a backend may use in place.
+/// A weight: `count` row-major matrices `[rows, cols]` in `format`, contiguous as in the file. The bytes are shared; usually they are
+/// a range of the mapped file, which a backend may use in place.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Weight {
-    /// Storage format.
     pub format: Format,
     /// Number of matrices: 1, or one or two per expert, or one per head.
     pub count: usize,
-    /// Rows per matrix.
+    /// Per matrix.
     pub rows: usize,
-    /// Values per row, a multiple of the block length.
+    /// A multiple of the block length.
     pub cols: usize,
     /// `count * rows * format.bytes_for(cols)` bytes.
     pub bytes: Bytes,
 }
 
 impl Weight {
-    /// Checks the size against the shape.
-    ///
-    /// # Errors
-    /// If they do not match; the error names the weight by `name`.
+    /// Checks the size against the shape; the error names the weight by `name`.
     pub fn check(&self, name: &str) -> Result<(), Error> {
         let row = self.format.bytes_for(self.cols as u64);
         let rows = (self.rows as u64).checked_mul(self.count as u64);
@@ -37,13 +33,9 @@ impl Weight {
         if expected == Some(self.bytes.len() as u64) {
             return Ok(());
         }
-        Err(Error::WeightBytes {
-            name: name.to_owned(),
-            format: self.format,
-            shape: [self.count, self.rows, self.cols],
-            found: self.bytes.len(),
-            expected: expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes")),
-        })
+        let expected = expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes"));
+        let (format, shape, found) = (self.format, [self.count, self.rows, self.cols], self.bytes.len());
+        Err(Error::WeightBytes { name: name.to_owned(), format, shape, found, expected })
     }
 
     /// All rows, dequantised: one, or one per expert.
@@ -64,17 +56,14 @@ impl Weight {
         &self.bytes[row * bytes..][..bytes]
     }
 
-    /// These rows and columns of each matrix. Rows of a single matrix are shared, everything else is copied.
-    ///
-    /// # Errors
-    /// If the columns are not whole blocks; the error names the weight by `name`.
+    /// These rows and columns, whole blocks, of each matrix. Rows of a single matrix are shared, everything else is copied. The
+    /// error names the weight by `name`.
     pub fn share(&self, name: &str, rows: Range<usize>, cols: Range<usize>) -> Result<Weight, Error> {
         let (block, row) = (self.format.block_len(), self.bytes.len() / (self.count * self.rows).max(1));
         if !cols.start.is_multiple_of(block) || !cols.end.is_multiple_of(block) {
-            let why = format!(
-                "columns {cols:?} of `{name}` are not whole blocks of {block}, as {} has",
-                self.format
-            );
+            let format = self.format;
+            let why =
+                format!("columns {cols:?} of `{name}` are not whole blocks of {block}, as {format} has");
             return Err(Error::Shard(why));
         }
         let shared = Weight { rows: rows.len(), cols: cols.len(), ..self.clone() };
@@ -82,11 +71,11 @@ impl Weight {
             return Ok(Weight { bytes: self.bytes.slice(rows.start * row..rows.end * row), ..shared });
         }
         let at = |col: usize| col / block * self.format.block_bytes();
-        let of_row = at(cols.start)..at(cols.end);
-        let mut bytes = Vec::with_capacity(self.count * rows.len() * of_row.len());
+        let part = at(cols.start)..at(cols.end);
+        let mut bytes = Vec::with_capacity(self.count * rows.len() * part.len());
         for matrix in 0..self.count {
             for index in rows.clone() {
-                bytes.extend_from_slice(&self.row(matrix * self.rows + index)[of_row.clone()]);
+                bytes.extend_from_slice(&self.row(matrix * self.rows + index)[part.clone()]);
             }
         }
         Ok(Weight { bytes: bytes.into(), ..shared })
@@ -114,8 +103,8 @@ impl Weights for Shares<'_> {
         let Some(share) = &weight.share else { return self.0.weight(weight) };
         let whole = self.0.weight(&share.whole)?;
         // A whole weight of another shape is reported by its name, as is one without the columns.
-        let fits =
-            [whole.count, whole.rows, whole.cols] == [share.whole.count, share.whole.rows, share.whole.cols];
+        let expected = &share.whole;
+        let fits = [whole.count, whole.rows, whole.cols] == [expected.count, expected.rows, expected.cols];
         if !fits || whole.check(&share.whole.name).is_err() {
             return Some(whole);
         }
@@ -144,17 +133,18 @@ mod tests {
             let whole = Weight { format, count, rows, cols, bytes: bytes.into() };
             let all = bits(&whole);
             let block = format.block_len();
-            for (of_rows, of_cols) in
+            for (part_rows, part_cols) in
                 [(0..3, 0..cols), (1..3, 0..cols), (0..3, block..3 * block), (2..3, 3 * block..cols)]
             {
-                let share = whole.share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                let share = whole.share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
                 share.check("w").expect("as many bytes as its shape has");
                 let expected: Vec<u32> = (0..count)
-                    .flat_map(|matrix| of_rows.clone().map(move |row| (matrix * rows + row) * cols))
-                    .flat_map(|row| all[row + of_cols.start..row + of_cols.end].to_vec())
+                    .flat_map(|matrix| part_rows.clone().map(move |row| (matrix * rows + row) * cols))
+                    .flat_map(|row| all[row + part_cols.start..row + part_cols.end].to_vec())
                     .collect();
-                assert_eq!(bits(&share), expected, "{format}, rows {of_rows:?}, columns {of_cols:?}");
-                let first = whole.part(0).share("w", of_rows.clone(), of_cols.clone()).expect("whole blocks");
+                assert_eq!(bits(&share), expected, "{format}, rows {part_rows:?}, columns {part_cols:?}");
+                let first =
+                    whole.part(0).share("w", part_rows.clone(), part_cols.clone()).expect("whole blocks");
                 assert_eq!(bits(&first), expected[..expected.len() / 2], "{format}, one matrix");
             }
             if block > 1 {

@@ -19,6 +19,7 @@ pub const F32: usize = size_of::<f32>();
 
 /// Names a buffer before it is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum BufferId {
     /// A buffer of the program, by index.
     Own(usize),
@@ -26,16 +27,14 @@ pub enum BufferId {
     Weight(WeightId, usize),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
-    /// The slots of a recurrent operation.
     State(ValueId),
 }
 
 /// A buffer of the program.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct BufferPlan {
-    /// The purpose.
     pub purpose: Purpose,
-    /// The size.
     pub bytes: u64,
     /// Initial contents; empty for zeros.
     pub words: Vec<u32>,
@@ -46,22 +45,20 @@ pub type Operand = (BufferId, [u32; 2]);
 
 /// Buffers that passes share, each as large as the most demanding pass needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Scratch {
-    /// Partial results of split attention.
+    /// Partial results of split attention, and counters of finished splits.
     Parts,
-    /// Counters of finished splits.
     Counters,
-    /// Roped queries for flash attention.
+    /// Queries for flash attention.
     Roped,
-    /// Activation rows in f16 for matrix units.
+    /// Activation rows for matrix units, and a factor per row.
     F16Rows,
-    /// A factor per row of them.
     F16Scales,
-    /// Outputs of the experts' gate and up projections.
+    /// Outputs of the experts' projections into hidden values and out of them.
     Hidden,
-    /// Outputs of the experts' down projections.
     Downs,
-    /// Rows grouped by experts.
+    /// Rows by experts.
     Groups,
     /// Gate and up of a gated linear unit whose weights have two formats.
     Gates,
@@ -69,49 +66,32 @@ pub enum Scratch {
 
 impl Scratch {
     fn purpose(self) -> Purpose {
-        if matches!(self, Scratch::Parts | Scratch::Counters) {
-            Purpose::AttentionParts
-        } else {
-            Purpose::Activations
-        }
+        let is_parts = matches!(self, Scratch::Parts | Scratch::Counters);
+        if is_parts { Purpose::AttentionParts } else { Purpose::Activations }
     }
 }
 
 /// A unit of work of a step, in order; `L` is a launch, planned or built.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Work<L> {
-    /// Launches the first variant that matches the step, for a pass of these rows.
-    Dispatch {
-        /// The rows.
-        rows: Rows,
-        /// The variants; the last one matches every step.
-        variants: Vec<Variant<L>>,
-    },
+    /// Launches the first variant that matches the step, for a pass of these rows; the last one matches every step.
+    Dispatch { rows: Rows, variants: Vec<Variant<L>> },
     /// Uploads the input rows of a step, before everything else.
     Input(InputRows),
-    /// Sums rows over the ranks, in place.
-    AllReduce {
-        /// The rows.
-        rows: Rows,
-        /// Index of their buffer.
-        buffer: usize,
-        /// Values of a row.
-        cols: usize,
-    },
+    /// Sums rows of the buffer with this index over the ranks, in place.
+    AllReduce { rows: Rows, buffer: usize, cols: usize },
     /// Copies a value to the host, by the index of its [`Readback`].
     Readback(usize),
 }
 
-/// Where input rows are stored.
+/// Where input rows are stored: index of the buffer, first column, columns, row stride in values.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub struct InputRows {
-    /// Index of the buffer.
     pub buffer: usize,
-    /// First column.
     pub col: usize,
-    /// Columns.
     pub cols: usize,
-    /// Row stride in values.
     pub stride: usize,
 }
 
@@ -127,9 +107,6 @@ impl InputRows {
 
 impl<L> Work<L> {
     /// The same with each launch built by `build`.
-    ///
-    /// # Errors
-    /// The first of `build`.
     pub fn build<B, E>(self, mut build: impl FnMut(L) -> Result<B, E>) -> Result<Work<B>, E> {
         Ok(match self {
             Work::Dispatch { rows, variants } => {
@@ -145,15 +122,15 @@ impl<L> Work<L> {
 
 /// Thread blocks of a launch: `groups` for each unit.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Grid {
-    /// Blocks per unit.
     pub groups: usize,
-    /// The unit.
     pub each: Each,
 }
 
 /// The unit of work that `groups` blocks compute.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Each {
     /// This many rows.
     Rows(usize),
@@ -161,16 +138,16 @@ pub enum Each {
     Part(usize),
     /// A row, whose splits are the blocks of a cluster.
     Cluster(usize),
-    /// An attention tile.
+    /// Of attention.
     Tile,
-    /// A sequence.
     Sequence,
     /// An entry of a row's list of experts, of this many.
     Entry(usize),
-    /// A tile of rows of one expert.
-    #[expect(missing_docs, reason = "the fields are those of `max_groups`")]
-    Group { experts: usize, used: usize },
-    /// Everything at once.
+    /// A tile of rows of one expert ([`max_groups`]).
+    Group {
+        experts: usize,
+        used: usize,
+    },
     Step,
 }
 
@@ -197,10 +174,9 @@ impl Grid {
 
 /// A compiled graph. Nothing is allocated on the device yet.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Blueprint<L> {
-    /// The graph.
     pub bound: BoundProgram,
-    /// Its passes and slots.
     pub plan: Plan,
     /// The first ones are the plan's slots.
     pub buffers: Vec<BufferPlan>,
@@ -208,13 +184,10 @@ pub struct Blueprint<L> {
     pub scratch: HashMap<Scratch, usize>,
     /// Indices of the lists of experts.
     pub lists: Vec<usize>,
-    /// The work of a step.
     pub work: Vec<Work<L>>,
-    /// The step inputs.
     pub inputs: Inputs,
-    /// Values that are copied to the host.
     pub readbacks: Vec<Readback>,
-    /// Values of the memory that they are copied to.
+    /// Values of the memory that readbacks are copied to.
     pub staged: usize,
 }
 
@@ -231,17 +204,15 @@ impl<L> Blueprint<L> {
 
 /// A plan on its way to launches `L`.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Compiler<'a, L> {
-    /// The graph.
     pub bound: &'a BoundProgram,
-    /// Its passes and slots.
     pub plan: Plan,
-    /// The buffers so far. The first ones are the plan's slots.
+    /// The first ones are the plan's slots.
     pub buffers: Vec<BufferPlan>,
     vectors: HashMap<WeightId, BufferId>,
     scratch: HashMap<Scratch, usize>,
     lists: Vec<usize>,
-    /// The step inputs.
     pub inputs: Inputs,
     work: Vec<Work<L>>,
 }
@@ -251,10 +222,7 @@ pub trait Lower<'a>: DerefMut<Target = Compiler<'a, Self::Launch>> {
     /// A planned launch.
     type Launch;
 
-    /// Makes the launches of a pass that has some.
-    ///
-    /// # Errors
-    /// When the device has no kernels for the pass.
+    /// Makes the launches of a pass, if the device has kernels for it.
     fn launches(&mut self, pass: &Pass) -> Result<(), Error>;
 
     /// Chooses tokens or candidates from the logits `output`, in steps that do not request all logits.
@@ -262,9 +230,6 @@ pub trait Lower<'a>: DerefMut<Target = Compiler<'a, Self::Launch>> {
 
     /// Compiles all passes, and the readbacks of values, the first one to value `staged` of the memory that they are copied to.
     /// Returns the readbacks and the end of the last one.
-    ///
-    /// # Errors
-    /// The first of [`Lower::launches`].
     fn passes(&mut self, taps: Taps<'_>, mut staged: usize) -> Result<(Vec<Readback>, usize), Error> {
         let (bound, mut readbacks) = (self.bound, Vec::new());
         let is_tapped = taps.contains(&bound.value(bound.output()).name);
@@ -292,27 +257,24 @@ pub trait Lower<'a>: DerefMut<Target = Compiler<'a, Self::Launch>> {
     }
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl<'a, L> Compiler<'a, L> {
     /// A compiler with buffers for the slots and the lists of experts of `plan`. Slots end without their last `margin` columns.
     pub fn new(bound: &'a BoundProgram, plan: Plan, margin: usize, inputs: Inputs) -> Compiler<'a, L> {
         let count = |rows: Rows| bound.bucket().count(rows).max(1);
-        let slots: Vec<usize> = plan.slots.iter().map(|slot| count(slot.rows) * slot.cols - margin).collect();
-        let lists: Vec<usize> = plan.lists.iter().map(|list| count(list.rows) * list.words()).collect();
-        let (buffers, work) = (Vec::new(), Vec::new());
+        let slots = plan.slots.iter().map(|slot| count(slot.rows) * slot.cols - margin);
+        let lists = plan.lists.iter().map(|list| count(list.rows) * list.words());
+        let buffer = |words| BufferPlan {
+            purpose: Purpose::Activations,
+            bytes: (words * F32) as u64,
+            words: Vec::new(),
+        };
+        let buffers: Vec<BufferPlan> = slots.chain(lists).map(buffer).collect();
+        let (lists, work) = ((plan.slots.len()..buffers.len()).collect(), Vec::new());
         let (vectors, scratch) = (HashMap::new(), HashMap::new());
-        let mut compiler =
-            Compiler { bound, plan, buffers, vectors, scratch, lists: Vec::new(), inputs, work };
-        for words in slots {
-            compiler.buffer(Purpose::Activations, words * F32);
-        }
-        for words in lists {
-            let list = compiler.buffer(Purpose::Activations, words * F32);
-            compiler.lists.push(list);
-        }
-        compiler
+        Compiler { bound, plan, buffers, vectors, scratch, lists, inputs, work }
     }
 
-    /// The plan, of the program that was compiled.
     pub fn finish(self, (readbacks, staged): (Vec<Readback>, usize)) -> Blueprint<L> {
         let Compiler { bound, plan, buffers, scratch, lists, inputs, work, .. } = self;
         let bound = bound.clone();
@@ -339,21 +301,17 @@ impl<'a, L> Compiler<'a, L> {
 
     /// A buffer that passes share, grown to at least `bytes`.
     pub fn scratch(&mut self, scratch: Scratch, bytes: usize) -> BufferId {
-        let index = match self.scratch.get(&scratch) {
-            Some(&index) => index,
-            None => self.buffer(scratch.purpose(), bytes),
-        };
+        let known = self.scratch.get(&scratch).copied();
+        let index = known.unwrap_or_else(|| self.buffer(scratch.purpose(), bytes));
         self.buffers[index].bytes = self.buffers[index].bytes.max(bytes as u64);
         self.scratch.insert(scratch, index);
         BufferId::Own(index)
     }
 
-    /// The buffer of a list of experts.
     pub fn list(&self, index: usize) -> BufferId {
         BufferId::Own(self.lists[index])
     }
 
-    /// The slot of a value.
     pub fn slot(&self, id: ValueId) -> BufferId {
         BufferId::Own(self.plan.location(id).slot)
     }
@@ -364,12 +322,10 @@ impl<'a, L> Compiler<'a, L> {
         [location.col as u32, self.plan.slots[location.slot].cols as u32]
     }
 
-    /// A value as an operand.
     pub fn operand(&self, id: ValueId) -> Operand {
         (self.slot(id), self.at(id))
     }
 
-    /// Columns of a value.
     pub fn cols(&self, id: ValueId) -> usize {
         self.bound.value(id).cols
     }
@@ -400,7 +356,6 @@ impl<'a, L> Compiler<'a, L> {
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }
 
-    /// Adds the sum of `y` over the ranks.
     pub fn sum_over_ranks(&mut self, y: ValueId) {
         let (rows, slot) = (self.bound.value(y).rows, self.plan.location(y).slot);
         self.work.push(Work::AllReduce { rows, buffer: slot, cols: self.plan.slots[slot].cols });
@@ -413,10 +368,7 @@ impl<'a, L> Compiler<'a, L> {
 
     /// Index of the word in the step inputs that holds the number of rows.
     pub fn row_count_word(&self, id: ValueId) -> u32 {
-        match self.bound.value(id).rows {
-            Rows::Step => 0,
-            Rows::Output => 1,
-        }
+        if self.bound.value(id).rows == Rows::Step { 0 } else { 1 }
     }
 
     /// What a matmul pass of `parts` adds, and the offset of each part in it.
@@ -465,7 +417,6 @@ impl<'a, L> Compiler<'a, L> {
         [rope.map_or(0, |rope| rope.dims as u32), table.map_or(0, |table| table.at as u32)]
     }
 
-    /// The layout of a store.
     pub fn store(&self, store: StoreId) -> StoreLayout {
         self.bound.model().stores()[store.index()]
     }

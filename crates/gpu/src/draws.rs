@@ -35,24 +35,20 @@ pub(crate) fn write(words: &mut [u32], at: usize, step: &Step) {
             words[to + 2] = 1;
             continue;
         };
-        let (is_penalised, of_none) = (u32::from(penalties.is_some()), Vec::new());
-        let (values, counts) = match penalties {
-            Some(Penalties { repeat, frequency, presence, counts }) => {
-                ([*repeat, *frequency, *presence], counts)
-            }
-            None => ([1.0, 0.0, 0.0], &of_none),
-        };
-        let [repeat, frequency, presence] = values.map(f32::to_bits);
+        let is_penalised = u32::from(penalties.is_some());
+        let neutral = Penalties { repeat: 1.0, frequency: 0.0, presence: 0.0, counts: Vec::new() };
+        let Penalties { repeat, frequency, presence, counts } = penalties.as_ref().unwrap_or(&neutral);
+        let [repeat, frequency, presence] = [repeat, frequency, presence].map(|penalty| penalty.to_bits());
         let (low, high) = (u.to_bits() as u32, (u.to_bits() >> 32) as u32);
-        let lens = [filters.len(), entries, biases.len(), counts.len()].map(|n| n as u32);
-        let [n_filters, first, n_biases, n_counts] = lens;
+        let [n_filters, first, n_biases, n_counts] =
+            [filters.len(), entries, biases.len(), counts.len()].map(|n| n as u32);
         // No vocabulary has more tokens.
         let top_k = u32::try_from(*top_k).unwrap_or(0);
-        let of_row = [low, high, top_k, n_filters, first, n_biases, n_counts, is_penalised];
-        words[to..][..8].copy_from_slice(&of_row);
+        let head = [low, high, top_k, n_filters, first, n_biases, n_counts, is_penalised];
+        words[to..][..8].copy_from_slice(&head);
         words[to + 8..][..4].copy_from_slice(&[repeat, frequency, presence, 0]);
         for (words, filter) in words[to + 12..].as_chunks_mut::<2>().0.iter_mut().zip(&**filters) {
-            *words = of_filter(*filter);
+            *words = filter_words(*filter);
         }
         let biases = biases.iter().map(|&(id, bias)| [id, bias.to_bits()]);
         for entry in biases.chain(counts.iter().map(|&(id, count)| [id, count])) {
@@ -63,7 +59,7 @@ pub(crate) fn write(words: &mut [u32], at: usize, step: &Step) {
 }
 
 /// Kind and value of a filter.
-fn of_filter(filter: Filter) -> [u32; 2] {
+fn filter_words(filter: Filter) -> [u32; 2] {
     match filter {
         Filter::TopP(p) => [0, p.to_bits()],
         // A device subtracts it from the largest logit.

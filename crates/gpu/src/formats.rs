@@ -17,12 +17,11 @@ pub const CHUNK: usize = 32;
 pub(crate) type Plane = (usize, usize);
 
 /// Planes of formats of a grid whose codes have 4 bits: codes, two scales per chunk, F16 scales of blocks.
-const NIBBLES_OF_GRID: &[Plane] = &[(16, 32), (1, 32), (2, 256)];
+const GRID_4_BITS: &[Plane] = &[(16, 32), (1, 32), (2, 256)];
 
 /// The same with codes of 3 bits, in planes of 2 and 1.
-const THREE_BITS_OF_GRID: &[Plane] = &[(8, 32), (4, 32), (1, 32), (2, 256)];
+const GRID_3_BITS: &[Plane] = &[(8, 32), (4, 32), (1, 32), (2, 256)];
 
-/// Planes of ternary formats.
 const TERNARY: &[Plane] = &[(8, 32), (2, 256)];
 
 /// The name in kernels, and the planes of a packed weight. Formats that are packed alike share a kernel.
@@ -45,10 +44,10 @@ fn packed(format: Format) -> (&'static str, &'static [Plane]) {
         Format::IQ4_XS => ("iq4_xs", &[(16, 32), (1, 32), (2, 256)]),
         Format::MXFP4 => ("mxfp4", &[(16, 32), (1, 32)]),
         Format::NVFP4 => ("nvfp4", &[(16, 32), (2, 32)]),
-        Format::IQ3_XXS => ("iq3_xxs", NIBBLES_OF_GRID),
-        Format::IQ3_S => ("iq3_s", NIBBLES_OF_GRID),
-        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => ("iq2", THREE_BITS_OF_GRID),
-        Format::IQ1_S | Format::IQ1_M => ("iq1", THREE_BITS_OF_GRID),
+        Format::IQ3_XXS => ("iq3_xxs", GRID_4_BITS),
+        Format::IQ3_S => ("iq3_s", GRID_4_BITS),
+        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => ("iq2", GRID_3_BITS),
+        Format::IQ1_S | Format::IQ1_M => ("iq1", GRID_3_BITS),
         Format::TQ1_0 | Format::TQ2_0 => ("ternary", TERNARY),
     }
 }
@@ -77,7 +76,7 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// Those of a backend with kernels for `with_kernels`, which has F16 and F32.
+    /// `with_kernels` includes F16 and F32.
     pub fn new(with_kernels: &'static [Format]) -> Formats {
         Formats { with_kernels, unquantised: HashMap::new() }
     }
@@ -90,11 +89,8 @@ impl Formats {
     /// An unquantised format for `weight`: F16, or F32 where F16 would overflow. The values of each weight are read once.
     pub fn unquantised(&mut self, weight: &Weight) -> Format {
         let address = (weight.bytes.as_ptr().addr(), weight.bytes.len());
-        let scan = || {
-            let format = if fits_f16(weight) { Format::F16 } else { Format::F32 };
-            (weight.bytes.clone(), format)
-        };
-        self.unquantised.entry(address).or_insert_with(scan).1
+        let format = || if fits_f16(weight) { Format::F16 } else { Format::F32 };
+        self.unquantised.entry(address).or_insert_with(|| (weight.bytes.clone(), format())).1
     }
 }
 

@@ -6,7 +6,7 @@ use backend::{BoundProgram, Draw, Error, Input, Output, PAGE, Slots, Step, Store
 use graph::{Group, Op, Rope};
 
 use crate::draws;
-use crate::step::StepShape;
+use crate::step::{Draws, StepShape};
 use crate::tiles::{FLASH_ROWS, max_tiles};
 
 /// Header words before those of the store groups: rows, output rows, and the offset of draws. Each group then has two: number of
@@ -32,7 +32,7 @@ pub const MAX_SPLITS: usize = 64;
 const SPLIT_POSITIONS: usize = 128;
 
 /// Biases up to which finding the largest logit adds them itself.
-const FEW_BIASES: usize = 16;
+const MAX_FUSED_BIASES: usize = 16;
 
 /// Marks a row that takes a token of the step before.
 pub const FOLLOWS: u32 = 1 << 31;
@@ -47,8 +47,8 @@ const MERGE_BYTES: usize = 200 << 10;
 /// How attention over a group of stores is split.
 #[derive(Clone, Copy, Debug)]
 pub struct Splits {
-    /// Splits of all rows of a step together at most; each row has at least one.
-    pub of_step: usize,
+    /// Most splits of all rows of a step together; each row has at least one.
+    pub per_step: usize,
     /// What the positions of a split are a multiple of.
     pub block: usize,
     /// Clusters that attention of single rows has, where it can.
@@ -61,7 +61,7 @@ pub struct Clusters {
     /// Clusters that run at the same time, by their number of blocks.
     pub active: [usize; MAX_CLUSTER + 1],
     /// Clusters of a row: one for each block of heads.
-    pub of_row: usize,
+    pub per_row: usize,
     /// Blocks that keep the device busy.
     pub busy: usize,
     /// Bytes of a position's keys and values that a cluster reads.
@@ -73,7 +73,7 @@ impl Clusters {
     /// of the device idle that `splits` blocks are faster, although their merge is slower. Room that blocks of the kernel before
     /// take is not counted: clusters that wait for it hold nothing up.
     fn size(&self, visible: usize, rows: usize, splits: usize) -> Option<usize> {
-        let clusters = rows * self.of_row;
+        let clusters = rows * self.per_row;
         let size = (2..=MAX_CLUSTER).rev().find(|&size| self.active[size] >= clusters)?;
         // What a block copies less without clusters, times the blocks that then copy at the same time.
         let blocks = (splits * clusters).min(self.busy);
@@ -97,7 +97,7 @@ impl Splits {
     /// The splits of a row of this many visible positions in a step of `rows` rows, each the only one of its sequence if
     /// `is_decode`.
     fn divide(self, visible: usize, rows: usize, is_decode: bool) -> Division {
-        let most = if rows <= MAX_SPLIT_ROWS { self.of_step / rows.max(1) } else { 1 };
+        let most = if rows <= MAX_SPLIT_ROWS { self.per_step / rows.max(1) } else { 1 };
         let mut splits = splits(visible).min(most.max(1));
         let mut in_cluster = false;
         if let Some(clusters) = self.clusters.filter(|_| is_decode) {
@@ -112,16 +112,15 @@ impl Splits {
 
 impl Default for Splits {
     fn default() -> Splits {
-        Splits { of_step: MAX_SPLITS * MAX_SPLIT_ROWS, block: 128, clusters: None }
+        Splits { per_step: MAX_SPLITS * MAX_SPLIT_ROWS, block: 128, clusters: None }
     }
 }
 
 /// The words of the step inputs, and the offset of each section in words.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Inputs {
-    /// The words.
     pub words: Vec<u32>,
-    /// The cos/sin tables.
     pub rope_tables: Vec<RopeTable>,
     /// The operations that scale rows by their positions, and the offset of their factors.
     position_factors: Vec<(Op, usize)>,
@@ -154,8 +153,8 @@ pub struct Inputs {
 
 /// The cos/sin table of one set of RoPE parameters: per row and pair, the bits of a cosine and a sine as f32.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct RopeTable {
-    /// The parameters.
     pub rope: Rope,
     /// Radians per position, for each pair.
     frequencies: Vec<f64>,
@@ -184,7 +183,8 @@ impl Inputs {
             if rope_tables.iter().any(|known| known.rope == rope) {
                 continue;
             }
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
+            let factors =
+                rope.factors_for(bound.model().kv_layout().n_ctx).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             let words = 2 * frequencies.len() * bucket.rows;
             rope_tables.push(RopeTable { rope, frequencies, at: end });
@@ -196,7 +196,9 @@ impl Inputs {
             position_factors.push((value.op, end));
             end += bucket.rows;
         }
-        let pages = bucket.rows.min(MAX_SEQUENCES) * bound.model().pages().max(1);
+        let pages =
+            bound.model().kv_layout().pages.iter().fold(0, |all: usize, pages| all.saturating_add(*pages));
+        let pages = bucket.rows.min(MAX_SEQUENCES) * pages.max(1);
         let words = vec![0; end + pages];
         Inputs {
             words,
@@ -246,8 +248,8 @@ impl Inputs {
 
     /// Offset of the factors of an operation that scales rows by their positions.
     pub fn factors(&self, op: &Op) -> usize {
-        let of_op = self.position_factors.iter().find(|(scaled, _)| scaled == op);
-        of_op.expect("every such operation has factors").1
+        let factors = self.position_factors.iter().find(|(scaled, _)| scaled == op);
+        factors.expect("every such operation has factors").1
     }
 
     /// Offset of a group's words in the header: number of splits, and positions per split.
@@ -261,21 +263,18 @@ impl Inputs {
     }
 
     /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; the rest is set already. Returns the
-    /// number of words to upload.
-    ///
-    /// # Errors
-    /// When the block tables have more pages than the bucket has room for.
+    /// number of words to upload, or an error if block tables have more pages than the bucket has room for.
     pub fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.rows().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
         shape.in_clusters.clear();
-        let of_groups = self.groups.iter().zip(&self.splits);
-        for ((group, of_group), words) in of_groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
+        let groups = self.groups.iter().zip(&self.splits);
+        for ((group, splits), words) in groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
             // Counted from the start of the page of the first visible position.
             let window = group.mask.span().unwrap_or(n_max);
             let visible = n_max.min(window.saturating_add(PAGE - 1)).max(1);
-            let Division { splits, part, in_cluster } = of_group.divide(visible, rows, shape.is_decode);
+            let Division { splits, part, in_cluster } = splits.divide(visible, rows, shape.is_decode);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
             shape.in_clusters.push(in_cluster);
@@ -304,9 +303,8 @@ impl Inputs {
                 let Slots { read, write, checkpoint } = sequence.slots;
                 let (after, slot) = checkpoint.unwrap_or_default();
                 let has_state = u32::from(sequence.n_past > 0);
-                let of_sequence =
-                    [row as u32, sequence.len as u32, has_state, read, write, after as u32, slot, 0];
-                self.words[sequences..][..SEQUENCE].copy_from_slice(&of_sequence);
+                let words = [row as u32, sequence.len as u32, has_state, read, write, after as u32, slot, 0];
+                self.words[sequences..][..SEQUENCE].copy_from_slice(&words);
                 sequences += SEQUENCE;
             }
             for (index, position) in sequence.positions().enumerate() {
@@ -363,23 +361,19 @@ impl Inputs {
             }
         }
         let end = self.pages + page;
-        shape.draws_of_best = false;
-        shape.draws_largest = false;
-        shape.draws_of_all = false;
-        shape.is_adjusted = false;
+        shape.draws = Draws::default();
         if shape.transfer != Transfer::Drawn {
             return Ok(end);
         }
         let draws = step.outputs().filter_map(|(_, output)| output.draw());
         let has_greedy = step.outputs().any(|(_, output)| *output == Output::Greedy);
+        let best = draws.clone().any(|draw| draw.is_of_best() && !draw.is_largest());
         // Where candidates are found, the best one is the argmax.
-        shape.draws_of_best = draws.clone().any(|draw| draw.is_of_best() && !draw.is_largest());
-        shape.draws_largest = !shape.draws_of_best && (has_greedy || draws.clone().any(Draw::is_largest));
-        shape.draws_of_all = draws.clone().any(|draw| !draw.is_of_best());
-        let has_more = |draw: &Draw| draw.penalties.is_some() || draw.biases.len() > FEW_BIASES;
-        let are_all_largest = !shape.draws_of_best && !shape.draws_of_all;
-        shape.is_adjusted =
-            draws.clone().any(|draw| if are_all_largest { has_more(draw) } else { draw.adjusts() });
+        let largest = !best && (has_greedy || draws.clone().any(Draw::is_largest));
+        let all = draws.clone().any(|draw| !draw.is_of_best());
+        let has_more = |draw: &Draw| draw.penalties.is_some() || draw.biases.len() > MAX_FUSED_BIASES;
+        let is_adjusted = draws.clone().any(|draw| if best || all { draw.adjusts() } else { has_more(draw) });
+        shape.draws = Draws { is_adjusted, best, largest, all };
         self.words[DRAWS] = end as u32;
         draws::write(&mut self.words, end, step);
         Ok(end + draws::words(step))
@@ -395,11 +389,8 @@ fn splits(positions: usize) -> usize {
 pub fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
     let capacity = layout.pages.saturating_mul(PAGE);
     // The visible positions can start in the middle of a page.
-    let visible = layout
-        .store
-        .mask
-        .span()
-        .map_or(capacity, |span| (capacity + PAGE).min(span.saturating_add(PAGE - 1)));
+    let window = |span: usize| (capacity + PAGE).min(span.saturating_add(PAGE - 1));
+    let visible = layout.store.mask.span().map_or(capacity, window);
     (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * size_of::<f32>()) as u64
 }
 
@@ -409,20 +400,20 @@ mod tests {
 
     #[test]
     fn splits_cover_all_positions() {
-        let of_card = |of_step| Splits { of_step, block: 64, clusters: None };
+        let on_card = |per_step| Splits { per_step, block: 64, clusters: None };
         let count = |splits: Splits, visible, rows| {
             let Division { splits, part, .. } = splits.divide(visible, rows, true);
             [splits, part]
         };
         assert_eq!(count(Splits::default(), 4097, 1), [33, 128]);
         assert_eq!(count(Splits::default(), 32_768, 8), [64, 512]);
-        assert_eq!(count(of_card(49), 32_769, 1), [47, 704]);
-        assert_eq!(count(of_card(49), 4097, 8), [6, 704]);
-        assert_eq!(count(of_card(49), 4097, 9), [1, 4160]);
+        assert_eq!(count(on_card(49), 32_769, 1), [47, 704]);
+        assert_eq!(count(on_card(49), 4097, 8), [6, 704]);
+        assert_eq!(count(on_card(49), 4097, 9), [1, 4160]);
         let in_clusters =
-            |of_row| Splits { of_step: 396 / of_row, block: 32, clusters: Some(of_h200(of_row)) };
+            |per_row| Splits { per_step: 396 / per_row, block: 32, clusters: Some(h200(per_row)) };
         for splits in
-            [Splits::default(), of_card(0), of_card(5), of_card(400), in_clusters(8), in_clusters(1)]
+            [Splits::default(), on_card(0), on_card(5), on_card(400), in_clusters(8), in_clusters(1)]
         {
             for rows in [1, 2, 7, 8, 9, 64] {
                 for visible in (1..3000).step_by(37).chain([40_000, 1 << 20]) {
@@ -434,9 +425,9 @@ mod tests {
                             "{splits:?}, {rows} rows, {visible}"
                         );
                         assert!(n <= MAX_SPLITS && part.is_multiple_of(splits.block));
-                        assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.of_step));
+                        assert!(n == 1 || (rows <= MAX_SPLIT_ROWS && n * rows <= splits.per_step));
                         if let (true, Some(clusters)) = (in_cluster, splits.clusters) {
-                            assert!(is_decode && (n == 1 || clusters.active[n] >= rows * clusters.of_row));
+                            assert!(is_decode && (n == 1 || clusters.active[n] >= rows * clusters.per_row));
                         }
                         assert!(!in_cluster || splits.clusters.is_some());
                     }
@@ -446,15 +437,15 @@ mod tests {
     }
 
     /// Six parts of an H200 with 16 multiprocessors, two with 18, of which each has room for three blocks.
-    fn of_h200(of_row: usize) -> Clusters {
+    fn h200(per_row: usize) -> Clusters {
         let active = |size: usize| 6 * (48 / size.max(1)) + 2 * (54 / size.max(1));
-        Clusters { active: std::array::from_fn(active), of_row, busy: 132, position_bytes: 256 }
+        Clusters { active: std::array::from_fn(active), per_row, busy: 132, position_bytes: 256 }
     }
 
     #[test]
     fn rows_have_clusters_that_run_at_the_same_time() {
-        let divide = |of_row, visible, rows, is_decode| {
-            let splits = Splits { of_step: 396 / of_row, block: 32, clusters: Some(of_h200(of_row)) };
+        let divide = |per_row, visible, rows, is_decode| {
+            let splits = Splits { per_step: 396 / per_row, block: 32, clusters: Some(h200(per_row)) };
             let Division { splits, in_cluster, .. } = splits.divide(visible, rows, is_decode);
             (splits, in_cluster)
         };
@@ -471,12 +462,11 @@ mod tests {
         // Heads of 256 columns, whose blocks fill a multiprocessor.
         let one_each = |size: usize| 6 * (16 / size.max(1)) + 2 * (18 / size.max(1));
         let clusters =
-            Clusters { active: std::array::from_fn(one_each), of_row: 4, busy: 132, position_bytes: 1024 };
-        let large = Splits { of_step: 132 / 4, block: 32, clusters: Some(clusters) };
+            Clusters { active: std::array::from_fn(one_each), per_row: 4, busy: 132, position_bytes: 1024 };
+        let large = Splits { per_step: 132 / 4, block: 32, clusters: Some(clusters) };
         let Division { splits, in_cluster, .. } = large.divide(100_000, 7, true);
         assert_eq!((splits, in_cluster), (4, true), "without clusters there were no more splits");
-        let untold =
-            Splits { clusters: Some(Clusters { active: [0; 17], ..of_h200(8) }), ..Splits::default() };
+        let untold = Splits { clusters: Some(Clusters { active: [0; 17], ..h200(8) }), ..Splits::default() };
         assert!(!untold.divide(1000, 1, true).in_cluster);
     }
 }

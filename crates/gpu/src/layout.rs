@@ -15,10 +15,10 @@ const VECTOR: usize = 16;
 
 /// The layout of a weight, or of a shard of one, in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Layout {
-    /// The format on the device.
     pub format: Format,
-    /// Rows of all matrices.
+    /// Of all matrices.
     pub rows: usize,
     /// Chunks per row; unquantised formats pad the last one with zeros.
     pub chunks: usize,
@@ -71,11 +71,6 @@ impl Layout {
         params
     }
 
-    /// The layout of `rows` rows of the same length.
-    fn with_rows(&self, rows: usize) -> Layout {
-        Layout { rows, ..*self }
-    }
-
     /// Packs `bytes`, all rows in the file's format, of `cols` values each, into `to`, with one thread per core. Returns an
     /// upper bound of the magnitude of quantised values, derived from the scales.
     pub fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
@@ -85,13 +80,12 @@ impl Layout {
         std::thread::scope(|scope| {
             let mut parts = Vec::new();
             for bytes in bytes.chunks(rows * row) {
-                let part = self.with_rows(bytes.len() / row);
-                let part_planes: Vec<&mut [u8]> = planes
-                    .iter_mut()
-                    .zip(part.sizes())
-                    .map(|(plane, size)| plane.split_off_mut(..size).expect("planes hold all rows"))
-                    .collect();
-                parts.push(scope.spawn(move || part.pack_rows(format, bytes, cols, part_planes)));
+                let part = Layout { rows: bytes.len() / row, ..*self };
+                let rows = planes.iter_mut().zip(part.sizes());
+                let rows =
+                    rows.map(|(plane, size)| plane.split_off_mut(..size).expect("planes hold all rows"));
+                let planes: Vec<&mut [u8]> = rows.collect();
+                parts.push(scope.spawn(move || part.pack_rows(format, bytes, cols, planes)));
             }
             let bounds = parts.into_iter().map(|part| part.join().expect("packing does not panic"));
             bounds.fold(0.0, f32::max)

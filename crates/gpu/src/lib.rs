@@ -1,11 +1,5 @@
 //! Lowering that the GPU backends share: graphs to fused passes, passes to buffers and launches, step inputs, packed weights.
-//!
-//! `plan.rs` lowers a graph to a list of passes over buffers, and `compile.rs` walks it: a backend makes launches of each pass, of
-//! row-wise ones from what `rows.rs` says. `inputs.rs` lays out what changes from step to step, `draws.rs` how tokens are drawn,
-//! `step.rs` says what the commands of a step depend on and what they cost, `variant.rs` which launches a step takes, and `tiles.rs`
-//! how rows of activations are cut into tiles. `model.rs` lays out a model in device memory, `formats.rs` chooses the formats of
-//! weights; `pack.rs` packs them for kernels, as `layout.rs` (planes) or `tiled.rs` (tiles) lays them out. `readback.rs` makes
-//! outputs of what a step has copied to the host. Backends add kernels and buffers of a device; nothing here knows any.
+//! Nothing here knows a device: backends add kernels and buffers.
 
 mod compile;
 mod draws;
@@ -30,11 +24,11 @@ pub use inputs::{
     Clusters, FOLLOWS, Inputs, MAX_CLUSTER, MAX_SPLIT_ROWS, MAX_SPLITS, RopeTable, Splits, partials_bytes,
 };
 pub use layout::Layout;
-pub use model::{MatrixLayout, ModelPlan, Purpose, State, lock, out_of_memory};
+pub use model::{MatrixLayout, ModelPlan, Purpose, State, out_of_memory};
 pub use plan::{Addend, Attend, Experts, LinearOutput, List, Location, Norm, Part, Pass, Plan, Slot};
 pub use readback::{Readback, outputs, read};
 pub use rows::{Operation, RowWise};
-pub use step::{Cost, StepShape, chosen_words};
+pub use step::{Cost, Draws, StepShape, chosen_words};
 pub use tiled::{TiledLayout, tile_bytes};
 pub use tiles::{FLASH_ROWS, GROUP_ROWS, max_groups, max_tiles, min_grouped_rows, tiles};
 pub use variant::{Variant, When};

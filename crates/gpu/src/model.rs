@@ -1,7 +1,7 @@
 //! Device memory: what it is for, and how a model is stored in it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use backend::{
     BoundModel, ConvertedWeights, Error, Memory, MemoryKind, PAGE, Remedy, StoreLayout, Timing, Weight,
@@ -44,18 +44,17 @@ pub fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
     Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
 }
 
-/// How a table or matrix, or all matrices of the experts, is stored.
+/// How a table or matrix, or all matrices of the experts, is stored on the device.
+#[expect(missing_docs, reason = "the names say it")]
 pub trait MatrixLayout {
-    /// The format on the device.
     fn format(&self) -> Format;
-    /// Bytes on the device.
     fn bytes(&self) -> u64;
 }
 
 /// How the weights and the KV cache of a model are stored on a device.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ModelPlan<M> {
-    /// The model.
     pub bound: Arc<BoundModel>,
     /// By weight; `None` for single-row weights, which programs hold as f32 constants.
     pub matrices: Vec<Option<M>>,
@@ -67,9 +66,6 @@ pub struct ModelPlan<M> {
 
 impl<M: MatrixLayout> ModelPlan<M> {
     /// Lays out the weights as `matrix` says; heads in the KV cache have a multiple of `padding` columns.
-    ///
-    /// # Errors
-    /// The first of `matrix`.
     pub fn new(
         bound: BoundModel,
         padding: usize,
@@ -77,10 +73,7 @@ impl<M: MatrixLayout> ModelPlan<M> {
     ) -> Result<ModelPlan<M>, Error> {
         let roles = bound.graph().roles();
         let matrices = bound.graph().weights().zip(&roles).map(|((id, _), roles)| {
-            let is_matrix = roles.iter().any(|role| match role {
-                Role::Table | Role::Matrix | Role::Experts => true,
-                Role::Vector => false,
-            });
+            let is_matrix = roles.iter().any(|role| *role != Role::Vector);
             is_matrix.then(|| matrix(id, bound.weight(id), roles)).transpose()
         });
         let matrices = matrices.collect::<Result<_, Error>>()?;
@@ -93,7 +86,8 @@ impl<M: MatrixLayout> ModelPlan<M> {
             [size(layout.format.k.row_bytes(k)), size(layout.format.v.row_bytes(v))]
         };
         let stores = bound.stores().iter().map(store).collect();
-        let state = |id| (bound.slots().saturating_mul(bound.graph().state_len(id)) as u64).saturating_mul(4);
+        let slots = bound.kv_layout().slots;
+        let state = |id| (slots.saturating_mul(bound.graph().state_len(id)) as u64).saturating_mul(4);
         let states = bound.graph().values().map(|(id, value)| value.op.is_recurrent().then(|| state(id)));
         let states = states.collect();
         Ok(ModelPlan { bound: Arc::new(bound), matrices, stores, states })
@@ -121,9 +115,10 @@ impl<M: MatrixLayout> ModelPlan<M> {
             }
         }
         memory.weights_owned = memory.weights_on_device;
-        let converted_weights =
-            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
-        memory.weights_converted = converted.into_iter().map(converted_weights).collect();
+        let converted = converted.into_iter();
+        let converted =
+            converted.map(|((format, to), bytes)| ConvertedWeights { format, device_format: to, bytes });
+        memory.weights_converted = converted.collect();
         memory
     }
 
@@ -136,12 +131,11 @@ impl<M: MatrixLayout> ModelPlan<M> {
     }
 }
 
-/// What the programs of a model have together.
+/// What the programs of a model share: the bytes of all of them, and the times of kernels.
 #[derive(Debug, Default)]
+#[expect(missing_docs, reason = "see above")]
 pub struct State {
-    /// Bytes of all programs.
     pub activations: u64,
-    /// Times of kernels.
     pub timings: Vec<Timing>,
 }
 
@@ -158,9 +152,4 @@ impl State {
         timing.bytes += bytes;
         timing.multiply_adds += multiply_adds;
     }
-}
-
-/// Locks `mutex`. No critical section of a GPU backend leaves its data inconsistent on panic.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,71 +40,56 @@ pub enum Pass {
     AllReduce { x: ValueId, y: ValueId },
 }
 
-/// Attention, with the RoPE of its queries and keys.
+/// Attention, with the fused RoPE of its queries and keys.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Attend {
-    /// Queries, before a fused RoPE.
+    /// Before a fused RoPE.
     pub q: ValueId,
     /// Keys, before a fused RoPE, and values; `None` if an earlier pass wrote the store.
     pub kv: Option<[ValueId; 2]>,
-    /// RoPE of the queries if fused.
     pub q_rope: Option<Rope>,
-    /// RoPE of the keys if fused.
     pub k_rope: Option<Rope>,
-    /// The result.
     pub y: ValueId,
-    /// Where keys and values are.
     pub store: StoreId,
-    /// Query heads.
     pub heads: usize,
-    /// How scores follow from queries and keys.
     pub score: Score,
 }
 
 /// A mixture-of-experts layer, with a norm before and a residual after it if fused.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the operation")]
 pub struct Experts {
-    /// The input, before a fused norm.
+    /// Before a fused norm.
     pub x: ValueId,
-    /// The norm before it if fused.
     pub norm: Option<Norm>,
-    /// Routing weights.
     pub routes: ValueId,
     /// The list of experts per row, by index in [`Plan::lists`].
     pub list: usize,
     /// Whether the pass builds the list itself, because the routing weights do not come from a [`Pass::Route`].
     pub makes_list: bool,
-    /// The weights before `down`.
     pub hidden: Hidden,
-    /// One matrix per expert.
     pub down: WeightId,
-    /// Factors of the products of `down`, one per expert.
     pub scale: Option<WeightId>,
-    /// One row per expert.
     pub bias: Option<WeightId>,
-    /// Whether routing weights multiply the experts' inputs, not their outputs.
     pub weighs_inputs: bool,
-    /// What is added to the result if fused.
     pub residual: Option<ValueId>,
-    /// The result.
     pub y: ValueId,
 }
 
 /// An RMS norm of whole rows that is fused into the matmuls after it.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Norm {
-    /// The weight.
     pub weight: WeightId,
-    /// Added to the mean square.
     pub eps: f32,
 }
 
 /// A weight of a matmul pass, and its output value.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Part {
-    /// The weight.
     pub weight: WeightId,
-    /// The output.
     pub y: ValueId,
 }
 
@@ -119,10 +104,9 @@ pub enum LinearOutput {
 
 /// What is added to the output of a matmul pass.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Addend {
-    /// Nothing.
     None,
-    /// A value.
     Residual(ValueId),
     /// A bias per part, or none for some.
     Biases(Vec<Option<WeightId>>),
@@ -139,19 +123,19 @@ pub struct Location {
 
 /// A buffer that values share, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Slot {
     /// Row stride in values, a multiple of 4 if the margin is one.
     pub cols: usize,
-    /// Which rows it has.
     pub rows: Rows,
 }
 
 /// A buffer for the lists of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct List {
     /// Maximum experts per row.
     pub used: usize,
-    /// Which rows it has.
     pub rows: Rows,
 }
 
@@ -162,14 +146,12 @@ impl List {
     }
 }
 
-/// The passes of a graph, and the buffers for its values.
+/// The passes of a graph in order, and the buffers for its values and for lists of experts.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Plan {
-    /// The passes, in order.
     pub passes: Vec<Pass>,
-    /// Buffers of values.
     pub slots: Vec<Slot>,
-    /// Buffers of lists of experts.
     pub lists: Vec<List>,
     /// By value; `None` for fused values.
     locations: Vec<Option<Location>>,
@@ -184,10 +166,7 @@ impl Plan {
         Plan { passes, slots, lists, locations }
     }
 
-    /// Where a value is stored.
-    ///
-    /// # Panics
-    /// When the value is fused and thus not stored.
+    /// Where a value is stored; panics if it is fused and thus not stored.
     pub fn location(&self, id: ValueId) -> Location {
         self.locations[id.index()].expect("only stored values are read")
     }
@@ -239,7 +218,6 @@ impl Pass {
 /// Matmuls per pass, limited by the storage buffers that a kernel can bind.
 const MAX_PARTS: usize = 3;
 
-/// Decides which values are fused.
 struct Fusion<'a> {
     bound: &'a BoundProgram,
     /// By value: the values computed from it.
@@ -278,9 +256,9 @@ impl<'a> Fusion<'a> {
     fn is_fused(&self, index: usize) -> bool {
         match *self.op(index) {
             Op::Norm { x, kind, width, weight, .. } => {
-                let is_of_rows = weight.is_some() && width == self.bound.value(x).cols;
                 let readers = &self.readers[index];
-                is_of_rows
+                weight.is_some()
+                    && width == self.bound.value(x).cols
                     && kind == NormKind::Rms
                     && !self.bound.is_readable(ValueId::from_index(index))
                     && !readers.is_empty()
@@ -564,7 +542,7 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
 
 /// Assigns buffers to the lists of experts, and sets them in the passes.
 fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
-    let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
+    let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(experts) if !experts.makes_list && experts.routes == route);
     let (mut live_ranges, mut makers) = (Vec::new(), Vec::new());
     for (made, pass) in passes.iter().enumerate() {
         let (routes, used, last_read) = match *pass {

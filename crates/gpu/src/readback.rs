@@ -3,12 +3,12 @@
 use backend::{BoundProgram, Error, Output, Outputs, Transfer};
 use graph::{Rows, ValueId};
 
-use crate::{Plan, StepShape};
+use crate::{Location, Plan, StepShape};
 
 /// A value that is copied to the host after a step.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Readback {
-    /// The value.
     pub id: ValueId,
     /// The slot that holds it once computed.
     pub slot: usize,
@@ -26,17 +26,9 @@ pub struct Readback {
 impl Readback {
     /// The readback of value `id` to offset `at` of the staging memory.
     pub fn new(bound: &BoundProgram, plan: &Plan, id: ValueId, at: usize, is_tapped: bool) -> Readback {
-        let location = plan.location(id);
-        let slot = plan.slots[location.slot];
-        Readback {
-            id,
-            slot: location.slot,
-            stride: slot.cols,
-            col: location.col,
-            at,
-            is_logits: id == bound.output() && bound.value(id).rows == Rows::Output && !is_tapped,
-            values: Vec::new(),
-        }
+        let Location { slot, col } = plan.location(id);
+        let is_logits = id == bound.output() && bound.value(id).rows == Rows::Output && !is_tapped;
+        Readback { id, slot, stride: plan.slots[slot].cols, col, at, is_logits, values: Vec::new() }
     }
 
     /// Rows to read back after a step of this shape.
@@ -81,10 +73,7 @@ pub fn outputs<'a>(
     }
 }
 
-/// Value `name` after a step of this shape.
-///
-/// # Errors
-/// As [`backend::Program::read`].
+/// Value `name` after a step of this shape ([`backend::Program::read`]).
 pub fn read<'a>(
     readbacks: &'a [Readback],
     bound: &BoundProgram,

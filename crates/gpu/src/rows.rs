@@ -38,12 +38,11 @@ impl Operation {
 
 /// A row-wise operation.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct RowWise {
-    /// The operation.
     pub operation: Operation,
-    /// The first operand.
     pub a: Operand,
-    /// The second operand, and its columns.
+    /// With its columns.
     pub b: Option<(Operand, usize)>,
     /// The activation of a gate or a map.
     pub act: Option<Activation>,
@@ -76,10 +75,7 @@ impl RowWise {
         RowWise { act: Some(act), is_limited, scalar, ..RowWise::unary(operation, gate) }.with(up)
     }
 
-    /// The row-wise operation `op`.
-    ///
-    /// # Panics
-    /// When the operation is of another kind.
+    /// The row-wise operation `op`; panics on others.
     pub fn new<L>(compiler: &mut Compiler<'_, L>, op: &Op) -> RowWise {
         let unary = |compiler: &Compiler<'_, L>, operation, x| RowWise::unary(operation, compiler.operand(x));
         let second = |compiler: &Compiler<'_, L>, id: ValueId| (compiler.operand(id), compiler.cols(id));

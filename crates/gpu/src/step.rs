@@ -7,12 +7,10 @@ use crate::tiles::tiles;
 
 /// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct StepShape {
-    /// Rows of the step.
     pub rows: usize,
-    /// Output rows.
     pub outputs: usize,
-    /// Sequences.
     pub sequences: usize,
     /// Number of splits, by group of stores.
     pub splits: Vec<usize>,
@@ -24,15 +22,21 @@ pub struct StepShape {
     pub is_decode: bool,
     /// What is read back of the output rows.
     pub transfer: Transfer,
+    pub draws: Draws,
+}
+
+/// How the tokens of a step are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draws {
     /// Whether biases or penalties change logits before tokens are drawn. Otherwise there are at most a few biases, in a step that
     /// draws only largest logits, and finding these adds them.
     pub is_adjusted: bool,
     /// Whether tokens are drawn from the best candidates of a row.
-    pub draws_of_best: bool,
+    pub best: bool,
     /// Whether none is, and some row's token is its argmax.
-    pub draws_largest: bool,
+    pub largest: bool,
     /// Whether tokens are drawn from the whole vocabulary.
-    pub draws_of_all: bool,
+    pub all: bool,
 }
 
 impl StepShape {
@@ -71,14 +75,12 @@ pub fn chosen_words(transfer: Transfer) -> usize {
 
 /// Label and minimum cost of a launch.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Cost {
-    /// The label.
     pub what: String,
     /// Bytes that every step moves, such as those of weights.
     pub bytes: u64,
-    /// Per row.
     pub row_bytes: u64,
-    /// Per row.
     pub row_multiply_adds: u64,
     /// Per position of each sequence.
     pub position_bytes: u64,
@@ -89,7 +91,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// A cost of `bytes` per row.
+    /// Of `bytes` per row.
     pub fn row(what: &str, bytes: usize) -> Cost {
         Cost { what: what.to_owned(), row_bytes: bytes as u64, ..Cost::default() }
     }

@@ -23,12 +23,11 @@ const ALIGN: usize = 16;
 
 /// The layout of a weight in its buffer: row by row, or pair by pair, without gaps. A last row alone has a pair's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct TiledLayout {
-    /// The format on the device.
     pub format: Format,
-    /// Rows of all matrices.
+    /// Of all matrices.
     pub rows: usize,
-    /// Columns of a row.
     pub cols: usize,
 }
 
@@ -77,7 +76,7 @@ impl TiledLayout {
         let mut bound = 0.0_f32;
         for (index, row) in bytes.chunks_exact(bytes.len() / self.rows).enumerate() {
             for (tile, cols) in tiles() {
-                let [start, end] = [cols.start, cols.end].map(|col| bytes_of(format, col));
+                let [start, end] = [cols.start, cols.end].map(|col| row_bytes(format, col));
                 let mut planes = self.planes(&cols, &mut to[self.at(index, tile)..]);
                 let values = &mut values[..cols.len()];
                 bound = bound.max(pack_row(format, self.format, &row[start..end], values, &mut planes));
@@ -117,7 +116,7 @@ fn plane_sizes(format: Format, chunks: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Bytes of the first `cols` columns of a row in the file's format: whole blocks.
-fn bytes_of(format: Format, cols: usize) -> usize {
+fn row_bytes(format: Format, cols: usize) -> usize {
     format.bytes_for(cols as u64).expect("rows and tiles have whole blocks") as usize
 }
 
@@ -140,8 +139,8 @@ mod tests {
                 let size = ROWS * format.bytes_for(cols as u64).expect("whole blocks") as usize;
                 let bytes: Vec<u8> = (0..size).map(|i| (i * 151 + i / 256 * 7) as u8).collect();
                 let planes = Layout::new(on_device, ROWS, cols);
-                let mut of_planes = vec![0; planes.bytes()];
-                let bound = planes.pack(format, &bytes, cols, &mut of_planes);
+                let mut plane_bytes = vec![0; planes.bytes()];
+                let bound = planes.pack(format, &bytes, cols, &mut plane_bytes);
                 let layout = TiledLayout { format: on_device, rows: ROWS, cols };
                 // What the buffer held before does not matter.
                 let mut tiled = vec![0xaa; layout.bytes()];
@@ -174,7 +173,7 @@ mod tests {
                         let len = chunks * 32 / shared_by * bytes;
                         assert_eq!(
                             tiled[at..][..len],
-                            of_planes[from..][..len],
+                            plane_bytes[from..][..len],
                             "{what}: row {row}, column {first}"
                         );
                         let room =

@@ -3,13 +3,13 @@
 use backend::Transfer;
 use graph::WeightId;
 
-use crate::StepShape;
+use crate::{Draws, StepShape};
 
-/// The steps that some launches are for.
-#[derive(Clone, Debug)]
+/// The steps that some launches are for; by default all.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct When {
-    /// Maximum number of rows.
-    pub max_rows: usize,
+    pub max_rows: Option<usize>,
     /// Only steps that split attention over this group of stores.
     pub split: Option<usize>,
     /// Only steps whose splits over this group of stores are clusters.
@@ -20,35 +20,10 @@ pub struct When {
     pub is_tiled: bool,
     /// Only steps that read this back of the output rows.
     pub transfer: Option<Transfer>,
-    /// Only steps that change logits before tokens are drawn ([`StepShape::is_adjusted`]).
-    pub is_adjusted: bool,
-    /// Only steps that draw tokens from the best candidates of a row.
-    pub draws_of_best: bool,
-    /// Only steps that draw none from the best candidates, and choose the argmax of a row.
-    pub draws_largest: bool,
-    /// Only steps that draw tokens from the whole vocabulary.
-    pub draws_of_all: bool,
+    /// Only steps with all of these.
+    pub draws: Draws,
     /// Weights whose values must all be finite in f16.
     pub f16_weights: Vec<WeightId>,
-}
-
-/// All steps.
-impl Default for When {
-    fn default() -> When {
-        When {
-            max_rows: usize::MAX,
-            split: None,
-            in_cluster: None,
-            is_decode: false,
-            is_tiled: false,
-            transfer: None,
-            is_adjusted: false,
-            draws_of_best: false,
-            draws_largest: false,
-            draws_of_all: false,
-            f16_weights: Vec::new(),
-        }
-    }
 }
 
 impl When {
@@ -58,34 +33,26 @@ impl When {
     }
 
     fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
-        rows <= self.max_rows
+        self.max_rows.is_none_or(|most| rows <= most)
             && self.split.is_none_or(|group| shape.splits[group] > 1)
             && self.in_cluster.is_none_or(|group| shape.in_clusters[group])
             && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
             && self.transfer.is_none_or(|transfer| transfer == shape.transfer)
-            && (!self.is_adjusted || shape.is_adjusted)
-            && (!self.draws_of_best || shape.draws_of_best)
-            && (!self.draws_largest || shape.draws_largest)
-            && (!self.draws_of_all || shape.draws_of_all)
+            && (!self.draws.is_adjusted || shape.draws.is_adjusted)
+            && (!self.draws.best || shape.draws.best)
+            && (!self.draws.largest || shape.draws.largest)
+            && (!self.draws.all || shape.draws.all)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))
     }
 }
 
-/// One way to compute a pass: launches `L`, and the steps they are for.
+/// One way to compute a pass: launches `L`, in order, and the steps they are for.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Variant<L> {
-    /// The steps.
     pub when: When,
-    /// The launches, in order.
     pub launches: Vec<L>,
-}
-
-/// No launches, for all steps.
-impl<L> Default for Variant<L> {
-    fn default() -> Variant<L> {
-        Variant::always(Vec::new())
-    }
 }
 
 impl<L> Variant<L> {
@@ -94,10 +61,12 @@ impl<L> Variant<L> {
         When::default().launches(launches)
     }
 
+    /// No launches, for all steps.
+    pub fn nothing() -> Variant<L> {
+        Variant::always(Vec::new())
+    }
+
     /// The same with each launch built by `build`.
-    ///
-    /// # Errors
-    /// The first of `build`.
     pub fn build<B, E>(self, build: impl FnMut(L) -> Result<B, E>) -> Result<Variant<B>, E> {
         Ok(self.when.launches(self.launches.into_iter().map(build).collect::<Result<_, E>>()?))
     }

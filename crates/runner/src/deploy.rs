@@ -9,12 +9,12 @@ use backend::{
 };
 use graph::Graph;
 
-use crate::pipeline::{bucket_of, parts, with_taps};
+use crate::pipeline::{parts, stage_bucket};
 use crate::placement::{
     Budget, CutPoints, DeviceBudget, Layers, PlacedLayers, Placement, PlacementError, Request, SplitMode,
     TensorSplitError, first_error, fitting, place, ranks,
 };
-use crate::tensor_parallel::{shards, with_taps_of};
+use crate::tensor_parallel::{shards, with_own_taps};
 use crate::{Pipeline, TensorParallel};
 
 /// A model and the programs to compile from it.
@@ -36,12 +36,10 @@ impl Workload<'_> {
         let cut = parts(self.graph, &sizes.into_iter().filter(|size| *size > 0).collect::<Vec<_>>())?;
         let part = &cut[usize::from(layers.start > 0)];
         let is_last = layers.end == all;
-        let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| bucket_of(*bucket, is_last)).collect();
-        with_taps(
-            self.taps,
-            |name| part.find(name).is_some(),
-            |taps| backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps),
-        )
+        let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| stage_bucket(*bucket, is_last)).collect();
+        let requirements =
+            |taps: Taps<'_>| backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps);
+        with_own_taps(part, self.taps, requirements)
     }
 
     /// The layer counts after which the graph can be cut.
@@ -60,9 +58,6 @@ pub struct DeviceConfig {
 
 impl DeviceConfig {
     /// Opens the device.
-    ///
-    /// # Errors
-    /// If the device cannot be opened.
     pub fn open(&self) -> Result<Box<dyn Backend>, Error> {
         self.device.open(&self.options)
     }
@@ -96,8 +91,8 @@ pub struct Deployed {
 
 /// How much of a model fits a device.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Fit {
-    /// The device.
     pub info: DeviceInfo,
     /// Memory in bytes that [`Layers::Auto`] would use, if known.
     pub available: Option<u64>,
@@ -169,8 +164,7 @@ impl Deployment {
         let with_budget = |config: &DeviceConfig| {
             let info = config.device.info();
             let budget = Budget::new(info.memory, config.options.memory);
-            let name = info.name.clone();
-            (info, DeviceBudget { name, budget })
+            (info.clone(), DeviceBudget { name: info.name, budget })
         };
         self.devices.iter().map(with_budget).collect()
     }
@@ -199,13 +193,11 @@ impl Deployment {
         let mut needs = |device, layers| queries.needs(workload, 1.0, device, layers);
         let placement = place(model, &budgets, &self.requested, &mut needs)?;
         let opened = queries.opened.into_iter().map(|backend| backend?.ok()).collect();
-        match first_error(&placement.skipped) {
-            Some(error) if !self.fallback => Err(error.clone().into()),
-            _ => {
-                let ranks = Vec::new();
-                Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, ranks, opened })
-            }
+        if let Some(error) = first_error(&placement.skipped).filter(|_| !self.fallback) {
+            return Err(error.clone().into());
         }
+        let ranks = Vec::new();
+        Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, ranks, opened })
     }
 
     /// Gives each device an equal part of every layer.
@@ -222,7 +214,7 @@ impl Deployment {
             let backend = self.devices[device].open()?;
             let needs =
                 |taps: Taps<'_>| backend.requirements(part, &Shares(weights), kv_layout, buckets, taps);
-            let needed = match with_taps_of(part, taps, needs) {
+            let needed = match with_own_taps(part, taps, needs) {
                 Ok(memory) => Some(memory.weights_on_device + memory.kv + memory.activations),
                 Err(Error::OutOfMemory { .. }) => None,
                 Err(error) => return Err(error.into()),
@@ -230,9 +222,8 @@ impl Deployment {
             let budget = budgets[device].clone();
             let available = budget.budget.available(self.requested.layers);
             if needed.is_none_or(|needed| available.is_some_and(|available| needed > available)) {
-                return Err(
-                    TensorSplitError::RankTooLarge { device, budget, ranks: ranks.len(), needed }.into()
-                );
+                let ranks = ranks.len();
+                return Err(TensorSplitError::RankTooLarge { device, budget, ranks, needed }.into());
             }
             opened[device] = Some(backend);
         }
@@ -246,11 +237,8 @@ impl Deployment {
     /// Asks how much of several models fits the devices.
     pub fn survey(&self) -> Survey<'_> {
         let budgets = self.budgets().into_iter().map(|(_, budget)| budget).collect();
-        Survey {
-            budgets,
-            request: Request { layers: Layers::Auto, ..self.requested.clone() },
-            queries: MemoryQueries::new(&self.devices),
-        }
+        let request = Request { layers: Layers::Auto, ..self.requested.clone() };
+        Survey { budgets, request, queries: MemoryQueries::new(&self.devices) }
     }
 
     /// How much of the model fits each device on its own.
@@ -262,7 +250,7 @@ impl Deployment {
             let available = device.budget.for_auto();
             let model = CutPoints { layers, after: &cuts };
             let start =
-                available.and_then(|bytes| fitting(model, index, [0, layers], Some(bytes), &mut needs).ok());
+                available.and_then(|_| fitting(model, index, [0, layers], available, &mut needs).ok());
             let fitting = start.map(|start| start.map_or(0, |start| layers - start));
             Fit { info, available, needed: needs(index, 0..layers), fitting }
         };
@@ -270,8 +258,8 @@ impl Deployment {
     }
 }
 
+#[expect(missing_docs, reason = "the names say it")]
 impl Deployed {
-    /// The assignment of layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
@@ -291,22 +279,17 @@ impl Deployed {
         &self.budgets
     }
 
-    /// Number of the model's layers.
+    /// Of the model.
     pub fn layers(&self) -> usize {
         self.layers
     }
 
     /// Opens the backend of the model: a single device, or a [`Pipeline`] or [`TensorParallel`] of several.
-    ///
-    /// # Errors
-    /// If a device cannot be opened.
     pub fn open(&mut self) -> Result<Box<dyn Backend>, Error> {
-        let mut open = |device: Option<usize>| match device {
-            None => self.deployment.host.open(),
-            Some(device) => match self.opened.get_mut(device).and_then(Option::take) {
-                Some(backend) => Ok(backend),
-                None => self.deployment.devices[device].open(),
-            },
+        let mut open = |device: Option<usize>| {
+            let Some(device) = device else { return self.deployment.host.open() };
+            let opened = self.opened.get_mut(device).and_then(Option::take);
+            opened.map_or_else(|| self.deployment.devices[device].open(), Ok)
         };
         if !self.ranks.is_empty() {
             let ranks = self.ranks.iter().map(|&device| open(Some(device)));
@@ -327,10 +310,9 @@ impl Deployed {
         if !self.ranks.is_empty() {
             return false;
         }
+        let is_auto = self.deployment.requested.layers == Layers::Auto;
         let fewer = match error {
-            Error::OutOfMemory { memory: MemoryKind::Device, .. }
-                if self.deployment.requested.layers == Layers::Auto =>
-            {
+            Error::OutOfMemory { memory: MemoryKind::Device, .. } if is_auto => {
                 self.placement.halved(CutPoints { layers: self.layers, after: &self.cuts })
             }
             Error::Device { .. } if self.deployment.fallback && self.placement.on_devices() > 0 => {
@@ -338,10 +320,6 @@ impl Deployed {
             }
             _ => None,
         };
-        match fewer {
-            Some(fewer) => self.placement = fewer,
-            None => return false,
-        }
-        true
+        fewer.map(|fewer| self.placement = fewer).is_some()
     }
 }

@@ -37,11 +37,9 @@ pub(crate) fn parts(graph: &Graph, layers: &[usize]) -> Result<Vec<Graph>, Error
     for layers in &layers[..layers.len() - 1] {
         at += layers;
         let (part, after) = rest.cut(*layers).ok_or_else(|| {
-            let why = match *layers == 0 || at == graph.layers() {
-                true => "a stage would have no layer",
-                false => "later layers read values or K/V of earlier layers",
-            };
-            cut(at, why)
+            let is_empty = *layers == 0 || at == graph.layers();
+            let shared = "later layers read values or K/V of earlier layers";
+            cut(at, if is_empty { "a stage would have no layer" } else { shared })
         })?;
         parts.push(part);
         rest = after;
@@ -68,7 +66,7 @@ impl Backend for Pipeline {
         let last = parts.len() - 1;
         let needed = self.stages.iter().zip(&parts).enumerate().map(|(stage, ((backend, _), part))| {
             let buckets: Vec<Bucket> =
-                buckets.iter().map(|bucket| bucket_of(*bucket, stage == last)).collect();
+                buckets.iter().map(|bucket| stage_bucket(*bucket, stage == last)).collect();
             let is_here = |name: &str| stage_of.get(name) == Some(&stage);
             with_taps(taps, is_here, |taps| backend.requirements(part, weights, kv_layout, &buckets, taps))
         });
@@ -113,7 +111,7 @@ impl LoadedModel for Loaded {
         let stage_of = stages_by_value(&self.graph, &parts, taps)?;
         let last = self.stages.len() - 1;
         let programs = self.stages.iter_mut().enumerate().map(|(number, stage)| {
-            let bucket = bucket_of(bucket, number == last);
+            let bucket = stage_bucket(bucket, number == last);
             let is_here = |name: &str| stage_of.get(name) == Some(&number);
             with_taps(taps, is_here, |taps| stage.loaded.compile(bucket, taps))
         });
@@ -177,10 +175,8 @@ impl Program for PipelineProgram {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        match self.programs.last_mut() {
-            Some(last) => last.wait(ticket),
-            None => Err(Error::Step("no step was submitted".into())),
-        }
+        let none = || Error::Step("no step was submitted".into());
+        self.programs.last_mut().ok_or_else(none)?.wait(ticket)
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
@@ -217,7 +213,7 @@ pub(crate) fn with_taps<T>(
 }
 
 /// The bucket of a stage: only the last stage has output rows.
-pub(crate) fn bucket_of(bucket: Bucket, is_last: bool) -> Bucket {
+pub(crate) fn stage_bucket(bucket: Bucket, is_last: bool) -> Bucket {
     Bucket { outputs: if is_last { bucket.outputs } else { 0 }, ..bucket }
 }
 
@@ -225,10 +221,8 @@ fn describe(stages: impl ExactSizeIterator<Item = (Description, usize)>) -> Desc
     let last = stages.len().saturating_sub(1);
     let (mut devices, mut facts) = (Vec::new(), Vec::new());
     for (number, (stage, layers)) in stages.enumerate() {
-        devices.push(match number == last {
-            true => stage.device,
-            false => format!("{} for {layers} layers", stage.device),
-        });
+        let layers = if number == last { String::new() } else { format!(" for {layers} layers") };
+        devices.push(stage.device + &layers);
         facts.extend(stage.facts);
     }
     Description { name: "pipeline", device: devices.join(", then "), facts }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, Remedy, readable_size};
+use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, readable_size};
 
 mod split;
 mod tensor;
@@ -176,8 +176,8 @@ impl Placement {
 
 /// The layer counts after which a model can be cut.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct CutPoints<'a> {
-    /// Number of layers.
     pub layers: usize,
     /// Layer counts after which it can be cut, strictly increasing, from 1 to `layers - 1`.
     pub after: &'a [usize],
@@ -191,7 +191,7 @@ impl CutPoints<'_> {
     }
 }
 
-/// A device to place layers on, with its name for display.
+/// A device to place layers on.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct DeviceBudget {
@@ -199,15 +199,18 @@ pub struct DeviceBudget {
     pub budget: Budget,
 }
 
+impl fmt::Display for DeviceBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.budget)
+    }
+}
+
 /// Returns the memory in bytes that a range of layers needs on a device, given by index. [`Error::OutOfMemory`] means
 /// that they do not fit.
 pub type Needs<'a> = dyn FnMut(usize, Range<usize>) -> Result<u64, Error> + 'a;
 
 /// The first layer of the longest stage in `floor..end` that ends at `end` and fits `available` bytes on `device`;
-/// `None` if no stage fits.
-///
-/// # Errors
-/// Errors of `needs` other than out-of-memory, if nothing fits.
+/// `None` if no stage fits, or an error of `needs` other than out-of-memory.
 pub fn fitting(
     model: CutPoints<'_>,
     device: usize,
@@ -288,10 +291,8 @@ fn fill(
             return Err(error.clone().into());
         }
         let needed = if budgets.len() == 1 { needs(0, floor..layers).ok() } else { None };
-        let (requested, fitting) = (layers - floor, layers - end);
-        return Err(
-            InsufficientMemory { requested, layers, needed, budgets: budgets.to_vec(), fitting }.into()
-        );
+        let (requested, fitting, budgets) = (layers - floor, layers - end, budgets.to_vec());
+        return Err(InsufficientMemory { requested, layers, needed, budgets, fitting }.into());
     }
     Ok(Placement::with_host(stages, end, skipped))
 }
@@ -304,26 +305,25 @@ pub(crate) fn first_error(skipped: &[(usize, SkipReason)]) -> Option<&Error> {
 /// Why the requested placement is impossible.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[error(transparent)]
+#[expect(missing_docs, reason = "the types say it")]
 pub enum PlacementError {
-    /// The requested layers do not fit.
-    #[error(transparent)]
     InsufficientMemory(#[from] InsufficientMemory),
-    /// The share of a device does not fit.
-    #[error(transparent)]
     ShareTooLarge(#[from] ShareTooLarge),
-    /// There are fewer devices than proportions.
-    #[error(transparent)]
     TooManyProportions(#[from] TooManyProportions),
-    /// The devices cannot share every layer.
-    #[error(transparent)]
     TensorSplit(#[from] TensorSplitError),
     /// A device cannot be opened, or cannot run the model.
-    #[error(transparent)]
     Backend(#[from] Error),
 }
 
 /// The `requested` of all `layers` do not fit the memory of the devices. `needed` is known for a single device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{requested} of {layers} layers and the output {} on {}: {}",
+    need(needed),
+    listed(budgets),
+    fit(fitting)
+)]
 #[expect(missing_docs, reason = "the message explains the fields")]
 pub struct InsufficientMemory {
     pub requested: usize,
@@ -333,31 +333,19 @@ pub struct InsufficientMemory {
     pub fitting: usize,
 }
 
-impl InsufficientMemory {
-    /// Suggested fix.
-    pub fn remedy(&self) -> Remedy {
-        Remedy::FewerLayers
-    }
+fn need(needed: &Option<u64>) -> String {
+    needed.map_or_else(|| "do not fit".to_owned(), |bytes| format!("need {}", readable_size(bytes)))
 }
 
-impl std::error::Error for InsufficientMemory {}
+fn listed(budgets: &[DeviceBudget]) -> String {
+    budgets.iter().map(DeviceBudget::to_string).collect::<Vec<_>>().join(" and ")
+}
 
-impl fmt::Display for InsufficientMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InsufficientMemory { requested, layers, needed, budgets, fitting } = self;
-        write!(f, "{requested} of {layers} layers and the output ")?;
-        match needed {
-            Some(needed) => write!(f, "need {} on ", readable_size(*needed))?,
-            None => write!(f, "do not fit on ")?,
-        }
-        for (number, DeviceBudget { name, budget }) in budgets.iter().enumerate() {
-            write!(f, "{}{name} ({budget})", if number == 0 { "" } else { " and " })?;
-        }
-        match fitting {
-            0 => write!(f, ": no layer fits"),
-            1 => write!(f, ": 1 layer fits"),
-            fitting => write!(f, ": {fitting} layers fit"),
-        }
+fn fit(layers: &usize) -> String {
+    match layers {
+        0 => "no layer fits".to_owned(),
+        1 => "1 layer fits".to_owned(),
+        layers => format!("{layers} layers fit"),
     }
 }
 

@@ -32,9 +32,6 @@ pub struct Submitted {
 impl ModelRunner {
     /// Loads the model of `file`, whose graph is `graph`, on `backend`, allocates its KV cache, and compiles programs
     /// for `buckets`.
-    ///
-    /// # Errors
-    /// If the file lacks a weight, or the backend cannot load or compile the model.
     pub fn new(
         file: &Gguf,
         graph: &Graph,
@@ -46,9 +43,6 @@ impl ModelRunner {
     }
 
     /// The same with weights from elsewhere.
-    ///
-    /// # Errors
-    /// As [`ModelRunner::new`].
     pub fn with_weights(
         weights: &dyn Weights,
         graph: &Graph,
@@ -59,7 +53,7 @@ impl ModelRunner {
         let loaded = backend.load(graph, weights, kv_layout)?;
         let (graph, programs, tapped) = (graph.clone(), Vec::new(), Vec::new());
         let mut runner = ModelRunner { graph, loaded, programs, tapped, last: None };
-        buckets.iter().try_for_each(|&bucket| runner.compile(bucket))?;
+        runner.recompile(buckets)?;
         Ok(runner)
     }
 
@@ -90,9 +84,6 @@ impl ModelRunner {
 
     /// Does slow work ahead of the first step, such as packing weights, and releases the mapped pages of tensors that
     /// were copied.
-    ///
-    /// # Errors
-    /// If memory is exhausted.
     pub fn prepare(&mut self, file: &Gguf) -> Result<(), Error> {
         self.loaded.prepare(&mut |name| {
             if let Some(tensor) = file.tensor(name) {
@@ -102,9 +93,6 @@ impl ModelRunner {
     }
 
     /// Compiles a program for `bucket`, unless there is one.
-    ///
-    /// # Errors
-    /// If memory is exhausted.
     pub fn compile(&mut self, bucket: Bucket) -> Result<(), Error> {
         let key = |bucket: Bucket| (bucket.rows, bucket.outputs);
         if let Err(at) = self.programs.binary_search_by_key(&key(bucket), |(bucket, _)| key(*bucket)) {
@@ -124,23 +112,23 @@ impl ModelRunner {
     /// too, there are none.
     pub fn tap(&mut self, names: &[&str]) -> Result<(), Error> {
         Taps::Names(names).check(&self.graph)?;
-        let buckets: Vec<Bucket> = self.programs.drain(..).map(|(bucket, _)| bucket).collect();
-        self.last = None;
+        let buckets = self.buckets();
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let before = std::mem::replace(&mut self.tapped, names);
-        let compiled = buckets.iter().try_for_each(|&bucket| self.compile(bucket));
+        let compiled = self.recompile(&buckets);
         if compiled.is_err() {
-            (self.programs, self.last) = (Vec::new(), None);
             self.tapped = before;
-            buckets.iter().try_for_each(|&bucket| self.compile(bucket))?;
+            self.recompile(&buckets)?;
         }
         compiled
     }
 
+    fn recompile(&mut self, buckets: &[Bucket]) -> Result<(), Error> {
+        (self.programs, self.last) = (Vec::new(), None);
+        buckets.iter().try_for_each(|&bucket| self.compile(bucket))
+    }
+
     /// Runs a step on the smallest program that it fits.
-    ///
-    /// # Errors
-    /// If no program fits, the step does not match the vocabulary or the KV cache, or the device failed.
     pub fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
         let submitted = self.submit(step)?;
         self.wait(submitted)
@@ -149,14 +137,12 @@ impl ModelRunner {
     /// Submits a step to the smallest program that it fits. No program may be compiled before it was waited for.
     ///
     /// # Errors
-    /// As [`ModelRunner::run`].
+    /// If no program fits, the step does not match the vocabulary or the KV cache, or the device failed.
     pub fn submit(&mut self, step: &Step) -> Result<Submitted, Error> {
         let (rows, outputs) = (step.rows().len(), step.outputs().len());
         let Some(program) = self.program_for(rows, outputs) else {
-            let buckets: Vec<Bucket> = self.programs.iter().map(|(bucket, _)| *bucket).collect();
-            return Err(Error::Step(format!(
-                "{rows} rows and {outputs} outputs exceed all programs: {buckets:?}"
-            )));
+            let why = format!("{rows} rows and {outputs} outputs exceed all programs: {:?}", self.buckets());
+            return Err(Error::Step(why));
         };
         self.last = Some(program);
         Ok(Submitted { program, ticket: self.programs[program].1.submit(step)? })
@@ -168,12 +154,14 @@ impl ModelRunner {
         self.program_for(rows, rows) == Some(before.program) && self.programs[before.program].1.can_follow()
     }
 
-    /// Waits for a step and returns its outputs.
-    ///
-    /// # Errors
-    /// If the device failed, or a step was submitted since that [may not follow](ModelRunner::can_follow).
+    /// Waits for a step and returns its outputs. Fails if a step was submitted since that
+    /// [may not follow](ModelRunner::can_follow).
     pub fn wait(&mut self, step: Submitted) -> Result<Outputs<'_>, Error> {
         self.programs[step.program].1.wait(step.ticket)
+    }
+
+    fn buckets(&self) -> Vec<Bucket> {
+        self.programs.iter().map(|(bucket, _)| *bucket).collect()
     }
 
     /// The number of the smallest program for a step of this size.
@@ -181,10 +169,7 @@ impl ModelRunner {
         self.programs.iter().position(|(bucket, _)| rows <= bucket.rows && outputs <= bucket.outputs)
     }
 
-    /// Value `name` of the last step, row-major `[rows, cols]`.
-    ///
-    /// # Errors
-    /// If no step was run, the graph has no such value, or it was not tapped.
+    /// Value `name`, which was tapped, of the last step, row-major `[rows, cols]`.
     pub fn read(&self, name: &str) -> Result<&[f32], Error> {
         let none = || Error::Value { name: name.to_owned(), why: "has not been computed" };
         self.programs[self.last.ok_or_else(none)?].1.read(name)
@@ -193,7 +178,6 @@ impl ModelRunner {
 
 impl std::fmt::Debug for ModelRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let buckets: Vec<Bucket> = self.programs.iter().map(|(bucket, _)| *bucket).collect();
-        f.debug_struct("ModelRunner").field("buckets", &buckets).finish_non_exhaustive()
+        f.debug_struct("ModelRunner").field("buckets", &self.buckets()).finish_non_exhaustive()
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn shards(graph: &Graph, weights: &dyn Weights, ranks: usize) -> Resu
 }
 
 /// The taps of a shard: it lacks values that ranks compute together with others.
-pub(crate) fn with_taps_of<T>(part: &Graph, taps: Taps<'_>, with: impl FnOnce(Taps<'_>) -> T) -> T {
+pub(crate) fn with_own_taps<T>(part: &Graph, taps: Taps<'_>, with: impl FnOnce(Taps<'_>) -> T) -> T {
     with_taps(taps, |name| part.find(name).is_some(), with)
 }
 
@@ -54,7 +54,7 @@ impl Backend for TensorParallel {
         let parts = shards(graph, weights, self.ranks.len())?;
         let needed = self.ranks.iter().zip(&parts).map(|(backend, part)| {
             let weights = &Shares(weights);
-            with_taps_of(part, taps, |taps| backend.requirements(part, weights, kv_layout, buckets, taps))
+            with_own_taps(part, taps, |taps| backend.requirements(part, weights, kv_layout, buckets, taps))
         });
         Ok(sum(needed.collect::<Result<Vec<_>, Error>>()?))
     }
@@ -66,7 +66,7 @@ impl Backend for TensorParallel {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let parts = shards(graph, weights, self.ranks.len())?;
-        let members = Member::of_group(self.ranks.len());
+        let members = Member::group(self.ranks.len());
         join(&mut self.ranks, &members)?;
         let ranks = self.ranks.into_iter().zip(parts).zip(members).map(|((backend, part), member)| {
             let loaded = backend.load(&part, &Shares(weights), kv_layout)?;
@@ -111,7 +111,7 @@ impl LoadedModel for Loaded {
         taps.check(&self.graph)?;
         let mut programs = Vec::new();
         for Shard { loaded, part, member } in &mut self.ranks {
-            let program = with_taps_of(part, taps, |taps| loaded.compile(bucket, taps))?;
+            let program = with_own_taps(part, taps, |taps| loaded.compile(bucket, taps))?;
             programs.push((program, member.clone()));
         }
         let tapped = self.graph.values().filter(|(_, value)| taps.contains(&value.name));

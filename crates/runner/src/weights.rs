@@ -15,12 +15,12 @@ impl Weights for FileWeights<'_> {
         let rows = weight.range.len();
         let is_whole = rows == weight.tensor_rows;
         // A row range belongs to a two-dimensional tensor, so its rows are contiguous.
-        let bytes = match is_whole {
-            true => tensor.data.clone(),
-            false if tensor.rows() == weight.tensor_rows => {
-                tensor.data.slice(weight.range.start * row..weight.range.end * row)
-            }
-            false => return None,
+        let bytes = if is_whole {
+            tensor.data.clone()
+        } else if tensor.rows() == weight.tensor_rows {
+            tensor.data.slice(weight.range.start * row..weight.range.end * row)
+        } else {
+            return None;
         };
         let rows = if is_whole { tensor.rows() / count } else { rows };
         Some(Weight { format, count, rows, cols, bytes })

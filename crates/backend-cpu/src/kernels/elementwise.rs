@@ -24,7 +24,6 @@ fn mean_by(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     sum / x.len() as f64
 }
 
-/// The mean of `x`.
 #[inline(always)]
 pub(super) fn mean(x: &[f32]) -> f64 {
     mean_by(x, |x| x)
@@ -148,7 +147,6 @@ impl Activate for ReluSquared {
     }
 }
 
-/// `x`.
 pub(super) struct Identity;
 
 impl Activate for Identity {
@@ -176,7 +174,6 @@ pub(super) fn softcap<L: Lanes>(lanes: L, y: &mut [f32], x: &[f32], cap: f32) {
     });
 }
 
-/// `y = act(x)`.
 #[inline(always)]
 pub(super) fn act<L: Lanes, A: Activate>(lanes: L, y: &mut [f32], x: &[f32]) {
     map(y, x, |x| {

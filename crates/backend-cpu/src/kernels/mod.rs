@@ -22,9 +22,9 @@ use crate::lanes::{self, LANES, Lanes, WithSimd};
 use crate::memory::Line;
 #[cfg(test)]
 use crate::memory::Lines;
-use crate::packed::activations::{self, Activations, Form};
+use crate::packed::activations::{Activations, Form, PackRows};
 use crate::packed::floats::{self, Float};
-use crate::packed::gemv::multiply;
+use crate::packed::gemv::Multiply;
 use crate::packed::layout::Layout;
 use crate::packed::{self, Packed, scaled};
 use crate::pool::{Pool, Tile};
@@ -142,10 +142,9 @@ type RopeRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 /// Packs activation rows: `x`, rows, rows per tile, layout, destination.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 
-/// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernels {
-    isa: Isa,
+    pub(crate) isa: Isa,
     linear: fn(Format) -> Linear,
     /// Activation rows per GEMM tile.
     pub(crate) tile: usize,
@@ -166,7 +165,6 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels of `isa`, if this CPU supports it.
     pub(crate) fn new(isa: Isa) -> Option<Kernels> {
         isa.is_available().then(|| match isa {
             #[cfg(target_arch = "x86_64")]
@@ -196,10 +194,6 @@ impl Kernels {
             attend_f32: |work| lanes::<L>().run(work),
             attend_packed: |work| lanes::<L>().run(work),
         }
-    }
-
-    pub(crate) fn isa(&self) -> Isa {
-        self.isa
     }
 
     pub(crate) fn linear(&self, format: Format) -> Linear {
@@ -255,7 +249,7 @@ fn floating<L: Lanes, F: Float>() -> Linear {
         strip: floats::row_lines::<F>,
         pack: |pool, bytes, shape, to| floats::pack::<L, F>(lanes(), pool, bytes, shape, to),
         multiply: |weight, x, tile| {
-            lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });
+            lanes::<L>().run(floats::Multiply::<F> { weight, x, tile, format: PhantomData });
         },
     }
 }
@@ -263,49 +257,6 @@ fn floating<L: Lanes, F: Float>() -> Linear {
 /// The proof token of `L`. Kernels over `L` are reachable only through a table that detected it.
 fn lanes<L: Lanes>() -> L {
     L::detect().expect("`Kernels::new` has detected the instruction set")
-}
-
-struct Multiply<'a, 't, B, const G: usize> {
-    weight: &'a Packed,
-    x: Activations<'a>,
-    tile: &'a mut Tile<'t, f32>,
-    format: PhantomData<B>,
-}
-
-impl<B: Layout<G>, const G: usize> WithSimd for Multiply<'_, '_, B, G> {
-    #[inline(always)]
-    fn with_simd<L: Lanes>(self, lanes: L) {
-        multiply::<L, B, G>(lanes, self.weight, self.x, self.tile);
-    }
-}
-
-struct MultiplyFloats<'a, 't, F> {
-    weight: &'a Packed,
-    x: Activations<'a>,
-    tile: &'a mut Tile<'t, f32>,
-    format: PhantomData<F>,
-}
-
-impl<F: Float> WithSimd for MultiplyFloats<'_, '_, F> {
-    #[inline(always)]
-    fn with_simd<L: Lanes>(self, lanes: L) {
-        floats::multiply::<L, F>(lanes, self.weight, self.x, self.tile);
-    }
-}
-
-struct PackRows<'a> {
-    x: &'a [f32],
-    rows: usize,
-    tile: usize,
-    form: Form,
-    words: &'a mut [u32],
-}
-
-impl WithSimd for PackRows<'_> {
-    #[inline(always)]
-    fn with_simd<L: Lanes>(self, lanes: L) {
-        activations::pack(lanes, self.x, self.rows, self.tile, self.form, self.words);
-    }
 }
 
 struct Norm<'a> {
@@ -331,39 +282,15 @@ impl WithSimd for Norm<'_> {
 /// Evaluates an expression with type `A` for an activation.
 macro_rules! with_activation {
     ($act:expr, $A:ident => $compute:expr) => {
+        with_activation!($act, $A => $compute;
+            Silu GeluTanh GeluSigmoid Sigmoid Softplus Relu ReluSquared Identity)
+    };
+    ($act:expr, $A:ident => $compute:expr; $($activation:ident)*) => {
         match $act {
-            Activation::Silu => {
-                type $A = elementwise::Silu;
+            $(Activation::$activation => {
+                type $A = elementwise::$activation;
                 $compute
-            }
-            Activation::GeluTanh => {
-                type $A = elementwise::GeluTanh;
-                $compute
-            }
-            Activation::GeluSigmoid => {
-                type $A = elementwise::GeluSigmoid;
-                $compute
-            }
-            Activation::Sigmoid => {
-                type $A = elementwise::Sigmoid;
-                $compute
-            }
-            Activation::Softplus => {
-                type $A = elementwise::Softplus;
-                $compute
-            }
-            Activation::Relu => {
-                type $A = elementwise::Relu;
-                $compute
-            }
-            Activation::ReluSquared => {
-                type $A = elementwise::ReluSquared;
-                $compute
-            }
-            Activation::Identity => {
-                type $A = elementwise::Identity;
-                $compute
-            }
+            })*
         }
     };
 }

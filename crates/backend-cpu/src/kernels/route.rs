@@ -2,7 +2,6 @@
 
 use graph::{Gating, Router};
 
-/// Scratch of [`route`].
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     /// By expert: what the choice is made by.

@@ -20,6 +20,17 @@ fn both<A: Copy, B>(x: [A; 2], work: impl Fn(A) -> B) -> [B; 2] {
     [work(x[0]), work(x[1])]
 }
 
+/// Defines methods that are one instruction with two operands for each register.
+macro_rules! lanewise {
+    ($($name:ident: $instruction:ident of $vector:ty;)*) => { $(
+        #[inline(always)]
+        fn $name(self, a: [$vector; 2], b: [$vector; 2]) -> [$vector; 2] {
+            // SAFETY: `self` proves the features.
+            unsafe { [$instruction(a[0], b[0]), $instruction(a[1], b[1])] }
+        }
+    )* };
+}
+
 impl Lanes for Avx2 {
     fn detect() -> Option<Avx2> {
         let has = is_x86_feature_detected!("avx2")
@@ -43,6 +54,17 @@ impl Lanes for Avx2 {
 
     const TILE: usize = 4;
     const CHAINS: usize = 1;
+
+    lanewise! {
+        or: _mm256_or_si256 of __m256i;
+        add_i32: _mm256_add_epi32 of __m256i;
+        max_i32: _mm256_max_epi32 of __m256i;
+        mul: _mm256_mul_ps of __m256;
+        add: _mm256_add_ps of __m256;
+        div: _mm256_div_ps of __m256;
+        max: _mm256_max_ps of __m256;
+        min: _mm256_min_ps of __m256;
+    }
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
@@ -82,12 +104,6 @@ impl Lanes for Avx2 {
                 if down < 0 { _mm256_sll_epi16(bytes, count) } else { _mm256_srl_epi16(bytes, count) };
             _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
         })
-    }
-
-    #[inline(always)]
-    fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
     }
 
     #[inline(always)]
@@ -165,12 +181,6 @@ impl Lanes for Avx2 {
     fn acc_init<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {
         // SAFETY: `self` proves the features.
         unsafe { [_mm256_set1_epi32(if SIGNED { 0 } else { start }); 2] }
-    }
-
-    #[inline(always)]
-    fn add_i32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
     }
 
     #[inline(always)]
@@ -264,12 +274,6 @@ impl Lanes for Avx2 {
     fn abs_bits(self, x: [__m256; 2]) -> [__m256i; 2] {
         // SAFETY: `self` proves the features.
         both(x, |x| unsafe { _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(i32::MAX)) })
-    }
-
-    #[inline(always)]
-    fn max_i32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_max_epi32(a[0], b[0]), _mm256_max_epi32(a[1], b[1])] }
     }
 
     #[inline(always)]
@@ -392,36 +396,6 @@ impl Lanes for Avx2 {
         both([low, high], |from| unsafe {
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))
         })
-    }
-
-    #[inline(always)]
-    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn div(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn min(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` proves the features.
-        unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
     }
 
     #[inline(always)]

@@ -11,6 +11,17 @@ use super::{BYTES, LANES, Lanes, Pair, WithSimd};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
+/// Defines methods that are one instruction with two operands.
+macro_rules! lanewise {
+    ($($name:ident: $instruction:ident of $vector:ty;)*) => { $(
+        #[inline(always)]
+        fn $name(self, a: $vector, b: $vector) -> $vector {
+            // SAFETY: `self` proves the features.
+            unsafe { $instruction(a, b) }
+        }
+    )* };
+}
+
 impl Lanes for Avx512 {
     fn detect() -> Option<Avx512> {
         let has = is_x86_feature_detected!("avx512f")
@@ -36,6 +47,17 @@ impl Lanes for Avx512 {
 
     const TILE: usize = 6;
     const CHAINS: usize = 4;
+
+    lanewise! {
+        or: _mm512_or_si512 of __m512i;
+        add_i32: _mm512_add_epi32 of __m512i;
+        max_i32: _mm512_max_epi32 of __m512i;
+        mul: _mm512_mul_ps of __m512;
+        add: _mm512_add_ps of __m512;
+        div: _mm512_div_ps of __m512;
+        max: _mm512_max_ps of __m512;
+        min: _mm512_min_ps of __m512;
+    }
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
@@ -70,12 +92,6 @@ impl Lanes for Avx512 {
                 if down < 0 { _mm512_sll_epi16(bytes, count) } else { _mm512_srl_epi16(bytes, count) };
             _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
         }
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_or_si512(a, b) }
     }
 
     #[inline(always)]
@@ -147,12 +163,6 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn add_i32(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
     fn dot<const SIGNED: bool>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
         // SAFETY: `self` proves the features.
@@ -209,12 +219,6 @@ impl Lanes for Avx512 {
     fn abs_bits(self, x: __m512) -> __m512i {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX)) }
-    }
-
-    #[inline(always)]
-    fn max_i32(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_max_epi32(a, b) }
     }
 
     #[inline(always)]
@@ -304,36 +308,6 @@ impl Lanes for Avx512 {
     fn i8_to_f32(self, from: &[i8; LANES]) -> __m512 {
         // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn div(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_div_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the features.
-        unsafe { _mm512_min_ps(a, b) }
     }
 
     #[inline(always)]

@@ -15,7 +15,6 @@ use std::sync::LazyLock;
 
 use quant::{Bf16Le, F16Le};
 
-/// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
 
 /// Bytes of a vector: four for each lane.
@@ -176,7 +175,6 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * 2^n` for integers `n <= 127`; 0 for `n < -126`.
     fn mul_pow2(self, a: Self::Floats, n: Self::Floats) -> Self::Floats;
-    /// `a * b + c`.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 

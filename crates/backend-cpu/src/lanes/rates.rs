@@ -17,7 +17,6 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Runs at least one round.
     pub(crate) fn run(&self, rounds: u64) {
         // As f32, 0.66 in every lane; as bytes, 43, 21, 42 and 63.
         let operand: [u8; BYTES] = std::array::from_fn(|i| [0x2b, 0x15, 0x2a, 0x3f][i % 4]);

@@ -9,6 +9,19 @@ use super::{BYTES, LANES, Lanes, WithSimd};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scalar;
 
+/// Defines methods of two operands by what they do in a lane, or in a byte.
+macro_rules! lanewise {
+    ($($name:ident($a:ident, $b:ident: $vector:ty) = $value:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self, a: $vector, b: $vector) -> $vector {
+            std::array::from_fn(|i| {
+                let ($a, $b) = (a[i], b[i]);
+                $value
+            })
+        }
+    )* };
+}
+
 impl Lanes for Scalar {
     fn detect() -> Option<Scalar> {
         Some(Scalar)
@@ -25,6 +38,17 @@ impl Lanes for Scalar {
     const TILE: usize = 1;
     const CHAINS: usize = 1;
 
+    lanewise! {
+        or(a, b: [u8; BYTES]) = a | b;
+        add_i32(a, b: [i32; LANES]) = a.wrapping_add(b);
+        max_i32(a, b: [i32; LANES]) = a.max(b);
+        mul(a, b: [f32; LANES]) = a * b;
+        add(a, b: [f32; LANES]) = a + b;
+        div(a, b: [f32; LANES]) = a / b;
+        max(a, b: [f32; LANES]) = if a > b { a } else { b };
+        min(a, b: [f32; LANES]) = if a < b { a } else { b };
+    }
+
     #[inline(always)]
     fn load_u8(self, from: &[u8; BYTES]) -> [u8; BYTES] {
         *from
@@ -38,11 +62,6 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn bits(self, bytes: [u8; BYTES], down: i32, mask: u8) -> [u8; BYTES] {
         bytes.map(|byte| if down < 0 { byte << -down } else { byte >> down } & mask)
-    }
-
-    #[inline(always)]
-    fn or(self, a: [u8; BYTES], b: [u8; BYTES]) -> [u8; BYTES] {
-        std::array::from_fn(|i| a[i] | b[i])
     }
 
     #[inline(always)]
@@ -82,11 +101,6 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
-    fn add_i32(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
-        std::array::from_fn(|i| a[i].wrapping_add(b[i]))
-    }
-
-    #[inline(always)]
     fn dot<const SIGNED: bool>(
         self,
         mut sum: [i32; LANES],
@@ -111,11 +125,6 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn abs_bits(self, x: [f32; LANES]) -> [i32; LANES] {
         x.map(|x| x.abs().to_bits() as i32)
-    }
-
-    #[inline(always)]
-    fn max_i32(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
-        std::array::from_fn(|i| a[i].max(b[i]))
     }
 
     #[inline(always)]
@@ -181,31 +190,6 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn i8_to_f32(self, from: &[i8; LANES]) -> [f32; LANES] {
         from.map(f32::from)
-    }
-
-    #[inline(always)]
-    fn mul(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|i| a[i] * b[i])
-    }
-
-    #[inline(always)]
-    fn add(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|i| a[i] + b[i])
-    }
-
-    #[inline(always)]
-    fn div(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|i| a[i] / b[i])
-    }
-
-    #[inline(always)]
-    fn max(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
-    }
-
-    #[inline(always)]
-    fn min(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::lanes::{LANES, Lanes};
+use crate::lanes::{LANES, Lanes, WithSimd};
 
 /// Values per row in a step.
 pub(crate) const STEP: usize = 4;
@@ -109,19 +109,30 @@ impl<'a> Activations<'a> {
 }
 
 /// Packs the rows `x` into panels.
-#[inline(always)]
-pub(crate) fn pack<L: Lanes>(lanes: L, x: &[f32], rows: usize, tile: usize, form: Form, words: &mut [u32]) {
-    let cols = x.len() / rows;
-    let of_row = form.words(cols);
-    for rows in panels(0..rows, tile) {
-        let width = rows.len();
-        let panel = &mut words[rows.start * of_row..rows.end * of_row];
-        for (at, x) in x[rows.start * cols..rows.end * cols].chunks_exact(cols).enumerate() {
-            match form {
-                Form::Q8(form) => quantize_row(lanes, x, (at, width), form, panel),
-                Form::F32 => {
-                    for (word, x) in panel[at..].iter_mut().step_by(width).zip(x) {
-                        *word = x.to_bits();
+pub(crate) struct PackRows<'a> {
+    pub(crate) x: &'a [f32],
+    pub(crate) rows: usize,
+    pub(crate) tile: usize,
+    pub(crate) form: Form,
+    pub(crate) words: &'a mut [u32],
+}
+
+impl WithSimd for PackRows<'_> {
+    #[inline(always)]
+    fn with_simd<L: Lanes>(self, lanes: L) {
+        let PackRows { x, rows, tile, form, words } = self;
+        let cols = x.len() / rows;
+        let row_words = form.words(cols);
+        for rows in panels(0..rows, tile) {
+            let width = rows.len();
+            let panel = &mut words[rows.start * row_words..rows.end * row_words];
+            for (at, x) in x[rows.start * cols..rows.end * cols].chunks_exact(cols).enumerate() {
+                match form {
+                    Form::Q8(form) => quantize_row(lanes, x, (at, width), form, panel),
+                    Form::F32 => {
+                        for (word, x) in panel[at..].iter_mut().step_by(width).zip(x) {
+                            *word = x.to_bits();
+                        }
                     }
                 }
             }
@@ -185,7 +196,7 @@ mod tests {
     /// `x` packed as one row.
     fn packed(x: &[f32]) -> Vec<u32> {
         let mut words = vec![0; Form::Q8(FORM).words(x.len())];
-        pack(Scalar, x, 1, 6, Form::Q8(FORM), &mut words);
+        PackRows { x, rows: 1, tile: 6, form: Form::Q8(FORM), words: &mut words }.with_simd(Scalar);
         words
     }
 

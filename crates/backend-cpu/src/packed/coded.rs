@@ -6,19 +6,9 @@
 
 use quant::*;
 
-use super::formats::{each_row, load_f16, sixteen, store_f16, store_grouped};
+use super::formats::{each_row, load_f16, sixteen, store_f16, store_grouped, table};
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
-
-/// The lookup table of codes: quants plus `zero`.
-const fn table(quants: [i8; 16], zero: u8) -> [u8; 16] {
-    let (mut table, mut i) = ([0; 16], 0);
-    while i < 16 {
-        table[i] = (quants[i] as i16 + zero as i16) as u8;
-        i += 1;
-    }
-    table
-}
 
 /// Formats of a grid. Headers are the F16 scale, then the groups' scales as nibbles, two groups per byte.
 macro_rules! grids {
@@ -42,10 +32,10 @@ macro_rules! grids {
                 store_f16(&mut out[..32], each_row!(rows, row => row.d()));
                 let mut scales = [[0; 16]; LANES];
                 for r in 0..LANES {
-                    let of_row = rows[r].scales();
+                    let row_scales = rows[r].scales();
                     for pair in 0..<$kind>::GROUPS / 2 {
                         let at = 2 * pair * STRIDE;
-                        scales[r][pair] = of_row[at] | of_row[at + STRIDE] << 4;
+                        scales[r][pair] = row_scales[at] | row_scales[at + STRIDE] << 4;
                     }
                 }
                 store_grouped(lanes, &mut out[32..], &lanes.transpose_4x16(scales.each_ref()));

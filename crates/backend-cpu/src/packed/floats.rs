@@ -7,6 +7,7 @@
 //! are read. Each step dequantises all weights, which costs tens of times an 8-bit GEMV and a few times an 8-bit GEMM.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytemuck::Zeroable;
@@ -27,7 +28,6 @@ const CHUNK: usize = 256;
 const SLAB: usize = 1024;
 
 thread_local! {
-    /// The thread's slab.
     static SCRATCH: Cell<Vec<Pair<[f32; LANES]>>> = const { Cell::new(Vec::new()) };
 }
 
@@ -58,12 +58,10 @@ impl Float for Bf16Le {
     }
 }
 
-/// Cache lines per strip of `cols` columns.
 pub(crate) const fn row_lines<F: Float>(cols: usize) -> usize {
     (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
 }
 
-/// Packs a weight of shape `[count, rows, cols]` to `to`.
 pub(crate) fn pack<L: Lanes, F: Float>(
     lanes: L,
     pool: &mut Pool,
@@ -205,41 +203,46 @@ fn gemv_max_rows<L: Lanes>() -> usize {
 }
 
 /// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
-#[inline(always)]
-pub(crate) fn multiply<L: Lanes, F: Float>(
-    lanes: L,
-    weight: &Packed,
-    x: Activations<'_>,
-    tile: &mut Tile<'_, f32>,
-) {
-    let mut scratch = Scratch::take();
-    if x.rows <= gemv_max_rows::<L>() {
-        for s in strips(tile) {
-            let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
-            sums(lanes, source, x, 0..weight.cols, tile, &[weight.strip_outputs(s)]);
+pub(crate) struct Multiply<'a, 't, F> {
+    pub(crate) weight: &'a Packed,
+    pub(crate) x: Activations<'a>,
+    pub(crate) tile: &'a mut Tile<'t, f32>,
+    pub(crate) format: PhantomData<F>,
+}
+
+impl<F: Float> WithSimd for Multiply<'_, '_, F> {
+    #[inline(always)]
+    fn with_simd<L: Lanes>(self, lanes: L) {
+        let Multiply { weight, x, tile, .. } = self;
+        let mut scratch = Scratch::take();
+        if x.rows <= gemv_max_rows::<L>() {
+            for s in strips(tile) {
+                let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
+                sums(lanes, source, x, 0..weight.cols, tile, &[weight.strip_outputs(s)]);
+            }
+            return;
         }
-        return;
-    }
-    let mut slab = SCRATCH.take();
-    slab.resize(SLAB, Pair::zeroed());
-    for strips in groups::<L>(tile) {
-        for first in (0..weight.cols).step_by(SLAB) {
-            let cols = first..weight.cols.min(first + SLAB);
-            for (at, s) in strips.clone().enumerate() {
-                let values = weight.values::<L, F>(lanes, s, cols.clone(), &mut scratch);
-                for (to, values) in slab.iter_mut().zip(values) {
-                    lanes.store_f32(F::widen(lanes, values), &mut to.0[at]);
+        let mut slab = SCRATCH.take();
+        slab.resize(SLAB, Pair::zeroed());
+        for strips in groups::<L>(tile) {
+            for first in (0..weight.cols).step_by(SLAB) {
+                let cols = first..weight.cols.min(first + SLAB);
+                for (at, s) in strips.clone().enumerate() {
+                    let values = weight.values::<L, F>(lanes, s, cols.clone(), &mut scratch);
+                    for (to, values) in slab.iter_mut().zip(values) {
+                        lanes.store_f32(F::widen(lanes, values), &mut to.0[at]);
+                    }
+                }
+                let [first, second] = weight.pair_outputs(&strips);
+                if L::TILE == 6 {
+                    sums(lanes, F32Slab(&slab), x, cols, tile, &[first, second]);
+                } else {
+                    sums(lanes, F32Slab(&slab), x, cols, tile, &[first]);
                 }
             }
-            let [first, second] = weight.pair_outputs(&strips);
-            if L::TILE == 6 {
-                sums(lanes, F32Slab(&slab), x, cols, tile, &[first, second]);
-            } else {
-                sums(lanes, F32Slab(&slab), x, cols, tile, &[first]);
-            }
         }
+        SCRATCH.set(slab);
     }
-    SCRATCH.set(slab);
 }
 
 /// Source of the weights of up to two strips.
@@ -248,7 +251,6 @@ trait Source<L: Lanes, const R: usize>: Copy {
     fn column(self, lanes: L, col: usize) -> [L::Floats; R];
 }
 
-/// One packed strip.
 #[derive(Clone, Copy)]
 struct PackedStrip<'a, F>(&'a [[F; LANES]]);
 

@@ -75,15 +75,15 @@ pub(super) fn sixteen(from: &[u8], number: usize) -> &[u8; LANES] {
     from[number * LANES..][..LANES].try_into().expect("16 bytes")
 }
 
-const IQ4_TABLE: [u8; 16] = {
-    let mut table = [0; 16];
-    let mut i = 0;
+/// The lookup table of codes: quants plus `zero`.
+pub(super) const fn table(quants: [i8; 16], zero: u8) -> [u8; 16] {
+    let (mut table, mut i) = ([0; 16], 0);
     while i < 16 {
-        table[i] = (IQ4_VALUES[i] as i16 + 128) as u8;
+        table[i] = (quants[i] as i16 + zero as i16) as u8;
         i += 1;
     }
     table
-};
+}
 
 /// Formats with one scale, and possibly a minimum, per block of 32.
 macro_rules! simple {
@@ -129,7 +129,7 @@ simple!(BlockQ4_1, SimpleMins, low 4, high 0, zero 0, min m);
 simple!(BlockQ5_0, Simple, low 4, high 1 qh, zero 16);
 simple!(BlockQ5_1, SimpleMins, low 4, high 1 qh, zero 0, min m);
 simple!(BlockQ8_0, SimpleSigned, low 8, high 0, zero 128);
-simple!(BlockIQ4_NL, SimpleSigned, low 4, high 0, zero 128, table IQ4_TABLE);
+simple!(BlockIQ4_NL, SimpleSigned, low 4, high 0, zero 128, table table(IQ4_VALUES, 128));
 
 /// K-quants with eight 6-bit scales and minimums in 12 bytes.
 macro_rules! scales_mins {
@@ -235,7 +235,7 @@ macro_rules! signed_scales {
 
 signed_scales!(BlockQ3_K, Super16, group 16, low 2 in 32 of qs, high 1 of hmask, zero 4, |row| row.scales());
 signed_scales!(BlockQ6_K, Super16, group 16, low 4 in 64 of ql, high 2 of qh, zero 32, |row| row.scales);
-signed_scales!(BlockIQ4_XS, Super8Signed, group 32, low 4 in 16 of qs, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
+signed_scales!(BlockIQ4_XS, Super8Signed, group 32, low 4 in 16 of qs, high 0, zero 128, |row| row.scales(), table table(IQ4_VALUES, 128));
 
 impl Layout<8> for BlockQ2_K {
     type Kind = Super16Mins;

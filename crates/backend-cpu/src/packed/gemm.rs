@@ -219,7 +219,6 @@ impl<K: Kind> Panels<'_, '_, K> {
     }
 }
 
-/// A block of a slab.
 #[derive(Clone, Copy)]
 struct SlabBlock<'a> {
     /// Largest possible quant.

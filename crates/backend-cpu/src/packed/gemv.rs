@@ -11,7 +11,7 @@ use super::activations::{Activations, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, store, strips};
 use super::{Packed, Scratch, gemm, parts, runs, scaled};
-use crate::lanes::{BYTES, HARDWARE_PREFETCH_SUFFICES, Lanes};
+use crate::lanes::{BYTES, HARDWARE_PREFETCH_SUFFICES, Lanes, WithSimd};
 use crate::pool::Tile;
 
 /// Prefetch distances in cache lines: into L2, because Intel's hardware prefetchers alone reach only two thirds of the
@@ -45,29 +45,34 @@ fn prefetch_lines(lanes: impl Lanes, lines: &[[u8; BYTES]]) {
 }
 
 /// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
-#[inline(always)]
-pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
-    lanes: L,
-    weight: &Packed,
-    x: Activations<'_>,
-    tile: &mut Tile<'_, f32>,
-) {
-    if x.rows > max_rows::<L, B, G>() {
-        return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
-    }
-    let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
-    for s in strips(tile) {
-        let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
-        let out = weight.strip_outputs(s);
-        for rows in panels(0..x.rows, x.tile) {
-            match rows.len() {
-                1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                3 if L::TILE > 1 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                4 if L::TILE > 1 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                5 if L::TILE == 6 => gemv::<L, B, G, 5>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, &rows, tile),
-                rows => unreachable!("a panel of {rows} rows"),
+pub(crate) struct Multiply<'a, 't, B, const G: usize> {
+    pub(crate) weight: &'a Packed,
+    pub(crate) x: Activations<'a>,
+    pub(crate) tile: &'a mut Tile<'t, f32>,
+    pub(crate) format: PhantomData<B>,
+}
+
+impl<B: Layout<G>, const G: usize> WithSimd for Multiply<'_, '_, B, G> {
+    #[inline(always)]
+    fn with_simd<L: Lanes>(self, lanes: L) {
+        let Multiply { weight, x, tile, .. } = self;
+        if x.rows > max_rows::<L, B, G>() {
+            return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
+        }
+        let (mut scratch, mut factors) = (Scratch::take(), Factors::ZERO);
+        for s in strips(tile) {
+            let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
+            let out = weight.strip_outputs(s);
+            for rows in panels(0..x.rows, x.tile) {
+                match rows.len() {
+                    1 => gemv::<L, B, G, 1>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    3 if L::TILE > 1 => gemv::<L, B, G, 3>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    4 if L::TILE > 1 => gemv::<L, B, G, 4>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    5 if L::TILE == 6 => gemv::<L, B, G, 5>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &mut factors, &out, x, &rows, tile),
+                    rows => unreachable!("a panel of {rows} rows"),
+                }
             }
         }
     }

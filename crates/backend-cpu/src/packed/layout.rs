@@ -74,7 +74,6 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     const HIGH: u32;
     /// Zero point; 128 for [`Kind::SIGNED`].
     const ZERO: u8;
-    /// Lookup table of the quants, if the format has one.
     const TABLE: Option<[u8; 16]> = None;
     /// Bytes of the scales and minimums of 16 rows.
     const FACTORS: usize;
@@ -94,10 +93,8 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         &[]
     }
 
-    /// Packs the scales and minimums of 16 rows.
     fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]);
 
-    /// Unpacks scales and minimums to f32.
     fn load_factors<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
 
     /// Largest value of a step.
@@ -138,7 +135,6 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         Self::pack_high(lanes, rows, out);
     }
 
-    /// Packs the high plane, if the format has one.
     #[inline(always)]
     fn pack_high<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
         match Self::HIGH {
@@ -149,7 +145,6 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         }
     }
 
-    /// Unpacks step `step` of a block.
     #[inline(always)]
     fn step<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
         let (planes, step) = (&planes[step / 8 * Self::VECTORS..][..Self::VECTORS], step % 8);

@@ -29,7 +29,6 @@ use crate::pool::Pool;
 use activations::Q8Layout;
 use layout::{Kind, Layout};
 
-/// A matrix in strips.
 #[derive(Debug)]
 pub(crate) struct Packed {
     strips: Strips,
@@ -37,7 +36,6 @@ pub(crate) struct Packed {
     cols: usize,
 }
 
-/// Where the strips of a matrix come from.
 #[derive(Debug)]
 enum Strips {
     /// Packed, in memory that all matrices of a weight share.
@@ -48,12 +46,10 @@ enum Strips {
     Quantised(Bytes, Format),
 }
 
-/// The packed strips of a matrix.
 #[derive(Debug)]
 struct PackedStrips {
     /// Memory that all weights of a model share.
     lines: Arc<Lines>,
-    /// The first cache line of the first strip.
     first: usize,
     /// Cache lines per strip.
     strip: usize,
@@ -65,7 +61,6 @@ impl PackedStrips {
         &self.lines.all()[self.first + s * self.strip..][..self.strip]
     }
 
-    /// Blocks of strip `s`, from the first of a run on.
     #[inline(always)]
     fn blocks<B: Layout<G>, const G: usize>(&self, s: usize, blocks: Range<usize>) -> &[[u8; BYTES]] {
         &bytemuck::cast_slice(self.strip(s))[vectors::<B, G>(blocks.start)..vectors::<B, G>(blocks.end)]
@@ -106,7 +101,6 @@ fn pack_strips(
     });
 }
 
-/// Cache lines per strip of `cols` columns.
 pub(crate) const fn strip_lines<B: Layout<G>, const G: usize>(cols: usize) -> usize {
     vectors::<B, G>(cols / (32 * G))
 }
@@ -204,9 +198,10 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, lanes: L) {
         let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
-        let (of_row, nothing) = (self.cols / (32 * G), B::new_zeroed());
-        let strip = &matrix[self.s * LANES * of_row..];
-        let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * of_row), self.blocks.len() == of_row);
+        let (row_blocks, nothing) = (self.cols / (32 * G), B::new_zeroed());
+        let strip = &matrix[self.s * LANES * row_blocks..];
+        let (next, is_whole) =
+            (strip.as_ptr().wrapping_add(LANES * row_blocks), self.blocks.len() == row_blocks);
         for (place, b) in self.blocks.enumerate() {
             // A thread that packs whole strips packs the next strip afterwards: prefetch it.
             if is_whole {
@@ -217,7 +212,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
             }
             let mut rows = [&nothing; LANES];
             for r in 0..LANES {
-                if let Some(block) = strip.get(r * of_row + b) {
+                if let Some(block) = strip.get(r * row_blocks + b) {
                     rows[r] = block;
                 }
             }
@@ -285,7 +280,7 @@ mod tests {
         };
         let (out, mapped) = (product(weight), product(&Packed::mapped(weights.to_vec().into(), N, COLS)));
         let same = out.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
-        assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa().name());
+        assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa.name());
         out
     }
 
@@ -325,7 +320,7 @@ mod tests {
                 let limit = if format.block_len() > 1 { 5e-4 } else { 1e-10 };
                 let mut first: Option<Vec<f32>> = None;
                 for kernels in Isa::ALL.into_iter().filter_map(Kernels::new) {
-                    let label = format!("{format}, {rows} rows, {}", kernels.isa().name());
+                    let label = format!("{format}, {rows} rows, {}", kernels.isa.name());
                     let found = product(&kernels, format, &weights, &x, rows);
                     let error = nmse(&truth, &found);
                     assert!(error < limit, "{label}: NMSE {error:e}");

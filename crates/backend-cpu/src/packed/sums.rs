@@ -14,7 +14,6 @@ use super::layout::Kind;
 use crate::lanes::{LANES, Lanes};
 use crate::pool::Tile;
 
-/// The strips that a tile covers.
 #[inline(always)]
 pub(super) fn strips(tile: &Tile<'_, f32>) -> Range<usize> {
     tile.cols().start / LANES..tile.cols().end.div_ceil(LANES)

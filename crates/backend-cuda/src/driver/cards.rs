@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use backend::lock;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use gpu::lock;
 
 use super::Loaded;
 
@@ -39,6 +39,12 @@ impl Card {
     pub(super) fn has_dependent_launch(&self) -> bool {
         matches!(self.capability.0, 9 | 10)
     }
+
+    /// Free memory in bytes, if the driver tells.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        PrimaryContext::of(self.ordinal).ok()?.make_current().ok()?;
+        result::mem_get_info().ok().map(|(free, _)| free as u64)
+    }
 }
 
 /// All cards that have kernels; none without a driver, or with one older than 580.
@@ -70,30 +76,13 @@ fn find() -> Result<Vec<Card>, DriverError> {
             let attribute = |which| result::device::get_attribute(device, which);
             (result::device::total_mem(device)?, attribute(MAJOR)?, attribute(MINOR)?)
         };
-        let address = address
-            .iter()
-            .take_while(|&&c| c != 0)
-            .map(|&c| char::from(c as u8).to_ascii_lowercase())
-            .collect();
-        found.push(Card {
-            ordinal,
-            name: result::device::get_name(device)?,
-            address,
-            capability: (major, minor),
-            total_memory: total as u64,
-            api,
-        });
+        let address = address.iter().take_while(|&&c| c != 0);
+        let address = address.map(|&c| char::from(c as u8).to_ascii_lowercase()).collect();
+        let (name, capability) = (result::device::get_name(device)?, (major, minor));
+        found.push(Card { ordinal, name, address, capability, total_memory: total as u64, api });
     }
     found.retain(|card| card.capability >= MIN_CAPABILITY && api >= MIN_API);
     Ok(found)
-}
-
-impl Card {
-    /// Free memory in bytes, if the driver tells.
-    pub(crate) fn free_memory(&self) -> Option<u64> {
-        PrimaryContext::of(self.ordinal).ok()?.make_current().ok()?;
-        result::mem_get_info().ok().map(|(free, _)| free as u64)
-    }
 }
 
 /// The context of a card that the libraries of a process share, and the kernels that this one has loaded. It is held until the

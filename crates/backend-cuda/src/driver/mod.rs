@@ -16,10 +16,10 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{Description, Error, Remedy};
+use backend::{Description, Error, Remedy, lock};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use gpu::{Purpose, lock, out_of_memory};
+use gpu::{Purpose, out_of_memory};
 
 use crate::occupancy::{Limits, Needs};
 use cards::PrimaryContext;
@@ -50,7 +50,6 @@ pub(crate) fn allocated_size(bytes: u64) -> u64 {
 /// Steps of a program that are in flight at most, each with inputs and outputs of its own.
 pub(crate) const IN_FLIGHT: usize = 2;
 
-/// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     function: sys::CUfunction,
@@ -64,17 +63,14 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// An opened card: its context with kernels, and streams.
 pub(crate) struct Device {
     pub(crate) card: Card,
     pub(crate) is_timed: bool,
-    /// Whether activations stay f32.
     pub(crate) f32_activations: bool,
-    /// Streaming multiprocessors.
     pub(crate) multiprocessors: usize,
     pub(crate) limits: Limits,
     stream: sys::CUstream,
-    /// Held by who queues in `stream`, so that nobody else does while a graph is recorded.
+    /// Held while work is queued in `stream`, or a graph of it recorded.
     queued: Mutex<()>,
     /// For copies beside what runs in `stream`: of the inputs of later steps, and of what earlier ones have chosen.
     uploads: sys::CUstream,
@@ -113,7 +109,6 @@ fn why(error: DriverError) -> String {
 }
 
 impl Device {
-    /// Opens `card`.
     pub(crate) fn open(
         card: &Card,
         is_timed: bool,
@@ -126,20 +121,20 @@ impl Device {
             context.make_current()?;
             use sys::CUdevice_attribute::{
                 CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR as REGISTERS,
-                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED_OF_BLOCK,
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as BLOCK_SHARED,
                 CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
                 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT,
                 CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK as RESERVED,
             };
             // SAFETY: the device is valid.
             unsafe {
-                let of = |what| result::device::get_attribute(context.device, what).map(|n| n as usize);
-                let multiprocessors = of(COUNT)?;
+                let get = |what| result::device::get_attribute(context.device, what).map(|n| n as usize);
+                let multiprocessors = get(COUNT)?;
                 let limits = Limits {
-                    registers: of(REGISTERS)?,
-                    shared: of(SHARED)?,
-                    reserved: of(RESERVED)?,
-                    shared_of_block: of(SHARED_OF_BLOCK)?,
+                    registers: get(REGISTERS)?,
+                    shared: get(SHARED)?,
+                    reserved: get(RESERVED)?,
+                    block_shared: get(BLOCK_SHARED)?,
                     is_side_by_side: card.has_dependent_launch(),
                 };
                 let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
@@ -181,7 +176,12 @@ impl Device {
     }
 
     fn make_current(&self) -> Result<(), Error> {
-        self.context.make_current().map_err(|error| self.failed(error))
+        self.call(|| Ok(()))
+    }
+
+    /// Calls the driver with the context current.
+    fn call<T>(&self, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, Error> {
+        self.context.make_current().and_then(|()| work()).map_err(|error| self.failed(error))
     }
 
     /// The kernel `name`, such as `rows/arg_max`, allowed all of the shared memory.
@@ -215,11 +215,11 @@ impl Device {
                 };
                 let function = CString::new(function).expect("names have no zeros");
                 let function = result::module::get_function(module, function)?;
-                let of = |what| result::function::get_function_attribute(function, what).map(|n| n as usize);
-                let needs = Needs { registers: of(REGISTERS)?, threads: of(THREADS)?, fixed: of(STATIC)? };
+                let get = |what| result::function::get_function_attribute(function, what).map(|n| n as usize);
+                let needs = Needs { registers: get(REGISTERS)?, threads: get(THREADS)?, fixed: get(STATIC)? };
                 let (mut at, mut args) = (0, 0);
                 sys::cuFuncGetParamInfo(function, 0, &mut at, &mut args).result()?;
-                let dynamic = (self.limits.shared_of_block - needs.fixed) as i32;
+                let dynamic = (self.limits.block_shared - needs.fixed) as i32;
                 result::function::set_function_attribute(function, DYNAMIC, dynamic)?;
                 // Kernels that prefer different carve-outs would not run side by side.
                 result::function::set_function_attribute(function, CARVEOUT, 100)?;
@@ -267,29 +267,25 @@ impl Device {
         let buffer = Buffer(Arc::new(Memory { address, bytes, device: self.clone() }));
         let _queued = lock(&self.queued);
         // SAFETY: the memory has this size.
-        unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream) }
-            .map_err(|error| self.failed(error))?;
+        self.call(|| unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream) })?;
         Ok(buffer)
     }
 
     /// Copies `bytes` to `offset` of a buffer, before it returns.
     pub(crate) fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         assert!(offset + bytes.len() as u64 <= buffer.bytes(), "writes stay inside");
-        self.make_current()?;
         let _queued = lock(&self.queued);
         // SAFETY: both ranges are valid; the stream is waited for.
-        unsafe {
-            result::memcpy_htod_async(buffer.address() + offset, bytes, self.stream)
-                .and_then(|()| result::stream::synchronize(self.stream))
-        }
-        .map_err(|error| self.failed(error))
+        self.call(|| unsafe {
+            result::memcpy_htod_async(buffer.address() + offset, bytes, self.stream)?;
+            result::stream::synchronize(self.stream)
+        })
     }
 
     /// Waits for everything queued.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        self.make_current()?;
         // SAFETY: the stream is valid.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(error))
+        self.call(|| unsafe { result::stream::synchronize(self.stream) })
     }
 
     /// Creates an event that takes the time.
@@ -303,9 +299,8 @@ impl Device {
     }
 
     fn event_with(self: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Event, Error> {
-        self.make_current()?;
-        let event = result::event::create(flags);
-        Ok(Event { event: event.map_err(|error| self.failed(error))?, device: self.clone() })
+        let event = self.call(|| result::event::create(flags))?;
+        Ok(Event { event, device: self.clone() })
     }
 }
 
@@ -363,27 +358,22 @@ pub(crate) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Queues the event.
     pub(crate) fn record(&self) -> Result<(), Error> {
-        self.device.make_current()?;
         // SAFETY: event and stream are valid.
-        unsafe { result::event::record(self.event, self.device.stream) }
-            .map_err(|error| self.device.failed(error))
+        self.device.call(|| unsafe { result::event::record(self.event, self.device.stream) })
     }
 
     /// Waits for the event; one that was never queued counts as passed.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        self.device.make_current()?;
         // SAFETY: the event is valid.
-        unsafe { result::event::synchronize(self.event) }.map_err(|error| self.device.failed(error))
+        self.device.call(|| unsafe { result::event::synchronize(self.event) })
     }
 
     /// Seconds from this event to `end`; both have passed.
     pub(crate) fn seconds_to(&self, end: &Event) -> Result<f64, Error> {
-        self.device.make_current()?;
         // SAFETY: both events are valid.
-        let milliseconds = unsafe { result::event::elapsed(self.event, end.event) };
-        milliseconds.map(|ms| f64::from(ms) * 1e-3).map_err(|error| self.device.failed(error))
+        let milliseconds = self.device.call(|| unsafe { result::event::elapsed(self.event, end.event) })?;
+        Ok(f64::from(milliseconds) * 1e-3)
     }
 }
 

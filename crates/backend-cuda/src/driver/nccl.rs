@@ -24,15 +24,12 @@ const FLOAT32: c_int = 7;
 /// `ncclSum` of `ncclRedOp_t`.
 const SUM: c_int = 0;
 
-/// `ncclUniqueId`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct UniqueId(GroupId);
 
-/// `ncclComm_t`.
 type Comm = *mut c_void;
 
-/// The functions of the library.
 struct Nccl {
     get_unique_id: unsafe extern "C" fn(*mut UniqueId) -> c_int,
     comm_init_rank: unsafe extern "C" fn(*mut Comm, c_int, UniqueId, c_int) -> c_int,

@@ -1,15 +1,13 @@
 //! Host memory that the card copies from and to without a detour.
 //!
-//! Copies run beside the host. Whoever reads or writes such memory here waits for the copies of it before, and queues none meanwhile,
-//! since that takes `&mut`.
+//! Copies run beside the host. Each access to the memory waits for its earlier copies; queueing more takes `&mut`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use backend::Error;
+use backend::{Error, lock};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags};
-use gpu::lock;
 
 use super::{Buffer, Device, Event};
 
@@ -27,7 +25,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Allocates zeroed memory.
+    /// Zeroed.
     pub(super) fn new(device: &Arc<Device>, words: usize) -> Result<HostMemory, Error> {
         device.make_current()?;
         let bytes = words.max(1) * size_of::<u32>();
@@ -70,7 +68,6 @@ impl Pinned {
         Ok(Pinned { memory: HostMemory::new(device, words)?, copied })
     }
 
-    /// Waits for the copies.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         self.copied.wait()
     }
@@ -101,8 +98,7 @@ impl Pinned {
         self.copy_to(to, 0, words * size_of::<u32>(), device.uploads)?;
         let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: stream and event are valid.
-        let waits = unsafe { result::stream::wait_event(device.stream, self.copied.event, flags) };
-        waits.map_err(|error| device.failed(error))
+        device.call(|| unsafe { result::stream::wait_event(device.stream, self.copied.event, flags) })
     }
 
     fn copy_to(&self, to: &Buffer, at: usize, bytes: usize, stream: sys::CUstream) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! What a step queues: launches, copies of values, sums over cards; at once, or recorded as a graph.
+//! The queue of a step: launches, copies of values, sums over cards; at once, or recorded as a graph.
 //!
 //! A launch keeps the buffers that its arguments name, and a recorded graph all that its launches and copies name. Kernels stay
 //! inside of these buffers: that is up to the kernels, which are this crate's own.
@@ -7,16 +7,14 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, MutexGuard};
 
-use backend::Error;
+use backend::{Error, lock};
 use cudarc::driver::{result, sys};
-use gpu::lock;
 
 use super::pinned::{HostMemory, Staging};
 use super::{Buffer, Device, IN_FLIGHT, Kernel};
 use crate::arguments::{Arguments, Pointer};
 use crate::occupancy::Block;
 
-/// A kernel with its arguments.
 #[derive(Debug)]
 pub(crate) struct Launch {
     kernel: Kernel,
@@ -69,7 +67,6 @@ pub(crate) struct How {
     pub(crate) grid: [u32; 3],
     /// Blocks of a cluster, along the third dimension of the grid, which has so many times `grid[2]` blocks there.
     pub(crate) cluster: u32,
-    /// The form of its blocks.
     pub(crate) form: usize,
     /// Whether it may start before the launch before it has ended, and waits for it itself.
     pub(crate) is_dependent: bool,
@@ -106,50 +103,45 @@ impl Device {
         queue.recorded = Some(Named::default());
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is valid and not capturing.
-        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(|error| self.failed(error))?;
+        self.call(|| unsafe { result::stream::begin_capture(self.stream, mode) })?;
         let recorded = record(&mut queue);
-        // SAFETY: the stream is capturing; the graph is destroyed once instantiated.
-        unsafe {
-            let graph = result::stream::end_capture(self.stream);
-            recorded?;
-            let graph = graph.map_err(|error| self.failed(error))?;
+        // SAFETY: the stream is capturing.
+        let graph = self.call(|| unsafe { result::stream::end_capture(self.stream) });
+        recorded?;
+        let graph = graph?;
+        // SAFETY: the graph is valid, and destroyed once instantiated.
+        let executable = self.call(|| unsafe {
             let executable = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
             let _ = result::graph::destroy(graph);
-            let executable = executable.map_err(|error| self.failed(error))?;
-            let named = queue.recorded.take().unwrap_or_default();
-            Ok(Recording { executable, named, device: self.clone() })
-        }
+            executable
+        })?;
+        let named = queue.recorded.take().unwrap_or_default();
+        Ok(Recording { executable, named, device: self.clone() })
     }
 }
 
 impl Queue<'_> {
-    /// Queues a launch.
     pub(crate) fn launch(&mut self, launch: &Launch, how: How) -> Result<(), Error> {
         let How { number, grid, cluster, form, is_dependent } = how;
         if grid.contains(&0) {
             return Ok(());
         }
-        let clusters = cluster_attribute(cluster);
         let dependent = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
             value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
         let is_dependent = is_dependent && self.device.limits.is_side_by_side;
-        let (mut attributes, count) = if cluster > 1 {
-            ([clusters, dependent], 1 + u32::from(is_dependent))
-        } else {
-            ([dependent, clusters], u32::from(is_dependent))
-        };
-        let attributes = &mut attributes[..count as usize];
-        let config =
-            self.device.config([grid[0], grid[1], grid[2] * cluster], launch.forms[form], attributes);
+        let mut attributes = [cluster_attribute(cluster), dependent];
+        let used = usize::from(cluster <= 1)..1 + usize::from(is_dependent);
+        let [x, y, z] = grid;
+        let config = self.device.config([x, y, z * cluster], launch.forms[form], &mut attributes[used]);
         let mut args = launch.args[number].as_ptr().cast_mut().cast::<c_void>();
         // SAFETY: `args` has as many bytes as the kernel takes, and its pointers are of buffers that the launch keeps; they are freed
         // when nothing queued is left, and a graph keeps them, too.
-        unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) }
-            .result()
-            .map_err(|error| self.device.failed(error))?;
+        let launched =
+            unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) };
+        launched.result().map_err(|error| self.device.failed(error))?;
         if let Some(named) = &mut self.recorded {
             named.buffers.extend_from_slice(&launch.buffers);
         }
@@ -171,11 +163,10 @@ impl Queue<'_> {
             buffers.push(from.clone());
         }
         // SAFETY: both ranges are valid. `to` is read only when nothing queued is left; a graph is replayed with `to` borrowed.
-        unsafe {
+        self.device.call(|| unsafe {
             let to = to.0.address.add(at).cast::<c_void>();
             sys::cuMemcpyDtoHAsync_v2(to, from.address(), words * 4, self.device.stream).result()
-        }
-        .map_err(|error| self.device.failed(error))
+        })
     }
 
     /// Queues the sum of the first `words` words over the cards of the group, in place.
@@ -195,13 +186,11 @@ impl Queue<'_> {
             "a graph copies to the memory that it was recorded with"
         );
         // SAFETY: graph and stream are valid, and the recording keeps what the graph names until it has run.
-        unsafe { result::graph::launch(recording.executable, self.device.stream) }
-            .map_err(|error| self.device.failed(error))
+        self.device.call(|| unsafe { result::graph::launch(recording.executable, self.device.stream) })
     }
 }
 
 impl Device {
-    /// A launch of blocks of this size.
     fn config(
         &self,
         grid: [u32; 3],
@@ -246,7 +235,6 @@ fn cluster_attribute(size: u32) -> sys::CUlaunchAttribute {
     }
 }
 
-/// A recorded step.
 #[derive(Debug)]
 pub(crate) struct Recording {
     executable: sys::CUgraphExec,

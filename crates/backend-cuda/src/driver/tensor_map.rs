@@ -25,14 +25,11 @@ impl Device {
         cols: usize,
     ) -> Result<[u8; TENSOR_MAP_BYTES], Error> {
         let pitch = cols as u64 * 2;
-        assert!(
-            pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes(),
-            "the matrix lies in the buffer"
-        );
-        self.make_current()?;
+        let is_inside = pitch.is_multiple_of(16) && rows as u64 * pitch <= buffer.bytes();
+        assert!(is_inside, "the matrix lies in the buffer");
         let mut map = MaybeUninit::uninit();
         // SAFETY: the driver writes the description, and reads sizes, strides and steps of two dimensions, one stride less.
-        let map = unsafe {
+        let map = self.call(|| unsafe {
             cuTensorMapEncodeTiled(
                 map.as_mut_ptr(),
                 Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
@@ -47,10 +44,9 @@ impl Device {
                 Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
-            .result()
-            .map_err(|error| self.failed(error))?;
-            map.assume_init()
-        };
+            .result()?;
+            Ok(map.assume_init())
+        })?;
         Ok(bytemuck::cast(map.opaque))
     }
 }

@@ -21,7 +21,7 @@ fn two_cards() -> Option<[Card; 2]> {
         return skipped("there are no two cards");
     };
     // A group of one card needs the library, too.
-    let alone = Member::of_group(1).into_iter().try_for_each(|member| open(&found[0], false).join(member));
+    let alone = Member::group(1).into_iter().try_for_each(|member| open(&found[0], false).join(member));
     match alone {
         Err(Error::Group { why, .. }) => skipped(&why),
         joined => {

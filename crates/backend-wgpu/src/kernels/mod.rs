@@ -14,31 +14,16 @@ use serde::Serialize;
 use crate::policy::GemvTiles;
 
 /// The formats of weights that kernels read.
-pub(crate) const FORMATS: [Format; 18] = [
-    Format::F32,
-    Format::F16,
-    Format::BF16,
-    Format::Q4_0,
-    Format::Q8_0,
-    Format::Q4_K,
-    Format::Q5_K,
-    Format::Q6_K,
-    Format::MXFP4,
-    Format::IQ3_XXS,
-    Format::IQ3_S,
-    Format::IQ2_XXS,
-    Format::IQ2_XS,
-    Format::IQ2_S,
-    Format::IQ1_S,
-    Format::IQ1_M,
-    Format::TQ1_0,
-    Format::TQ2_0,
-];
+pub(crate) const FORMATS: [Format; 18] = {
+    use Format::*;
+    [
+        F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4, IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S,
+        IQ1_M, TQ1_0, TQ2_0,
+    ]
+};
 
-/// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// A uniform buffer.
     Constant,
     Read,
     Write,
@@ -103,9 +88,8 @@ impl Rows {
 }
 
 /// Options that all matmul kernels share; `gemv.wgsl` documents them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Matmul {
-    /// The format of each weight.
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
@@ -212,7 +196,7 @@ pub(crate) struct LinearAttention {
     pub(crate) skips: usize,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Route {
     pub(crate) experts: usize,
     pub(crate) used: usize,

@@ -39,7 +39,7 @@ fn is_over(left: &Option<Arc<AtomicUsize>>) -> bool {
 
 impl Program for DeviceProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, backend::Error> {
-        let place = self.pending.next_place();
+        let place = self.pending.next_buffer();
         let ticket = self.pending.begin(step);
         self.device.followed.fetch_add(usize::from(step.is_ahead()), Ordering::Relaxed);
         let known: Vec<u32> =
@@ -65,7 +65,7 @@ impl Program for DeviceProgram {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, backend::Error> {
-        let place = self.pending.place_of(&ticket);
+        let place = self.pending.buffer(&ticket);
         self.pending.end(ticket)?;
         match self.ticket.take() {
             Some(ticket) => self.inner.wait(ticket),

@@ -1,12 +1,11 @@
 //! The division of layers over devices in given proportions.
 
-use std::fmt;
 use std::str::FromStr;
 
-use backend::{Error, readable_size};
+use backend::Error;
 
 use super::{
-    CutPoints, DeviceBudget, Layers, Needs, PlacedLayers, Placement, PlacementError, Range, SkipReason,
+    CutPoints, DeviceBudget, Layers, Needs, PlacedLayers, Placement, PlacementError, Range, SkipReason, need,
 };
 
 /// Proportions of the offloaded layers, one for each device: finite numbers from 0 on, at least one above 0. [`FromStr`]
@@ -16,20 +15,16 @@ pub struct Split(Vec<f32>);
 
 /// Why numbers are no proportions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain them")]
 pub enum SplitError {
-    /// One is negative, not finite, or no number.
     #[error("{0:?} is no proportion: expected numbers from 0 on, such as 3,1")]
     Number(String),
-    /// None is above 0.
     #[error("no proportion is above 0: expected at least one, such as 3,1")]
     NoneAboveZero,
 }
 
 impl Split {
     /// The proportions of devices, the first device first. Devices without one get no layer.
-    ///
-    /// # Errors
-    /// If a number is negative or not finite, or none is above 0.
     pub fn new(proportions: impl Into<Vec<f32>>) -> Result<Split, SplitError> {
         let proportions = proportions.into();
         let is_proportion = |number: f32| number.is_finite() && number >= 0.0;
@@ -43,9 +38,6 @@ impl Split {
     }
 
     /// Checks that each proportion has one of so many devices.
-    ///
-    /// # Errors
-    /// If there are fewer devices than proportions.
     pub fn check(&self, devices: usize) -> Result<(), TooManyProportions> {
         let proportions = self.0.len();
         if proportions > devices { Err(TooManyProportions { proportions, devices }) } else { Ok(()) }
@@ -53,11 +45,10 @@ impl Split {
 
     /// The devices with a proportion above 0, if all these are equal.
     pub(super) fn equal(&self) -> Option<Vec<usize>> {
-        let of = |&(_, &proportion): &(usize, &f32)| proportion > 0.0;
-        let mut above = self.0.iter().enumerate().filter(of);
+        let above = self.0.iter().enumerate().filter(|(_, proportion)| **proportion > 0.0);
         let first = above.clone().next()?.1;
-        let is_equal = above.all(|(_, proportion)| proportion == first);
-        is_equal.then(|| self.0.iter().enumerate().filter(of).map(|(device, _)| device).collect())
+        let is_equal = above.clone().all(|(_, proportion)| proportion == first);
+        is_equal.then(|| above.map(|(device, _)| device).collect())
     }
 
     /// Divides the layers from `floor` on. Each boundary is the cut point nearest to the exact one; of two, the later one,
@@ -183,31 +174,21 @@ pub(super) fn there(devices: &usize) -> String {
 }
 
 /// The share of a device does not fit its memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{} of {layers} layers{} {} on GPU {device}, {budget}", range.len(), output(range, layers), need(needed))]
 #[expect(missing_docs, reason = "the message explains the fields")]
 pub struct ShareTooLarge {
     pub device: usize,
     pub budget: DeviceBudget,
     pub range: Range<usize>,
-    /// Number of the model's layers.
+    /// Of the model.
     pub layers: usize,
     /// Bytes, if known.
     pub needed: Option<u64>,
 }
 
-impl std::error::Error for ShareTooLarge {}
-
-impl fmt::Display for ShareTooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ShareTooLarge { device, budget: DeviceBudget { name, budget }, range, layers, needed } = self;
-        let output = if range.end == *layers { " and the output" } else { "" };
-        write!(f, "{} of {layers} layers{output} ", range.len())?;
-        match needed {
-            Some(needed) => write!(f, "need {}", readable_size(*needed))?,
-            None => write!(f, "do not fit")?,
-        }
-        write!(f, " on GPU {device}, {name} ({budget})")
-    }
+fn output(range: &Range<usize>, layers: &usize) -> &'static str {
+    if range.end == *layers { " and the output" } else { "" }
 }
 
 #[cfg(test)]

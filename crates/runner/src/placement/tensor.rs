@@ -1,7 +1,5 @@
 //! The devices of tensor parallelism: each has an equal part of every layer.
 
-use std::fmt;
-
 use backend::readable_size;
 
 use super::split::there;
@@ -23,62 +21,29 @@ impl SplitMode {
 
     /// The name, such as `tensor`.
     pub fn name(self) -> &'static str {
-        match self {
-            SplitMode::Layer => "layer",
-            SplitMode::Tensor => "tensor",
-        }
+        if self == SplitMode::Layer { "layer" } else { "tensor" }
     }
 }
 
 /// Why devices cannot share every layer.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the messages explain the fields")]
+#[derive(Clone, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain them")]
 pub enum TensorSplitError {
-    /// There are no two devices.
+    #[error("tensor parallelism needs two GPUs or more, but there {}", there(devices))]
     Devices { devices: usize },
-    /// Some layers are for the host.
+    #[error("tensor parallelism divides every layer over the GPUs and leaves none to the CPU")]
     SomeLayers,
-    /// The proportions of devices that have a part differ.
+    #[error("tensor parallelism gives each GPU an equal part of every layer: proportions are 1 or 0")]
     Proportions,
-    /// A rank does not fit the memory of its device, as far as known.
+    #[error("one of {ranks} parts of every layer {} on GPU {device}, {budget}", needs(needed))]
     RankTooLarge { device: usize, budget: DeviceBudget, ranks: usize, needed: Option<u64> },
 }
 
-impl std::error::Error for TensorSplitError {}
-
-impl fmt::Display for TensorSplitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TensorSplitError::Devices { devices } => {
-                write!(f, "tensor parallelism needs two GPUs or more, but there {}", there(devices))
-            }
-            TensorSplitError::SomeLayers => {
-                f.write_str("tensor parallelism divides every layer over the GPUs and leaves none to the CPU")
-            }
-            TensorSplitError::Proportions => f.write_str(
-                "tensor parallelism gives each GPU an equal part of every layer: proportions are 1 or 0",
-            ),
-            TensorSplitError::RankTooLarge {
-                device,
-                budget: DeviceBudget { name, budget },
-                ranks,
-                needed,
-            } => {
-                write!(f, "one of {ranks} parts of every layer ")?;
-                match needed {
-                    Some(needed) => write!(f, "needs {}", readable_size(*needed))?,
-                    None => write!(f, "does not fit")?,
-                }
-                write!(f, " on GPU {device}, {name} ({budget})")
-            }
-        }
-    }
+fn needs(needed: &Option<u64>) -> String {
+    needed.map_or_else(|| "does not fit".to_owned(), |bytes| format!("needs {}", readable_size(bytes)))
 }
 
-/// The devices, of so many, that share every layer as requested, by rank.
-///
-/// # Errors
-/// If there are fewer than two, or the request is not for equal parts of all layers.
+/// The devices, of so many, that share every layer as requested, by rank. They are two or more, with equal parts of all layers.
 pub fn ranks(devices: usize, request: &Request) -> Result<Vec<usize>, TensorSplitError> {
     if let Layers::Last(_) = request.layers {
         return Err(TensorSplitError::SomeLayers);

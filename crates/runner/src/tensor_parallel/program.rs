@@ -13,28 +13,28 @@ pub(super) struct GroupProgram {
     member: Member,
     others: Vec<Worker>,
     tapped: Vec<Tapped>,
-    /// Whether the other ranks have a step whose end nobody has waited for.
+    /// Whether the other ranks have a step that was not waited for.
     is_pending: bool,
 }
 
 /// A value that is read after steps.
 pub(super) struct Tapped {
     name: String,
-    ranks: OfRanks,
+    ranks: Division,
     /// The columns of all ranks after the first, by rank.
     others: Vec<Vec<f32>>,
     /// The columns of all ranks side by side.
     gathered: OnceCell<Vec<f32>>,
 }
 
-/// What ranks have of a value.
+/// How a value is divided over the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum OfRanks {
-    /// All of it.
+enum Division {
+    /// Each rank has all of it.
     Whole,
-    /// So many columns of it each.
+    /// Columns of each rank.
     Columns(Vec<usize>),
-    /// Summands of what it is part of, or nothing.
+    /// Ranks have summands of what it is part of, or nothing.
     Nothing,
 }
 
@@ -42,32 +42,32 @@ impl Tapped {
     pub(super) fn new(value: &Value, parts: &[&Graph]) -> Tapped {
         let cols = |part: &&Graph| Some(part.value(part.find(&value.name)?).cols);
         let ranks = match parts.iter().map(cols).collect::<Option<Vec<usize>>>() {
-            Some(cols) if cols.iter().all(|&cols| cols == value.cols) => OfRanks::Whole,
-            Some(cols) if cols.iter().sum::<usize>() == value.cols => OfRanks::Columns(cols),
-            Some(_) | None => OfRanks::Nothing,
+            Some(cols) if cols.iter().all(|&cols| cols == value.cols) => Division::Whole,
+            Some(cols) if cols.iter().sum::<usize>() == value.cols => Division::Columns(cols),
+            Some(_) | None => Division::Nothing,
         };
         Tapped { name: value.name.clone(), ranks, others: Vec::new(), gathered: OnceCell::new() }
     }
 
     fn is_split(&self) -> bool {
-        matches!(self.ranks, OfRanks::Columns(_))
+        matches!(self.ranks, Division::Columns(_))
     }
 
     /// The value, of which the first rank has `first`.
     fn read<'a>(&'a self, first: &'a [f32]) -> Result<&'a [f32], Error> {
         match &self.ranks {
-            OfRanks::Whole => Ok(first),
-            OfRanks::Columns(cols) => Ok(self.gathered.get_or_init(|| {
-                let of_ranks = [first].into_iter().chain(self.others.iter().map(Vec::as_slice));
-                let mut of_ranks: Vec<_> =
-                    of_ranks.zip(cols).map(|(values, &cols)| values.chunks_exact(cols)).collect();
+            Division::Whole => Ok(first),
+            Division::Columns(cols) => Ok(self.gathered.get_or_init(|| {
+                let columns = [first].into_iter().chain(self.others.iter().map(Vec::as_slice));
+                let mut columns: Vec<_> =
+                    columns.zip(cols).map(|(values, &cols)| values.chunks_exact(cols)).collect();
                 let mut all = Vec::new();
                 for _ in 0..first.len() / cols[0] {
-                    of_ranks.iter_mut().filter_map(Iterator::next).for_each(|row| all.extend_from_slice(row));
+                    columns.iter_mut().filter_map(Iterator::next).for_each(|row| all.extend_from_slice(row));
                 }
                 all
             })),
-            OfRanks::Nothing => {
+            Division::Nothing => {
                 let why = "is not computed on several devices: it is part of a sum over them";
                 Err(Error::Value { name: self.name.clone(), why })
             }
@@ -116,18 +116,13 @@ impl Program for GroupProgram {
         member.begin();
         tapped.iter_mut().for_each(|tapped| drop(tapped.gathered.take()));
         others.iter().for_each(|worker| worker.start(step));
-        match first.submit(step) {
-            Ok(ticket) => {
-                *is_pending = true;
-                Ok(ticket)
-            }
-            Err(error) => {
-                member.fail(&error);
-                // The others end with the same error, or with the one that was there first.
-                let _ = GroupProgram::finish(others, tapped);
-                Err(error)
-            }
-        }
+        let submitted = first.submit(step);
+        *is_pending = submitted.is_ok();
+        submitted.inspect_err(|error| {
+            member.fail(error);
+            // The others end with the same error, or with the one that was there first.
+            let _ = GroupProgram::finish(others, tapped);
+        })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
@@ -141,7 +136,7 @@ impl Program for GroupProgram {
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
         match self.tapped.iter().find(|tapped| tapped.name == name) {
-            Some(tapped) if tapped.ranks == OfRanks::Nothing => tapped.read(&[]),
+            Some(tapped) if tapped.ranks == Division::Nothing => tapped.read(&[]),
             Some(tapped) => tapped.read(self.first.read(name)?),
             None => self.first.read(name),
         }

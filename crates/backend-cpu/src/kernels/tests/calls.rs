@@ -49,7 +49,7 @@ fn values(len: usize, seed: usize) -> Vec<f32> {
 
 impl Calls {
     fn label(&self, what: std::fmt::Arguments<'_>) {
-        guard::label(&format!("{} {what}, buffers at {:?}", self.kernels.isa().name(), self.side));
+        guard::label(&format!("{} {what}, buffers at {:?}", self.kernels.isa.name(), self.side));
     }
 
     fn values(&self, len: usize, seed: usize) -> Guarded<f32> {
@@ -88,7 +88,7 @@ impl Calls {
         let mapped = product(Packed::mapped(Bytes::from_owner(bytes), n, cols), "mapped");
         let packed = product(packed, "packed");
         let same = packed.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
-        assert!(same, "{} {format} [{n}, {cols}], {rows} rows: other bits mapped", self.kernels.isa().name());
+        assert!(same, "{} {format} [{n}, {cols}], {rows} rows: other bits mapped", self.kernels.isa.name());
         packed
     }
 
