@@ -118,14 +118,9 @@ impl Builder {
         self.shape_at(id).0 == Rows::Output
     }
 
-    /// Columns of a weight.
-    pub fn weight_cols(&self, id: WeightId) -> usize {
-        self.weight_at(id).cols
-    }
-
-    /// The tensor of a weight.
-    pub fn weight_tensor(&self, id: WeightId) -> &str {
-        &self.weight_at(id).tensor
+    /// A declared weight.
+    pub fn declared(&self, id: WeightId) -> &Weight {
+        &self.weights[id.index()]
     }
 
     /// Declares a KV store: one attention operation writes it, others may read it.
@@ -246,10 +241,6 @@ impl Builder {
     pub(crate) fn shape_at(&self, x: ValueId) -> (Rows, usize) {
         let value = &self.values[x.index()];
         (value.rows, value.cols)
-    }
-
-    pub(crate) fn weight_at(&self, id: WeightId) -> &Weight {
-        &self.weights[id.index()]
     }
 
     pub(crate) fn store_at(&self, id: StoreId) -> &Store {

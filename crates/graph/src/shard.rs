@@ -55,7 +55,6 @@ impl Graph {
         Ok(part.finish_shard(self, |id| made[&(id, Form::Whole)]))
     }
 
-    /// The forms in which each value is needed.
     fn forms(&self, split: &Split<'_>) -> Result<Vec<BTreeSet<Form>>, ShardError> {
         let mut forms = vec![BTreeSet::new(); self.values.len()];
         for id in self.layer_ends.iter().chain(&self.heads).chain([&self.output]) {
@@ -97,7 +96,6 @@ impl Operands for Needed {
     }
 }
 
-/// Builds the rank's graph.
 struct Maker<'a> {
     graph: &'a Graph,
     rank: Rank,

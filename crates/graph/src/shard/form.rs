@@ -44,10 +44,12 @@ impl std::error::Error for ShardError {}
 pub(super) enum Form {
     /// A summand: the sum over all ranks is the value.
     Partial,
-    /// All columns.
     Whole,
     /// Columns from `start` on.
-    Columns { start: usize, len: usize },
+    Columns {
+        start: usize,
+        len: usize,
+    },
 }
 
 /// Receives the operands of a form, and returns those of the operation that makes it.

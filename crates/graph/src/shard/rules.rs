@@ -33,7 +33,6 @@ impl Source {
     }
 }
 
-/// The split of a graph.
 pub(super) struct Split<'a> {
     graph: &'a Graph,
     rank: Rank,
@@ -223,7 +222,6 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// The operation of `id` with other operands.
     fn with(
         &self,
         id: ValueId,
@@ -246,7 +244,6 @@ impl<'a> Split<'a> {
         op
     }
 
-    /// All rows and columns of a weight.
     fn all(&self, weight: WeightId) -> [Range<usize>; 2] {
         let Weight { rows, cols, .. } = *self.graph.weight(weight);
         [0..rows, 0..cols]

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
-use super::{GraphContext, LINEAR_OR_YARN, Linear, Mixer, Scaling, rope};
+use super::{GraphContext, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
 pub(crate) static ATTN_OUTPUT: Linear =
@@ -14,15 +14,11 @@ const GATED_QUERIES: Linear =
 const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: ["Kcur_mm", "Kcur_pre"] };
 const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_mm", "Vcur"] };
 
-/// The attention parameters of all layers of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Attention {
     pub(crate) heads: Vec<usize>,
-    /// KV heads per layer; each divides the query heads.
     pub(crate) kv_heads: Vec<usize>,
-    /// Columns of a query or key head.
     pub(crate) key_length: usize,
-    /// Columns of a value head.
     pub(crate) value_length: usize,
     /// `None` for attention without positions.
     pub(crate) rope: Option<Rope>,
@@ -30,11 +26,9 @@ pub(crate) struct Attention {
     pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
-    /// Soft cap of scores.
     pub(crate) cap: Option<f32>,
     /// The largest bias of ALiBi.
     pub(crate) alibi: Option<f32>,
-    /// The visible positions.
     pub(crate) mask: Mask,
     pub(crate) qk_norm: QkNorm,
     /// Queries grow with the position.
@@ -100,11 +94,6 @@ impl Attention {
         Attention::with_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 
-    /// The same without RoPE, whose parameters a file may have nevertheless.
-    pub(crate) fn read_without_rope(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
-        Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
-    }
-
     fn with_heads(
         c: &Config,
         keys: &mut Keys<'_>,
@@ -113,12 +102,7 @@ impl Attention {
         supported: &[Scaling],
     ) -> Result<Attention, Error> {
         let hidden = c.embedding_length;
-        for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
-            if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
-                let expected = format!("a divisor of the {heads} query heads");
-                return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
-            }
-        }
+        check_kv_heads(keys, &heads, &kv_heads)?;
         let widths = ["attention.key_length", "attention.value_length"];
         if widths.iter().any(|key| !keys.has(key)) && !hidden.is_multiple_of(heads[0]) {
             let expected = format!(
@@ -230,8 +214,20 @@ impl Attention {
         }
         match self.qk_norm {
             QkNorm::HeadAfterRope => ctx.head_norm((normed, il), x, norm, self.key_length),
-            QkNorm::HeadAfterRopeUnweighted => ctx.unweighted_norm((normed, il), x, self.key_length),
+            QkNorm::HeadAfterRopeUnweighted => ctx.group_norm((normed, il), x, self.key_length, None),
             QkNorm::None | QkNorm::Head | QkNorm::Row => x,
+        }
+    }
+}
+
+/// Fails unless the KV heads of each layer, if any, divide its query heads.
+pub(super) fn check_kv_heads(keys: &Keys<'_>, heads: &[usize], kv_heads: &[usize]) -> Result<(), Error> {
+    let mut layers = heads.iter().zip(kv_heads);
+    match layers.find(|&(heads, &kv_heads)| kv_heads > 0 && !heads.is_multiple_of(kv_heads)) {
+        None => Ok(()),
+        Some((heads, kv_heads)) => {
+            let expected = format!("a divisor of the {heads} query heads");
+            Err(keys.bad("attention.head_count_kv", kv_heads, expected))
         }
     }
 }

@@ -7,7 +7,6 @@ use super::{GraphContext, Linear};
 const UP: Linear = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up", "ffn_up_b"] };
 const DOWN: Linear = Linear { tensor: "ffn_down", name: "ffn_out", biased: ["ffn_down", "ffn_out"] };
 
-/// Gate, up and down of a layer's feed-forward network.
 const DENSE: [Linear; 3] =
     [Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ffn_gate", "ffn_gate_b"] }, UP, DOWN];
 
@@ -54,18 +53,17 @@ pub(crate) fn fused_feed_forward(
 ) -> ValueId {
     let hidden = ctx.hidden();
     let halves = [("ffn_gate", 0), ("ffn_up", ffn)];
-    if ctx.in_layers("ffn_up.bias") {
+    let [gate, up] = if ctx.in_layers("ffn_up.bias") {
         let up = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up_gate_mm", "ffn_up_gate"] };
         let both = ctx.project(&up, il, x, [hidden, 2 * ffn]); // [rows, 2 * ffn]
-        let [gate, up] = halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn));
-        let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
-        return ctx.project(&DOWN, il, h, [ffn, hidden]); // [rows, hidden]
-    }
-    let [gate, up] = halves.map(|(name, first)| {
-        let tensor = format!("blk.{il}.ffn_up.weight");
-        let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
-        ctx.linear((name, il), x, weight) // [rows, ffn]
-    });
+        halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn))
+    } else {
+        halves.map(|(name, first)| {
+            let tensor = format!("blk.{il}.ffn_up.weight");
+            let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
+            ctx.linear((name, il), x, weight)
+        })
+    }; // [rows, ffn] each
     let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
 }

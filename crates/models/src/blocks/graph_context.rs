@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use graph::{Activation, Builder, Graph, Map, NormKind, Op, Pool, ValueId, ValueName, WeightId};
 
-use crate::pooling::Represented;
 use crate::{Config, Tensors};
 
 pub(crate) struct GraphContext<'a> {
@@ -19,7 +18,6 @@ pub(crate) struct GraphContext<'a> {
     pub(crate) output_norm: &'static str,
     /// The row that a classifier reads.
     pub(crate) rank_pool: Pool,
-    /// Scores of a classifier.
     pub(crate) labels: usize,
     /// The matrices after pooling, and their rows.
     pub(crate) dense: Vec<(&'static str, usize)>,
@@ -28,7 +26,6 @@ pub(crate) struct GraphContext<'a> {
 /// Gemma 4 multiplies its router's input with a vector of this name.
 const ROUTER_SCALE: &str = ".ffn_gate_inp.scale";
 
-/// A linear layer, with a bias if the file has one.
 #[derive(Debug)]
 pub(crate) struct Linear {
     /// Tensor name, without `.weight` and `.bias`.
@@ -40,13 +37,11 @@ pub(crate) struct Linear {
 }
 
 impl<'a> GraphContext<'a> {
-    /// A graph with RMS norms.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
-        let norm = (NormKind::Rms, eps);
         GraphContext {
             g: Builder::new(),
             c,
-            norm,
+            norm: (NormKind::Rms, eps),
             has,
             in_layers: HashMap::new(),
             token_embd: None,
@@ -57,7 +52,6 @@ impl<'a> GraphContext<'a> {
         }
     }
 
-    /// A graph with layer norms.
     pub(crate) fn with_layer_norms(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
         GraphContext { norm: (NormKind::Layer, eps), ..GraphContext::new(c, eps, has) }
     }
@@ -104,7 +98,7 @@ impl<'a> GraphContext<'a> {
         if self.has(&format!("{tensor}.bias")) {
             return self.biased_norm(name.into(), x, tensor);
         }
-        self.named_norm(name, x, &format!("{tensor}.weight"), self.c.embedding_length)
+        self.norm_by(name, x, &format!("{tensor}.weight"), self.c.embedding_length)
     }
 
     #[track_caller]
@@ -121,71 +115,54 @@ impl<'a> GraphContext<'a> {
             "layer_out_norm" => "layer_out_norm_w",
             _ => "result_norm_w",
         };
-        let x = self.plain_norm(ValueName(before, name.1), x, weight);
+        let x = self.group_norm(ValueName(before, name.1), x, hidden, Some(weight));
         self.g.add_bias(name, x, bias)
     }
 
-    /// Norm of groups of `cols` columns with weight `tensor`.
+    /// Norm of groups of as many columns as the vector `tensor` has.
     #[track_caller]
-    pub(crate) fn named_norm(
+    pub(crate) fn norm_by(
         &mut self,
-        name: &'static str,
+        name: impl Into<ValueName>,
         x: ValueId,
         tensor: &str,
         cols: usize,
     ) -> ValueId {
         let weight = self.g.weight(tensor, 1, cols);
-        self.plain_norm(name.into(), x, weight)
+        self.group_norm(name, x, cols, Some(weight))
     }
 
-    /// Norm of rows with a declared weight.
-    #[track_caller]
-    pub(crate) fn norm_by(
-        &mut self,
-        (name, il): (&'static str, usize),
-        x: ValueId,
-        weight: WeightId,
-    ) -> ValueId {
-        self.plain_norm(ValueName(name, Some(il)), x, weight)
-    }
-
-    #[track_caller]
-    fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
-        let (kind, eps) = self.norm;
-        let width = self.g.weight_cols(weight);
-        self.g.norm(name, x, kind, width, Some(weight), eps)
-    }
-
-    /// Norm of groups of `cols` columns without a weight.
-    #[track_caller]
-    pub(crate) fn unweighted_norm(
-        &mut self,
-        name: (&'static str, usize),
-        x: ValueId,
-        cols: usize,
-    ) -> ValueId {
-        let (kind, eps) = self.norm;
-        self.g.norm(name, x, kind, cols, None, eps)
-    }
-
-    /// Norm of groups of `cols` columns.
+    /// Norm of groups of `cols` columns with weight `blk.N.{tensor}.weight`.
     #[track_caller]
     pub(crate) fn head_norm(
         &mut self,
-        (name, il): (&'static str, usize),
+        name: (&'static str, usize),
         x: ValueId,
         tensor: &str,
         cols: usize,
     ) -> ValueId {
-        let weight = self.g.weight(format!("blk.{il}.{tensor}.weight"), 1, cols);
-        self.plain_norm(ValueName(name, Some(il)), x, weight)
+        self.norm_by(name, x, &format!("blk.{}.{tensor}.weight", name.1), cols)
+    }
+
+    /// Norm of groups of `cols` columns.
+    #[track_caller]
+    pub(crate) fn group_norm(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        cols: usize,
+        weight: Option<WeightId>,
+    ) -> ValueId {
+        let (kind, eps) = self.norm;
+        self.g.norm(name, x, kind, cols, weight, eps)
     }
 
     /// `x` times the transpose of `weight`, and times the number in its tensor `.scale` if the file has one, as files in NVFP4
     /// do: `[rows, weight.rows]`.
     #[track_caller]
     pub(crate) fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        let scale = self.g.weight_tensor(weight).strip_suffix(".weight").map(|name| format!("{name}.scale"));
+        let scale =
+            self.g.declared(weight).tensor.strip_suffix(".weight").map(|name| format!("{name}.scale"));
         match scale.filter(|scale| !scale.ends_with(ROUTER_SCALE) && self.has(scale)) {
             Some(scale) => {
                 let scale = self.g.weight(scale, 1, 1);
@@ -238,7 +215,7 @@ impl<'a> GraphContext<'a> {
     /// In the last layer, the output rows of `x`, unless the whole sequence is pooled.
     #[track_caller]
     pub(crate) fn keep_output(&mut self, name: &'static str, il: usize, x: ValueId) -> ValueId {
-        let is_inner = il + 1 < self.c.block_count || self.represented() != Represented::Outputs;
+        let is_inner = il + 1 < self.c.block_count || self.pool().is_some();
         if is_inner { x } else { self.g.output_rows(name, x) }
     }
 
@@ -254,10 +231,10 @@ impl<'a> GraphContext<'a> {
         self.finish(x, Some(Map::Scale(factor)))
     }
 
-    /// The same, between `-cap` and `cap`.
+    /// The same, between `-cap` and `cap` if there is a cap.
     #[track_caller]
-    pub(crate) fn capped_logits(self, x: ValueId, cap: f32) -> Graph {
-        self.finish(x, Some(Map::Softcap(cap)))
+    pub(crate) fn capped_logits(self, x: ValueId, cap: Option<f32>) -> Graph {
+        self.finish(x, cap.map(Map::Softcap))
     }
 
     /// The final norm and the logits, to which `map` is applied; or the embeddings.

@@ -6,7 +6,6 @@ use graph::{Mask, Pairing, Rope, Store, ValueId};
 use super::{ATTN_OUTPUT, GraphContext, Growth, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
-/// The parameters of all layers.
 pub(crate) struct Latent {
     heads: usize,
     /// Columns of a query head without positions, with RoPE, and of a value head.

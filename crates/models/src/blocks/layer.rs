@@ -1,6 +1,6 @@
 //! Decoder layers.
 
-use graph::ValueId;
+use graph::{Graph, ValueId};
 
 use super::{GraphContext, Linear};
 
@@ -11,7 +11,6 @@ pub(crate) struct Layer {
     pub(crate) norms_inputs: bool,
     /// The first layer has a norm of its input, too.
     pub(crate) norms_first_input: bool,
-    /// Norms of their outputs.
     pub(crate) norms_outputs: bool,
     /// The feed-forward network has the input of attention (Wang and Komatsuzaki 2021).
     pub(crate) is_parallel: bool,
@@ -45,7 +44,6 @@ pub(crate) fn mixer_layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mix
     x
 }
 
-/// Mixes the rows of a sequence: attention, or a recurrence.
 pub(crate) trait Mixer {
     /// The result in layer `il`, before the output projection: `[rows, cols]`.
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId;
@@ -98,6 +96,19 @@ impl Layer {
             x = self.build(ctx, il, x, mixer(il), |ctx, h| feed_forward(ctx, il, h));
         }
         x
+    }
+
+    /// The logits of a model that is an embedding and such layers: `[outputs, vocab]`.
+    #[track_caller]
+    pub(crate) fn decoder<'m>(
+        &self,
+        mut ctx: GraphContext<'_>,
+        mixer: impl Fn(usize) -> &'m dyn Mixer,
+        feed_forward: impl Fn(&mut GraphContext<'_>, usize, ValueId) -> ValueId,
+    ) -> Graph {
+        let x = ctx.embed("embd"); // [rows, hidden]
+        let x = self.stack(&mut ctx, x, mixer, feed_forward);
+        ctx.logits(x)
     }
 
     /// The output of a block as it is added to the residual stream.

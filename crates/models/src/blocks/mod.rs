@@ -24,6 +24,6 @@ pub(crate) use latent::Latent;
 pub(crate) use layer::{Layer, Mixer, PRE_NORM, mixer_layer};
 pub(crate) use mamba::Mamba;
 pub(crate) use moe::{Moe, swiglu_or_experts};
-pub(crate) use rope::{LINEAR_OR_YARN, Scaling, check_sections, original_context};
+pub(crate) use rope::{LINEAR_OR_YARN, SCALINGS, Scaling, check_sections, original_context};
 pub(crate) use shared_attention::SharedAttention;
 pub(crate) use short_conv::ShortConv;

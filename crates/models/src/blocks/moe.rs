@@ -45,7 +45,6 @@ impl Moe {
         Moe::read(keys)?.ok_or(none)
     }
 
-    /// Reads what a router makes of its logits; without the key, `gating`.
     pub(crate) fn read_gating(&mut self, keys: &mut Keys<'_>, gating: Gating) -> Result<(), Error> {
         let name = "expert_gating_func";
         self.router.gating = match keys.count(name)? {
@@ -60,7 +59,6 @@ impl Moe {
         Ok(())
     }
 
-    /// Reads whether weights are renormalised.
     pub(crate) fn read_norm(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         self.router.renormalises = keys.flag_or("expert_weights_norm", false)?;
         Ok(())
@@ -72,7 +70,6 @@ impl Moe {
         Ok(())
     }
 
-    /// Reads the groups that experts are chosen from.
     fn read_groups(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         let (groups, name) = (keys.count("expert_group_count")?, "expert_group_used_count");
         let used = keys.count(name)?;
@@ -116,7 +113,6 @@ impl Moe {
         ctx.project(&LOGITS, il, x, [ctx.hidden(), self.count])
     }
 
-    /// The routing weights of layer `il`: `[rows, experts]`.
     pub(crate) fn route(&self, ctx: &mut GraphContext<'_>, il: usize, logits: ValueId) -> ValueId {
         let bias = "exp_probs_b.bias";
         let bias = ctx.in_layers(bias).then(|| ctx.g.weight(format!("blk.{il}.{bias}"), 1, self.count));
@@ -148,7 +144,6 @@ impl Moe {
         ctx.in_layers(&name).then(|| ctx.g.weight(format!("blk.{il}.{name}"), 1, self.count))
     }
 
-    /// The mixture for given routes: `[rows, hidden]`.
     pub(crate) fn experts(
         &self,
         ctx: &mut GraphContext<'_>,

@@ -17,6 +17,8 @@ pub(crate) enum Scaling {
     LongRope,
 }
 
+pub(crate) const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
+
 /// The kinds of scaling without tensors.
 pub(crate) const LINEAR_OR_YARN: &[Scaling] = &[Scaling::Linear, Scaling::Yarn];
 

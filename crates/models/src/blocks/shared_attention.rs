@@ -3,10 +3,10 @@
 
 use graph::{Mask, NormKind, Pairing, Rope, Store, StoreId, ValueId};
 
+use super::attention::check_kv_heads;
 use super::{ATTN_OUTPUT, GraphContext, LINEAR_OR_YARN, Linear, Mixer, rope};
 use crate::{Config, Error, Keys};
 
-/// The parameters of the layers of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     /// Columns of a head.
@@ -24,7 +24,6 @@ pub(crate) struct SharedAttention {
     global: Kind,
     /// The first layer without keys and values of its own.
     first_shared: usize,
-    /// By layer.
     stores: Vec<StoreId>,
     eps: f32,
 }
@@ -34,12 +33,7 @@ impl SharedAttention {
         let layers = c.block_count;
         let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
-        for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
-            if !heads.is_multiple_of(kv_heads) {
-                let expected = format!("a divisor of the {heads} query heads");
-                return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
-            }
-        }
+        check_kv_heads(keys, &heads, &kv_heads)?;
         let names = [
             ["attention.key_length", "attention.value_length"],
             ["attention.key_length_swa", "attention.value_length_swa"],

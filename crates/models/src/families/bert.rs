@@ -22,10 +22,8 @@ pub(super) const NOMIC_BERT_MOE: Family =
 pub(super) const JINA_BERT_V2: Family =
     Family { name: "jina-bert-v2", harmless: HARMLESS, graph: jina_bert_v2 };
 
-/// The largest bias of ALiBi.
 const ALIBI: f32 = 8.0;
 
-/// The feed-forward network of a layer, with its hidden columns.
 type FeedForward<'a> = &'a dyn Fn(&mut GraphContext<'_>, usize, ValueId, usize) -> ValueId;
 
 fn bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

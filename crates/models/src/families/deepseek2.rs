@@ -15,18 +15,14 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let expert = keys.expert_width()?;
     let moe = Moe { shared: expert * keys.count("expert_shared_count")?, ..experts(c, keys)? };
     let latent = Latent::read(c, keys)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(
+        ctx,
         |_| &latent,
         |ctx, il, h| {
             if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
-    );
-    Ok(ctx.logits(x))
+    ))
 }
 
 fn experts(c: &Config, keys: &mut Keys<'_>) -> Result<Moe, Error> {

@@ -37,8 +37,7 @@ fn layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixers: [&dyn Mixer;
     let residual = ctx.keep_output("l_inp_outputs", il, x);
     let a = ctx.g.add(("ffn_inp", il), both, residual);
     // The tensor has no suffix.
-    let weight = ctx.g.weight(format!("blk.{il}.ffn_norm"), 1, hidden);
-    let h = ctx.norm_by(("ffn_norm", il), a, weight);
+    let h = ctx.norm_by(("ffn_norm", il), a, &format!("blk.{il}.ffn_norm"), hidden);
     let h = swiglu(ctx, il, h, ffn); // [rows, hidden]
     let x = ctx.g.add(("l_out", il), h, a);
     ctx.g.end_layer(x);

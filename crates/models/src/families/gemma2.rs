@@ -32,5 +32,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
     let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
-    Ok(ctx.capped_logits(x, cap))
+    Ok(ctx.capped_logits(x, Some(cap)))
 }

@@ -37,10 +37,7 @@ pub(super) const EMBEDDING: Family =
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let cap = keys.positive_or_zero("final_logit_softcapping")?;
     let (ctx, x) = layers(c, keys, tensors, [Mask::Causal, Mask::Window(0)])?;
-    Ok(match cap {
-        Some(cap) => ctx.capped_logits(x, cap),
-        None => ctx.logits(x),
-    })
+    Ok(ctx.capped_logits(x, cap))
 }
 
 fn embedding(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

@@ -52,10 +52,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         }
         ctx.g.end_layer(x);
     }
-    Ok(match cap {
-        Some(cap) => ctx.capped_logits(x, cap),
-        None => ctx.logits(x),
-    })
+    Ok(ctx.capped_logits(x, cap))
 }
 
 /// The inputs of all layers, side by side: the tokens' own embeddings and a projection of the shared ones, `[rows, layers *
@@ -68,7 +65,7 @@ fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize)
     let weight = ctx.g.weight("per_layer_model_proj.weight", all, hidden);
     let shared = ctx.linear("per_layer_proj_mm", x, weight); // [rows, layers * cols]
     let shared = ctx.g.scale("per_layer_proj_scaled", shared, 1.0 / (hidden as f32).sqrt());
-    let shared = ctx.named_norm("per_layer_proj", shared, "per_layer_proj_norm.weight", cols);
+    let shared = ctx.norm_by("per_layer_proj", shared, "per_layer_proj_norm.weight", cols);
     let sum = ctx.g.add("inp_per_layer_sum", own, shared);
     ctx.g.scale("inp_per_layer", sum, 0.5f32.sqrt())
 }

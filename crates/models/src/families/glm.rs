@@ -27,16 +27,12 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let has_coordinates = matches!(sections[..], [first, second, ..] if first > 0 && second > 0);
     let pairing = if has_coordinates { Pairing::Halves } else { Pairing::Interleaved };
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(LAYER.decoder(
+        ctx,
         |_| &attention,
         |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
-    );
-    Ok(ctx.logits(x))
+    ))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -55,14 +51,11 @@ fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, E
         attention.qk_norm = QkNorm::Head;
     }
 
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(
-        &mut ctx,
-        x,
+    Ok(LAYER.decoder(
+        ctx,
         |_| &attention,
         |ctx, il, h| {
             if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
-    );
-    Ok(ctx.logits(x))
+    ))
 }

@@ -5,11 +5,9 @@ use graph::{Graph, Pairing};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, Scaling, swiglu_or_experts,
+    Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, SCALINGS, swiglu_or_experts,
 };
 use crate::{Config, Error, Keys, Tensors};
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 /// Files of Granite 4 have the sizes of Mamba 2 also where no layer is of that kind.
 const MAMBA: &[&str] =

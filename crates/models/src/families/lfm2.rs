@@ -28,12 +28,10 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
 
     let mixer =
         |il: usize| -> &dyn Mixer { if attention.kv_heads[il] == 0 { &short_conv } else { &attention } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, mixer, |ctx, il, h| match &moe {
+    Ok(PRE_NORM.decoder(ctx, mixer, |ctx, il, h| match &moe {
         Some((moe, dense, width)) if il >= *dense => moe.mix(ctx, il, h, *width),
         _ => swiglu(ctx, il, h, widths[il]),
-    });
-    Ok(ctx.logits(x))
+    }))
 }
 
 /// The experts, the number of layers before them, and an expert's hidden size.

@@ -4,10 +4,8 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, Scaling, swiglu_or_experts};
+use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, SCALINGS, swiglu_or_experts};
 use crate::{Config, Error, Keys, Tensors};
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 pub(super) const LLAMA: Family = Family { name: "llama", harmless: &[], graph };
 /// Ministral 3 and Mistral models of 2025: queries grow beyond the original context.

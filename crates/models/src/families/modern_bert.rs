@@ -17,7 +17,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mask = full_mask(keys)?;
     let global = Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let window = keys.count("attention.sliding_window")?;
-    let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3)?;
+    let name = "attention.sliding_window_pattern";
+    let is_local = keys.pattern_by(name, 3, |layer, period| layer % period != 0)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
     let local = Attention { mask: Mask::Around(window), rope, ..global.clone() };

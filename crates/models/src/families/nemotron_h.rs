@@ -1,11 +1,12 @@
 //! Architectures `nemotron_h` and `nemotron_h_moe`: Nemotron-H and Nemotron 3, dense and with experts (NVIDIA 2025). Each layer is
 //! Mamba 2, attention without positions, or a feed-forward network without gate.
 
-use graph::{Activation, Gating, Graph, ValueId};
+use graph::{Activation, Gating, Graph, Pairing, ValueId};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, Mamba, Mixer, Moe, mixer_layer, shared_relu_squared, ungated_feed_forward,
+    Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, Moe, mixer_layer, shared_relu_squared,
+    ungated_feed_forward,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -22,7 +23,9 @@ pub(super) const NEMOTRON_H_MOE: Family = Family {
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let layers = c.block_count;
     let widths = keys.counts_per_layer("feed_forward_length", 0)?;
-    let attention = Attention::read_without_rope(c, keys)?;
+    // A file may have the parameters of RoPE nevertheless.
+    let attention = Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let attention = Attention { rope: None, ..attention };
     let moe = experts(keys)?;
     let latent = keys.count("moe_latent_size")?;
     let expert_widths = match &moe {

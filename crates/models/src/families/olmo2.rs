@@ -21,10 +21,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let theta = keys.positive_or("rope.freq_base_swa", global.rope.map_or(10_000.0, |rope| rope.theta))?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, yarn: None, magnitude: 1.0, ..rope });
     let local = Attention { mask: Mask::Window(window), rope, ..global.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(LAYER.decoder(ctx, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
 }

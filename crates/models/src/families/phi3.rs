@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, PRE_NORM, Scaling, fused_feed_forward, original_context};
+use crate::blocks::{Attention, GraphContext, PRE_NORM, SCALINGS, fused_feed_forward, original_context};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -12,8 +12,6 @@ pub(super) const FAMILY: Family = Family {
     harmless: &["attention.sliding_window"],
     graph,
 };
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.ffn_widths()?;

@@ -58,13 +58,10 @@ fn graph(
         Some(moe) => moe.widths(keys)?,
         None => keys.ffn_widths()?,
     };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mixer = |il: usize| -> &dyn Mixer { if is_recurrent[il] { &delta_net } else { attention } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x =
-        LAYER.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
-    Ok(ctx.logits(x))
+    Ok(LAYER.decoder(ctx, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref())))
 }
 
 /// Experts beside a network that every row uses; their weights are renormalised probabilities.

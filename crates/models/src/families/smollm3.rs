@@ -18,12 +18,10 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
     let attention = Attention { scale, ..attention };
     let without_rope = Attention { rope: None, ..attention.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer {
         if (il + 1).is_multiple_of(PERIOD) { &without_rope } else { &attention }
     };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(PRE_NORM.decoder(ctx, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
 }

@@ -16,7 +16,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     let layer = Layer { is_parallel: !ctx.in_layers("ffn_norm.weight"), ..PRE_NORM };
 
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = layer.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(layer.decoder(ctx, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
 }

@@ -12,14 +12,10 @@ pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], gr
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(
+        ctx,
         |_| &attention,
         |ctx, il, h| ungated_feed_forward(ctx, il, h, widths[il], Activation::GeluTanh),
-    );
-    Ok(ctx.logits(x))
+    ))
 }
