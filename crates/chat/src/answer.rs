@@ -14,7 +14,6 @@ use crate::tools::section::Section;
 /// Most bytes that are read at once.
 const PIECE: usize = 1 << 12;
 
-/// The tools of an answer and how they are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Callable {
     pub(crate) format: &'static Format,
@@ -43,15 +42,12 @@ pub struct AnswerParser {
     /// Special tokens that are part of marks. Their text is not printed with the answer.
     tokens: HashMap<u32, String>,
     state: State,
-    /// Whether white space at the start is skipped.
     skips_space: bool,
     /// Text that may be part of a mark, or white space before one.
     held: String,
     /// The beginning of the answer that is in the prompt, until content or a call follows.
     prefill: &'static str,
-    /// Whether there has been content or a call.
     has_content: bool,
-    /// The number of the next call.
     next_call: usize,
 }
 

@@ -12,16 +12,11 @@ use crate::tools::{self, Missing};
 /// The time limit of a sample. Results are kept: they must not depend on the time of one caller.
 pub(crate) const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// Properties of a template that samples show.
 #[derive(Debug)]
 pub(crate) struct Capabilities {
-    /// The marks around reasoning in answers.
     pub(crate) reasoning: Option<&'static Format>,
-    /// Whether variables turn reasoning on and off.
     pub(crate) switches_reasoning: bool,
-    /// The end of an answer.
     pub(crate) turn_end: Option<TurnEnd>,
-    /// How tool calls are written.
     pub(crate) tools: Result<&'static tools::format::Format, Missing>,
 }
 
@@ -60,7 +55,6 @@ pub fn reasoning_switch(on: bool) -> Map<String, Json> {
     ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
 }
 
-/// Sample answers.
 const FIRST: &str = "Nineteen-Hedgehogs";
 const LAST: &str = "Twenty-Porcupines";
 

@@ -8,15 +8,12 @@ use crate::message::{FunctionCall, ToolCall};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
 pub enum Delta {
-    /// Reasoning before the answer.
     Reasoning(String),
-    /// The answer.
     Content(String),
     /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
     ToolCallBegin { index: usize, name: String, id: Option<String> },
     /// More of the arguments' JSON text. All of them together are an object.
     ToolCallArguments { index: usize, json: String },
-    /// The call is complete.
     ToolCallEnd { index: usize },
     /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
     /// model wrote, is content. Never follows [`Calls::Whole`].

@@ -13,7 +13,6 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use crate::Error;
 use crate::prompt::Segment;
 
-/// The special tokens of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct SpecialTokens {
     tokens: Arc<[(u32, String)]>,
@@ -49,7 +48,6 @@ impl SpecialTokens {
         Ok(SpecialTokens { tokens: tokens.into(), every, longest, firsts })
     }
 
-    /// Ids and texts.
     pub(crate) fn tokens(&self) -> &Arc<[(u32, String)]> {
         &self.tokens
     }

@@ -23,7 +23,6 @@ const NAME: &str = "chat_template";
 /// Maximum nesting of loops and blocks at run time; a macro call counts as four. Each takes a few kilobytes of stack.
 const MAX_RECURSION: usize = 200;
 
-/// Compiles the template `source`.
 pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
@@ -59,7 +58,6 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|why| Err(failed(why)))
 }
 
-/// Renders the template of `environment` with `context`.
 pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> Result<String, Error> {
     let text = unpanicked(|| {
         let template = environment.get_template(NAME)?;

@@ -24,7 +24,6 @@ impl Object for Run {}
 /// The default of [`Options::time`](crate::Options::time).
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// Maximum nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Bytes charged per list item.
@@ -71,7 +70,6 @@ impl Budget {
         state.get_or_insert_extension_with(|| Budget { left, end, next_look: u64::MAX, printed: 0 })
     }
 
-    /// Charges `bytes`.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
         // A call costs time, too.
         self.left = self.left.saturating_sub(bytes as u64 + 1);
@@ -98,7 +96,6 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges for `value`.
     pub(crate) fn charge_for(&mut self, value: &Value, uses: Use) -> Result<(), Error> {
         match value.as_str() {
             Some(text) => self.charge(text.len() + 1),

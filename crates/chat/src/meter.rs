@@ -22,7 +22,6 @@ const MAX_HEIGHT: usize = 200;
 /// Maximum nesting of blocks; every `elif` adds a level.
 const MAX_BLOCKS: usize = 100;
 
-/// Maximum number of macro parameters.
 const MAX_PARAMETERS: usize = 64;
 
 /// Maximum length of a name: the template engine compares names on every use.
@@ -63,7 +62,6 @@ struct Writer<'a> {
     tag: Tag<'a>,
 }
 
-/// The tag that is read.
 #[derive(Default)]
 struct Tag<'a> {
     /// The name of a block tag.
@@ -75,7 +73,6 @@ struct Tag<'a> {
     commas: usize,
     /// There was a `=` outside brackets.
     assigns: bool,
-    /// Whether the last token ends a value.
     ends_value: bool,
     /// Where in the text an expression begins that may be a tuple without brackets, and whether it is one.
     begin: Option<usize>,

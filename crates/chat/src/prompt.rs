@@ -15,7 +15,6 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// The id of a special token.
     pub(crate) fn token(&self) -> Option<u32> {
         match self {
             Segment::Token { id, .. } => Some(*id),
@@ -23,7 +22,6 @@ impl Segment {
         }
     }
 
-    /// The text, or that of the token.
     pub(crate) fn text(&self) -> &str {
         match self {
             Segment::Text(text) | Segment::Token { text, .. } => text,
@@ -31,7 +29,6 @@ impl Segment {
     }
 }
 
-/// The text of `segments`.
 pub(crate) fn text(segments: &[Segment]) -> String {
     segments.iter().map(Segment::text).collect()
 }

@@ -9,7 +9,6 @@ pub(crate) struct Format {
     pub(crate) close: &'static str,
     /// Marks before reasoning or content that are part of neither.
     pub(crate) headers: &'static [&'static str],
-    /// Marks after content.
     pub(crate) ends: &'static [&'static str],
 }
 

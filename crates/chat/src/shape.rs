@@ -13,7 +13,6 @@ use crate::message::{Content, ContentPart, Message, ToolCall};
 /// The text of a sample: a word that no template writes on its own.
 const MARK: &str = "SeventeenOtters";
 
-/// The form of messages for one template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Arguments of tool calls are JSON texts.
@@ -25,7 +24,6 @@ pub(crate) struct Shape {
     parts_only: bool,
 }
 
-/// Where reasoning goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reasoning {
     /// A field of the message.

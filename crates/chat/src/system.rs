@@ -6,7 +6,6 @@ pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
-/// A form of a conversation.
 type Form = fn(&[Message]) -> Vec<Message>;
 
 /// For templates that do not write every system message: the first form whose system messages are written is the best.
@@ -70,7 +69,6 @@ fn without_first(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// The contents of `messages` in one.
 fn joined(messages: &[&Message]) -> Content {
     let is_parts = |message: &&Message| matches!(message.content, Content::Parts(_));
     if messages.iter().any(is_parts) {

@@ -59,12 +59,10 @@ impl Default for Options {
     }
 }
 
-/// A compiled source.
 #[derive(Debug)]
 struct Source {
     environment: Environment<'static>,
     text: String,
-    /// The form of messages, when it is known.
     shape: OnceLock<Shape>,
 }
 
@@ -92,7 +90,6 @@ struct Compiled {
     capabilities: OnceLock<Capabilities>,
 }
 
-/// The key of a file's template.
 const KEY: &str = "tokenizer.chat_template";
 
 impl Template {
@@ -316,7 +313,6 @@ impl Template {
         })
     }
 
-    /// Ids and texts of the special tokens.
     pub(crate) fn special(&self) -> &Arc<[(u32, String)]> {
         self.0.special.tokens()
     }

@@ -31,7 +31,6 @@ use crate::{Error, Windows};
 /// The first bytes of a base.
 pub const MAGIC: &[u8; 8] = b"_logits_";
 
-/// Bytes before the token ids.
 const HEAD: u64 = 20;
 
 /// The range of log-probabilities that a row stores, below the highest, in nats.

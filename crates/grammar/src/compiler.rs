@@ -117,7 +117,6 @@ impl Compiler {
     }
 }
 
-/// Threads that may be started.
 #[derive(Debug)]
 struct Slots {
     free: Mutex<usize>,
@@ -128,7 +127,6 @@ struct Slots {
 struct Slot(Arc<Slots>);
 
 impl Slots {
-    /// Waits for a free one.
     fn take(self: &Arc<Slots>, deadline: Duration) -> Option<Slot> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.freed.wait_timeout_while(free, deadline, |free| *free == 0);

@@ -27,16 +27,13 @@ pub struct Constraint {
 }
 
 enum Phase {
-    /// Before the first token.
     New,
     /// Not about the grammar.
     Free(Position),
     /// Reasoning or a header may still begin, or what the grammar permits; no state where it does not permit what has begun.
     Before(Position, Option<State>),
     Active(State),
-    /// Another thread is computing the mask.
     Computing(Receiver<State>),
-    /// No token is possible.
     Failed(String),
 }
 
@@ -95,7 +92,6 @@ impl Grammar {
 }
 
 impl Constraint {
-    /// The phase at a place that the grammar is not about.
     fn at(&self, gate: &Gate, place: Position) -> Phase {
         if gate.may_begin(&place) {
             Phase::Before(place, Some(State::begin(self.grammar.matcher(0))))

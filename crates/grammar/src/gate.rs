@@ -39,7 +39,6 @@ impl Gates {
     }
 }
 
-/// The part of an answer that a grammar constrains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// All but reasoning.
@@ -59,7 +58,6 @@ pub(crate) struct Position {
     is_spent: bool,
 }
 
-/// The result of a token.
 #[derive(Debug)]
 pub(crate) enum Next {
     Free(Position),
@@ -69,7 +67,6 @@ pub(crate) enum Next {
     Beyond,
 }
 
-/// The result of a byte.
 enum Step {
     On,
     Begins(usize),
@@ -77,7 +74,6 @@ enum Step {
 }
 
 impl Gate {
-    /// For a grammar of the content.
     pub(crate) fn content(preamble: &Preamble) -> Gate {
         Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
@@ -135,7 +131,6 @@ impl Gate {
         Position { is_spent: self.scope == Scope::Triggered { once: true }, ..Position::new(part) }
     }
 
-    /// The result of `token`.
     pub(crate) fn next(&self, place: &Position, token: u32, vocabulary: &Vocabulary) -> Next {
         if self.token == Some(token) {
             return Next::Begins(0);

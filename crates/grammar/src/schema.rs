@@ -82,12 +82,10 @@ pub enum SchemaProblem {
     Nothing,
 }
 
-/// The schema of any JSON object.
 pub(crate) fn any_object() -> Value {
     with_options(json!({"type": "object"}))
 }
 
-/// The schema of `text` for llguidance.
 pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
     let root = serde_json::from_str(text).map_err(|error| {
         let problem = SchemaProblem::NotJson(error.to_string());
@@ -96,7 +94,6 @@ pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
     normalized(&root)
 }
 
-/// `root` for llguidance.
 pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
     let mut walk = Walk::new(root);
     let mut schema = walk.schema(root, &Pointer::root())?;
@@ -165,7 +162,6 @@ struct Walk<'a> {
     /// Members of `properties` and `patternProperties` so far.
     properties: usize,
     patterns: usize,
-    /// The numbers of `multipleOf`.
     multiples: Vec<f64>,
     /// Whether there are schemas that hold together.
     is_merged: bool,

@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 use crate::vocabulary::Vocabulary;
 use crate::{Error, gbnf, lark, schema};
 
-/// Longest source in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
 
 /// The form of an answer.
@@ -67,7 +66,6 @@ impl Source {
         Ok(Sha256::new().chain_update([kind]).chain_update(text).finalize().into())
     }
 
-    /// The grammar for llguidance.
     pub(crate) fn grammar(&self, vocabulary: &Vocabulary) -> Result<TopLevelGrammar, Error> {
         Ok(match self {
             Source::JsonObject => TopLevelGrammar::from_json_schema(schema::any_object()),

@@ -94,7 +94,6 @@ impl Vocabulary {
         self.trie.tok_trie().vocab_size()
     }
 
-    /// The tokens that end generation.
     pub(crate) fn ends(&self) -> &[u32] {
         self.trie.tok_trie().eos_tokens()
     }

@@ -174,7 +174,6 @@ impl Spec {
         }
     }
 
-    /// Columns per head.
     fn head(&self) -> u32 {
         self.head_length.unwrap_or(self.hidden / self.heads)
     }
@@ -410,7 +409,6 @@ impl PlannedTensor {
     }
 }
 
-/// The factor that the graph applies to embeddings.
 fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
     let factor = |op| {
@@ -427,7 +425,6 @@ fn last_norm(graph: &Graph) -> &str {
     weight.map_or("", |(weight, _)| &graph.weight(weight).tensor)
 }
 
-/// The factor that the graph applies to logits.
 fn logit_scale(graph: &Graph) -> f32 {
     if let Op::Map { map: Map::Scale(factor), .. } = graph.value(graph.output()).op { factor } else { 1.0 }
 }

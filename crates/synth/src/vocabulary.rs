@@ -32,7 +32,6 @@ const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is
     ▁can ai aid ▁said ▁but oul ould ▁so ▁by and all ill out ▁my ▁go ▁up 世界 你好 ▁H ▁T ▁Hel lo \
     ▁Hello ▁wor ▁world ▁The ▁▁ ▁▁▁▁";
 
-/// Single characters.
 const CHARACTERS: &str = "▁eatonishrdlucmfwgypbvkxjqzETAOINSHRDLUCMFWGYPBVKXJQZ0123456789.,!?'\"-:;()[]{}<>/\\|@#$%&*+=_~^`éèüöäñçßøåαβγδабвд你好世界日本語🙂";
 
 // Values of `tokenizer.ggml.token_type`.
@@ -124,7 +123,6 @@ fn sentence_piece(pieces: impl Iterator<Item = String>, metadata: &mut Metadata)
     }
 }
 
-/// The parameters of a byte-level tokenizer.
 struct BytePairs {
     /// `tokenizer.ggml.pre`.
     pre: &'static str,

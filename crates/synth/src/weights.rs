@@ -9,10 +9,8 @@ use quant::{BlockNVFP4, Format};
 
 use crate::random::Random;
 
-/// Where a block has its scale.
 #[derive(Clone, Copy)]
 enum ScaleField {
-    /// An F16 at this offset.
     F16(usize),
     /// An F16 in the high nibbles of four words, the first at this offset.
     Nibbles(usize),
@@ -22,9 +20,7 @@ enum ScaleField {
     E4M3(usize),
 }
 
-/// The scales in a block of random bytes.
 struct Scales {
-    /// The scale `d` of a block.
     d: ScaleField,
     /// Root mean square of the values when `d` is 1 and all other bits are random.
     rms: f32,
@@ -123,7 +119,6 @@ impl ScaleField {
         [block[at], block[at + 1]]
     }
 
-    /// Stores an F16.
     fn store(self, block: &mut [u8], scale: half::f16) {
         match self {
             ScaleField::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),

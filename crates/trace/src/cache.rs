@@ -10,7 +10,6 @@ use quant::E4M3;
 
 use crate::Matrix;
 
-/// Columns per block.
 const BLOCK: usize = 32;
 
 /// Relative error of a quant before it is rounded: a few operations in f32, each with up to 2^-24.
@@ -19,7 +18,6 @@ const QUANT_ERROR: f64 = 1.0 / 2_097_152.0;
 /// Which quant a number next to a boundary becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// That of exact arithmetic.
     Exact,
     /// The one on the other side of the boundary.
     Other,

@@ -92,7 +92,6 @@ impl Report {
     }
 }
 
-/// The chart's coordinate of an NMSE.
 fn y(nmse: f64) -> f64 {
     let decades = nmse.max(1e-300).log10().clamp(f64::from(LOWEST), f64::from(HIGHEST));
     tenths(TOP + (f64::from(HIGHEST) - decades) / f64::from(HIGHEST - LOWEST) * (BOTTOM - TOP))

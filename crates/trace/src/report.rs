@@ -111,12 +111,10 @@ pub struct Own {
 /// Whether an operation is within its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Verdict {
-    /// Within the limit.
     Right,
-    /// Beyond the limit.
     Wrong,
-    /// Not judged, for this reason.
     NotJudged(String),
 }
 

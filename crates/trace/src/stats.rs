@@ -2,7 +2,6 @@
 
 use crate::Shape;
 
-/// Number of elements that are shown.
 const FIRST: usize = 5;
 
 /// Statistics of a value's elements. NaNs are only counted; infinities are included.

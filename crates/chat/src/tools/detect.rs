@@ -19,9 +19,7 @@ const NAME: &str = "count_hedgehogs";
 /// Why the model of a template cannot be given tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// No format of calls is known for it.
     Format,
-    /// The template leaves out the tools.
     Tools,
 }
 

@@ -59,7 +59,6 @@ impl Trigger {
     }
 }
 
-/// The beginning of a section in a grammar.
 struct Begin<'a> {
     open: &'a Open,
     /// The part of the opening that the model writes: the rest is in the prompt.
@@ -123,7 +122,6 @@ pub(super) fn grammar(
 }
 
 impl Begin<'_> {
-    /// The whole opening.
     fn full(format: &'static Format) -> Begin<'static> {
         let open = &format.opens[0];
         Begin { open, text: open.written(), at_start: false }
@@ -208,7 +206,6 @@ impl Writer<'_> {
         sections
     }
 
-    /// A section that begins with `begin`.
     fn section(&mut self, begin: &Begin<'_>, tools: &[&Tool], parallel: bool) -> String {
         let call = self.calls(0, tools);
         let first = if begin.open.then == 0 { call.clone() } else { self.calls(begin.open.then, tools) };
@@ -469,7 +466,6 @@ impl Writer<'_> {
         if written.len() == rules.len() { any } else { format!("({})", written.join(" | ")) }
     }
 
-    /// The name of the rule for any literal.
     fn any_literal(&mut self, syntax: Syntax) -> String {
         let bools = lark::BOOLS[usize::from(syntax == Syntax::Python)];
         self.lark.rule("literal_bool", bools.to_owned());

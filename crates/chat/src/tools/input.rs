@@ -1,9 +1,7 @@
 //! Text that is read once, while it is generated.
 
-/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Found.
     Done,
     /// Nothing yet: there must be more text.
     More,
@@ -16,7 +14,6 @@ pub(crate) enum Step {
 pub(crate) struct Input<'a> {
     text: &'a str,
     at: usize,
-    /// Whether more may follow.
     pub(crate) more: bool,
 }
 
@@ -29,7 +26,6 @@ impl<'a> Input<'a> {
         &self.text[self.at..]
     }
 
-    /// The number of bytes read.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -39,7 +35,6 @@ impl<'a> Input<'a> {
         &self.text[from..self.at]
     }
 
-    /// Reads `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> &'a str {
         let taken = &self.rest()[..bytes];
         self.at += bytes;

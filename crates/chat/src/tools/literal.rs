@@ -4,7 +4,6 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::schema::{Tool, Types};
 
-/// Deepest nesting.
 const MAX_DEPTH: usize = 100;
 
 /// How calls with literals are written.
@@ -14,7 +13,6 @@ pub(crate) enum Syntax {
     Python,
     /// `name{key:value,…}` with strings between two of these marks.
     Gemma {
-        /// Before and after a string.
         quote: &'static str,
     },
 }
@@ -28,7 +26,6 @@ impl Syntax {
         }
     }
 
-    /// The character between a key and its value.
     pub(crate) fn assigns(self) -> char {
         match self {
             Syntax::Python => '=',
@@ -98,19 +95,16 @@ impl Syntax {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
     depth: usize,
-    /// The end of the string.
     quote: Option<&'static str>,
     escaped: bool,
 }
 
-/// The result of [`Ends::find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The bytes of the arguments, with the bracket that closes them.
     Found(usize),
     /// The bytes that need not be seen again.
     Seen(usize),
-    /// No call.
     Invalid,
 }
 

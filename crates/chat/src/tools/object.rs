@@ -6,7 +6,6 @@ use super::format::Keys;
 use super::scanner::{Scanner, State, escaped};
 use super::schema::Tools;
 
-/// Reads a call that is a JSON object.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     keys: &'static Keys,
@@ -16,7 +15,6 @@ pub(crate) struct Object {
     text: String,
     /// Whether an id counts that follows the arguments.
     takes_late_id: bool,
-    /// Whether arguments have begun.
     has_begun: bool,
     /// Whether the value is an object of arguments, which need not be complete to be passed on.
     in_arguments: bool,
@@ -24,7 +22,6 @@ pub(crate) struct Object {
     pub(crate) id: Option<String>,
     /// Arguments that are not passed on.
     pub(crate) arguments: String,
-    /// Whether `arguments` are complete.
     pub(crate) has_arguments: bool,
 }
 

@@ -3,28 +3,21 @@
 /// Deepest nesting. That of `serde_json`, which reads arguments again.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// The state: the tokens that may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A value.
     Value,
     /// A value or the end of the list.
     FirstItem,
     /// A key or the end of the object.
     FirstKey,
-    /// A key.
     Key,
-    /// A colon.
     Colon,
     /// A comma, or the end of the list or object.
     After,
-    /// More of a string.
     Text { is_key: bool },
-    /// An escaped character.
     Escape { is_key: bool },
     /// Digits of `\u`, of which `left` are missing.
     Hex { is_key: bool, left: u8, code: u16 },
-    /// More of a number.
     Number(Number),
     /// The rest of `true`, `false` or `null`.
     Word(&'static str),
@@ -32,7 +25,6 @@ pub(crate) enum State {
     Done,
 }
 
-/// Part of a number that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Minus,
@@ -45,11 +37,9 @@ pub(crate) enum Number {
     Power,
 }
 
-/// The text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid;
 
-/// Reads one value.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner {
     state: State,
@@ -102,7 +92,6 @@ impl Scanner {
         Ok(())
     }
 
-    /// The state after a value.
     fn after(&self) -> State {
         if self.open.is_empty() { State::Done } else { State::After }
     }

@@ -12,7 +12,6 @@ use crate::delta::Delta;
 /// Longest name, id or other text before the arguments, in bytes.
 const MAX_NAME: usize = 256;
 
-/// Reads the calls of a section.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     format: &'static Format,
@@ -26,7 +25,6 @@ pub(crate) struct Section {
     may_be_content: bool,
 }
 
-/// A call.
 #[derive(Clone, Debug, Default)]
 struct Call {
     index: usize,
@@ -41,7 +39,6 @@ struct Call {
     is_complete: bool,
 }
 
-/// The state of the part that is read.
 #[derive(Clone, Debug)]
 enum Part {
     Start,
@@ -65,7 +62,6 @@ impl Section {
         }
     }
 
-    /// The number of the next call.
     pub(crate) fn next_index(&self) -> usize {
         self.call.index + usize::from(self.call.has_begun)
     }
@@ -137,7 +133,6 @@ impl Section {
         None
     }
 
-    /// Ends a call.
     fn end(&mut self, out: &mut Vec<Delta>) {
         if self.call.arguments.is_empty() && !self.call.has_begun {
             self.call.arguments.push_str("{}");
@@ -312,7 +307,6 @@ impl Section {
     }
 }
 
-/// Reads the JSON object of arguments.
 fn arguments(scanner: &mut Scanner, input: &mut Input<'_>, call: &mut Call) -> Step {
     for c in input.rest().chars() {
         let in_text = matches!(scanner.state(), State::Text { .. });

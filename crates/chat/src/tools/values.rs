@@ -20,7 +20,6 @@ pub fn is_annotation(keyword: &str) -> bool {
 const ARGUMENT_KEYWORDS: [&str; 5] =
     ["type", "properties", "required", "additionalProperties", "unevaluatedProperties"];
 
-/// Places of definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 const TYPES: [&str; 7] = ["string", "null", "boolean", "integer", "number", "array", "object"];
@@ -43,7 +42,6 @@ pub struct Unenforced {
     pub format: &'static str,
 }
 
-/// A constraint of a schema that a grammar cannot enforce.
 #[derive(Clone, Debug)]
 pub(super) struct Further {
     pub(super) pointer: String,
@@ -61,12 +59,9 @@ impl Further {
     }
 }
 
-/// The values that a schema permits.
 #[derive(Debug)]
 pub(super) enum Values<'a> {
-    /// These.
     Listed(Vec<&'a Json>),
-    /// All of these types.
     Types(Vec<&'a str>),
 }
 
@@ -221,7 +216,6 @@ fn union<'a>(parts: Vec<Values<'a>>) -> Option<Values<'a>> {
     Some(Values::Listed(values?.concat()))
 }
 
-/// All references in `schema`.
 fn references(schema: &Json) -> Vec<&str> {
     let (mut found, mut left) = (Vec::new(), vec![schema]);
     while let Some(value) = left.pop() {

@@ -10,7 +10,6 @@ use crate::statistics::kl_divergence;
 pub(super) const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
     going to be like?\" asked the youngest of the sailors; nobody knew, and nobody minded.";
 
-/// Maximum length of the prompt in tokens.
 const MAX_TOKENS: usize = 32;
 
 /// Minimum length: enough to share steps and to be cut into chunks.

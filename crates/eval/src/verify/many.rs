@@ -116,7 +116,6 @@ impl Difference<'_> {
     }
 }
 
-/// The largest difference.
 #[derive(Default)]
 struct Worst {
     nmse: f64,
@@ -141,7 +140,6 @@ struct Text {
     tokens: Vec<u32>,
     /// One row of so many is compared: as many as the logits of a step may take.
     every: usize,
-    /// NMSE limit of a row's logits.
     limit: f64,
 }
 
@@ -154,7 +152,6 @@ impl Text {
         Text { tokens, every, limit }
     }
 
-    /// The rows that are compared.
     fn outputs(&self) -> Vec<u32> {
         (0..MANY as u32).step_by(self.every).collect()
     }
@@ -225,7 +222,6 @@ impl Text {
         Ok(runner.runner.tap(&names.collect::<Vec<&str>>())?)
     }
 
-    /// The routes of the last step.
     fn routes(&self, runner: &Runner, routers: &[Router]) -> Result<Vec<Vec<f32>>, Failure> {
         routers.iter().map(|router| Ok(runner.runner.read(&router.routes)?.to_vec())).collect()
     }

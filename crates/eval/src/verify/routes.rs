@@ -35,7 +35,6 @@ impl Weights for GivenRoutes<'_> {
     }
 }
 
-/// The names of a router's values.
 pub(super) struct Router {
     pub(super) logits: String,
     pub(super) routes: String,

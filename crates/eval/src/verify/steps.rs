@@ -14,11 +14,9 @@ pub(super) struct Part<'a> {
     pub(super) tokens: &'a [u32],
 }
 
-/// A model compiled for a few sequences.
 pub(super) struct Runner {
     pub(super) runner: ModelRunner,
     pub(super) n_vocab: usize,
-    /// Pages per sequence.
     pages: usize,
 }
 
@@ -55,7 +53,6 @@ impl Runner {
         self.rows(parts, (0..rows as u32).collect())
     }
 
-    /// Runs a step; the logits of the rows `outputs`.
     pub(super) fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
         let groups = self.runner.graph().groups().len();
         let sequences = parts.iter().map(|part| {

@@ -33,9 +33,7 @@ const MAX_WORK: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) regexes: Regexes,
-    /// Rules that are not lexemes.
     pub(super) rules: BTreeSet<Rule>,
-    /// Literals that are not lexemes.
     pub(super) literals: BTreeSet<String>,
 }
 
@@ -150,7 +148,6 @@ impl Lexeme {
     }
 }
 
-/// The work that may still be done.
 struct Work {
     left: usize,
 }
@@ -218,7 +215,6 @@ pub(super) struct Regexes(Vec<Option<Regex>>);
 #[derive(Clone, Debug)]
 struct Regex {
     text: String,
-    /// How deep it is nested.
     depth: usize,
 }
 
@@ -287,7 +283,6 @@ impl Regexes {
     }
 }
 
-/// The regular expression of a character.
 pub(super) fn char_regex(character: char) -> String {
     match character {
         plain if plain.is_ascii_alphanumeric() => plain.to_string(),

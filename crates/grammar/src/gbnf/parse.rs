@@ -6,16 +6,13 @@ use super::GbnfError;
 use super::syntax::{Expression, Grammar, Position, Rule};
 use crate::vocabulary::Vocabulary;
 
-/// Deepest nesting of groups and repetitions.
 const MAX_DEPTH: usize = 128;
 
-/// The most rules.
 const MAX_RULES: usize = 4096;
 
 /// Largest number of a repetition, as in llama.cpp.
 const MAX_REPEATS: u32 = 2000;
 
-/// Reads a grammar.
 pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Grammar, GbnfError> {
     let position = Position { line: 1, column: 1 };
     let mut parser = Parser {
@@ -333,7 +330,6 @@ impl<'a> Parser<'a> {
         Ok(Expression::Class { negated, ranges })
     }
 
-    /// Reads a character or an escape.
     fn character(&mut self) -> Result<char, GbnfError> {
         let position = self.position;
         let end = || self.expected("a character");

@@ -18,7 +18,6 @@ impl fmt::Display for Position {
     }
 }
 
-/// A rule's number.
 pub(super) type Rule = usize;
 
 /// The right side of a rule.
@@ -131,7 +130,6 @@ impl Grammar {
         regular
     }
 
-    /// Refuses left recursion.
     pub(super) fn check(&self) -> Result<(), GbnfError> {
         let nullable = self.nullable();
         let mut first: BTreeMap<Rule, Vec<Rule>> = BTreeMap::new();
@@ -158,7 +156,6 @@ impl Grammar {
         Ok(())
     }
 
-    /// Whether each rule may be empty.
     fn nullable(&self) -> Vec<bool> {
         let mut nullable = vec![false; self.rules.len()];
         loop {

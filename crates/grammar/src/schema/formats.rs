@@ -21,7 +21,6 @@ const REFUSED: [&str; 9] = [
     "regex",
 ];
 
-/// The longest name of a host.
 const MAX_HOSTNAME: usize = 253;
 
 /// Formats of numbers, which OpenAPI adds, with the smallest and the largest number.
@@ -40,7 +39,6 @@ const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
     ("double", None, None),
 ];
 
-/// Checks the name of a format.
 pub(super) fn check(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     let text = value.as_str().unwrap_or_default();
     if TEXTS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{SchemaError, SchemaProblem};
 
-/// A place in a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pointer(Vec<String>);
 

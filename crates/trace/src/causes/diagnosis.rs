@@ -6,7 +6,6 @@ use crate::judge::Pair;
 use crate::metrics::{Measure, difference, ratio};
 use crate::oracle::Call;
 
-/// The most causes that are reported.
 pub(super) const MOST: usize = 6;
 
 /// Wrong elements from which a cause is believed: fewer are explained by chance.
@@ -56,7 +55,6 @@ impl<'a> Diagnosis<'a> {
         Diagnosis { candidate, causes: Vec::new(), error, region_error, rounding, plain, wrong }
     }
 
-    /// Compares the result of a mistake with the recorded value.
     pub(super) fn try_result(
         &mut self,
         kind: &'static str,

@@ -125,7 +125,6 @@ fn permuted(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Another recorded value of this shape.
 fn other_value(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let graph = s.oracle.graph;

@@ -28,7 +28,6 @@ struct Sums {
 }
 
 impl<'a> Pair<'a> {
-    /// Without rounding and bias.
     pub(crate) fn plain(expected: &'a Matrix, found: &'a Matrix, limit: f64) -> Pair<'a> {
         Pair { expected, found, limit, rounding: None, is_directed: false }
     }
