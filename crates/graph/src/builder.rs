@@ -64,18 +64,8 @@ impl Builder {
 
     /// Declares weight `name` of the file, `count` matrices `[rows, cols]`.
     #[track_caller]
-    pub fn weights(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
-        let name = name.into();
-        self.declare(Weight {
-            tensor: name.clone(),
-            name,
-            tensor_rows: rows,
-            range: 0..rows,
-            rows,
-            cols,
-            count,
-            share: None,
-        })
+    pub fn weights(&mut self, name: impl Into<String>, shape: [usize; 3]) -> WeightId {
+        self.declare(Weight::whole(name.into(), shape))
     }
 
     /// Declares rows `range` of tensor `name`, a matrix `[rows, cols]` that fuses several weights.
@@ -140,17 +130,13 @@ impl Builder {
     #[track_caller]
     pub fn scaled_linear(
         &mut self,
-        name: impl Into<ValueName>,
+        name: ValueName,
         x: ValueId,
         weight: WeightId,
         scale: WeightId,
     ) -> ValueId {
-        let name = name.into();
-        let unscaled = match name.1 {
-            Some(layer) => format!("{}_unscaled-{layer}", name.0),
-            None => format!("{}_unscaled", name.0),
-        };
-        let x = self.named(unscaled, Op::Linear { x, weight });
+        let layer = name.1.map_or_else(String::new, |layer| format!("-{layer}"));
+        let x = self.named(format!("{}_unscaled{layer}", name.0), Op::Linear { x, weight });
         self.mul_weight(name, x, scale)
     }
 

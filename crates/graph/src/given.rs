@@ -22,16 +22,7 @@ impl Graph {
                 let (of, at) = (graph.value(*logits).clone(), graph.values.len());
                 let name = format!("{}.given", of.name);
                 let table = WeightId(graph.weights.len() as u32);
-                graph.weights.push(Weight {
-                    name: name.clone(),
-                    tensor: name.clone(),
-                    tensor_rows: positions,
-                    range: 0..positions,
-                    rows: positions,
-                    cols: of.cols,
-                    count: 1,
-                    share: None,
-                });
+                graph.weights.push(Weight::whole(name.clone(), [1, positions, of.cols]));
                 given.push(name.clone());
                 let op = Op::Embed { table, index: Index::Position };
                 graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });

@@ -42,6 +42,12 @@ pub struct Share {
 }
 
 impl Weight {
+    /// The tensor `name`, `count` matrices `[rows, cols]`.
+    pub(crate) fn whole(name: String, [count, rows, cols]: [usize; 3]) -> Weight {
+        let tensor = name.clone();
+        Weight { name, tensor, tensor_rows: rows, range: 0..rows, rows, cols, count, share: None }
+    }
+
     /// These rows and columns of each of its matrices, as a weight of a rank.
     pub(crate) fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Weight {
         if rows.len() == self.rows && cols.len() == self.cols {

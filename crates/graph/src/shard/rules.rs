@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::form::{Form, Operands, Rank, ShardError};
+use super::{Form, Operands, Rank, ShardError};
 use crate::{Graph, Map, Op, Operand, Score, ValueId, Weight, WeightId};
 
 /// How a form of a value is made: it is that of another value, or an operation makes it.

@@ -166,7 +166,7 @@ impl<'a> GraphContext<'a> {
         match scale.filter(|scale| !scale.ends_with(ROUTER_SCALE) && self.has(scale)) {
             Some(scale) => {
                 let scale = self.g.weight(scale, 1, 1);
-                self.g.scaled_linear(name, x, weight, scale)
+                self.g.scaled_linear(name.into(), x, weight, scale)
             }
             None => self.g.linear(name, x, weight),
         }
