@@ -152,11 +152,6 @@ impl AnswerParser {
         out
     }
 
-    /// Whether the answer is within reasoning.
-    pub fn is_reasoning(&self) -> bool {
-        matches!(self.state, State::Part(AnswerPart::Reasoning))
-    }
-
     /// Moves text from `input` to `out`. Returns whether the place has changed, so that there may be more to do.
     fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
         match self.state {

@@ -11,15 +11,29 @@ pub enum Delta {
     Reasoning(String),
     Content(String),
     /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
-    ToolCallBegin { index: usize, name: String, id: Option<String> },
+    ToolCallBegin {
+        index: usize,
+        name: String,
+        id: Option<String>,
+    },
     /// More of the arguments' JSON text. All of them together are an object.
-    ToolCallArguments { index: usize, json: String },
-    ToolCallEnd { index: usize },
+    ToolCallArguments {
+        index: usize,
+        json: String,
+    },
+    ToolCallEnd {
+        index: usize,
+    },
     /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
     /// model wrote, is content. Never follows [`Calls::Whole`].
-    ToolCallBroken { index: usize, text: String },
+    ToolCallBroken {
+        index: usize,
+        text: String,
+    },
     /// The answer was cut within the call: its arguments are the beginning of an object, or empty.
-    ToolCallCut { index: usize },
+    ToolCallCut {
+        index: usize,
+    },
 }
 
 /// When calls are passed on.

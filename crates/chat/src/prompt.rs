@@ -6,12 +6,8 @@ pub enum Segment {
     /// Text, not to be searched for special tokens.
     Text(String),
     /// A special token of the template.
-    Token {
-        /// Its id.
-        id: u32,
-        /// Its text.
-        text: String,
-    },
+    #[expect(missing_docs, reason = "the names say it")]
+    Token { id: u32, text: String },
 }
 
 impl Segment {
@@ -35,9 +31,8 @@ pub(crate) fn text(segments: &[Segment]) -> String {
 
 /// The text or token that a template appends to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum TurnEnd {
-    /// A special token.
     Token(u32),
-    /// Text.
     Text(String),
 }

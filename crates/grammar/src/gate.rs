@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::template::{AnswerPart, Leads, Marks, Next as Found, Preamble};
 
+use crate::Trigger;
 use crate::vocabulary::Vocabulary;
 
 /// White space and marks between reasoning and content, at most: without a bound, a model may write nothing else.
@@ -89,16 +90,13 @@ impl Gate {
         Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
     }
 
-    /// For a grammar that follows `text`.
-    pub(crate) fn after_text(text: &str) -> Gate {
-        let marks = Marks::with_calls(&Preamble::default(), [(text, false)]);
-        Gate::new(marks, Scope::Triggered { once: false }, None)
-    }
-
-    /// For a grammar that follows this token.
-    pub(crate) fn after_token(token: u32) -> Gate {
-        let gate = Gate::new(Marks::default(), Scope::Triggered { once: false }, None);
-        Gate { token: Some(token), ..gate }
+    /// For a grammar that follows a token or a text.
+    pub(crate) fn after(trigger: &Trigger) -> Gate {
+        let (token, marks) = match trigger {
+            Trigger::Token(id) => (Some(*id), Marks::default()),
+            Trigger::Text(text) => (None, Marks::with_calls(&Preamble::default(), [(text.as_str(), false)])),
+        };
+        Gate { token, ..Gate::new(marks, Scope::Triggered { once: false }, None) }
     }
 
     fn new(marks: Marks, scope: Scope, preamble: Option<Preamble>) -> Gate {

@@ -7,12 +7,20 @@ use engine::template::{Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
 use crate::gate::{Gate, Gates};
-use crate::trigger::Trigger;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
 
 /// Longest message of llguidance that is passed on, in characters: some repeat the grammar.
 const MAX_MESSAGE: usize = 1000;
+
+/// The token or text that starts a grammar ([`Grammar::after`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A token, such as the one of `<tool_call>`.
+    Token(u32),
+    /// A text, be it one token or several. It may be the text of a special token.
+    Text(String),
+}
 
 /// A compiled grammar. Copies are cheap.
 #[derive(Clone)]
@@ -50,15 +58,13 @@ impl Grammar {
     /// # Errors
     /// If the trigger is empty or not in the vocabulary.
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
-        let gate = match trigger {
+        match trigger {
             Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
-                return Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"));
+                Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"))
             }
-            Trigger::Token(id) => Gate::after_token(*id),
-            Trigger::Text(text) if text.is_empty() => return Err(Error::Trigger("is empty; name a text")),
-            Trigger::Text(text) => Gate::after_text(text),
-        };
-        Ok(Grammar { gate: Some(Arc::new(gate)), ..self })
+            Trigger::Text(text) if text.is_empty() => Err(Error::Trigger("is empty; name a text")),
+            _ => Ok(Grammar { gate: Some(Arc::new(Gate::after(trigger))), ..self }),
+        }
     }
 
     /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs, not in reasoning;

@@ -128,8 +128,9 @@ struct BytePairs {
     pre: &'static str,
     /// Number of special tokens at the end of the vocabulary.
     special: usize,
-    /// Name and kind of each special token, by number from 0.
-    name: fn(usize) -> (String, i32),
+    /// Special tokens by number from 0, and the name and kind of all others.
+    named: &'static [(usize, &'static str)],
+    other: (fn(usize) -> String, i32),
     bos: usize,
     eos: usize,
     add_bos: bool,
@@ -139,18 +140,15 @@ struct BytePairs {
 const LLAMA_3: BytePairs = BytePairs {
     pre: "llama-bpe",
     special: 256,
-    name: |number| {
-        let name = match number {
-            0 => "<|begin_of_text|>".to_owned(),
-            1 => "<|end_of_text|>".to_owned(),
-            6 => "<|start_header_id|>".to_owned(),
-            7 => "<|end_header_id|>".to_owned(),
-            8 => "<|eom_id|>".to_owned(),
-            9 => "<|eot_id|>".to_owned(),
-            reserved => format!("<|reserved_special_token_{reserved}|>"),
-        };
-        (name, CONTROL)
-    },
+    named: &[
+        (0, "<|begin_of_text|>"),
+        (1, "<|end_of_text|>"),
+        (6, "<|start_header_id|>"),
+        (7, "<|end_header_id|>"),
+        (8, "<|eom_id|>"),
+        (9, "<|eot_id|>"),
+    ],
+    other: (|reserved| format!("<|reserved_special_token_{reserved}|>"), CONTROL),
     bos: 0,
     eos: 9,
     add_bos: true,
@@ -160,12 +158,8 @@ const LLAMA_3: BytePairs = BytePairs {
 const QWEN_2: BytePairs = BytePairs {
     pre: "qwen2",
     special: 293,
-    name: |number| match number {
-        0 => ("<|endoftext|>".to_owned(), CONTROL),
-        1 => ("<|im_start|>".to_owned(), CONTROL),
-        2 => ("<|im_end|>".to_owned(), CONTROL),
-        padding => (format!("[PAD{padding}]"), UNUSED),
-    },
+    named: &[(0, "<|endoftext|>"), (1, "<|im_start|>"), (2, "<|im_end|>")],
+    other: (|padding| format!("[PAD{padding}]"), UNUSED),
     bos: 0,
     eos: 2,
     add_bos: false,
@@ -175,18 +169,15 @@ const QWEN_2: BytePairs = BytePairs {
 const GPT_OSS: BytePairs = BytePairs {
     pre: "gpt-4o",
     special: 1090,
-    name: |number| {
-        let name = match number {
-            0 => "<|startoftext|>".to_owned(),
-            1 => "<|endoftext|>".to_owned(),
-            4 => "<|return|>".to_owned(),
-            8 => "<|start|>".to_owned(),
-            9 => "<|end|>".to_owned(),
-            10 => "<|message|>".to_owned(),
-            reserved => format!("<|reserved_{}|>", 199_998 + reserved),
-        };
-        (name, CONTROL)
-    },
+    named: &[
+        (0, "<|startoftext|>"),
+        (1, "<|endoftext|>"),
+        (4, "<|return|>"),
+        (8, "<|start|>"),
+        (9, "<|end|>"),
+        (10, "<|message|>"),
+    ],
+    other: (|reserved| format!("<|reserved_{}|>", 199_998 + reserved), CONTROL),
     bos: 0,
     eos: 4,
     add_bos: false,
@@ -202,9 +193,12 @@ fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let merges = rules.iter().map(|[left, right]| format!("{left} {right}")).collect();
     let mut kinds = vec![NORMAL; tokens.len()];
     let first = tokens.len();
-    let (names, special_kinds): (Vec<String>, Vec<i32>) = (0..family.special).map(family.name).unzip();
-    tokens.extend(names);
-    kinds.extend(special_kinds);
+    for number in 0..family.special {
+        let named = family.named.iter().find(|(named, _)| *named == number);
+        let (other, kind) = family.other;
+        tokens.push(named.map_or_else(|| other(number), |(_, name)| (*name).to_owned()));
+        kinds.push(if named.is_some() { CONTROL } else { kind });
+    }
     let special = |number: usize| Value::U32(u32::try_from(first + number).unwrap_or(0));
     for (key, value) in [
         ("model", Value::String("gpt2".into())),

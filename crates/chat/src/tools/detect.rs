@@ -17,7 +17,7 @@ use crate::reasoning;
 const NAME: &str = "count_hedgehogs";
 
 /// Why the model of a template cannot be given tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
     Format,
     Tools,
@@ -25,10 +25,7 @@ pub(crate) enum Missing {
 
 impl From<Missing> for Error {
     fn from(missing: Missing) -> Error {
-        match missing {
-            Missing::Format => Error::NoToolCalls,
-            Missing::Tools => Error::ToolsLeftOut,
-        }
+        if let Missing::Format = missing { Error::NoToolCalls } else { Error::ToolsLeftOut }
     }
 }
 

@@ -54,9 +54,15 @@ pub(crate) enum Element {
     /// The id, up to this text.
     Id(&'static str),
     /// The id after `mark`, up to one of `ends`. Both may be missing.
-    OptionalId { mark: &'static str, ends: &'static [&'static str] },
+    OptionalId {
+        mark: &'static str,
+        ends: &'static [&'static str],
+    },
     /// Anything up to and with `end`. The grammar writes one of `texts`.
-    Skip { texts: &'static [&'static str], end: &'static str },
+    Skip {
+        texts: &'static [&'static str],
+        end: &'static str,
+    },
     Arguments,
     /// A JSON object with the name and the arguments.
     Object(Keys),

@@ -32,7 +32,7 @@ pub enum Choice {
 pub struct Grammar {
     /// The texts that start the grammar; empty if it holds from the beginning of the answer.
     ///
-    /// The first trigger that occurs in the content (not in [reasoning](crate::AnswerParser::is_reasoning)) starts the
+    /// The first trigger that occurs in the content (not in reasoning) starts the
     /// grammar, which describes one section of calls from the trigger's first byte: what is generated since then is fed to it.
     pub triggers: Vec<Trigger>,
     /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
@@ -66,59 +66,64 @@ struct Begin<'a> {
     at_start: bool,
 }
 
-/// The grammar of an answer that calls `tools`, or else is what the Lark rule `reply` accepts.
-pub(super) fn grammar(
-    of: &ToolFormat,
-    prompt: &str,
-    tools: &Tools,
-    choice: &Choice,
-    parallel: bool,
-    reply: Option<&str>,
-) -> Result<Grammar, ToolsError> {
-    let ToolFormat { format, reasoning, special } = of;
-    let tools: Vec<&Tool> = match choice {
-        Choice::Named(name) => {
-            vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
-        }
-        Choice::Auto | Choice::Required => tools.iter().collect(),
-    };
-    if tools.is_empty() {
-        return Err(ToolsError::None);
-    }
-    let prompt = prompt.trim_end();
-    let in_prompt = if prompt.ends_with(format.prefill) { format.prefill } else { "" };
-    let begins = begins(format, in_prompt);
-    let is_auto = *choice == Choice::Auto;
-
-    let mut writer = Writer { lark: Lark::new(special), format, unenforced: Vec::new() };
-    let starts: Vec<String> = if is_auto {
-        begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
-    } else {
-        // After reasoning, the model writes the whole opening.
-        let full = Begin::full(format);
-        let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
-        let calls = writer.sections(first, &tools, parallel);
-        let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
-        let reply = reply.map(|reply| writer.reply(reply, *reasoning));
-        let or_reply = |calls: String| match &reply {
-            Some(reply) => format!("({calls} | {reply})"),
-            None => calls,
+impl ToolFormat {
+    /// The grammar of an answer to `prompt` that calls `tools`, or with `reply` of one that calls them or is what this Lark rule
+    /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
+    pub fn grammar(
+        &self,
+        prompt: &impl std::fmt::Display,
+        tools: &Tools,
+        choice: &Choice,
+        parallel: bool,
+        reply: Option<&str>,
+    ) -> Result<Grammar, ToolsError> {
+        let ToolFormat { format, reasoning, special } = self;
+        let choice = if reply.is_some() { &Choice::Required } else { choice };
+        let tools: Vec<&Tool> = match choice {
+            Choice::Named(name) => {
+                vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
+            }
+            Choice::Auto | Choice::Required => tools.iter().collect(),
         };
-        match closed {
-            None => vec![or_reply(calls)],
-            Some(marks) => {
-                let thought = writer.thought(marks);
-                let after = or_reply(writer.sections(&full, &tools, parallel));
-                if prompt.ends_with(marks.open) {
-                    vec![format!("{thought} {after}")]
-                } else {
-                    vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
+        if tools.is_empty() {
+            return Err(ToolsError::None);
+        }
+        let prompt = prompt.to_string();
+        let prompt = prompt.trim_end();
+        let in_prompt = if prompt.ends_with(format.prefill) { format.prefill } else { "" };
+        let begins = begins(format, in_prompt);
+        let is_auto = *choice == Choice::Auto;
+
+        let mut writer = Writer { lark: Lark::new(special), format, unenforced: Vec::new() };
+        let starts: Vec<String> = if is_auto {
+            begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
+        } else {
+            // After reasoning, the model writes the whole opening.
+            let full = Begin::full(format);
+            let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
+            let calls = writer.sections(first, &tools, parallel);
+            let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
+            let reply = reply.map(|reply| writer.reply(reply, *reasoning));
+            let or_reply = |calls: String| match &reply {
+                Some(reply) => format!("({calls} | {reply})"),
+                None => calls,
+            };
+            match closed {
+                None => vec![or_reply(calls)],
+                Some(marks) => {
+                    let thought = writer.thought(marks);
+                    let after = or_reply(writer.sections(&full, &tools, parallel));
+                    if prompt.ends_with(marks.open) {
+                        vec![format!("{thought} {after}")]
+                    } else {
+                        vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
+                    }
                 }
             }
-        }
-    };
-    let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
-    Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
+        };
+        let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
+        Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
+    }
 }
 
 impl Begin<'_> {

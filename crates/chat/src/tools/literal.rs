@@ -12,9 +12,7 @@ pub(crate) enum Syntax {
     /// `name(key=value, …)`.
     Python,
     /// `name{key:value,…}` with strings between two of these marks.
-    Gemma {
-        quote: &'static str,
-    },
+    Gemma { quote: &'static str },
 }
 
 impl Syntax {

@@ -80,20 +80,6 @@ impl ToolFormat {
         Preamble::new(self.reasoning, Some(self.format))
     }
 
-    /// The grammar of an answer to `prompt` that calls `tools`, or with `reply` of one that calls them or is what this Lark rule
-    /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
-    pub fn grammar(
-        &self,
-        prompt: &impl std::fmt::Display,
-        tools: &Tools,
-        choice: &Choice,
-        parallel: bool,
-        reply: Option<&str>,
-    ) -> Result<Grammar, ToolsError> {
-        let choice = if reply.is_some() { &Choice::Required } else { choice };
-        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, reply)
-    }
-
     /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.
     pub(crate) fn writes_json(&self) -> bool {
         self.format.call.iter().any(|element| match element {

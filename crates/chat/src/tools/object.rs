@@ -60,7 +60,7 @@ impl Object {
 
     /// Reads `c`. On error, nothing has changed but what does not matter then.
     pub(crate) fn push(&mut self, c: char, tools: &Tools) -> Result<(), NoCall> {
-        let (before, depth) = (self.scanner.state(), self.scanner.depth());
+        let (before, depth, in_key) = (self.scanner.state(), self.scanner.depth(), self.scanner.in_key());
         if depth == 0 && c != '{' && !c.is_whitespace() {
             return Err(NoCall);
         }
@@ -68,11 +68,7 @@ impl Object {
         let (state, is_top) = (self.scanner.state(), depth == 1);
         match before {
             State::FirstKey | State::Key if is_top && c == '"' => self.text = "\"".into(),
-            State::Text { is_key: true }
-            | State::Escape { is_key: true }
-            | State::Hex { is_key: true, .. }
-                if is_top =>
-            {
+            _ if in_key && is_top => {
                 self.text.push(c);
                 if state == State::Colon {
                     self.key(tools)?;
@@ -85,7 +81,7 @@ impl Object {
             State::Colon | State::FirstKey | State::Key if is_top => {}
             State::Number(_) if is_top && !matches!(state, State::Number(_)) => self.value(tools)?,
             _ => {
-                let in_text = matches!(before, State::Text { .. });
+                let in_text = before == State::Text;
                 let ends = self.scanner.depth() == 1 && state == State::After;
                 self.in_arguments |=
                     self.field == Field::Arguments && before == State::Value && is_top && c == '{';

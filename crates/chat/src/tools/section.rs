@@ -309,7 +309,7 @@ impl Section {
 
 fn arguments(scanner: &mut Scanner, input: &mut Input<'_>, call: &mut Call) -> Step {
     for c in input.rest().chars() {
-        let in_text = matches!(scanner.state(), State::Text { .. });
+        let in_text = scanner.state() == State::Text;
         if scanner.depth() == 0 && c != '{' || scanner.push(c).is_err() {
             return Step::Broken;
         }

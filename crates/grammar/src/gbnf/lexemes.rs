@@ -120,10 +120,7 @@ fn used(grammar: &Grammar, cut: &Cut, work: &mut Work) -> BTreeSet<Lexeme> {
         expression.leaves(&mut |leaf| match leaf {
             Expression::Rule(rule) if cut.rules.contains(rule) => next.push(*rule),
             Expression::Rule(rule) => drop(lexemes.insert(Lexeme::Rule(*rule))),
-            Expression::Literal(text) if cut.literals.contains(text) => {
-                lexemes.extend(text.chars().map(|character| Lexeme::Character(char_regex(character))));
-            }
-            Expression::Literal(text) if text.chars().nth(1).is_some() => {
+            Expression::Literal(text) if text.chars().nth(1).is_some() && !cut.literals.contains(text) => {
                 lexemes.insert(Lexeme::Literal(text.clone()));
             }
             Expression::Literal(text) => {

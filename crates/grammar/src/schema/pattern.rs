@@ -78,13 +78,12 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
 
 /// The message of an error, without the picture of the expression.
 fn reason(error: &regex_syntax::Error) -> String {
+    fn at(problem: &dyn std::fmt::Display, span: &regex_syntax::ast::Span) -> String {
+        format!("{problem} (character {})", span.start.column)
+    }
     match error {
-        regex_syntax::Error::Parse(error) => {
-            format!("{} (character {})", error.kind(), error.span().start.column)
-        }
-        regex_syntax::Error::Translate(error) => {
-            format!("{} (character {})", error.kind(), error.span().start.column)
-        }
+        regex_syntax::Error::Parse(error) => at(error.kind(), error.span()),
+        regex_syntax::Error::Translate(error) => at(error.kind(), error.span()),
         other => other.to_string(),
     }
 }

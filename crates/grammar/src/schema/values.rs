@@ -51,6 +51,15 @@ fn types(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
         value => is_type(value),
     };
     let expected = "null, boolean, integer, number, string, array or object, or a list of them";
+    valid(is_valid, name, value, expected)
+}
+
+fn valid(
+    is_valid: bool,
+    name: &str,
+    value: &Value,
+    expected: &'static str,
+) -> Result<Option<Value>, SchemaProblem> {
     if is_valid { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, expected)) }
 }
 
@@ -101,10 +110,7 @@ fn is_exact(number: f64) -> bool {
 }
 
 fn number(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
-    match value.as_f64() {
-        Some(number) if is_exact(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a number below 2^53")),
-    }
+    valid(value.as_f64().is_some_and(is_exact), name, value, "a number below 2^53")
 }
 
 /// In draft 4, true or false.
@@ -113,10 +119,8 @@ fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
 }
 
 fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
-    match value.as_f64() {
-        Some(number) if number > 0.0 && is_short(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a positive number with at most 8 digits")),
-    }
+    let is_short = value.as_f64().is_some_and(|number| number > 0.0 && is_short(number));
+    valid(is_short, name, value, "a positive number with at most 8 digits")
 }
 
 /// Whether llguidance can count in `number`: it computes remainders in 32 bits, and does not check that they fit.
@@ -173,7 +177,7 @@ fn expression(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem>
 
 fn names(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     let is_list = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
-    if is_list { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, "a list of names")) }
+    valid(is_list, name, value, "a list of names")
 }
 
 /// Checks what depends on several of a schema's `keywords`, and adapts the `result`.
