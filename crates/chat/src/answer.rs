@@ -133,11 +133,8 @@ impl AnswerParser {
         out
     }
 
-    /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`].
-    ///
-    /// A call that is cut is passed on as far as it is known, once its name is known. The beginning of a mark is dropped. So the
-    /// result is a beginning of the uncut answer. Text that would be a call only if more followed, without a mark before it,
-    /// is content.
+    /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`]: a beginning of the
+    /// uncut answer. A call that is cut is passed on as far as it is known, once its name is; the beginning of a mark is dropped.
     pub fn cut(&mut self) -> Vec<Delta> {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();

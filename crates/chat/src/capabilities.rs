@@ -21,8 +21,7 @@ pub(crate) struct Capabilities {
 }
 
 impl Capabilities {
-    /// `sources` are the template's texts, that of conversations without tools first. `render` takes messages, tools, variables,
-    /// and whether the prompt of an answer is appended.
+    /// `sources` are the template's texts, first that without tools. The flag of `render` appends the prompt of an answer.
     pub(crate) fn probe(
         sources: &[&str],
         render: impl Fn(&[Message], Vec<Json>, Map<String, Json>, bool) -> Option<Vec<Segment>>,

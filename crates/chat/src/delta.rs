@@ -24,8 +24,7 @@ pub enum Delta {
     ToolCallEnd {
         index: usize,
     },
-    /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
-    /// model wrote, is content. Never follows [`Calls::Whole`].
+    /// The call is none: its arguments are broken or end with the answer. `text` is content. Never follows [`Calls::Whole`].
     ToolCallBroken {
         index: usize,
         text: String,
@@ -39,8 +38,7 @@ pub enum Delta {
 /// When calls are passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Calls {
-    /// Each one when it is complete or cut, with an id that follows its arguments. What turns out to be no call is content,
-    /// and was never a call.
+    /// Each one when it is complete or cut, with an id that follows its arguments. What is no call never was one.
     #[default]
     Whole,
     /// While their arguments are generated.

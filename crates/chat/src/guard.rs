@@ -29,8 +29,7 @@ pub(crate) struct SpecialTokens {
 pub(crate) enum Strength {
     /// Text that spells a special token.
     Tokens,
-    /// Every character that can start a special token. No template can turn such text into a special token, whatever
-    /// it removes; but it cannot find a `</think>` in it either.
+    /// Every character that can start a special token: whatever a template removes, but then it cannot find a `</think>` either.
     Characters,
 }
 

@@ -61,8 +61,7 @@ pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Maximum steps of minijinja's virtual machine per rendering: enough for thousands of messages.
 pub const MAX_STEPS: u64 = 4_000_000;
 
-/// Maximum bytes of text and lists read or made per rendering, plus [`WORK_PER_BYTE`] for each byte of the
-/// conversation.
+/// Maximum bytes of text and lists read or made per rendering, plus [`WORK_PER_BYTE`] per byte of the conversation.
 pub const MAX_WORK_BYTES: usize = 128 << 20;
 
 /// Reads allowed per byte of the conversation.

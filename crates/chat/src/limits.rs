@@ -139,9 +139,7 @@ impl Budget {
     }
 }
 
-/// The filter applied to every value that is looked up or returned by a function, and to results of filters.
-///
-/// Lazy values, such as a sum of lists, are computed once.
+/// Charges values that are looked up, returned or filtered. Lazy ones, such as a sum of lists, are computed once.
 pub(crate) fn charged(state: &mut State, value: Value, uses: Use) -> Result<Value, Error> {
     Budget::of(state).charge_for(&value, uses)?;
     Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })

@@ -150,8 +150,7 @@ impl Shape {
     }
 }
 
-/// `id` as Mistral's templates want it, nine letters and digits: another one becomes the first nine hexadecimal digits of its hash
-/// (FNV-1a, 64 bits).
+/// `id`, or else nine hexadecimal digits of its hash (FNV-1a, 64 bits): Mistral's templates want nine letters and digits.
 fn short_id(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();

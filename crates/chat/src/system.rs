@@ -17,9 +17,8 @@ fn leading(messages: &[Message]) -> Vec<Message> {
     turns(messages, &["user", "tool"])
 }
 
-/// As [`leading`], with the system message in the next user message, or in one of its own at the end.
-///
-/// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
+/// As [`leading`], with the system message in the next user message, or in one of its own at the end: separated by a line
+/// break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
 fn merged(messages: &[Message]) -> Vec<Message> {
     without_first(leading(messages))
 }

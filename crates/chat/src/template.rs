@@ -131,15 +131,11 @@ impl Template {
         &self.0.main.text
     }
 
-    /// Renders a conversation.
+    /// Renders a conversation. Fails when the template rejects it or uses unsupported features, and beyond the limits.
     ///
     /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before them;
     /// if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user that
     /// follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
-    ///
-    /// Fails when the template rejects the conversation or uses unsupported features, and when it exceeds
-    /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], [`Options::time`] or
-    /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
         let prompt = |segments, merged_system| {
@@ -264,8 +260,7 @@ impl Template {
         let tokens = [("bos_token", &self.0.bos), ("eos_token", &self.0.eos)].into_iter();
         let tokens = tokens.filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?))));
         let context: Vec<_> = tokens.chain(context).collect();
-        // `transformers` passes `none` for no tools. Some templates loop over it unconditionally, which Jinja allows
-        // only for undefined.
+        // `transformers` passes `none` for no tools. Some templates loop over it, which Jinja allows only for undefined.
         let none = ["tools", "documents"].map(|name| (name, Value::from(())));
         match jinja::render(&source.environment, none.into_iter().chain(context.clone()).collect()) {
             Err(Error::Render { .. }) => jinja::render(&source.environment, context.into_iter().collect()),
@@ -273,8 +268,7 @@ impl Template {
         }
     }
 
-    /// How the model writes tool calls. Fails if it cannot be given tools: no format is known for the template, or the
-    /// template leaves out the tools.
+    /// How the model writes tool calls. Fails if no format is known for the template, or the template leaves out the tools.
     pub fn tool_format(&self) -> Result<ToolFormat, Error> {
         let Capabilities { tools, reasoning, .. } = *self.capabilities();
         Ok(ToolFormat::new(tools?, reasoning, self.special().clone()))
@@ -318,8 +312,7 @@ impl Template {
     }
 }
 
-/// A rendered conversation, and how the answer to it is read. [`Display`](fmt::Display) gives the template's output; only
-/// [`segments`](Prompt::segments) distinguish special tokens from text that looks like them.
+/// A rendered conversation, and how its answer is read. Only [`segments`](Prompt::segments) tell special tokens from such text.
 #[derive(Clone, Debug)]
 pub struct Prompt {
     segments: Vec<Segment>,
@@ -349,17 +342,13 @@ impl Prompt {
         self.merged_system
     }
 
-    /// The end of an answer in the template: a special token, or text that follows every answer. `None` if there is
-    /// neither.
-    ///
-    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
-    /// reasoning.
+    /// The special token or the text that ends every answer in the template, besides the vocabulary's end-of-generation tokens.
+    /// `None` if there is neither, or if the same ends reasoning.
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         self.template.turn_end()
     }
 
-    /// The tools that the answer may call: those of [`Options::tools`](crate::Options::tools). Fails if they are invalid, or
-    /// if the model cannot be given any, as no format of calls is known for its template, or the template leaves them out.
+    /// The tools that the answer may call. Fails if they are invalid, or if the model cannot be given any.
     pub fn tools(&self) -> Result<&Arc<Tools>, Error> {
         self.template.capabilities().tools?;
         self.tools.as_ref().map_err(|error| error.clone().into())
@@ -374,8 +363,7 @@ impl Prompt {
         )
     }
 
-    /// Reads an answer: its reasoning, its content, and the calls of [`tools`](Prompt::tools). Where the model does not write
-    /// their arguments as JSON, calls are [whole](Calls::Whole).
+    /// Reads an answer. Where the model does not write arguments as JSON, calls are [whole](Calls::Whole).
     pub fn parser(&self, calls: Calls) -> AnswerParser {
         let format = self.tool_format();
         let callable = format.as_ref().zip(self.tools.as_ref().ok()).map(|(format, tools)| Callable {
@@ -387,8 +375,7 @@ impl Prompt {
         AnswerParser::new(reasoning, callable, self.template.special(), &self.to_string())
     }
 
-    /// The grammar of an answer that calls `tools`, or with `reply` of one that calls them or is what this Lark rule accepts.
-    /// Fails if the model cannot be given tools, if `choice` demands a tool that there is not, or if the grammar is too long.
+    /// The same as [`ToolFormat::grammar`]. Fails also if the model cannot be given tools.
     pub fn grammar(
         &self,
         tools: &Tools,

@@ -89,10 +89,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Computes the text on `backend`, which holds no model yet. Calls `progress` with the number of tokens computed. The
-    /// result has no name of a text.
-    ///
-    /// # Errors
-    /// If the model cannot be computed, or an input is not finite.
+    /// result has no name of a text. Fails if the model cannot be computed, or an input is not finite.
     pub fn sum(
         &self,
         backend: Box<dyn Backend>,
@@ -154,8 +151,7 @@ impl<'a> Inputs<'a> {
         Step::new(Row::all(tokens.iter().copied(), &Output::Logits), vec![sequence])
     }
 
-    /// The matrices that all rows are multiplied with, and their inputs. Several parts of a tensor with the same input are
-    /// one.
+    /// The matrices that all rows are multiplied with, and their inputs; parts of a tensor with the same input are one.
     fn dense(&self) -> Vec<(&'a Weight, ValueId)> {
         let (mut dense, mut known) = (Vec::new(), HashSet::new());
         for (_, value) in self.graph.values() {

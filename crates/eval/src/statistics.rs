@@ -85,8 +85,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Adds a position: the model's logits, the base's log-probabilities, and the next token with its negative
-    /// log-likelihood.
+    /// Adds a position: the model's logits, the base's log-probabilities, and the next token with its `nll`.
     pub(crate) fn add(&mut self, nll: f64, logits: &[f32], base: &[f32], next: u32) {
         let base_nll = -f64::from(base[next as usize]);
         self.base.add(base_nll);

@@ -65,11 +65,8 @@ impl Compiler {
         &self.vocabulary
     }
 
-    /// Compiles `source` on another thread, unless it is among the grammars kept. Blocks until it is done, at most until the
-    /// deadline.
-    ///
-    /// # Errors
-    /// If the source is broken, too large, or cannot be enforced; if its compilation takes too long, or others are compiled.
+    /// Compiles `source` on another thread, unless the grammar is kept. Blocks until the deadline at most. Fails if the source is
+    /// broken, too large, or cannot be enforced; if its compilation takes too long, or others are compiled.
     pub fn compile(&self, source: &Source) -> Result<Grammar, Error> {
         let hash = source.hash()?;
         if let Some(grammar) = self.find(&hash) {

@@ -154,8 +154,7 @@ impl Constraint {
         }
     }
 
-    /// The place after the grammar, if `token` is none of it: where a grammar that a trigger began may end, other text may
-    /// follow.
+    /// The place after the grammar, if `token` is none of it: other text may follow where a triggered grammar may end.
     fn leaves(&self, state: &mut State, token: u32) -> Option<Position> {
         let gate = self.gate.as_ref().filter(|gate| gate.is_triggered())?;
         (self.may_end(state) && !state.permits(token)).then(|| gate.after_grammar())

@@ -79,8 +79,7 @@ impl Gate {
         Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
 
-    /// For a grammar whose beginnings follow `triggers`, in this order: texts, and whether only white space and reasoning may
-    /// precede.
+    /// For a grammar that begins with one of `triggers`: texts, and whether only white space and reasoning may precede.
     pub(crate) fn triggered<'a>(
         triggers: impl Iterator<Item = (&'a str, bool)>,
         preamble: &Preamble,
@@ -194,8 +193,7 @@ impl Gate {
         Step::On
     }
 
-    /// Tokens that are not as the others at this place. Where content may begin of which the grammar is about: those that may
-    /// precede it. Elsewhere: those that must not follow.
+    /// Tokens that differ from the others at this place: those that may precede content where it may begin, or must not follow.
     pub(crate) fn exceptions(&self, place: &Position, vocabulary: &Vocabulary) -> Arc<[u32]> {
         if let Some(found) = self.lock().get(place) {
             return found.clone();

@@ -51,12 +51,8 @@ impl Grammar {
     }
 
     /// The same grammar for a part of the text: everything is allowed until `trigger` occurs in the generated text; what
-    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger.
-    ///
-    /// Tokens that would run past the end of a trigger are ruled out, so that the grammar begins with a token.
-    ///
-    /// # Errors
-    /// If the trigger is empty or not in the vocabulary.
+    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger. Tokens that would
+    /// run past the end of a trigger are ruled out. Fails if the trigger is empty or not in the vocabulary.
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
         match trigger {
             Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
@@ -68,11 +64,8 @@ impl Grammar {
     }
 
     /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs, not in reasoning;
-    /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything
-    /// is allowed again, until the next trigger; with `once`, there must not be another one.
-    ///
-    /// # Errors
-    /// If a trigger is no beginning of the grammar.
+    /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything is
+    /// allowed until the next trigger; with `once`, there must not be one. Fails if a trigger does not begin the grammar.
     pub fn at_triggers(
         self,
         triggers: &[CallTrigger],

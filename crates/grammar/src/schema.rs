@@ -25,15 +25,13 @@ pub(crate) use pattern::check as check_regex;
 /// Maximum number of places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
 
-/// Most members of `properties` in a schema: any of those that are not required may be left out, and llguidance compiles
-/// their combinations in a time that grows faster than their number.
+/// Most members of `properties`: llguidance compiles combinations of optional ones in a time that grows faster than linearly.
 const MAX_PROPERTIES: usize = 4096;
 
 /// Most members of `patternProperties` in a schema: llguidance intersects each with each other.
 const MAX_PATTERN_PROPERTIES: usize = 128;
 
-/// White space between two parts of JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write
-/// nothing else.
+/// White space in JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write nothing else.
 const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
 /// Where in a schema, and what is wrong there.

@@ -37,8 +37,7 @@ impl Source {
         }
     }
 
-    /// JSON that `schema` accepts, in which objects have only the properties that it names, unless it says otherwise: as llama.cpp
-    /// and ollama read schemas. Small models go on with keys of their own where they may.
+    /// JSON that `schema` accepts, in which objects have only the properties that it names, as in llama.cpp and ollama.
     pub fn of_schema(schema: serde_json::Value) -> Source {
         Source::JsonSchema(schema::closed(schema).to_string())
     }

@@ -9,10 +9,8 @@ use crate::{
     Score, Store, StoreId, Value, ValueId, Weight, WeightId,
 };
 
-/// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
-///
-/// Configurations are validated before a graph is built, so a shape mismatch is a bug in the model code: the methods
-/// panic with the caller's location.
+/// Builds a [`Graph`]. Configurations are validated before, so a shape mismatch is a bug in the model code: the methods panic
+/// with the caller's location.
 #[derive(Debug, Default)]
 pub struct Builder {
     pub(crate) values: Vec<Value>,
@@ -153,8 +151,7 @@ impl Builder {
         self.norm(name, x, NormKind::Rms, width, Some(weight), eps)
     }
 
-    /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
-    /// `[rows, down.rows]`.
+    /// Mixture of experts, weighted by `routes`; the weights are gate, up and down: `[rows, down.rows]`.
     #[track_caller]
     pub fn experts(
         &mut self,

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use crate::{Graph, Index, Op, Operand, Rows, Value, ValueId, Weight, WeightId};
 
 impl Graph {
-    /// The same graph, but each [`Op::Route`] reads its logits from a table by position, `[positions, experts]`: runs with
-    /// the same tables have the same routes. The logits are still computed. Also returns the tensors of the tables, in
-    /// the order of the operations.
+    /// The same graph, but each [`Op::Route`] reads its logits, which are still computed, from a table by position, `[positions,
+    /// experts]`: the same tables give the same routes. Also returns the tensors of the tables, in the order of the operations.
     pub fn with_given_routes(&self, positions: usize) -> (Graph, Vec<String>) {
         let mut graph = Graph { values: Vec::new(), by_name: HashMap::new(), ..self.clone() };
         let (mut ids, mut given) = (Vec::<ValueId>::new(), Vec::new());

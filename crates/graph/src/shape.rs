@@ -3,10 +3,7 @@
 use crate::{Builder, LinearHeads, Op, Role, Rope, Router, Rows, WeightId};
 
 impl Op {
-    /// Rows and columns of the result.
-    ///
-    /// # Panics
-    /// If the shape of an operand does not match: a bug in the model code.
+    /// Rows and columns of the result. Panics if the shape of an operand does not match: a bug in the model code.
     #[track_caller]
     pub(crate) fn shape(&self, g: &Builder) -> (Rows, usize) {
         for (weight, role) in self.weights() {

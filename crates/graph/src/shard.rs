@@ -79,15 +79,11 @@ trait Operands {
 }
 
 impl Graph {
-    /// The graph that `rank` computes. It has the groups of the whole graph, and of each store the rank's heads. `block` tells how
-    /// many columns of a weight are a block, which is not divided.
+    /// The graph that `rank` computes, with the groups of the whole graph and the rank's heads of each store. `block` tells how many
+    /// columns of a weight are not divided. Values keep their names; a summand has the name of its sum and `.partial`.
     ///
-    /// A value that the ranks have column by column keeps its name, as do those that each has as a whole; a summand has the name
-    /// of its sum and `.partial`.
-    ///
-    /// # Errors
-    /// If the graph has recurrent operations, ALiBi, or an attention whose heads do not divide over the ranks, or not into whole
-    /// blocks of its output matrix; or if attention is read in a way that has no columns.
+    /// Fails if the graph has recurrent operations, ALiBi, or an attention whose heads do not divide over the ranks, or not into
+    /// whole blocks of its output matrix; or if attention is read in a way that has no columns.
     pub fn shard(&self, rank: Rank, block: &dyn Fn(&Weight) -> usize) -> Result<Graph, ShardError> {
         if rank.ranks == 1 {
             return Ok(self.clone());

@@ -15,8 +15,7 @@ const HARMLESS: [&str; 4] = [
     "vocab_size",
 ];
 
-/// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that
-/// do not read the key.
+/// Keys that request a feature unless they have this neutral value, which families that do not read the key accept.
 const NEUTRAL: [(&str, f32, &str); 29] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),

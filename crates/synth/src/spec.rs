@@ -20,20 +20,16 @@ use crate::weights::write_matrix;
 /// Approximate standard deviation of the logits.
 const LOGIT_DEVIATION: f32 = 2.5;
 
-/// Approximate standard deviation of the output of a layer before the residual addition. Many values of the residual
-/// stream then exceed 10, which reveals clipping.
+/// Standard deviation of a layer's output before the residual addition: many values exceed 10, which reveals clipping.
 const RESIDUAL_DEVIATION: f32 = 4.0;
 
-/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings
-/// would otherwise always repeat the last token.
+/// Standard deviation of the embedding: small, because a model with tied embeddings would always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
-/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all
-/// positions; if they were larger, few tokens would ever be the top token.
+/// Standard deviation of biases. Value biases are equal at all positions: if larger, few tokens would ever be the top one.
 const BIAS_DEVIATION: f32 = 0.25;
 
-/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one
-/// changes little.
+/// Standard deviation of router logits: the first expert dominates, and another choice of the last one changes little.
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
@@ -52,9 +48,7 @@ const DECAY: f32 = -0.3;
 /// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
 
-/// The parameters of a model, named after the metadata keys.
-///
-/// `Spec { tied: true, ..Spec::new(Format::F32) }` changes a single parameter.
+/// The parameters of a model, named after the metadata keys: `Spec { tied: true, ..Spec::new(Format::F32) }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// `general.architecture`
@@ -276,8 +270,7 @@ impl Spec {
         weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding, logits)).collect()
     }
 
-    /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding, `logits`
-    /// that of the output matrix's results, which `last_norm` sets.
+    /// The tensor of `weight`; `embedding` is the deviation of embeddings, `logits` that of logits, which `last_norm` sets.
     fn planned(
         &self,
         weight: &Weight,

@@ -215,8 +215,7 @@ fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     metadata.insert("tokenizer.chat_template", Value::String(family.template.into()));
 }
 
-/// Distinct words of up to four letters, with and without `space` before them, each as two parts that are letters or earlier
-/// words.
+/// Distinct words of up to four letters, with and without `space` before them, each as two letters or earlier words.
 fn words(space: &str) -> Vec<[String; 2]> {
     let letters: Vec<String> = LETTERS.chars().map(String::from).collect();
     let join = |left: &[String], right: &[String]| -> Vec<[String; 2]> {

@@ -63,8 +63,7 @@ fn scales(format: Format) -> Option<Scales> {
 /// Blocks that are generated at once.
 const RUN: usize = 1 << 14;
 
-/// Writes `values` random values of standard deviation about `deviation`, as stored in `format`; the last block is
-/// whole.
+/// Writes `values` random values of standard deviation about `deviation` in `format`; the last block is whole.
 pub(crate) fn write_matrix(
     format: Format,
     values: usize,

@@ -33,9 +33,8 @@ const FLOAT: f64 = 1e-6;
 /// NMSE limit of a matmul with a quantised weight: activations are rounded to 8 bits.
 pub(crate) const QUANTIZED: f64 = 5e-4;
 
-/// NMSE limit of attention over a cache that is not in F32. The replay rounds K and V as the cache does, so that what they lose is
-/// no error. Engines round queries, probabilities or sums to the 11 bits of F16, each with an NMSE of up to
-/// 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
+/// NMSE limit of attention over a cache that is not in F32. The replay rounds K and V, too; engines round queries, probabilities
+/// or sums to F16, each with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_ROUNDED: f64 = 1e-5;
 
 /// NMSE limit of a whole model with F32 or F16 weights.
@@ -91,8 +90,7 @@ impl Judgement {
         self.region.extend(first, &region);
     }
 
-    /// Judges a value of `rows` and `cols`. `read` returns the expected and the found rows of a chunk, and `wrong` where
-    /// these are wrong, counted from the first.
+    /// `read` returns the expected and the found rows of a chunk, and `wrong` where these are wrong, counted from the first.
     pub(crate) fn of(
         limit: f64,
         (rows, cols): (usize, usize),

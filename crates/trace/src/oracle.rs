@@ -96,8 +96,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The result of `call` on `inputs`, rows of one sequence from the call's first position on; the store holds only
-    /// these.
+    /// The result of `call` on `inputs`, rows of one sequence from the call's first position on, which alone are stored.
     pub(crate) fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
         assert_eq!(call.op.inputs().count(), inputs.len(), "inputs of {}", call.op.name());
         let (mut g, mut op, mut weights) = (Builder::new(), call.op, HashMap::new());

@@ -30,16 +30,12 @@ pub enum Choice {
 /// A grammar that constrains an answer to valid calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
-    /// The texts that start the grammar; empty if it holds from the beginning of the answer.
-    ///
-    /// The first trigger that occurs in the content (not in reasoning) starts the
-    /// grammar, which describes one section of calls from the trigger's first byte: what is generated since then is fed to it.
+    /// The texts that start the grammar; empty if it holds from the beginning of the answer. The first trigger in the content (not
+    /// in reasoning) starts it: it describes one section of calls from the trigger's first byte.
     pub triggers: Vec<Trigger>,
-    /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
-    /// the special ones of its vocabulary.
+    /// Lark text for llguidance, with special tokens as `<[id]>`: those of [`Specials`](crate::Specials).
     pub lark: String,
-    /// The parts of schemas that it does not enforce, at most one of each tool. Empty if arguments are JSON: then schemas are in `lark`
-    /// as they are.
+    /// The parts of schemas that it does not enforce, at most one of each tool. Empty if arguments are JSON.
     pub unenforced: Vec<Unenforced>,
 }
 

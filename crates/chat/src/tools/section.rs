@@ -66,8 +66,7 @@ impl Section {
         self.call.index + usize::from(self.call.has_begun)
     }
 
-    /// Reads from `input`. [`Step::Done`] after the section, [`Step::Broken`] where it turns out that there is no call:
-    /// its text is in `out` then.
+    /// Reads from `input`: [`Step::Done`] after the section, [`Step::Broken`] if there is no call; its text is in `out` then.
     pub(crate) fn step(&mut self, input: &mut Input<'_>, tools: &Tools, out: &mut Vec<Delta>) -> Step {
         let from = input.at();
         let mut from = from;
@@ -115,8 +114,7 @@ impl Section {
         }
     }
 
-    /// Ends where the answer was cut: the call that is read is passed on as far as it is known, if its name is. Returns
-    /// its text if it may still be content, as no mark precedes it.
+    /// Ends where the answer was cut, and passes on the call if its name is known. Returns text that may still be content.
     pub(crate) fn cut(&mut self, out: &mut Vec<Delta>) -> Option<String> {
         self.element?;
         let call = &mut self.call;

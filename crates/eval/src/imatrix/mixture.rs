@@ -1,7 +1,5 @@
-//! The inputs of experts' matrices.
-//!
-//! Backends return the input of a mixture and its routes. The inputs of the experts' last matrices are computed here, from
-//! dequantised weights.
+//! The inputs of experts' matrices. Backends return the input of a mixture and its routes; the inputs of the last matrices are
+//! computed here, from dequantised weights.
 
 use std::num::NonZero;
 use std::sync::Mutex;

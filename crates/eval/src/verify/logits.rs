@@ -116,8 +116,7 @@ pub(super) fn agree(
     .into())
 }
 
-/// Compares the bits of the logits of three sequences, alone and in shared steps: one sequence adds a token per step, one
-/// three, and one its whole prompt.
+/// Compares the logits of three sequences, alone and in shared steps of a token, three tokens and the whole prompt.
 pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens: &[u32]) -> Checked {
     let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
     let mut runner = Runner::new(model, candidate, [3, n], 3 * n)?;
@@ -161,8 +160,7 @@ pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens
     Ok((format!("3 sequences of {n} tokens: the same bits alone, in chunks and in shared steps"), ()))
 }
 
-/// `sum (a - b)^2 / sum a^2` of the values that are finite in the reference or in `found`. NaN or infinite if one is finite in
-/// only one of them.
+/// `sum (a - b)^2 / sum a^2` without what is finite on neither side; NaN or infinite if a value is finite on one side only.
 pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
     let pairs = reference.iter().zip(found).filter(|(a, b)| a.is_finite() || b.is_finite());
     let (mut error, mut size) = (0.0, 0.0);

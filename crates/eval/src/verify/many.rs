@@ -23,9 +23,8 @@ const MANY: usize = 150;
 /// activations of single rows has the limit of logits with quantised activations.
 const MANY_NMSE: f64 = 1e-3;
 
-/// Of this many compared rows one may be over the limit with routes of its own. Rounding took up to one of 6 over it in models of
-/// two to four layers, most of them because they attend to another such row; routes that are wrong in one of the runs take
-/// nearly all.
+/// Of this many compared rows one may be over the limit with its own routes. Rounding took up to one of 6 over it in models of
+/// two to four layers; routes that are wrong in one of the runs take nearly all.
 const OF_OVER: usize = 2;
 
 /// NMSE limit of routes that the same kernel computes from the same logits.
@@ -103,8 +102,7 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
 /// The difference of a row of the text at once from the row alone.
 struct Difference<'a> {
     position: usize,
-    /// Of the model's logits, or the router's: of these relative to the mean over all rows, because a row has few. NaN if
-    /// those of the single row are not finite.
+    /// Of the model's logits, or the router's, relative to the mean over all rows. NaN if the single row's are not finite.
     nmse: f64,
     router: Option<&'a str>,
 }
@@ -160,8 +158,7 @@ impl Text {
         runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &self.tokens }], self.outputs())
     }
 
-    /// Computes the text at once, then row by row, and calls `each` with the differences of every compared row: of the
-    /// logits of `routers`, which are tapped, then of the model's.
+    /// Computes the text at once, then row by row; calls `each` with every row's differences of `routers`, tapped, and logits.
     fn compare(
         &self,
         runner: &mut Runner,
@@ -195,8 +192,7 @@ impl Text {
         Ok(())
     }
 
-    /// The logits of `routers` in the last step, which computed the text at once: each `[MANY, experts]`. Rows that the
-    /// last layer leaves out are 0.
+    /// The last step's logits of `routers`, `[MANY, experts]` each. Rows that the last layer leaves out are 0.
     fn rows_of(&self, runner: &Runner, routers: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
         let outputs = self.outputs();
         let rows = routers.iter().map(|name| {
@@ -256,8 +252,7 @@ fn is_finite(values: &[f32]) -> bool {
     values.iter().all(|value| value.is_finite())
 }
 
-/// The sum of squares of the values without their mean. A large mean of all logits must not hide errors in the differences
-/// that most routers choose by.
+/// The sum of squares without the mean: a large one must not hide errors in the differences that routers choose by.
 fn size_of(values: impl ExactSizeIterator<Item = f32> + Clone) -> f64 {
     let mean = values.clone().map(f64::from).sum::<f64>() / values.len() as f64;
     values.map(|value| (f64::from(value) - mean).powi(2)).sum()

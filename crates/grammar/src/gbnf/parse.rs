@@ -44,8 +44,7 @@ fn is_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
 }
 
-/// The one repetition that is the same as `outer` of `inner`, such as `a*` for `a+?`; `None` where the numbers have gaps, as for
-/// `a{2}*`.
+/// The one repetition that equals `outer` of `inner`, such as `a*` for `a+?`; `None` if the numbers have gaps (`a{2}*`).
 fn product(inner: (u32, Option<u32>), outer: (u32, Option<u32>)) -> Option<(u32, Option<u32>)> {
     let ((a, b), (c, d)) = (inner, outer);
     // From `k` times to once more, [ka, kb] and [(k + 1)a, (k + 1)b] leave no gap; it is widest for the smallest `k`.

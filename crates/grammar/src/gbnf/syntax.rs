@@ -99,8 +99,7 @@ impl Expression {
 }
 
 impl Grammar {
-    /// The rules that are regular expressions of characters, after those that they refer to: not those that lead to themselves
-    /// or have tokens.
+    /// The rules that are regular expressions of characters, after those that they refer to: neither recursive nor with tokens.
     pub(super) fn regular(&self) -> Vec<Rule> {
         // How many mentions of rules each rule waits for, and who mentions it.
         let mut waits = vec![0_usize; self.rules.len()];

@@ -15,8 +15,7 @@ pub(super) struct Exclusive {
     pub(super) tag: Option<(String, HashSet<usize>)>,
 }
 
-/// Whether `alternatives` of a schema within `root` exclude each other: by their types, and objects by a property that in each is
-/// another text. Where it may be absent in several of them, it has to be required.
+/// Whether `alternatives` exclude each other: by their types, and objects by a property that is another text in each.
 pub(super) fn exclusive(root: &Value, alternatives: &[Value]) -> Option<Exclusive> {
     let (mut seen, mut objects) = (HashSet::new(), Vec::new());
     for (index, alternative) in alternatives.iter().enumerate() {

@@ -20,8 +20,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     regex_syntax::Parser::new().parse(pattern).map(drop).map_err(|error| reason(&error))
 }
 
-/// `pattern`, so that llguidance reads it as ECMA-262 means it. Inside brackets, Rust knows nested brackets and operators, which
-/// are plain characters there.
+/// `pattern` of ECMA-262 for llguidance: in brackets, Rust knows nested brackets and operators, which are characters there.
 pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaProblem> {
     let refused = |why: String| SchemaProblem::Pattern {
         keyword: keyword.to_owned(),

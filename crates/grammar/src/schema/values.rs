@@ -139,8 +139,7 @@ fn decimals(number: &f64) -> Option<i32> {
     })
 }
 
-/// Whether llguidance can merge any of these numbers of `multipleOf`: it multiplies their common multiples in 32 bits, and
-/// does not check that they fit.
+/// Whether llguidance can merge these numbers of `multipleOf`: it multiplies common multiples in 32 bits, without a check.
 pub(super) fn can_be_merged(multiples: &[f64]) -> bool {
     let Some(digits) = multiples.iter().map(decimals).try_fold(0, |most, found| Some(most.max(found?)))
     else {

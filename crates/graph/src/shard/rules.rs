@@ -36,8 +36,7 @@ impl Source {
 pub(super) struct Split<'a> {
     graph: &'a Graph,
     rank: Rank,
-    /// By value: the rank's columns of the input of a product, or of the hidden values of experts; `None` if every rank computes
-    /// it as a whole.
+    /// By value: the rank's columns of the input of a product or of hidden values; `None` if every rank has it as a whole.
     columns: Vec<Option<Range<usize>>>,
     /// By value: whether it is made as a summand, and summed where it is read as a whole.
     is_summand: Vec<bool>,

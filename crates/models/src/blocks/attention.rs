@@ -69,8 +69,7 @@ impl Growth {
 }
 
 impl Attention {
-    /// Reads the common keys; the other parameters get their defaults. `supported` are the kinds of RoPE scaling that the
-    /// family supports.
+    /// Reads the common keys; the other parameters get their defaults. `supported` are the family's kinds of RoPE scaling.
     pub(crate) fn read(
         c: &Config,
         keys: &mut Keys<'_>,

@@ -32,8 +32,7 @@ impl GraphContext<'_> {
         }
     }
 
-    /// Finishes the graph with the embeddings of the rows `x`, `[outputs, cols]`. `act` is the activation inside a
-    /// classifier, `tanh` if it is the identity.
+    /// Finishes the graph with the embeddings of `x`, `[outputs, cols]`. `act` is a classifier's activation (identity: `tanh`).
     #[track_caller]
     pub(crate) fn embeddings(mut self, x: ValueId, act: Activation) -> Graph {
         let x = match self.pool() {
@@ -45,8 +44,7 @@ impl GraphContext<'_> {
         self.g.finish(x)
     }
 
-    /// The scores of a classifier: a hidden layer, if the file has one, and one score per label. The scores of Qwen 3 are
-    /// probabilities (Yang et al. 2025).
+    /// The scores of a classifier: a hidden layer, if any, and a score per label; of Qwen 3 probabilities (Yang et al. 2025).
     fn rank(&mut self, mut x: ValueId, act: Activation) -> ValueId {
         let (hidden, labels) = (self.hidden(), self.labels);
         if self.has("cls.weight") {

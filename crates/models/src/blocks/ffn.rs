@@ -68,8 +68,7 @@ pub(crate) fn fused_feed_forward(
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
 }
 
-/// The feed-forward network that every row uses beside its experts, multiplied by the sigmoid of its router if the file
-/// has one: `[rows, hidden]`.
+/// The network that every row uses beside its experts, gated by the sigmoid of its router, if any: `[rows, hidden]`.
 pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
     let y = gated(ctx, il, x, ffn, Activation::Silu, &SHARED, "ffn_shexp_swiglu");
     if !ctx.in_layers("ffn_gate_inp_shexp.weight") {

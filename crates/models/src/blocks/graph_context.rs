@@ -157,8 +157,7 @@ impl<'a> GraphContext<'a> {
         self.g.norm(name, x, kind, cols, weight, eps)
     }
 
-    /// `x` times the transpose of `weight`, and times the number in its tensor `.scale` if the file has one, as files in NVFP4
-    /// do: `[rows, weight.rows]`.
+    /// `x` times the transpose of `weight`, and times its number `.scale` in files in NVFP4: `[rows, weight.rows]`.
     #[track_caller]
     pub(crate) fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         let scale =
@@ -205,8 +204,7 @@ impl<'a> GraphContext<'a> {
         self.g.add_bias((sum, il), x, bias)
     }
 
-    /// In the last layer, reduces the attention output and the residual stream to the output rows; attention itself
-    /// needs every row.
+    /// In the last layer, the output rows of attention output and residual stream; attention itself needs every row.
     #[track_caller]
     pub(crate) fn keep_outputs(&mut self, il: usize, a: ValueId, x: ValueId) -> (ValueId, ValueId) {
         (self.keep_output("kqv_out_outputs", il, a), self.keep_output("l_inp_outputs", il, x))

@@ -1,5 +1,4 @@
-//! Multi-head latent attention (DeepSeek-AI 2024): keys and values of a row are one short vector, which the matrices of each
-//! head expand.
+//! Multi-head latent attention (DeepSeek-AI 2024): the matrices of each head expand keys and values from one short vector.
 
 use graph::{Mask, Pairing, Rope, Store, ValueId};
 

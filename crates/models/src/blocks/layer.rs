@@ -53,8 +53,7 @@ pub(crate) trait Mixer {
 }
 
 impl Layer {
-    /// Attention and feed-forward network, both added to the residual stream: `[rows, hidden]`. `feed_forward` maps its
-    /// input to `[rows, hidden]`.
+    /// Attention and feed-forward network (`[rows, hidden]` to `[rows, hidden]`), both added to the residual stream.
     pub(crate) fn build(
         &self,
         ctx: &mut GraphContext<'_>,

@@ -85,8 +85,7 @@ impl Moe {
         Ok(())
     }
 
-    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per
-    /// row.
+    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the experts per row.
     pub(crate) fn widths(&self, keys: &mut Keys<'_>) -> Result<Vec<usize>, Error> {
         let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
         if keys.has(own) || !keys.has(whole) {
@@ -119,8 +118,7 @@ impl Moe {
         ctx.g.op(("ffn_moe_routes", il), Op::Route { logits, bias, router: self.router })
     }
 
-    /// The mixture of networks without gates, `down(act(up(x)))` of `[ffn, cols]` hidden and other columns, for given
-    /// routes: `[rows, cols]`.
+    /// The mixture of networks without gates, `down(act(up(x)))` of `[ffn, cols]` columns, for given routes: `[rows, cols]`.
     pub(crate) fn ungated_experts(
         &self,
         ctx: &mut GraphContext<'_>,

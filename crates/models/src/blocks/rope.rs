@@ -56,8 +56,7 @@ pub(super) fn read(
     })
 }
 
-/// Checks that RoPE by several coordinates rotates all pairs: those that belong to no coordinate would not be rotated. For text, all
-/// coordinates are the position.
+/// Checks that RoPE by several coordinates, for text all equal, rotates all pairs: each must belong to a coordinate.
 pub(crate) fn check_sections(keys: &mut Keys<'_>, attention: &Attention) -> Result<(), Error> {
     let name = "rope.dimension_sections";
     let sections = keys.counts(name)?;
@@ -84,8 +83,7 @@ impl Attention {
     }
 }
 
-/// The kind of scaling, by default linear, and its factor: that of the new key, or else of the old one. A factor of 0
-/// means 1.
+/// The kind of scaling, by default linear, and its factor by the new key, or else the old one; 0 means 1.
 fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling>, f32), Error> {
     let name = "rope.scaling.type";
     let kind = keys.string(name)?.unwrap_or("linear").to_owned();

@@ -1,5 +1,4 @@
-//! Attention with two kinds of layers, local and global, whose heads differ in width; the last layers read the store of the last
-//! earlier one of their kind (Gemma Team 2026, Gemma 4).
+//! Attention of local and global layers, whose heads differ in width; the last layers share stores (Gemma Team 2026, Gemma 4).
 
 use graph::{Mask, NormKind, Pairing, Rope, Store, StoreId, ValueId};
 

@@ -1,6 +1,5 @@
-//! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention and
-//! feed-forward network have the same input; norms are layer norms without bias. Cohere 2 has a sliding window in three of
-//! four layers, and RoPE only in these.
+//! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention runs beside the
+//! feed-forward network; layer norms have no bias. Cohere 2 has RoPE and a sliding window in three of four layers.
 
 use graph::{Graph, Mask, Pairing};
 

@@ -1,6 +1,5 @@
-//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE
-//! base; every sixth layer has global attention. The outputs of attention and feed-forward network are normed before
-//! they are added.
+//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE base;
+//! every sixth layer has global attention. The outputs of attention and feed-forward network are normed.
 
 use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
 
@@ -61,8 +60,7 @@ fn embedding(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Gr
     Ok(ctx.embeddings(x, Activation::Identity))
 }
 
-/// The rows after the last layer, `[rows, hidden]`. The masks are those of global and local layers, whose size is the file's
-/// window.
+/// The rows after the last layer, `[rows, hidden]`, with the masks of global and of local layers.
 fn layers<'a>(
     c: &'a Config,
     keys: &mut Keys<'_>,

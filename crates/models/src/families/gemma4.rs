@@ -1,6 +1,5 @@
-//! Architecture `gemma4`: Gemma 4 (Gemma Team 2026). Local and global layers have heads of their own; the last layers read the
-//! keys and values of earlier ones. The small models add an embedding per layer, the 26B model has experts beside its dense
-//! network.
+//! Architecture `gemma4`: Gemma 4 (Gemma Team 2026). Local and global layers have heads of their own; the last layers share keys
+//! and values. Small models add an embedding per layer, the 26B model has experts beside its dense network.
 
 use graph::{Activation, Graph, NormKind, Pairing, ValueId};
 
@@ -55,8 +54,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     Ok(ctx.capped_logits(x, cap))
 }
 
-/// The inputs of all layers, side by side: the tokens' own embeddings and a projection of the shared ones, `[rows, layers *
-/// cols]`.
+/// The inputs of all layers: the tokens' own embeddings and a projection of the shared ones, `[rows, layers * cols]`.
 fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize) -> ValueId {
     let (hidden, all) = (c.embedding_length, c.block_count * cols);
     let table = ctx.g.weight("per_layer_token_embd.weight", c.vocab_size, all);
@@ -88,8 +86,7 @@ fn add_layer_input(
     ctx.g.add(("pe_residual", il), normed, x)
 }
 
-/// The outputs of dense network and experts, each normed, added. The experts and their router read `a`, the residual stream:
-/// `[rows, hidden]`.
+/// The normed outputs of dense network and experts, added. Experts and router read `a`, the residual stream: `[rows, hidden]`.
 fn beside_experts(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -1,5 +1,4 @@
-//! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a sliding window; each head has a sink; all matrices,
-//! those of experts included, have biases.
+//! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a window; heads have sinks, all matrices biases.
 
 use graph::{Activation, Glu, Graph, Mask, Pairing};
 

@@ -1,5 +1,4 @@
-//! Architecture `hunyuan-moe`: Hunyuan A13B (Tencent 2025). Heads are normed after RoPE; a shared expert stands beside the
-//! others.
+//! Architecture `hunyuan-moe`: Hunyuan A13B (Tencent 2025). Heads are normed after RoPE; there is a shared expert.
 
 use graph::{Graph, Pairing};
 

@@ -1,5 +1,4 @@
-//! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router adds a bias for
-//! the choice of experts.
+//! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router has a bias.
 
 use graph::{Gating, Graph, Pairing};
 

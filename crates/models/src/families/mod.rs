@@ -88,8 +88,7 @@ static ENCODERS: &[Family] = &[
 pub struct Family {
     /// The name, which is also the prefix of its keys, such as `qwen2.block_count`.
     pub name: &'static str,
-    /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
-    /// computation.
+    /// Keys, without the prefix, of the family's files that it does not read and that do not affect the computation.
     pub harmless: &'static [&'static str],
     /// Builds the graph from tokens to logits or embeddings and reads all keys that it depends on.
     pub(crate) graph: Build,

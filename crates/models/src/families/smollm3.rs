@@ -1,5 +1,4 @@
-//! Architecture `smollm3`: SmolLM 3 (Hugging Face 2025). Every fourth layer has no RoPE (Yang et al. 2025, "RoPE to NoPE and
-//! back again").
+//! Architecture `smollm3`: SmolLM 3 (Hugging Face 2025). Every fourth layer has no RoPE (Yang et al. 2025).
 
 use graph::{Graph, Pairing};
 

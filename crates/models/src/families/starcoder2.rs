@@ -1,5 +1,4 @@
-//! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Layer norms and linear layers have biases; the feed-forward
-//! network has no gate.
+//! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Norms and linear layers have biases; there is no gate.
 
 use graph::{Activation, Graph, Pairing};
 

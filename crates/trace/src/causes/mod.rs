@@ -106,8 +106,7 @@ impl Candidate<'_> {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, the expected elements elsewhere. Whole heads count as wrong where that fits better:
-    /// columns that hardly change do not show it.
+    /// `inside` in the wrong region, or in its whole heads where that fits better; the expected elements elsewhere.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mixed = |cols: &[usize]| {
             let mut mixed = self.expected.clone();
@@ -147,9 +146,8 @@ pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
     causes
 }
 
-/// An input that the operation read otherwise than it was recorded. A value may be overwritten after it was read or before
-/// it was recorded, or be wrong within its limit. Then the operation that reads it seems wrong, but its input, computed
-/// again, changes the result in the same direction and by as much.
+/// An input that the operation read otherwise than it was recorded: written over before, or wrong within its limit. Computed
+/// again, it changes the result in the same direction as the error and by as much.
 fn input_differs(s: &Candidate<'_>) -> Option<Cause> {
     s.ids().into_iter().enumerate().find_map(|(slot, id)| {
         let made = s.oracle.run(&s.call, &s.with_input(slot, (s.again)(slot)?)).ok()?;

@@ -1,5 +1,4 @@
-//! Another operand is read, or an operand is read in another order or orientation, with the wrong sign, in part, or not
-//! at all.
+//! Another operand is read, or an operand in another order or orientation, with the wrong sign, in part, or not at all.
 
 use backend::Weight;
 use graph::{Op, Operand, Role, ValueId, WeightId};

@@ -65,8 +65,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     by_row_and_column(diagnosis);
 }
 
-/// The factor by which the expected elements are nearest to the found ones, `sum a b / sum b^2` over some rows and
-/// columns, and three times its relative error, if the errors of a row are correlated.
+/// The least-squares factor from expected to found, `sum a b / sum b^2`, and three times its error if rows are correlated.
 fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {

@@ -92,8 +92,7 @@ impl Drift {
     }
 }
 
-/// Which rows or columns of a value drift; `whole` is the drift of all. Where some do, or the whole does, so does every
-/// slice that is nearer to these than to no drift, or cannot be distinguished from them.
+/// Which slices drift; `whole` is the drift of all. If some do, so does every slice nearer to these than to no drift.
 pub(super) fn wrong<'a>(slices: impl Iterator<Item = &'a Drift> + Clone, whole: &Drift) -> Vec<bool> {
     let mut all = Drift::default();
     let is_wrong: Vec<bool> = slices.clone().map(Drift::is_wrong).collect();

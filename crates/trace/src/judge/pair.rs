@@ -65,8 +65,7 @@ impl<'a> Pair<'a> {
         sums
     }
 
-    /// Adds the sums that show a bias. The elements of a row share the errors of its inputs, so the expected variance of
-    /// its sums comes from those of rounded rows; a row that repeats another adds nothing to a column.
+    /// Adds the sums that show a bias. The elements of a row share its inputs' errors, so the variance comes from rounded rows.
     fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
         let cols = self.found.cols;
         let is_new: Vec<bool> = (0..rows.len())
@@ -113,8 +112,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// All rows, the weight of each in a column, and its energy, at least a millionth of the mean: the error of a row of
-    /// near zeros says nothing.
+    /// All rows, the weight of each in a column, and its energy, at least a millionth of the mean: near zeros say nothing.
     fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
         let rows: Vec<usize> = (0..self.found.rows).collect();
         let energy = |&r: &usize| {
@@ -221,8 +219,7 @@ impl Slice {
         Slice { energy: self.energy.max(least), ..self }
     }
 
-    /// Whether its error exceeds the limit and twice what rounding explains. Where a few elements make up most of the
-    /// rounding, it varies as that of few.
+    /// Whether its error exceeds the limit and twice what rounding explains, which varies as that of few if few make up most.
     fn is_wrong(&self, limit: f64) -> bool {
         let few = if self.squares > 0.0 { self.rounding * self.rounding / self.squares } else { 1.0 };
         self.error > limit * allowance(self.numbers as f64) * self.energy

@@ -110,8 +110,7 @@ pub(super) fn rounded(x: &Matrix, format: Format, way: usize) -> Matrix {
     Matrix::new(x.cols, (0..x.rows).flat_map(row).collect())
 }
 
-/// Rounds a block to 127 steps of the largest of 32 inputs, or of as many as a block of the weight has; to F16 and BF16
-/// to the nearest, or by truncation.
+/// Rounds blocks to 127 steps of their largest input; to F16 and BF16 to the nearest, or by truncation.
 fn rounded_block(x: &[f32], format: Format, way: usize) -> Vec<f32> {
     let cut = |x: f32, bits: u32| f32::from_bits(x.to_bits() & (u32::MAX << bits));
     match (format, way) {
