@@ -149,7 +149,6 @@ impl AnswerParser {
         out
     }
 
-    /// Moves text from `input` to `out`. Returns whether the place has changed, so that there may be more to do.
     fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
         match self.state {
             State::Part(part) => self.part(part, input, out),
@@ -223,7 +222,6 @@ impl AnswerParser {
         }
     }
 
-    /// Goes to a start: after reasoning, content or calls.
     fn start(&mut self) {
         let part = AnswerPart::Start { may_reason: true, is_first: !self.has_content };
         (self.state, self.skips_space) = (State::Part(part), true);

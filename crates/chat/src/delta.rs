@@ -16,7 +16,6 @@ pub enum Delta {
         name: String,
         id: Option<String>,
     },
-    /// More of the arguments' JSON text. All of them together are an object.
     ToolCallArguments {
         index: usize,
         json: String,

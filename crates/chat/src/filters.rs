@@ -228,7 +228,6 @@ fn urlencode(state: &mut State, value: Value) -> Result<String, Error> {
     Ok(fields.join("&"))
 }
 
-/// URL-encodes `text` except for the character `safe`.
 fn quoted(text: &str, safe: char) -> String {
     let quote = |byte| match char::from(byte) {
         c if c.is_ascii_alphanumeric() || "_.-~".contains(c) || c == safe => c.to_string(),

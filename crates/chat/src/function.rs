@@ -8,7 +8,6 @@ use crate::limits::{Budget, ITEM, Use, failed};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// No argument is read as a whole.
     Free,
     /// The arguments are read, and the first, if it is text, so many times.
     Text(usize),

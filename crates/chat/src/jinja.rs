@@ -1,7 +1,5 @@
-//! The environment that templates are written for: that of Hugging Face's `transformers`.
-//!
-//! Reference: `_compile_jinja_template` in `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
-//! `lstrip_blocks`, `break` and `continue`, and a few functions.
+//! The environment of templates, as in Hugging Face's `transformers` (`_compile_jinja_template` in
+//! `utils/chat_template_utils.py`): Jinja2 with `trim_blocks`, `lstrip_blocks`, `break` and `continue`, and a few functions.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -66,7 +64,6 @@ pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> 
     if text.len() > MAX_OUTPUT_BYTES { Err(Error::TooMuchOutput) } else { Ok(text) }
 }
 
-/// Prints a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
     let text = py_str(state, value)?;
     Budget::of(state).print(text.len())?;

@@ -45,7 +45,6 @@ pub(crate) struct Budget {
 /// The clock is checked each time this many bytes are charged.
 const LOOK: u64 = 4096;
 
-/// How a value is charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// It is looked up, and may then be compared.
@@ -59,7 +58,6 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 }
 
 impl Budget {
-    /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
         let limits = |run: Value| run.downcast_object_ref::<Run>().map(|run| (run.bytes, run.end));
         let limits = match state.get_extension::<Budget>() {

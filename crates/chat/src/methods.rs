@@ -28,7 +28,6 @@ const STRINGS: [(&str, &str); 12] = [
     ("zfill", "self, width"),
 ];
 
-/// Methods of strings, and `index` of lists.
 pub(crate) struct Methods {
     strings: HashMap<&'static str, Function>,
     index: Function,

@@ -6,7 +6,7 @@ pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
-type Form = fn(&[Message]) -> Vec<Message>;
+pub(crate) type Form = fn(&[Message]) -> Vec<Message>;
 
 /// For templates that do not write every system message: the first form whose system messages are written is the best.
 pub(crate) const FORMS: [Form; 3] = [leading, merged, apart];

@@ -143,14 +143,13 @@ impl Template {
             Prompt { segments, merged_system, template: self.clone(), tools }
         };
         let rendered = self.render_exactly(messages, options, end);
-        let marked = marks::marked(messages, system::is_system);
-        let writes_system = |messages: &[Message]| {
-            let segments = self.render_exactly(messages, options, end);
-            segments.is_ok_and(|segments| marks::are_written(&segments, &marked, system::is_system))
+        let writes_system = |form: system::Form| {
+            let render = |marked: &[Message]| self.render_exactly(&form(marked), options, end).ok();
+            marks::are_written(messages, system::is_system, render)
         };
         let is_final = match &rendered {
             _ if !messages.iter().any(system::is_system) => true,
-            Ok(_) => writes_system(&marked),
+            Ok(_) => writes_system(<[Message]>::to_vec),
             Err(error) => !matches!(error, Error::Raised { .. } | Error::Render { .. }),
         };
         if is_final {
@@ -161,7 +160,7 @@ impl Template {
         for form in system::FORMS {
             let formed = form(messages);
             match self.render_exactly(&formed, options, end) {
-                Ok(segments) if writes_system(&form(&marked)) => {
+                Ok(segments) if writes_system(form) => {
                     return Ok(prompt(segments, system::are_moved(messages, &formed)));
                 }
                 Ok(_) => is_left_out = true,
@@ -184,9 +183,9 @@ impl Template {
             return self.render_json(source, shape.json(messages, true), options, end);
         }
         // Templates that know no parts leave them out, fail or print them as Python does.
-        let marked = marks::marked(messages, has_parts);
-        let segments = self.render_json(source, shape.json(&marked, false), options, end);
-        let knows_parts = segments.is_ok_and(|segments| marks::are_written(&segments, &marked, has_parts));
+        let render =
+            |marked: &[Message]| self.render_json(source, shape.json(marked, false), options, end).ok();
+        let knows_parts = marks::are_written(messages, has_parts, render);
         self.render_json(source, shape.json(messages, !knows_parts), options, end)
     }
 
@@ -271,7 +270,7 @@ impl Template {
     /// How the model writes tool calls. Fails if no format is known for the template, or the template leaves out the tools.
     pub fn tool_format(&self) -> Result<ToolFormat, Error> {
         let Capabilities { tools, reasoning, .. } = *self.capabilities();
-        Ok(ToolFormat::new(tools?, reasoning, self.special().clone()))
+        Ok(ToolFormat { format: tools?, reasoning, special: self.0.special.tokens.clone() })
     }
 
     /// Whether the template marks reasoning in answers.
@@ -289,7 +288,6 @@ impl Template {
         self.capabilities().turn_end.as_ref()
     }
 
-    /// Found by rendering samples, once.
     pub(crate) fn capabilities(&self) -> &Capabilities {
         self.0.capabilities.get_or_init(|| {
             let sources = [Some(&self.0.main), self.0.tool_use.as_ref()];
@@ -305,10 +303,6 @@ impl Template {
                 self.render(messages, &options).ok().map(|prompt| prompt.segments)
             })
         })
-    }
-
-    pub(crate) fn special(&self) -> &Arc<[(u32, String)]> {
-        self.0.special.tokens()
     }
 }
 
@@ -367,12 +361,12 @@ impl Prompt {
     pub fn parser(&self, calls: Calls) -> AnswerParser {
         let format = self.tool_format();
         let callable = format.as_ref().zip(self.tools.as_ref().ok()).map(|(format, tools)| Callable {
-            format: format.format(),
+            format: format.format,
             tools: tools.clone(),
             calls: if format.writes_json() { calls } else { Calls::Whole },
         });
         let reasoning = self.template.capabilities().reasoning;
-        AnswerParser::new(reasoning, callable, self.template.special(), &self.to_string())
+        AnswerParser::new(reasoning, callable, &self.template.0.special.tokens, &self.to_string())
     }
 
     /// The same as [`ToolFormat::grammar`]. Fails also if the model cannot be given tools.

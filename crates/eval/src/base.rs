@@ -17,8 +17,7 @@
 //! | 2 · `n_vocab` | u16: `q`; the log-probability of a token is `scale * q + min` |
 //! | 0 or 2 | padding to a multiple of 4 bytes |
 //!
-//! Log-probabilities are at least the highest minus 16. Source: llama.cpp,
-//! `tools/perplexity/perplexity.cpp`.
+//! Log-probabilities are at least the highest minus 16. Source: llama.cpp, `tools/perplexity/perplexity.cpp`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -127,7 +126,6 @@ fn cannot_read(error: io::Error) -> String {
     format!("cannot read it: {error}")
 }
 
-/// Reads all that precedes the rows; returns the bytes of a row, too.
 fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), String> {
     let mut head = [0; HEAD as usize];
     let is_short = len < HEAD;

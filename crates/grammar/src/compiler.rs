@@ -120,7 +120,6 @@ struct Slots {
     freed: Condvar,
 }
 
-/// One of them; free again when it is dropped.
 struct Slot(Arc<Slots>);
 
 impl Slots {

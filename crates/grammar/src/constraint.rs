@@ -40,7 +40,6 @@ enum Phase {
 #[derive(Clone)]
 struct State {
     matcher: Box<Copied>,
-    /// If it is computed.
     mask: Option<Result<SimpleVob, String>>,
 }
 
@@ -108,7 +107,6 @@ impl Constraint {
         *self.phase.get_mut() = phase;
     }
 
-    /// Takes note of a token of the text.
     fn advance(&mut self, token: u32) {
         self.settle();
         let phase = std::mem::replace(self.phase.get_mut(), Phase::New);

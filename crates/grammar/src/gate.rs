@@ -42,7 +42,6 @@ impl Gates {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// All but reasoning.
     Content,
     /// Text after a trigger, each time or only the first one.
     Triggered { once: bool },
@@ -119,7 +118,6 @@ impl Gate {
         start(!is_over || self.is_triggered())
     }
 
-    /// Where an answer is when its grammar is complete.
     pub(crate) fn after_grammar(&self) -> Position {
         let part = match &self.preamble {
             Some(_) => AnswerPart::Start { may_reason: true, is_first: false },
@@ -248,7 +246,6 @@ impl Gate {
 }
 
 impl Position {
-    /// Whether no mark has begun.
     pub(crate) fn is_decided(&self) -> bool {
         self.held.is_empty()
     }

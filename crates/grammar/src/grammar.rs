@@ -30,7 +30,6 @@ pub struct Grammar {
     starts: Arc<[Matcher]>,
     /// If it is not about the whole text.
     pub(crate) gate: Option<Arc<Gate>>,
-    /// Those of all grammars of the vocabulary.
     pub(crate) gates: Arc<Gates>,
 }
 

@@ -166,7 +166,6 @@ struct Walk<'a> {
     base: Option<&'a str>,
     /// Names of the definitions made so far, by the pointers of their schemas.
     names: BTreeMap<Pointer, String>,
-    /// Definitions that are still to be read.
     targets: Vec<(String, Pointer)>,
     /// Places whose references do not lead back to themselves: each is followed once.
     ending: BTreeSet<Pointer>,
@@ -238,7 +237,6 @@ impl<'a> Walk<'a> {
         list.iter().enumerate().map(read).collect()
     }
 
-    /// The alternatives of `oneOf`, as `anyOf` where it is seen that they exclude each other.
     fn one_of(&mut self, value: &Value, at: &Pointer) -> Result<(&'static str, Value), SchemaError> {
         let mut list = self.list("oneOf", value, at)?;
         let exclusive = value.as_array().and_then(|alternatives| one_of::exclusive(self.root, alternatives));

@@ -27,7 +27,6 @@ pub enum Source {
 pub(crate) type Hash = [u8; 32];
 
 impl Source {
-    /// The kind, for people.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Source::JsonObject | Source::JsonSchema(_) => "JSON schema",
@@ -49,7 +48,6 @@ impl Source {
         }
     }
 
-    /// The hash, unless the source is too long.
     pub(crate) fn hash(&self) -> Result<Hash, Error> {
         let (what, text) = (self.name(), self.text());
         if text.len() > MAX_BYTES {
@@ -77,7 +75,6 @@ impl Source {
         })
     }
 
-    /// The error for what llguidance says about this source.
     pub(crate) fn refused(&self, why: &str) -> Error {
         let mut why = why.to_owned();
         if why.contains("oneOf constraints") {

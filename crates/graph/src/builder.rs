@@ -180,10 +180,14 @@ impl Builder {
     #[track_caller]
     fn named(&mut self, name: String, op: Op) -> ValueId {
         let (rows, cols) = op.shape(self);
+        assert!(!self.by_name.contains_key(&name), "the name `{name}` is already used");
+        self.push(Value { name, op, rows, cols, location: Location::caller() })
+    }
+
+    pub(crate) fn push(&mut self, value: Value) -> ValueId {
         let id = ValueId(self.values.len() as u32);
-        let taken = self.by_name.insert(name.clone(), id);
-        assert!(taken.is_none(), "the name `{name}` is already used");
-        self.values.push(Value { name, op, rows, cols, location: Location::caller() });
+        self.by_name.insert(value.name.clone(), id);
+        self.values.push(value);
         id
     }
 
@@ -226,11 +230,6 @@ impl Builder {
         (value.rows, value.cols)
     }
 
-    pub(crate) fn store_at(&self, id: StoreId) -> &Store {
-        &self.stores[id.index()].0
-    }
-
-    /// Whether an attention operation writes this store.
     pub(crate) fn is_written(&self, id: StoreId) -> bool {
         self.values.iter().any(|value| value.op.store() == Some((id, true)))
     }
@@ -322,8 +321,7 @@ impl Builder {
                 });
             }
         });
-        self.by_name.insert(value.name.clone(), ValueId(self.values.len() as u32));
-        self.values.push(value);
+        self.push(value);
     }
 
     /// Finishes the part of `whole` whose first value is value `first`.

@@ -18,14 +18,13 @@ impl Graph {
                 }
             });
             if let Op::Route { logits, .. } = &mut value.op {
-                let (of, at) = (graph.value(*logits).clone(), graph.values.len());
+                let of = graph.value(*logits).clone();
                 let name = format!("{}.given", of.name);
                 let table = WeightId(graph.weights.len() as u32);
                 graph.weights.push(Weight::whole(name.clone(), [1, positions, of.cols]));
                 given.push(name.clone());
                 let op = Op::Embed { table, index: Index::Position };
-                graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });
-                *logits = ValueId::from_index(at);
+                *logits = graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });
                 if of.rows == Rows::Output {
                     let (name, op) = (format!("{name}_outputs"), Op::OutputRows { x: *logits });
                     *logits = graph.push(Value { name, op, ..of });

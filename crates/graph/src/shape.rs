@@ -42,7 +42,7 @@ impl Op {
             }
             Op::Attention { q, kv, store, heads, score } => {
                 let (rows, cols) = g.shape_at(q);
-                let s = g.store_at(store);
+                let (s, _) = &g.stores[store.index()];
                 assert!(heads.is_multiple_of(s.heads), "{heads} heads share {} key/value heads", s.heads);
                 assert_eq!(cols, heads * s.k_dim, "columns of q and query heads of {}", s.k_dim);
                 assert_eq!(rows, Rows::Step, "attention needs every row of the step");

@@ -1,17 +1,13 @@
 //! Sharding a graph: tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
 //!
-//! Each of several ranks computes the whole graph with a part of its weights. A rank has some heads of each attention and the
-//! matrix rows that make their queries, keys and values; and some hidden columns of each feed-forward network and of each
-//! expert, with the rows of gate and up that make them. The matrix behind them, attention output or down, has the same columns,
-//! so that its product is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Bias and residual, if nothing
-//! comes between, are added by rank 0 alone, before the sum.
+//! Each of several ranks computes the whole graph with a part of its weights: some heads of each attention, some hidden columns of
+//! each feed-forward network and of each expert, and the matrix rows that make them. The product of the matrix behind them,
+//! attention output or down, is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Rank 0 alone adds bias and
+//! residual before, if nothing comes between. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers,
+//! the output matrix, and what has fewer blocks of columns than there are ranks.
 //!
-//! The split follows from the operations: a matrix is split by columns if its input is made of attention, or of products of
-//! other matrices, column by column. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers, the
-//! output matrix, and what has fewer blocks of columns than there are ranks.
-//!
-//! Two passes over the values: the first, from the output back, finds the [`Form`]s in which each is needed; the second makes
-//! them. Both ask `rules.rs` how a form is made.
+//! Two passes over the values: the first, from the output back, finds the [`Form`]s in which each is needed; the second makes them.
+//! Both ask `rules.rs` how a form is made.
 
 mod rules;
 
@@ -69,7 +65,6 @@ enum Form {
     },
 }
 
-/// Receives the operands of a form, and returns those of the operation that makes it.
 trait Operands {
     fn value(&mut self, id: ValueId, form: Form) -> ValueId;
     /// These rows and columns of each matrix.
@@ -127,7 +122,6 @@ impl Graph {
     }
 }
 
-/// Records which values a form is made of.
 #[derive(Default)]
 struct Needed(Vec<(ValueId, Form)>);
 
@@ -156,10 +150,8 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn put(&mut self, of: (ValueId, Form), name: String, op: Op, value: &Value) {
-        let id = ValueId::from_index(self.part.values.len());
         let (rows, cols) = op.shape(&self.part);
-        self.part.by_name.insert(name.clone(), id);
-        self.part.values.push(Value { name, op, rows, cols, location: value.location });
+        let id = self.part.push(Value { name, op, rows, cols, location: value.location });
         self.made.insert(of, id);
     }
 }

@@ -96,7 +96,6 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Reads a positive size.
     pub(crate) fn size(&mut self, name: &'static str, what: &'static str) -> Result<usize, Error> {
         let found = self.metadata.u32(&self.key(name))?;
         let size = found.ok_or_else(|| self.missing(name, what))?;
@@ -135,7 +134,6 @@ impl<'a> Keys<'a> {
         self.checked(key, found)
     }
 
-    /// The hidden columns of each layer's feed-forward network.
     pub(crate) fn ffn_widths(&mut self) -> Result<Vec<usize>, Error> {
         self.sizes("feed_forward_length", "the FFN hidden size")
     }
@@ -244,7 +242,6 @@ impl<'a> Keys<'a> {
         Ok(self.float(name)?.unwrap_or(default))
     }
 
-    /// Reads a string; the caller marks the key as read.
     pub(crate) fn string(&self, name: &str) -> Result<Option<&'a str>, Error> {
         Ok(self.metadata.str(&self.key(name))?)
     }

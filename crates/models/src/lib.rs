@@ -111,7 +111,6 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
 /// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.
 const UNUSED: [&str; 2] = ["ffn_up.bias", "ffn_down.bias"];
 
-/// The result of a graph.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     /// Logits, or an encoder's embeddings with the file's pooling.

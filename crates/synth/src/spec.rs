@@ -1,6 +1,5 @@
-//! A model by its hyper-parameters: metadata, graph and tensors of random weights.
-//!
-//! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere shows in the output.
+//! A model by its hyper-parameters: metadata, graph and tensors of random weights, with logits of a standard deviation of about 2.5
+//! and uneven attention, so that an error anywhere shows in the output.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -45,7 +44,6 @@ const LAST: [&str; 6] = [
 /// Mean of the rates at which states decay, times a step of about 0.7: a state has half of a row after three others.
 const DECAY: f32 = -0.3;
 
-/// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
 
 /// The parameters of a model, named after the metadata keys: `Spec { tied: true, ..Spec::new(Format::F32) }`.
@@ -258,7 +256,6 @@ impl Spec {
         model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
     }
 
-    /// The tensors in the order of the file.
     pub(crate) fn plan(&self) -> Vec<PlannedTensor> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);

@@ -1,6 +1,4 @@
-//! Tokenizers of a given kind and size that encode and decode any text.
-//!
-//! Their words are arbitrary combinations of letters. Tests use a small vocabulary with every kind of token.
+//! Tokenizers of a given kind and size that encode and decode any text. Their words are arbitrary combinations of letters.
 
 use std::collections::HashSet;
 
@@ -124,7 +122,6 @@ fn sentence_piece(pieces: impl Iterator<Item = String>, metadata: &mut Metadata)
 }
 
 struct BytePairs {
-    /// `tokenizer.ggml.pre`.
     pre: &'static str,
     /// Number of special tokens at the end of the vocabulary.
     special: usize,
@@ -184,7 +181,6 @@ const GPT_OSS: BytePairs = BytePairs {
     template: TEMPLATE_HARMONY,
 };
 
-/// The bytes, merged pieces, and special tokens.
 fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let text = size.saturating_sub(family.special);
     let mut tokens: Vec<String> = byte_alphabet().into_iter().map(String::from).collect();

@@ -1,7 +1,5 @@
-//! Random weights in every format, without quantisation.
-//!
-//! Blocks are random bytes with scales chosen so that values have a mean near 0 and a given standard deviation. All bit
-//! patterns of a block occur.
+//! Random weights in every format, without quantisation: random bytes with scales chosen so that values have a mean near 0 and a
+//! given standard deviation. All bit patterns of a block occur.
 
 use std::io::{self, Write};
 
@@ -60,7 +58,6 @@ fn scales(format: Format) -> Option<Scales> {
     Some(Scales { d, rms, min })
 }
 
-/// Blocks that are generated at once.
 const RUN: usize = 1 << 14;
 
 /// Writes `values` random values of standard deviation about `deviation` in `format`; the last block is whole.
@@ -133,7 +130,6 @@ impl ScaleField {
 }
 
 impl Scales {
-    /// Sets the scales of a block of random bytes.
     fn set(&self, block: &mut [u8], deviation: f32) {
         let Scales { d, rms, min } = *self;
         // The random bytes in the scale's place vary it from block to block. Its random sign makes the mean 0 if the values

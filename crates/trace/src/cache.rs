@@ -19,7 +19,6 @@ const QUANT_ERROR: f64 = 1.0 / 2_097_152.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Exact,
-    /// The one on the other side of the boundary.
     Other,
 }
 
@@ -61,7 +60,6 @@ fn dequantized(block: &[f32], scale: f32, round: impl Fn(f64) -> f64) -> Vec<f32
     block.iter().map(|&x| quant(x) * stored).collect()
 }
 
-/// `steps + offset`, rounded down.
 fn quant(steps: f64, offset: f64, choice: Choice) -> f64 {
     let sum = steps + offset;
     let boundary = sum.round();
@@ -86,7 +84,6 @@ pub(crate) fn nmse(kind: KvType) -> f64 {
     }
 }
 
-/// That of keys or values, whichever lose more.
 pub(crate) fn largest_nmse(KvFormat { k, v }: KvFormat) -> f64 {
     nmse(k).max(nmse(v))
 }

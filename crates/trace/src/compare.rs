@@ -1,7 +1,5 @@
-//! Compares two traces value by value, and finds the first failing operation.
-//!
-//! An operation is judged alone: the reference backend computes it again on its recorded inputs, so that the error of
-//! the inputs does not count. The first operation beyond the one-operation limit is failing.
+//! Compares two traces value by value, and finds the first operation beyond its limit. The reference backend computes each again on
+//! its recorded inputs, so that the error of the inputs does not count.
 
 use crate::cache;
 use crate::judge::WHOLE_FLOAT;

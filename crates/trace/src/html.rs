@@ -9,7 +9,6 @@ const PAGE: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
 
-/// Edges of the chart's plane, in its own units.
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 1032.0;
 const TOP: f64 = 34.0;
@@ -101,7 +100,6 @@ fn tenths(x: f64) -> f64 {
     (x * 10.0).round() / 10.0
 }
 
-/// A value's name without its layer, and its layer.
 fn kind(name: &str) -> (&str, Option<usize>) {
     let split = name.rsplit_once('-').and_then(|(kind, layer)| Some((kind, Some(layer.parse().ok()?))));
     split.unwrap_or((name, None))

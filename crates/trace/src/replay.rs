@@ -21,7 +21,6 @@ pub(crate) struct Replay<'a> {
     pub(crate) oracle: Oracle<'a>,
 }
 
-/// Rows of a value: the operation, its inputs, what was recorded and what is expected.
 struct Rows {
     call: Call,
     inputs: Vec<Matrix>,
@@ -189,7 +188,6 @@ impl Replay<'_> {
         Ok(judgement.is_wrong().then_some(First { causes: vec![cause], ..first }))
     }
 
-    /// The wrong value `id` with its causes.
     fn diagnose(&self, id: ValueId, judgement: &Judgement) -> Result<First, Error> {
         let name = &self.oracle.graph.value(id).name;
         let first = First::new(name, Some(self.side), judgement, Some(self.oracle));

@@ -88,7 +88,6 @@ pub fn table(values: &[Summary]) -> String {
     lines
 }
 
-/// Six significant digits, in 11 columns.
 fn number(x: f64) -> String {
     let size = x.abs();
     if size == 0.0 || (1e-3..1e5).contains(&size) {

@@ -16,7 +16,6 @@ use crate::reasoning;
 /// The tool of a sample.
 const NAME: &str = "count_hedgehogs";
 
-/// Why the model of a template cannot be given tools.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
     Format,

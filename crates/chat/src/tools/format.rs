@@ -64,7 +64,6 @@ pub(crate) enum Element {
         end: &'static str,
     },
     Arguments,
-    /// A JSON object with the name and the arguments.
     Object(Keys),
     /// Parameters, each with marks.
     Parameters(Parameter),
@@ -99,7 +98,6 @@ pub(crate) enum IdPlace {
 
 pub(crate) const KEYS: Keys = keys(IdPlace::None);
 
-/// The usual keys, with an id in this place.
 pub(crate) const fn keys(id_place: IdPlace) -> Keys {
     Keys::Fields { name: "name", arguments: &["arguments", "parameters"], id: "id", id_place }
 }
@@ -117,13 +115,11 @@ pub(crate) struct Parameter {
     pub(crate) in_lines: bool,
     /// Whether a value may be in `<![CDATA[…]]>`.
     pub(crate) has_cdata: bool,
-    /// Before each parameter.
     pub(crate) before: &'static str,
 }
 
 #[derive(Debug)]
 pub(crate) struct Attributes {
-    /// The attribute of a string.
     pub(crate) text: &'static str,
     /// The attribute of other values, as a regular expression.
     pub(crate) other: &'static str,

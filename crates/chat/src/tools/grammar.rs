@@ -163,7 +163,6 @@ fn triggers(lark: &Lark<'_>, format: &Format, begins: &[Begin<'_>], tools: &[&To
     triggers
 }
 
-/// The beginning of a call of `name`.
 fn named(format: &Format, name: &str) -> String {
     let mut text = String::new();
     for element in format.call {
@@ -314,7 +313,6 @@ impl Writer<'_> {
         root
     }
 
-    /// Notes what is left open.
     fn leave(&mut self, tool: &Tool, Further { pointer, keyword }: Further) {
         if self.unenforced.last().is_none_or(|last| last.tool != tool.name) {
             let (tool, format) = (tool.name.clone(), self.format.name);

@@ -5,11 +5,9 @@ pub(crate) enum Step {
     Done,
     /// Nothing yet: there must be more text.
     More,
-    /// No call.
     Broken,
 }
 
-/// The part of an answer that is not decided.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
     text: &'a str,
@@ -30,7 +28,6 @@ impl<'a> Input<'a> {
         self.at
     }
 
-    /// The text read since `from`.
     pub(crate) fn since(&self, from: usize) -> &'a str {
         &self.text[from..self.at]
     }
@@ -45,7 +42,6 @@ impl<'a> Input<'a> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Reads `text` if it is next.
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text);
         self.at += if is_next { text.len() } else { 0 };

@@ -42,7 +42,6 @@ impl<'a> Lark<'a> {
         self.bytes > MAX_BYTES
     }
 
-    /// Exactly `text`, with special tokens by their ids.
     pub(super) fn text(&self, text: &str) -> String {
         let part = |segment: Segment| match segment {
             Segment::Text(text) => quoted(&text).unwrap_or_default(),
@@ -108,7 +107,6 @@ impl<'a> Lark<'a> {
     }
 }
 
-/// A literal of Lark; `None` for no text.
 fn quoted(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| Json::from(text).to_string())
 }

@@ -6,7 +6,6 @@ use super::schema::{Tool, Types};
 
 const MAX_DEPTH: usize = 100;
 
-/// How calls with literals are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// `name(key=value, …)`.
@@ -16,7 +15,6 @@ pub(crate) enum Syntax {
 }
 
 impl Syntax {
-    /// The brackets around the arguments.
     pub(crate) fn brackets(self) -> (char, char) {
         match self {
             Syntax::Python => ('(', ')'),
@@ -43,7 +41,6 @@ impl Syntax {
         })
     }
 
-    /// The value that `text` is as a whole.
     pub(crate) fn read(self, text: &str) -> Option<Json> {
         let mut reader = Reader { syntax: self, rest: text.trim() };
         let value = reader.value(MAX_DEPTH)?;
@@ -167,7 +164,6 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Whether an argument ends here.
     fn ends(&self) -> bool {
         let rest = self.rest.trim_start();
         rest.is_empty() || rest.starts_with(',')

@@ -1,7 +1,5 @@
-//! Tool calls: how models write them, and the grammar of those that are valid.
-//!
-//! A [`Format`] describes how the models of a family write calls. [`Section`] reads calls as it says, and
-//! [`Grammar`] is made of it.
+//! Tool calls: a [`Format`] describes how the models of a family write them; [`Section`] reads calls as it says, and
+//! [`Grammar`] of those that are valid is made of it.
 
 mod detect;
 pub(crate) mod format;
@@ -35,28 +33,16 @@ use crate::reasoning;
 /// How the model of a [template](crate::Template::tool_format) writes tool calls.
 #[derive(Clone, Debug)]
 pub struct ToolFormat {
-    format: &'static Format,
-    reasoning: Option<&'static reasoning::Format>,
-    special: Arc<[(u32, String)]>,
+    pub(crate) format: &'static Format,
+    pub(crate) reasoning: Option<&'static reasoning::Format>,
+    pub(crate) special: Arc<[(u32, String)]>,
 }
 
 impl ToolFormat {
-    pub(crate) fn new(
-        format: &'static Format,
-        reasoning: Option<&'static reasoning::Format>,
-        special: Arc<[(u32, String)]>,
-    ) -> ToolFormat {
-        ToolFormat { format, reasoning, special }
-    }
-
-    pub(crate) fn format(&self) -> &'static Format {
-        self.format
-    }
-
     /// The format called `name`, for answers without reasoning, of a model with these special tokens.
     pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
         let format = formats::FORMATS.iter().find(|format| format.name == name)?;
-        Some(ToolFormat::new(format, None, special.into()))
+        Some(ToolFormat { format, reasoning: None, special: special.into() })
     }
 
     /// The names of all formats.

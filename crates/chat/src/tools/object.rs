@@ -11,7 +11,6 @@ pub(crate) struct Object {
     keys: &'static Keys,
     scanner: Scanner,
     field: Field,
-    /// The key or value that is read.
     text: String,
     /// Whether an id counts that follows the arguments.
     takes_late_id: bool,
@@ -25,7 +24,6 @@ pub(crate) struct Object {
     pub(crate) has_arguments: bool,
 }
 
-/// Where in the object a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Name,
@@ -34,7 +32,6 @@ enum Field {
     Other,
 }
 
-/// The object is no call of a tool.
 pub(crate) struct NoCall;
 
 impl Object {

@@ -43,7 +43,6 @@ impl Parameters {
         Parameters { format, next, place: Place::Between, count: 0 }
     }
 
-    /// Reads parameters of `tool`, and appends their JSON to `out`.
     pub(crate) fn step(&mut self, input: &mut Input<'_>, tool: &Tool, out: &mut String) -> Step {
         loop {
             let step = match &mut self.place {

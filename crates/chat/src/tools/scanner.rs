@@ -24,7 +24,6 @@ pub(crate) enum State {
     Number(Number),
     /// The rest of `true`, `false` or `null`.
     Word(&'static str),
-    /// Nothing but white space.
     Done,
 }
 

@@ -111,7 +111,6 @@ impl Tools {
         self.0.is_empty()
     }
 
-    /// Whether `text` may be the beginning of a name and what follows it.
     pub(crate) fn may_begin(&self, text: &str) -> bool {
         self.0.iter().any(|tool| tool.name.starts_with(text) || text.starts_with(&tool.name))
     }
@@ -138,7 +137,6 @@ fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.chars().count()) && name.chars().all(is_part)
 }
 
-/// The beginning of a value's JSON.
 fn shown(value: &Json) -> String {
     if value.is_null() {
         return "missing".into();

@@ -175,6 +175,18 @@ impl Section {
         tools: &Tools,
     ) -> Step {
         let call = &mut self.call;
+        let tool = call.name.as_ref().and_then(|name| tools.get(name));
+        if let Part::Start = self.part {
+            self.part = match element {
+                Element::Object(keys) => Part::Object(Object::new(keys, self.whole)),
+                Element::Parameters(parameter) => {
+                    let next = [self.format.next_text(index), self.format.close.trim()];
+                    Part::Parameters(Parameters::new(parameter, next))
+                }
+                Element::Literals(_) => Part::Literals { ends: Ends::default(), text: String::new() },
+                _ => Part::Start,
+            };
+        }
         match element {
             Element::Text(text) => {
                 input.skip_space();
@@ -251,10 +263,7 @@ impl Section {
                 let Part::Arguments(scanner) = &mut self.part else { return Step::Broken };
                 arguments(scanner, input, call)
             }
-            Element::Object(keys) => {
-                if matches!(self.part, Part::Start) {
-                    self.part = Part::Object(Object::new(keys, self.whole));
-                }
+            Element::Object(_) => {
                 let Part::Object(object) = &mut self.part else { return Step::Broken };
                 let step = read_object(object, input, tools);
                 if object.name.is_some() {
@@ -264,12 +273,7 @@ impl Section {
                 }
                 step
             }
-            Element::Parameters(parameter) => {
-                if matches!(self.part, Part::Start) {
-                    let next = [self.format.next_text(index), self.format.close.trim()];
-                    self.part = Part::Parameters(Parameters::new(parameter, next));
-                }
-                let tool = call.name.as_ref().and_then(|name| tools.get(name));
+            Element::Parameters(_) => {
                 let (Part::Parameters(parameters), Some(tool)) = (&mut self.part, tool) else {
                     return Step::Broken;
                 };
@@ -278,10 +282,6 @@ impl Section {
                 step
             }
             Element::Literals(syntax) => {
-                if matches!(self.part, Part::Start) {
-                    self.part = Part::Literals { ends: Ends::default(), text: String::new() };
-                }
-                let tool = call.name.as_ref().and_then(|name| tools.get(name));
                 let (Part::Literals { ends, text }, Some(tool)) = (&mut self.part, tool) else {
                     return Step::Broken;
                 };
@@ -335,7 +335,6 @@ fn read_object(object: &mut Object, input: &mut Input<'_>, tools: &Tools) -> Ste
 }
 
 impl Call {
-    /// Fails if there is no such tool.
     fn set_name(&mut self, name: &str, tools: &Tools) -> Option<()> {
         self.name = Some(tools.get(name)?.name.clone());
         Some(())

@@ -84,7 +84,6 @@ impl<'a> Root<'a> {
         Root { schema, broken }
     }
 
-    /// The constraint of the whole schema, besides its parameters.
     pub(super) fn further(&self) -> Option<Further> {
         let properties = self.schema.get("properties").and_then(Json::as_object);
         let is_named = |name: &Json| {
@@ -177,7 +176,6 @@ impl<'a> Root<'a> {
     }
 }
 
-/// Whether a keyword may assert something.
 fn asks(keyword: &str) -> bool {
     !is_annotation(keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
 }
@@ -186,7 +184,6 @@ fn below(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The names of types of `type`.
 fn types(value: &Json) -> Option<Vec<&str>> {
     let names = match value {
         Json::Array(names) if names.len() <= TYPES.len() => names.iter().map(Json::as_str).collect(),

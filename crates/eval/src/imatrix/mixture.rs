@@ -20,12 +20,10 @@ pub(super) struct Mixture {
     hidden: Hidden,
     /// The tensors of the hidden values, and the last.
     tensors: (Vec<String>, String),
-    /// Those of the hidden values.
     weights: Vec<Weight>,
     scales: Vec<Option<Vec<f32>>>,
     biases: Vec<Vec<f32>>,
     weighs_inputs: bool,
-    /// The inputs of the first tensors, and of the last.
     experts: Vec<[Squares; 2]>,
 }
 
@@ -52,7 +50,6 @@ impl Mixture {
         })
     }
 
-    /// Adds the rows `x` with their `routes`. Threads share the experts.
     pub(super) fn add(&mut self, x: &[f32], routes: &[f32], threads: NonZero<usize>) {
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || {

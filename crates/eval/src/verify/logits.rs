@@ -2,6 +2,7 @@
 
 use backend::{arg_max, log_sum_exp};
 use engine::Model;
+use runner::FileWeights;
 
 use super::steps::{Part, Runner};
 use super::{Candidate, Checked};
@@ -35,7 +36,6 @@ pub(super) const QUANTIZED_NMSE: f64 = 2e-2;
 /// Limit of the mean KL divergence from the reference, in nats: twelve times the largest of the same models, 4.0e-3.
 const MAX_KL: f64 = 5e-2;
 
-/// The prompt: fewer tokens for a large model.
 pub(super) fn tokens(model: &Model) -> Vec<u32> {
     let mut tokens = model.encode_prompt(TEXT, false);
     tokens.truncate(affordable(model, WORK));
@@ -63,7 +63,8 @@ pub(super) fn compute(
     tokens: &[u32],
     rows: usize,
 ) -> Checked<Vec<f32>> {
-    let mut runner = Runner::new(model, candidate, [1, tokens.len()], tokens.len())?;
+    let weights = FileWeights(model.file());
+    let mut runner = Runner::new(model.graph(), &weights, candidate, [1, tokens.len()], tokens.len())?;
     let mut logits = Vec::new();
     for (i, tokens) in tokens.chunks(rows).enumerate() {
         logits.extend(runner.step(&[Part { sequence: 0, n_past: i * rows, tokens }])?);
@@ -78,7 +79,6 @@ pub(super) fn compute(
     Ok((format!("{} tokens: all are finite, from {low:.1} to {high:.1}", tokens.len()), logits))
 }
 
-/// Compares logits, computed `rows` at a time, with the reference's, `exact`.
 pub(super) fn agree(
     model: &Model,
     exact: &[f32],
@@ -119,7 +119,7 @@ pub(super) fn agree(
 /// Compares the logits of three sequences, alone and in shared steps of a token, three tokens and the whole prompt.
 pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens: &[u32]) -> Checked {
     let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
-    let mut runner = Runner::new(model, candidate, [3, n], 3 * n)?;
+    let mut runner = Runner::new(model.graph(), &FileWeights(model.file()), candidate, [3, n], 3 * n)?;
     let sequences = [0, 1, 2].map(|by| {
         let mut tokens = tokens[..n].to_vec();
         // The first token, which may be BOS, stays.

@@ -1,14 +1,13 @@
 //! Logits of many rows at once and of single rows, for which a GPU has other kernels.
 //!
-//! Routers of experts amplify rounding: a choice between nearly tied experts turns over, and the weights of experts with large
-//! logits are exponentials of these. Correct kernels may then differ by any amount in a row, and in later ones that attend to
-//! it. If rows of a mixture of experts are over the limit, the routers' logits of the text at once are recorded, and both ways
-//! of computing the text are compared again with these as the routers' input ([`GivenRoutes`]). No error is amplified then:
-//! all logits have to agree within the same limit, those of the routers included. A wrong kernel differs there as it would in
-//! a model without experts. What could go wrong only while routers read their own logits is limited in two ways: the routes of
-//! the text at once must be the same with its own logits and with their copies, and few rows may be over the limit.
+//! Routers of experts amplify rounding: correct kernels may differ by any amount in a row where a choice between nearly tied
+//! experts turns over, and in later rows that attend to it. If rows of a mixture are over the limit, the routers' logits of the
+//! text at once are recorded, and both ways are compared again with these as the routers' input ([`GivenRoutes`]). Then nothing is
+//! amplified, and all logits have to agree. Besides, the routes of the text at once must be the same with its own logits and with
+//! their copies, and few rows may be over the limit.
 
 use engine::Model;
+use runner::FileWeights;
 
 use super::logits::{QUANTIZED_NMSE, TEXT, nmse};
 use super::routes::{GivenRoutes, Router, routers};
@@ -34,7 +33,8 @@ const SAME_NMSE: f64 = 1e-9;
 pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     let text = Text::new(model, candidate);
     let routers = routers(model.graph());
-    let mut runner = Runner::new(model, candidate, [1, MANY], text.outputs().len())?;
+    let (weights, outputs) = (FileWeights(model.file()), text.outputs().len());
+    let mut runner = Runner::new(model.graph(), &weights, candidate, [1, MANY], outputs)?;
     let mut own = Worst::default();
     let mut over = Vec::new();
     text.compare(&mut runner, &[], &mut |difference| {
@@ -56,7 +56,7 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     let (given, own_routes) = text.record(model, &mut runner, &routers)?;
     // The device need not have room for both.
     drop(runner);
-    let mut runner = Runner::of(&given.graph, &given, candidate, [1, MANY], text.outputs().len())?;
+    let mut runner = Runner::new(&given.graph, &given, candidate, [1, MANY], outputs)?;
     text.tap(&mut runner, &routers)?;
     text.at_once(&mut runner)?;
     for ((router, own), given) in routers.iter().zip(&own_routes).zip(text.routes(&runner, &routers)?) {
@@ -82,7 +82,7 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
         Ok(())
     })?;
     model.file().check_intact()?;
-    let (count, limit, rows) = (over.len(), text.limit, text.outputs().len());
+    let (count, limit, rows) = (over.len(), text.limit, outputs);
     if count > rows / OF_OVER {
         let why = format!(
             "logits of {MANY} tokens at once differ from those token by token at {count} of {rows} positions, first {first} \
@@ -108,7 +108,6 @@ struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    /// False for NaN, too.
     fn is_within(&self, limit: f64) -> bool {
         self.nmse <= limit
     }
@@ -212,7 +211,6 @@ impl Text {
         rows.collect()
     }
 
-    /// Makes the logits and the routes of routers readable.
     fn tap(&self, runner: &mut Runner, routers: &[Router]) -> Result<(), Failure> {
         let names = routers.iter().flat_map(|router| [&*router.logits, &*router.routes]);
         Ok(runner.runner.tap(&names.collect::<Vec<&str>>())?)

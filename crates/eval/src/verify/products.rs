@@ -25,7 +25,6 @@ struct Sample<'a> {
     name: &'a str,
     weight: Weight,
     all_rows: usize,
-    /// The graph that multiplies it.
     graph: usize,
 }
 
@@ -81,7 +80,6 @@ pub(super) fn agree(
     ))
 }
 
-/// Evenly chosen rows of each matrix.
 fn samples(model: &Model) -> Result<Vec<Sample<'_>>, Failure> {
     let (graph, file) = (model.graph(), FileWeights(model.file()));
     let roles = graph.roles();

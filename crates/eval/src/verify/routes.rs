@@ -40,7 +40,6 @@ pub(super) struct Router {
     pub(super) routes: String,
 }
 
-/// The routers of `graph`, in the order of computation.
 pub(super) fn routers(graph: &Graph) -> Vec<Router> {
     let routers = graph.values().filter_map(|(_, value)| {
         let Op::Route { logits, .. } = value.op else { return None };

@@ -1,13 +1,11 @@
 //! A model that runs steps of a few sequences.
 
 use backend::{Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step, Weights};
-use engine::Model;
 use graph::Graph;
-use runner::{FileWeights, ModelRunner};
+use runner::ModelRunner;
 
 use super::{Candidate, Failure};
 
-/// Consecutive tokens of a sequence.
 pub(super) struct Part<'a> {
     pub(super) sequence: usize,
     pub(super) n_past: usize,
@@ -23,17 +21,6 @@ pub(super) struct Runner {
 impl Runner {
     /// For steps of up to `outputs` output rows.
     pub(super) fn new(
-        model: &Model,
-        candidate: &Candidate,
-        [sequences, positions]: [usize; 2],
-        outputs: usize,
-    ) -> Result<Runner, Failure> {
-        let weights = &FileWeights(model.file());
-        Runner::of(model.graph(), weights, candidate, [sequences, positions], outputs)
-    }
-
-    /// The same for a graph and its weights.
-    pub(super) fn of(
         graph: &Graph,
         weights: &dyn Weights,
         candidate: &Candidate,

@@ -1,8 +1,6 @@
-//! Which parts of a grammar may be lexemes.
-//!
-//! llguidance takes the longest lexeme. That changes nothing if no lexeme is the beginning of another one, or of itself with
-//! more characters: the set of all their texts is prefix-free. Single characters always are, so that a grammar can be cut into
-//! those; larger lexemes make it faster.
+//! Which parts of a grammar may be lexemes. llguidance takes the longest lexeme, which changes nothing if no lexeme is the beginning
+//! of another one, or of itself with more characters: the set of all their texts is prefix-free. Single characters always are;
+//! larger lexemes make a grammar faster.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +35,6 @@ pub(super) struct Cut {
     pub(super) literals: BTreeSet<String>,
 }
 
-/// A part of a rule that could be a lexeme.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lexeme {
     Rule(Rule),

@@ -67,7 +67,6 @@ impl<'a> Parser<'a> {
         GbnfError { position: self.position, problem: problem.into() }
     }
 
-    /// The next character, for a message.
     fn found(&self) -> String {
         match self.rest.chars().next() {
             None => "the end of the grammar".to_owned(),

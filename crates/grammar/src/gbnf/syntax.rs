@@ -20,17 +20,14 @@ impl fmt::Display for Position {
 
 pub(super) type Rule = usize;
 
-/// The right side of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
-    /// Characters, one after another.
     Literal(String),
     /// One character of these ranges, or one of no range.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// One of these tokens, or any other one.
     Token {
         ids: Vec<u32>,
         negated: bool,
@@ -49,7 +46,6 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) names: Vec<String>,
-    /// With the positions of their names.
     pub(super) rules: Vec<(Position, Expression)>,
     pub(super) root: Rule,
 }

@@ -33,7 +33,6 @@ pub(super) fn lark(grammar: &Grammar) -> String {
 
 struct Writer {
     cut: Cut,
-    /// Numbers, by regular expressions.
     terminals: BTreeMap<String, usize>,
     /// The rules in use, once they are written.
     rules: BTreeMap<Rule, Option<String>>,

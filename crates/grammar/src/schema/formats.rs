@@ -74,7 +74,6 @@ fn check_numbers(result: &Map<String, Value>) -> Result<(), SchemaProblem> {
     Ok(())
 }
 
-/// Adds keywords, besides those that there are.
 fn demand(result: &mut Map<String, Value>, keywords: impl IntoIterator<Item = (&'static str, Value)>) {
     let keywords: Map<String, Value> =
         keywords.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

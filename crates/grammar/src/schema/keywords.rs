@@ -6,7 +6,6 @@ use super::SchemaProblem;
 use super::values::{self, Check};
 
 pub(super) enum Keyword {
-    /// Nothing for validation.
     Annotation,
     Schema,
     Schemas,

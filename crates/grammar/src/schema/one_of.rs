@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::pointer::Pointer;
 
-/// Most references that are followed from an alternative.
 const MAX_HOPS: usize = 16;
 
 /// Alternatives of which at most one holds, so that `anyOf` says the same.
@@ -66,7 +65,6 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Map<String, Va
     None
 }
 
-/// The types of the values that `keywords` accept; numbers are of one type.
 fn types(keywords: &Map<String, Value>) -> Option<Vec<&str>> {
     let names = match keywords.get("type")? {
         Value::String(name) => vec![name.as_str()],

@@ -12,7 +12,6 @@ fn too_long(pattern: &str) -> String {
     format!("it has {} bytes, at most {MAX_BYTES} are supported; make it smaller", pattern.len())
 }
 
-/// Fails if the regular expression is broken or too long.
 pub(crate) fn check(pattern: &str) -> Result<(), String> {
     if pattern.len() > MAX_BYTES {
         return Err(too_long(pattern));
@@ -75,7 +74,6 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
     }
 }
 
-/// The message of an error, without the picture of the expression.
 fn reason(error: &regex_syntax::Error) -> String {
     fn at(problem: &dyn std::fmt::Display, span: &regex_syntax::ast::Span) -> String {
         format!("{problem} (character {})", span.start.column)

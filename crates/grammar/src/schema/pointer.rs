@@ -77,7 +77,6 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A value in a message.
 pub(super) fn brief(value: &Value) -> String {
     const MOST: usize = 60;
     let text = value.to_string();

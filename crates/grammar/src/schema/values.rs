@@ -32,7 +32,6 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 /// Numbers below this size are compared exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Most decimals of a number of `multipleOf`.
 const MOST_DECIMALS: i32 = 8;
 
 /// The longest text, list or object that a bound may name.

@@ -40,7 +40,6 @@ pub(super) struct Split<'a> {
     columns: Vec<Option<Range<usize>>>,
     /// By value: whether it is made as a summand, and summed where it is read as a whole.
     is_summand: Vec<bool>,
-    /// By value: how often it is read.
     readers: Vec<usize>,
 }
 
@@ -191,7 +190,6 @@ impl<'a> Split<'a> {
         self.graph.value(id).cols
     }
 
-    /// The form with these columns.
     fn form(&self, id: ValueId, columns: Range<usize>) -> Form {
         if columns.len() == self.cols(id) {
             return Form::Whole;
@@ -332,7 +330,6 @@ impl<'a> Split<'a> {
         Op::Slice { x, heads: 1, start: columns.start, len: columns.len() }
     }
 
-    /// The rank's heads of attention.
     fn heads(
         &self,
         id: ValueId,
@@ -354,7 +351,6 @@ impl<'a> Split<'a> {
         Ok(Op::Attention { q, kv, store, heads: heads / ranks, score: Score { sinks, ..score } })
     }
 
-    /// The rank's summand of a value.
     fn partial(&self, id: ValueId, operands: &mut dyn Operands) -> Made {
         let op = self.graph.value(id).op;
         if let Some(columns) = &self.columns[id.index()] {
@@ -380,7 +376,6 @@ impl<'a> Split<'a> {
         Made::By(self.with(id, operands, form, |weight| self.all(weight)))
     }
 
-    /// Some hidden columns of each expert.
     fn experts(&self, op: Op, columns: &Range<usize>, operands: &mut dyn Operands) -> Op {
         let Op::Experts { x, routes, mut hidden, down, scale, bias, weighs_inputs } = op else {
             unreachable!("experts")

@@ -20,9 +20,7 @@ pub(crate) struct Attention {
     pub(crate) kv_heads: Vec<usize>,
     pub(crate) key_length: usize,
     pub(crate) value_length: usize,
-    /// `None` for attention without positions.
     pub(crate) rope: Option<Rope>,
-    /// The original context with LongRoPE scaling.
     pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
@@ -37,7 +35,6 @@ pub(crate) struct Attention {
     pub(crate) is_gated: bool,
 }
 
-/// The RMS norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QkNorm {
     None,
@@ -231,7 +228,6 @@ pub(super) fn check_kv_heads(keys: &Keys<'_>, heads: &[usize], kv_heads: &[usize
     }
 }
 
-/// Queries, keys and values of a fused QKV matrix with a bias.
 fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usize; 3]) -> [ValueId; 3] {
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let [weight, bias] = ["weight", "bias"].map(|part| format!("blk.{il}.attn_qkv.{part}"));
@@ -246,7 +242,6 @@ fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usi
     })
 }
 
-/// The row ranges of a fused QKV matrix.
 fn fused(ctx: &mut GraphContext<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let mut first = 0;

@@ -44,7 +44,6 @@ impl DeltaNet {
         Ok(DeltaNet { heads, k_heads, width, taps, is_tiled, eps: keys.rms_epsilon()? })
     }
 
-    /// Columns of the queries, and of the keys; columns of the values.
     fn cols(&self) -> [usize; 2] {
         [self.k_heads * self.width, self.heads * self.width]
     }

@@ -5,7 +5,6 @@ use graph::{Activation, Graph, Map, Mask, Op, Pool, ValueId};
 use super::GraphContext;
 use crate::{Error, Keys, Pooling};
 
-/// The number of labels of a classifier.
 pub(crate) fn labels(keys: &mut Keys<'_>) -> Result<usize, Error> {
     Ok(keys.strings("classifier.output_labels")?.map_or(1, |labels| labels.max(1)))
 }

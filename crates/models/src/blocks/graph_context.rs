@@ -14,9 +14,7 @@ pub(crate) struct GraphContext<'a> {
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
-    /// Tensor of the norm before the logits.
     pub(crate) output_norm: &'static str,
-    /// The row that a classifier reads.
     pub(crate) rank_pool: Pool,
     pub(crate) labels: usize,
     /// The matrices after pooling, and their rows.
@@ -30,7 +28,6 @@ const ROUTER_SCALE: &str = ".ffn_gate_inp.scale";
 pub(crate) struct Linear {
     /// Tensor name, without `.weight` and `.bias`.
     pub(crate) tensor: &'static str,
-    /// Name of the value without a bias.
     pub(crate) name: &'static str,
     /// Names of the values before and after adding the bias.
     pub(crate) biased: [&'static str; 2],
@@ -56,7 +53,6 @@ impl<'a> GraphContext<'a> {
         GraphContext { norm: (NormKind::Layer, eps), ..GraphContext::new(c, eps, has) }
     }
 
-    /// Columns of the residual stream.
     pub(crate) fn hidden(&self) -> usize {
         self.c.embedding_length
     }
@@ -75,7 +71,6 @@ impl<'a> GraphContext<'a> {
         }
     }
 
-    /// The embeddings of the step's tokens: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn embed(&mut self, name: &'static str) -> ValueId {
         let table = self.g.weight("token_embd.weight", self.c.vocab_size, self.c.embedding_length);
@@ -223,7 +218,6 @@ impl<'a> GraphContext<'a> {
         self.finish(x, None)
     }
 
-    /// The same, multiplied by `factor`.
     #[track_caller]
     pub(crate) fn scaled_logits(self, x: ValueId, factor: f32) -> Graph {
         self.finish(x, Some(Map::Scale(factor)))

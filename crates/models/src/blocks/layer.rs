@@ -16,9 +16,7 @@ pub(crate) struct Layer {
     pub(crate) is_parallel: bool,
     /// Factor of their outputs; 1 has no operation.
     pub(crate) residual_scale: f32,
-    /// Name of the residual stream after attention.
     pub(crate) sum: &'static str,
-    /// Tensor of the norm before the feed-forward network.
     pub(crate) ffn_norm: &'static str,
 }
 
@@ -48,7 +46,6 @@ pub(crate) trait Mixer {
     /// The result in layer `il`, before the output projection: `[rows, cols]`.
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId;
 
-    /// The output projection, and its input columns.
     fn output(&self, il: usize) -> (&'static Linear, usize);
 }
 

@@ -39,7 +39,6 @@ impl Moe {
         Ok(Some(moe))
     }
 
-    /// The same, of a family that always has experts.
     pub(crate) fn required(keys: &mut Keys<'_>) -> Result<Moe, Error> {
         let none = keys.missing("expert_count", "the number of experts");
         Moe::read(keys)?.ok_or(none)
@@ -64,7 +63,6 @@ impl Moe {
         Ok(())
     }
 
-    /// Reads the factor of weights; 0 means 1.
     pub(crate) fn read_scale(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         self.router.scale = keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0);
         Ok(())
@@ -107,7 +105,6 @@ impl Moe {
         ctx.g.add(("ffn_out", il), mixed, shared)
     }
 
-    /// The router's logits of layer `il`: `[rows, experts]`.
     pub(crate) fn logits(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         ctx.project(&LOGITS, il, x, [ctx.hidden(), self.count])
     }

@@ -6,7 +6,6 @@ use graph::{LongFactors, Pairing, Rope, Yarn};
 use super::{Attention, GraphContext};
 use crate::{Config, Error, Keys};
 
-/// A value of `rope.scaling.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scaling {
     /// All frequencies are divided by a factor (Chen et al. 2023).
@@ -110,7 +109,6 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
     Ok((Some(scaling), factor))
 }
 
-/// The training context before it was extended.
 pub(crate) fn original_context(c: &Config, keys: &mut Keys<'_>) -> Result<usize, Error> {
     let context = keys.count("rope.scaling.original_context_length")?;
     Ok(if context == 0 { c.context_length } else { context })

@@ -8,7 +8,6 @@ use crate::{Config, Error, Keys};
 
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// Columns of a head.
     width: usize,
     rope: Rope,
     mask: Mask,

@@ -68,7 +68,6 @@ fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize)
     ctx.g.scale("inp_per_layer", sum, 0.5f32.sqrt())
 }
 
-/// Adds the gated and projected input of layer `il` to `x`.
 fn add_layer_input(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -34,7 +34,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }))
 }
 
-/// The experts, the number of layers before them, and an expert's hidden size.
 fn experts(keys: &mut Keys<'_>) -> Result<Option<(Moe, usize, usize)>, Error> {
     let Some(mut moe) = Moe::read(keys)? else { return Ok(None) };
     moe.read_gating(keys, Gating::Softmax)?;

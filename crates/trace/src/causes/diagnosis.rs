@@ -33,7 +33,6 @@ pub(super) enum Rank {
 /// The hypotheses that the elements support.
 pub(super) struct Diagnosis<'a> {
     pub(super) candidate: &'a Candidate<'a>,
-    /// With rank, and whether they hold only in the wrong region.
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
     region_error: f64,
@@ -124,7 +123,6 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
-    /// The causes to report, the best first.
     pub(super) fn finish(self) -> Vec<Cause> {
         // Below this, fits differ by rounding alone.
         let limit = self.candidate.limit;

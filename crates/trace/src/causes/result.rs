@@ -8,7 +8,6 @@ use crate::Matrix;
 use crate::judge::Region;
 use crate::metrics::difference;
 
-/// The most values that are tried in place of the result.
 const OTHERS: usize = 60;
 
 /// NaN or infinities that the inputs do not explain.
@@ -42,7 +41,6 @@ pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Zero and a factor; every other hypothesis must explain more.
 pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let text = "the value is zero: it was never written, or not added up";

@@ -1,9 +1,8 @@
 //! Error with a bias, a gain or an offset, far within the limit.
 //!
-//! Rounding errors have both signs, so over many elements they cancel: `sum y d` and `sum d`, for results `y` with errors
-//! `d`, stay within a few of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than
-//! rounding to 8 bits may cost, but is a hundred standard errors away. The permitted size of the sums follows from
-//! rounding the same inputs; a bias of that rounding itself is permitted.
+//! Rounding errors have both signs, so over many elements `sum y d` and `sum d`, for results `y` with errors `d`, stay within a few
+//! of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than rounding to 8 bits may cost, but is
+//! a hundred standard errors away. A bias that follows from rounding the same inputs is permitted.
 
 use super::rounding::WAYS;
 
@@ -62,7 +61,6 @@ impl Drift {
         [self.energy, self.weight]
     }
 
-    /// What the sums are relative to.
     fn usual(&self) -> [f64; 2] {
         [self.energy, (self.energy * self.weight).sqrt()]
     }

@@ -9,13 +9,11 @@ use crate::metrics::{difference, ratio};
 /// The part of the limit within which right rows usually are.
 const USUAL: f64 = 1.0 / 16.0;
 
-/// Rows of a value, and what they should be.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) expected: &'a Matrix,
     pub(crate) found: &'a Matrix,
     pub(crate) limit: f64,
-    /// Given only once it is needed.
     pub(crate) rounding: Option<&'a Rounding>,
     /// Whether a bias within the limit is wrong: in a matmul whose inputs were recorded.
     pub(crate) is_directed: bool,
@@ -102,7 +100,6 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether there may be a bias, before rounding is computed.
     pub(crate) fn is_suspicious(&self) -> bool {
         self.found.rows >= ROWS && self.is_directed && {
             let (rows, weights, _) = self.weights();

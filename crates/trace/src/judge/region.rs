@@ -37,7 +37,6 @@ impl Region {
         (!rows.is_empty()).then_some(Region { rows, cols })
     }
 
-    /// Its part in the rows of `range`, counted from there.
     pub(crate) fn within(&self, range: Range<usize>) -> Region {
         let rows = self.rows.iter().filter(|&r| range.contains(r)).map(|r| r - range.start);
         Region { rows: rows.collect(), cols: self.cols.clone() }
