@@ -44,7 +44,9 @@ impl Gates {
 enum Scope {
     Content,
     /// Text after a trigger, each time or only the first one.
-    Triggered { once: bool },
+    Triggered {
+        once: bool,
+    },
 }
 
 /// A place in the part of an answer that a grammar is not about.

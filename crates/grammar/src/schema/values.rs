@@ -4,8 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{SchemaProblem, formats, pattern, pointer};
 
-/// Checks the value of a keyword. Returns it for llguidance, or nothing if it asserts nothing.
-pub(super) type Check = fn(&str, &Value) -> Result<Option<Value>, SchemaProblem>;
+/// The value of a keyword for llguidance, or nothing if it asserts nothing.
+pub(super) type Checked = Result<Option<Value>, SchemaProblem>;
+
+pub(super) type Check = fn(&str, &Value) -> Checked;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("type", types),
@@ -43,7 +45,7 @@ impl SchemaProblem {
     }
 }
 
-fn types(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn types(name: &str, value: &Value) -> Checked {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     let is_valid = match value {
         Value::Array(list) => !list.is_empty() && list.iter().all(is_type),
@@ -53,16 +55,11 @@ fn types(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     valid(is_valid, name, value, expected)
 }
 
-fn valid(
-    is_valid: bool,
-    name: &str,
-    value: &Value,
-    expected: &'static str,
-) -> Result<Option<Value>, SchemaProblem> {
+fn valid(is_valid: bool, name: &str, value: &Value, expected: &'static str) -> Checked {
     if is_valid { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, expected)) }
 }
 
-fn values(name: &str, list: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn values(name: &str, list: &Value) -> Checked {
     let Some(values) = list.as_array().filter(|values| !values.is_empty()) else {
         return Err(SchemaProblem::value(name, list, "a list of values, not empty"));
     };
@@ -83,7 +80,7 @@ pub(super) fn is_of_any_name(names: &Value) -> bool {
 }
 
 /// A value that an answer may have to spell.
-fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn value(name: &str, value: &Value) -> Checked {
     let cannot = |expected| Err(SchemaProblem::value(name, value, expected));
     let mut rest = vec![value];
     while let Some(next) = rest.pop() {
@@ -108,16 +105,16 @@ fn is_exact(number: f64) -> bool {
     number.abs() < EXACT
 }
 
-fn number(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn number(name: &str, value: &Value) -> Checked {
     valid(value.as_f64().is_some_and(is_exact), name, value, "a number below 2^53")
 }
 
 /// In draft 4, true or false.
-fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn bound(name: &str, value: &Value) -> Checked {
     if value.is_boolean() { Ok(Some(value.clone())) } else { number(name, value) }
 }
 
-fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn positive(name: &str, value: &Value) -> Checked {
     let is_short = value.as_f64().is_some_and(|number| number > 0.0 && is_short(number));
     valid(is_short, name, value, "a positive number with at most 8 digits")
 }
@@ -157,7 +154,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn count(name: &str, value: &Value) -> Checked {
     // The drafts allow 2.0 for 2.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
     match whole.map(|number| number as u64) {
@@ -168,12 +165,12 @@ fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     }
 }
 
-fn expression(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn expression(name: &str, value: &Value) -> Checked {
     let text = value.as_str().ok_or_else(|| SchemaProblem::value(name, value, "a regular expression"))?;
     Ok(Some(Value::String(pattern::translated(name, text)?)))
 }
 
-fn names(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn names(name: &str, value: &Value) -> Checked {
     let is_list = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
     valid(is_list, name, value, "a list of names")
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 use super::{Form, Operands, Rank, ShardError};
 use crate::{Graph, Map, Op, Operand, Score, ValueId, Weight, WeightId};
 
+type Result<T> = std::result::Result<T, ShardError>;
+
 /// How a form of a value is made: it is that of another value, or an operation makes it.
 pub(super) enum Made {
     Same(ValueId),
@@ -44,11 +46,7 @@ pub(super) struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    pub(super) fn new(
-        graph: &'a Graph,
-        rank: Rank,
-        block: &dyn Fn(&Weight) -> usize,
-    ) -> Result<Split<'a>, ShardError> {
+    pub(super) fn new(graph: &'a Graph, rank: Rank, block: &dyn Fn(&Weight) -> usize) -> Result<Split<'a>> {
         let values = graph.values.len();
         let mut readers = vec![0; values];
         let read = graph.values.iter().flat_map(|value| value.op.inputs());
@@ -70,7 +68,7 @@ impl<'a> Split<'a> {
         Ok(split)
     }
 
-    fn refuse<T>(&self, id: ValueId, why: impl Into<String>) -> Result<T, ShardError> {
+    fn refuse<T>(&self, id: ValueId, why: impl Into<String>) -> Result<T> {
         Err(ShardError { value: self.graph.value(id).name.clone(), why: why.into() })
     }
 
@@ -80,7 +78,7 @@ impl<'a> Split<'a> {
         id: ValueId,
         sources: &[Source],
         block: &dyn Fn(&Weight) -> usize,
-    ) -> Result<Option<Range<usize>>, ShardError> {
+    ) -> Result<Option<Range<usize>>> {
         let op = self.graph.value(id).op;
         let (source, weight) = if let Op::Linear { x, weight } = op {
             (sources[x.index()], weight)
@@ -112,7 +110,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    fn source(&self, id: ValueId, sources: &[Source]) -> Result<Source, ShardError> {
+    fn source(&self, id: ValueId, sources: &[Source]) -> Result<Source> {
         let of = |x: ValueId| sources[x.index()];
         Ok(match self.graph.value(id).op {
             Op::Attention { store, score, .. } => {
@@ -198,12 +196,7 @@ impl<'a> Split<'a> {
     }
 
     /// How `form` of value `id` is made of `operands`.
-    pub(super) fn make(
-        &self,
-        id: ValueId,
-        form: Form,
-        operands: &mut dyn Operands,
-    ) -> Result<Made, ShardError> {
+    pub(super) fn make(&self, id: ValueId, form: Form, operands: &mut dyn Operands) -> Result<Made> {
         match form {
             Form::Partial => Ok(self.partial(id, operands)),
             Form::Whole if self.is_summand[id.index()] => {
@@ -257,12 +250,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    fn some_columns(
-        &self,
-        id: ValueId,
-        columns: Range<usize>,
-        operands: &mut dyn Operands,
-    ) -> Result<Made, ShardError> {
+    fn some_columns(&self, id: ValueId, columns: Range<usize>, operands: &mut dyn Operands) -> Result<Made> {
         let cols = self.cols(id);
         if self.is_summand[id.index()] {
             return Ok(Made::By(self.slice(id, &columns, operands)));
@@ -330,12 +318,7 @@ impl<'a> Split<'a> {
         Op::Slice { x, heads: 1, start: columns.start, len: columns.len() }
     }
 
-    fn heads(
-        &self,
-        id: ValueId,
-        columns: Range<usize>,
-        operands: &mut dyn Operands,
-    ) -> Result<Op, ShardError> {
+    fn heads(&self, id: ValueId, columns: Range<usize>, operands: &mut dyn Operands) -> Result<Op> {
         let Op::Attention { q, kv, store, heads, score } = self.graph.value(id).op else {
             unreachable!("attention")
         };

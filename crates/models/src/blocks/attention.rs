@@ -181,7 +181,7 @@ impl Attention {
             let tensor = |i: usize| format!("blk.{il}.{}.weight", linears[i].tensor);
             [0, 1, 2].map(|i| ctx.g.weight(tensor(i), rows[i], ctx.hidden()))
         };
-        (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i])))
+        (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i])))
     }
 
     fn norm_and_rope(

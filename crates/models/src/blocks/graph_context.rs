@@ -168,33 +168,21 @@ impl<'a> GraphContext<'a> {
 
     /// Linear layer with a matrix `[outputs, inputs]`, and a bias if the file has one: `[rows, outputs]`.
     #[track_caller]
-    pub(crate) fn project(
-        &mut self,
-        linear: &Linear,
-        il: usize,
-        x: ValueId,
-        [inputs, outputs]: [usize; 2],
-    ) -> ValueId {
+    pub(crate) fn project(&mut self, linear: &Linear, il: usize, x: ValueId, shape: [usize; 2]) -> ValueId {
+        let [inputs, outputs] = shape;
         let weight = self.g.weight(format!("blk.{il}.{}.weight", linear.tensor), outputs, inputs);
-        self.multiply(linear, il, x, weight, outputs)
+        self.multiply(linear, il, x, weight)
     }
 
-    /// Linear layer with a declared `weight` of `outputs` rows, and a bias if the file has one: `[rows, outputs]`.
+    /// Linear layer with a declared weight, and a bias if the file has one: `[rows, weight.rows]`.
     #[track_caller]
-    pub(crate) fn multiply(
-        &mut self,
-        linear: &Linear,
-        il: usize,
-        x: ValueId,
-        weight: WeightId,
-        outputs: usize,
-    ) -> ValueId {
+    pub(crate) fn multiply(&mut self, linear: &Linear, il: usize, x: ValueId, weight: WeightId) -> ValueId {
         let bias = format!("{}.bias", linear.tensor);
         if !self.in_layers(&bias) {
             return self.linear((linear.name, il), x, weight);
         }
         let [matmul, sum] = linear.biased;
-        let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, outputs);
+        let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, self.g.declared(weight).rows);
         let x = self.linear((matmul, il), x, weight);
         self.g.add_bias((sum, il), x, bias)
     }

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 
-use super::{GraphContext, Linear, shared_expert, swiglu};
+use super::{GraphContext, Linear};
 use crate::{Error, Keys};
 
 const LOGITS: Linear = Linear {
@@ -101,7 +101,7 @@ impl Moe {
         if self.shared == 0 {
             return mixed;
         }
-        let shared = shared_expert(ctx, il, x, self.shared); // [rows, hidden]
+        let shared = ctx.shared_expert(il, x, self.shared); // [rows, hidden]
         ctx.g.add(("ffn_out", il), mixed, shared)
     }
 
@@ -169,16 +169,9 @@ impl Moe {
     }
 }
 
-/// The network of layer `il` of a family with and without experts: `[rows, hidden]`.
-pub(crate) fn swiglu_or_experts(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    moe: Option<&Moe>,
-) -> ValueId {
-    match moe {
-        None => swiglu(ctx, il, x, ffn),
-        Some(moe) => moe.mix(ctx, il, x, ffn),
+impl GraphContext<'_> {
+    /// The network of layer `il` of a family with and without experts: `[rows, hidden]`.
+    pub(crate) fn swiglu_or_moe(&mut self, il: usize, x: ValueId, ffn: usize, moe: Option<&Moe>) -> ValueId {
+        if let Some(moe) = moe { moe.mix(self, il, x, ffn) } else { self.swiglu(il, x, ffn) }
     }
 }

@@ -4,7 +4,7 @@
 use graph::{Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const COMMAND_R: Family = Family { name: "command-r", harmless: &[], graph: command_r };
@@ -37,6 +37,6 @@ fn graph<'a>(
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il]));
     Ok(ctx.scaled_logits(x, logit_scale))
 }

@@ -4,7 +4,7 @@
 use graph::{Gating, Graph};
 
 use super::Family;
-use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM, swiglu};
+use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "deepseek2", harmless: &["attention.head_count_kv"], graph };
@@ -20,7 +20,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         ctx,
         |_| &latent,
         |ctx, il, h| {
-            if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
+            if il < dense { ctx.swiglu(il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
     ))
 }

@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing, ValueId};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "falcon-h1", harmless: &[], graph };
@@ -38,7 +38,7 @@ fn layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixers: [&dyn Mixer;
     let a = ctx.g.add(("ffn_inp", il), both, residual);
     // The tensor has no suffix.
     let h = ctx.norm_by(("ffn_norm", il), a, &format!("blk.{il}.ffn_norm"), hidden);
-    let h = swiglu(ctx, il, h, ffn); // [rows, hidden]
+    let h = ctx.swiglu(il, h, ffn); // [rows, hidden]
     let x = ctx.g.add(("l_out", il), h, a);
     ctx.g.end_layer(x);
     x

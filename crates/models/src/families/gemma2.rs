@@ -4,7 +4,7 @@
 use graph::{Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, Scaling, geglu};
+use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, Scaling};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "gemma2", harmless: &[], graph };
@@ -31,6 +31,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let attention = |il: usize| -> &dyn Mixer { if is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.geglu(il, h, widths[il]));
     Ok(ctx.capped_logits(x, Some(cap)))
 }

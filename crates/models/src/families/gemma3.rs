@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, QkNorm, Scaling, geglu};
+use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, QkNorm, Scaling};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -92,6 +92,6 @@ fn layers<'a>(
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.geglu(il, h, widths[il]));
     Ok((ctx, x))
 }

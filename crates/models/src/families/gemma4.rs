@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, NormKind, Pairing, ValueId};
 
 use super::Family;
-use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention, geglu};
+use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "gemma4", harmless: &[], graph };
@@ -36,7 +36,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
         let a = ctx.g.add(("sa_out", il), a, residual);
         let h = ctx.norm(("ffn_norm", il), a, "ffn_norm");
-        let mut h = geglu(&mut ctx, il, h, ffn); // [rows, hidden]
+        let mut h = ctx.geglu(il, h, ffn); // [rows, hidden]
         if let Some(moe) = &moe {
             h = beside_experts(&mut ctx, il, moe, [a, h], (expert, eps));
         }

@@ -5,9 +5,7 @@
 use graph::{Activation, Gating, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM, QkNorm, fused_feed_forward, swiglu,
-};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM, QkNorm};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const GLM4: Family = Family { name: "glm4", harmless: &[], graph: dense };
@@ -28,11 +26,7 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let pairing = if has_coordinates { Pairing::Halves } else { Pairing::Interleaved };
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
     let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-    Ok(LAYER.decoder(
-        ctx,
-        |_| &attention,
-        |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
-    ))
+    Ok(LAYER.decoder(ctx, |_| &attention, |ctx, il, h| ctx.fused_ffn(il, h, widths[il], Activation::Silu)))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -55,7 +49,7 @@ fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, E
         ctx,
         |_| &attention,
         |ctx, il, h| {
-            if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
+            if il < dense { ctx.swiglu(il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
     ))
 }

@@ -4,9 +4,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, SCALINGS, swiglu_or_experts,
-};
+use crate::blocks::{Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, SCALINGS};
 use crate::{Config, Error, Keys, Tensors};
 
 /// Files of Granite 4 have the sizes of Mamba 2 also where no layer is of that kind.
@@ -51,7 +49,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             _ => &attention,
         }
     };
-    let x =
-        layer.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
+    let x = layer.stack(&mut ctx, x, mixer, |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref()));
     Ok(ctx.scaled_logits(x, 1.0 / logit_scale))
 }

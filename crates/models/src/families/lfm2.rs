@@ -4,9 +4,7 @@
 use graph::{Gating, Graph, Mask, Pairing};
 
 use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv, swiglu,
-};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const LFM2: Family = Family { name: "lfm2", harmless: &[], graph };
@@ -30,7 +28,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         |il: usize| -> &dyn Mixer { if attention.kv_heads[il] == 0 { &short_conv } else { &attention } };
     Ok(PRE_NORM.decoder(ctx, mixer, |ctx, il, h| match &moe {
         Some((moe, dense, width)) if il >= *dense => moe.mix(ctx, il, h, *width),
-        _ => swiglu(ctx, il, h, widths[il]),
+        _ => ctx.swiglu(il, h, widths[il]),
     }))
 }
 

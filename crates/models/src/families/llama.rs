@@ -4,7 +4,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, SCALINGS, swiglu_or_experts};
+use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, SCALINGS};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const LLAMA: Family = Family { name: "llama", harmless: &[], graph };
@@ -29,7 +29,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         &mut ctx,
         x,
         |_| &attention,
-        |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()),
+        |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref()),
     );
     Ok(ctx.logits(x))
 }

@@ -4,7 +4,7 @@
 use graph::{Gating, Graph, Mask, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, swiglu};
+use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -62,7 +62,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             if step > 0 && (il + 1).is_multiple_of(step) {
                 return Moe { shared: expert_widths[il], ..moe }.mix(ctx, il, h, expert_widths[il]);
             }
-            swiglu(ctx, il, h, widths[il])
+            ctx.swiglu(il, h, widths[il])
         }); // [rows, hidden]
     }
     Ok(ctx.logits(x))

@@ -4,9 +4,7 @@
 use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
 
 use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, full_mask, fused_feed_forward, labels,
-};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, full_mask, labels};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family =
@@ -32,7 +30,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.global_norm("inp_norm", x, "token_embd_norm");
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
-    let x = layer.stack(&mut ctx, x, attention, |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], act));
+    let x = layer.stack(&mut ctx, x, attention, |ctx, il, h| ctx.fused_ffn(il, h, widths[il], act));
     let x = ctx.global_norm("result_norm", x, "output_norm");
     Ok(ctx.embeddings(x, Activation::GeluTanh))
 }

@@ -4,10 +4,7 @@
 use graph::{Activation, Gating, Graph, Pairing, ValueId};
 
 use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, Moe, mixer_layer, shared_relu_squared,
-    ungated_feed_forward,
-};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, Moe, mixer_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 const ACT: Activation = Activation::ReluSquared;
@@ -50,7 +47,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let residual = ctx.keep_output("l_inp_outputs", il, x);
         let h = ctx.norm(("attn_norm", il), residual, "attn_norm"); // [rows, hidden]
         let h = match &moe {
-            None => ungated_feed_forward(&mut ctx, il, h, widths[il], ACT),
+            None => ctx.ungated_ffn(il, h, widths[il], ACT),
             Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent]),
         };
         x = ctx.g.add(("l_out", il), h, residual);
@@ -85,7 +82,7 @@ fn mix(
     if shared == 0 {
         return h;
     }
-    let shared = shared_relu_squared(ctx, il, x, shared);
+    let shared = ctx.shared_relu_squared(il, x, shared);
     ctx.g.add(("ffn_out", il), h, shared)
 }
 

@@ -4,7 +4,7 @@
 use graph::{Graph, Mask, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, QkNorm, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, QkNorm};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "olmo2", harmless: &[], graph };
@@ -23,5 +23,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
-    Ok(LAYER.decoder(ctx, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
+    Ok(LAYER.decoder(ctx, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

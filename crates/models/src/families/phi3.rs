@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, PRE_NORM, SCALINGS, fused_feed_forward, original_context};
+use crate::blocks::{Attention, GraphContext, PRE_NORM, SCALINGS, original_context};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -28,7 +28,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         &mut ctx,
         x,
         |_| &attention,
-        |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
+        |ctx, il, h| ctx.fused_ffn(il, h, widths[il], Activation::Silu),
     );
     Ok(ctx.logits(x))
 }

@@ -5,7 +5,7 @@
 use graph::{Gating, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const QWEN2: Family = Family {
@@ -26,7 +26,7 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>, pairing: Pairing
     let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
     let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

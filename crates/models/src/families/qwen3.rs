@@ -4,7 +4,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, labels, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, labels};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const QWEN3: Family = Family {
@@ -38,7 +38,7 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
     ctx.labels = labels;
 
-    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {

@@ -6,7 +6,6 @@ use graph::{Gating, Graph, Pairing};
 use super::Family;
 use crate::blocks::{
     Attention, DeltaNet, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM, QkNorm, check_sections,
-    swiglu_or_experts,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -61,7 +60,7 @@ fn graph(
     let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mixer = |il: usize| -> &dyn Mixer { if is_recurrent[il] { &delta_net } else { attention } };
-    Ok(LAYER.decoder(ctx, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref())))
+    Ok(LAYER.decoder(ctx, mixer, |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref())))
 }
 
 /// Experts beside a network that every row uses; their weights are renormalised probabilities.

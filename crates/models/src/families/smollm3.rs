@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, PRE_NORM, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "smollm3", harmless: &[], graph };
@@ -22,5 +22,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let attention = |il: usize| -> &dyn Mixer {
         if (il + 1).is_multiple_of(PERIOD) { &without_rope } else { &attention }
     };
-    Ok(PRE_NORM.decoder(ctx, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
+    Ok(PRE_NORM.decoder(ctx, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

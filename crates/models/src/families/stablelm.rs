@@ -4,7 +4,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, swiglu};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 // The tensors say the same as the key.
@@ -16,5 +16,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     let layer = Layer { is_parallel: !ctx.in_layers("ffn_norm.weight"), ..PRE_NORM };
 
-    Ok(layer.decoder(ctx, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il])))
+    Ok(layer.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

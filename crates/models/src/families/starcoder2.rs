@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, ungated_feed_forward};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], graph };
@@ -15,6 +15,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     Ok(PRE_NORM.decoder(
         ctx,
         |_| &attention,
-        |ctx, il, h| ungated_feed_forward(ctx, il, h, widths[il], Activation::GeluTanh),
+        |ctx, il, h| ctx.ungated_ffn(il, h, widths[il], Activation::GeluTanh),
     ))
 }
