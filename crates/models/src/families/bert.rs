@@ -3,11 +3,7 @@
 //! Duderstadt 2025), with RoPE and experts; `jina-bert-v2`: Jina Embeddings 2 (Guenther et al. 2023), with ALiBi and GEGLU.
 //! Norms follow the residual sums.
 
-use graph::{Activation, Gating, Graph, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, QkNorm, full_mask, labels};
-use crate::{Config, Error, Keys, Tensors, UNUSED};
+use super::prelude::*;
 
 /// Numbers of the classifier's training, which its weights imply.
 const HARMLESS: &[&str] = &["classifier.pooling_type"];

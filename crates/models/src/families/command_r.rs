@@ -1,11 +1,7 @@
 //! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention runs beside the
 //! feed-forward network; layer norms have no bias. Cohere 2 has RoPE and a sliding window in three of four layers.
 
-use graph::{Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const COMMAND_R: Family = Family { name: "command-r", harmless: &[], graph: command_r };
 pub(super) const COHERE2: Family = Family { name: "cohere2", harmless: &[], graph: cohere2 };

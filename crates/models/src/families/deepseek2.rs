@@ -1,11 +1,7 @@
 //! Architecture `deepseek2`: DeepSeek V2, V3 and R1 (DeepSeek-AI 2024), Kimi K2, GLM 4.7 Flash. Keys and values of a row are one
 //! short vector, which the matrices of each head expand (multi-head latent attention).
 
-use graph::{Gating, Graph};
-
-use super::Family;
-use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "deepseek2", harmless: &["attention.head_count_kv"], graph };
 

@@ -1,10 +1,6 @@
 //! Architecture `falcon-h1`: Falcon-H1 (TII 2025). Each layer has attention and Mamba 2 side by side.
 
-use graph::{Graph, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "falcon-h1", harmless: &[], graph };
 

@@ -1,11 +1,7 @@
 //! Architecture `gemma2`: Gemma 2 (Gemma Team 2024). Every second layer has a sliding window; scores and logits are capped. The
 //! outputs of attention and feed-forward network are normed before they are added.
 
-use graph::{Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, Scaling};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "gemma2", harmless: &[], graph };
 

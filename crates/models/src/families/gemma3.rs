@@ -1,11 +1,7 @@
 //! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE base;
 //! every sixth layer has global attention. The outputs of attention and feed-forward network are normed.
 
-use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, QkNorm, Scaling};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "gemma3",

@@ -1,11 +1,7 @@
 //! Architecture `gemma4`: Gemma 4 (Gemma Team 2026). Local and global layers have heads of their own; the last layers share keys
 //! and values. Small models add an embedding per layer, the 26B model has experts beside its dense network.
 
-use graph::{Activation, Graph, NormKind, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "gemma4", harmless: &[], graph };
 

@@ -2,11 +2,7 @@
 //! RoPE rotates a part of each head; and `glm4moe`: GLM 4.5 and 4.6 (Zhipu 2025), whose first layers have a dense network, the
 //! others experts and a shared one; the router adds a bias for the choice.
 
-use graph::{Activation, Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const GLM4: Family = Family { name: "glm4", harmless: &[], graph: dense };
 

@@ -1,10 +1,6 @@
 //! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a window; heads have sinks, all matrices biases.
 
-use graph::{Activation, Glu, Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "gpt-oss",

@@ -1,11 +1,7 @@
 //! Architectures `granite`, `granitemoe` and `granitehybrid`: Granite 3 and 4, dense, with experts and with layers of Mamba 2
 //! (IBM 2024). Embeddings, the outputs of attention and feed-forward network, and logits are scaled.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, SCALINGS};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 /// Files of Granite 4 have the sizes of Mamba 2 also where no layer is of that kind.
 const MAMBA: &[&str] =

@@ -1,10 +1,6 @@
 //! Architecture `hunyuan-moe`: Hunyuan A13B (Tencent 2025). Heads are normed after RoPE; there is a shared expert.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "hunyuan-moe",

@@ -1,11 +1,7 @@
 //! Architectures `lfm2` and `lfm2moe`: LFM2, dense and with experts (Liquid AI 2025). Most layers are gated short convolutions;
 //! those with KV heads have attention.
 
-use graph::{Gating, Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const LFM2: Family = Family { name: "lfm2", harmless: &[], graph };
 pub(super) const LFM2MOE: Family = Family { name: "lfm2moe", harmless: &[], graph };

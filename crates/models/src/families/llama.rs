@@ -1,11 +1,7 @@
 //! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors;
 //! with experts, Mixtral (Jiang et al. 2024). Architecture `mistral3`.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, SCALINGS};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const LLAMA: Family = Family { name: "llama", harmless: &[], graph };
 /// Ministral 3 and Mistral models of 2025: queries grow beyond the original context.

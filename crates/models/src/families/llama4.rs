@@ -1,11 +1,7 @@
 //! Architecture `llama4`: Llama 4, text only (Meta 2025). Most layers attend within chunks; every fourth has no RoPE, but
 //! queries that grow with the position. Each row uses experts, whose inputs the routes multiply, and a shared network.
 
-use graph::{Gating, Graph, Mask, Pairing, Rope};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "llama4",

@@ -1,10 +1,6 @@
 //! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router has a bias.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "minimax-m2",

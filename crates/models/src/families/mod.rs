@@ -33,6 +33,19 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
+/// What a family is written with.
+mod prelude {
+    pub(super) use graph::{Activation, Gating, Glu, Graph, Mask, NormKind, Pairing, Pool, Rope, ValueId};
+
+    pub(super) use super::Family;
+    pub(super) use crate::blocks::{
+        Attention, DeltaNet, GraphContext, Growth, LINEAR_OR_YARN, Latent, Layer, Linear, Mamba, Mixer, Moe,
+        PRE_NORM, QkNorm, SCALINGS, Scaling, SharedAttention, ShortConv, check_sections, full_mask, labels,
+        mixer_layer, original_context,
+    };
+    pub(super) use crate::{Config, Error, Keys, Tensors, UNUSED};
+}
+
 static FAMILIES: &[Family] = &[
     llama::LLAMA,
     llama::MISTRAL3,

@@ -1,11 +1,7 @@
 //! Architecture `modern-bert`: ModernBERT (Warner et al. 2024). Norms have no biases and precede the blocks; the first of
 //! every three layers attends to the whole sequence, the others to a symmetric window, with a RoPE base of their own.
 
-use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, full_mask, labels};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family =
     Family { name: "modern-bert", harmless: &["attention.layer_norm_rms_epsilon"], graph };

@@ -1,11 +1,7 @@
 //! Architectures `nemotron_h` and `nemotron_h_moe`: Nemotron-H and Nemotron 3, dense and with experts (NVIDIA 2025). Each layer is
 //! Mamba 2, attention without positions, or a feed-forward network without gate.
 
-use graph::{Activation, Gating, Graph, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, Moe, mixer_layer};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 const ACT: Activation = Activation::ReluSquared;
 

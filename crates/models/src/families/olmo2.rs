@@ -1,11 +1,7 @@
 //! Architecture `olmo2`: OLMo 2 and 3 (Team OLMo 2024, 2025). Norms follow the blocks; queries and keys are normed over all
 //! heads. OLMo 3 has a sliding window in three of four layers, whose RoPE is not scaled.
 
-use graph::{Graph, Mask, Pairing, Rope};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "olmo2", harmless: &[], graph };
 

@@ -1,10 +1,6 @@
 //! Architecture `phi3`: Phi 3, 3.5 and 4 (Abdin et al. 2024). Fused matrices; RoPE's divisors depend on the context.
 
-use graph::{Activation, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, PRE_NORM, SCALINGS, original_context};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "phi3",

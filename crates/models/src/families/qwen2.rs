@@ -2,11 +2,7 @@
 //! `qwen2moe`: the same with experts, weighted by their probabilities among all, and a shared expert with a gate of its own;
 //! and `ernie4_5`: ERNIE 4.5, dense (Baidu 2025), which pairs neighbouring columns.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const QWEN2: Family = Family {
     name: "qwen2",

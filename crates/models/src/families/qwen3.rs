@@ -1,11 +1,7 @@
 //! Architectures `qwen3`: Qwen 3, dense (Yang et al. 2025), `qwen3vl`: the text part of Qwen 3 VL, and `qwen3moe`: Qwen 3 with
 //! experts in every layer. Each query and key head is normed before RoPE.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, labels};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",

@@ -1,13 +1,7 @@
 //! Architectures `qwen35` and `qwen35moe`: Qwen 3.5 and 3.6, dense and with experts, and `qwen3next`: Qwen3-Next (Qwen Team
 //! 2025). Most layers are gated delta nets; the others have gated attention.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{
-    Attention, DeltaNet, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM, QkNorm, check_sections,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 /// The size of a dense feed-forward network, which no layer has.
 const DENSE: &[&str] = &["feed_forward_length"];

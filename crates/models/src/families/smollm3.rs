@@ -1,10 +1,6 @@
 //! Architecture `smollm3`: SmolLM 3 (Hugging Face 2025). Every fourth layer has no RoPE (Yang et al. 2025).
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "smollm3", harmless: &[], graph };
 

@@ -1,11 +1,7 @@
 //! Architecture `stablelm`: StableLM 1, 2 and Zephyr 3B (Bellagente et al. 2024). Layer norms have biases; RoPE rotates a part
 //! of each head. Without `ffn_norm`, attention and feed-forward network have the same input.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 // The tensors say the same as the key.
 pub(super) const FAMILY: Family = Family { name: "stablelm", harmless: &["use_parallel_residual"], graph };

@@ -1,10 +1,6 @@
 //! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Norms and linear layers have biases; there is no gate.
 
-use graph::{Activation, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], graph };
 
