@@ -14,7 +14,6 @@ use crate::tools::section::Section;
 /// Most bytes that are read at once.
 const PIECE: usize = 1 << 12;
 
-/// The tools of an answer and how they are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Callable {
     pub(crate) format: &'static Format,
@@ -43,15 +42,12 @@ pub struct AnswerParser {
     /// Special tokens that are part of marks. Their text is not printed with the answer.
     tokens: HashMap<u32, String>,
     state: State,
-    /// Whether white space at the start is skipped.
     skips_space: bool,
     /// Text that may be part of a mark, or white space before one.
     held: String,
     /// The beginning of the answer that is in the prompt, until content or a call follows.
     prefill: &'static str,
-    /// Whether there has been content or a call.
     has_content: bool,
-    /// The number of the next call.
     next_call: usize,
 }
 
@@ -137,11 +133,8 @@ impl AnswerParser {
         out
     }
 
-    /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`].
-    ///
-    /// A call that is cut is passed on as far as it is known, once its name is known. The beginning of a mark is dropped. So the
-    /// result is a beginning of the uncut answer. Text that would be a call only if more followed, without a mark before it,
-    /// is content.
+    /// The rest of an answer that was cut by a limit or a stop sequence, instead of [`AnswerParser::finish`]: a beginning of the
+    /// uncut answer. A call that is cut is passed on as far as it is known, once its name is; the beginning of a mark is dropped.
     pub fn cut(&mut self) -> Vec<Delta> {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
@@ -156,12 +149,6 @@ impl AnswerParser {
         out
     }
 
-    /// Whether the answer is within reasoning.
-    pub fn is_reasoning(&self) -> bool {
-        matches!(self.state, State::Part(AnswerPart::Reasoning))
-    }
-
-    /// Moves text from `input` to `out`. Returns whether the place has changed, so that there may be more to do.
     fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<Delta>) -> bool {
         match self.state {
             State::Part(part) => self.part(part, input, out),
@@ -235,7 +222,6 @@ impl AnswerParser {
         }
     }
 
-    /// Goes to a start: after reasoning, content or calls.
     fn start(&mut self) {
         let part = AnswerPart::Start { may_reason: true, is_first: !self.has_content };
         (self.state, self.skips_space) = (State::Part(part), true);

@@ -1,6 +1,5 @@
 //! Templates by name, as for llama.cpp's `--chat-template NAME`.
 
-/// The names of each template, and its source.
 fn templates() -> impl Iterator<Item = (&'static str, &'static str)> {
     let templates = include_str!("builtin.jinja").split("\n## ").skip(1);
     templates.filter_map(|template| template.split_once('\n'))

@@ -12,22 +12,16 @@ use crate::tools::{self, Missing};
 /// The time limit of a sample. Results are kept: they must not depend on the time of one caller.
 pub(crate) const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// Properties of a template that samples show.
 #[derive(Debug)]
 pub(crate) struct Capabilities {
-    /// The marks around reasoning in answers.
     pub(crate) reasoning: Option<&'static Format>,
-    /// Whether variables turn reasoning on and off.
     pub(crate) switches_reasoning: bool,
-    /// The end of an answer.
     pub(crate) turn_end: Option<TurnEnd>,
-    /// How tool calls are written.
     pub(crate) tools: Result<&'static tools::format::Format, Missing>,
 }
 
 impl Capabilities {
-    /// `sources` are the template's texts, that of conversations without tools first. `render` takes messages, tools, variables,
-    /// and whether the prompt of an answer is appended.
+    /// `sources` are the template's texts, first that without tools. The flag of `render` appends the prompt of an answer.
     pub(crate) fn probe(
         sources: &[&str],
         render: impl Fn(&[Message], Vec<Json>, Map<String, Json>, bool) -> Option<Vec<Segment>>,
@@ -60,7 +54,6 @@ pub fn reasoning_switch(on: bool) -> Map<String, Json> {
     ["enable_thinking", "thinking"].map(|name| (name.to_owned(), on.into())).into_iter().collect()
 }
 
-/// Sample answers.
 const FIRST: &str = "Nineteen-Hedgehogs";
 const LAST: &str = "Twenty-Porcupines";
 

@@ -8,28 +8,36 @@ use crate::message::{FunctionCall, ToolCall};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the texts of the variants say what their fields are")]
 pub enum Delta {
-    /// Reasoning before the answer.
     Reasoning(String),
-    /// The answer.
     Content(String),
     /// A call begins. Calls count from 0; `id` is the model's, if it writes one before the arguments.
-    ToolCallBegin { index: usize, name: String, id: Option<String> },
-    /// More of the arguments' JSON text. All of them together are an object.
-    ToolCallArguments { index: usize, json: String },
-    /// The call is complete.
-    ToolCallEnd { index: usize },
-    /// The call that has begun is none, as its arguments are broken or the answer ends within them: `text`, which the
-    /// model wrote, is content. Never follows [`Calls::Whole`].
-    ToolCallBroken { index: usize, text: String },
+    ToolCallBegin {
+        index: usize,
+        name: String,
+        id: Option<String>,
+    },
+    ToolCallArguments {
+        index: usize,
+        json: String,
+    },
+    ToolCallEnd {
+        index: usize,
+    },
+    /// The call is none: its arguments are broken or end with the answer. `text` is content. Never follows [`Calls::Whole`].
+    ToolCallBroken {
+        index: usize,
+        text: String,
+    },
     /// The answer was cut within the call: its arguments are the beginning of an object, or empty.
-    ToolCallCut { index: usize },
+    ToolCallCut {
+        index: usize,
+    },
 }
 
 /// When calls are passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Calls {
-    /// Each one when it is complete or cut, with an id that follows its arguments. What turns out to be no call is content,
-    /// and was never a call.
+    /// Each one when it is complete or cut, with an id that follows its arguments. What is no call never was one.
     #[default]
     Whole,
     /// While their arguments are generated.

@@ -8,63 +8,49 @@ use crate::{MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, MAX_STEPS, MAX_WORK_BYTES};
 #[expect(missing_docs, reason = "the texts of the errors say what their fields are")]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The metadata key does not hold a template.
     #[error(transparent)]
     WrongType(#[from] gguf::WrongType),
-    /// The template is too long.
     #[error("the chat template has {found} bytes, expected at most {MAX_SOURCE_BYTES}")]
     SourceTooLong { found: usize },
-    /// A Jinja syntax error.
     #[error("line {line} of the chat template: {message}")]
     Syntax { line: usize, message: String },
     /// The template rejected the conversation with `raise_exception`.
     #[error("the chat template refuses this conversation (line {line}): {message}")]
     Raised { line: usize, message: String },
-    /// Rendering failed.
     #[error("line {line} of the chat template: {message}")]
     Render { line: usize, message: String },
-    /// Rendering took too many steps.
     #[error("the chat template took more than {MAX_STEPS} steps (stopped at line {line})")]
     TooManySteps { line: usize },
-    /// Rendering read or produced too much intermediate data.
     #[error(
         "the chat template reads and makes more than {MAX_WORK_BYTES} bytes of text and lists (stopped at line {line}): it is \
          damaged or hostile, use a prompt without it"
     )]
     TooMuchWork { line: usize },
-    /// Rendering took longer than [`Options::time`](crate::Options::time).
     #[error(
         "the chat template did not render the conversation in time (stopped at line {line}): shorten the conversation, or \
          use a prompt without the template"
     )]
     TooMuchTime { line: usize },
-    /// The output is too long.
     #[error("the chat template produced more than {MAX_OUTPUT_BYTES} bytes")]
     TooMuchOutput,
-    /// The template drops the system message, even as part of a user message.
     #[error(
         "the chat template leaves out the system message: remove it, or use a prompt without the template"
     )]
     SystemLeftOut,
-    /// No format of tool calls is known for the template.
     #[error(
         "the chat template shows no known format of tool calls, so that its model cannot be given tools: leave them out, or \
          use a model with a template for tools"
     )]
     NoToolCalls,
-    /// The template leaves out the tools.
     #[error(
         "the chat template leaves out the tools, so that its model does not know them: describe them in a message and give \
          none, or use a model with a template for tools"
     )]
     ToolsLeftOut,
-    /// The tools are invalid.
     #[error(transparent)]
     Tools(#[from] crate::ToolsError),
-    /// The special tokens are too many or too long for the search automaton.
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),
-    /// The conversation contains every guard character.
     #[error("the conversation uses all characters that could mark special tokens in it")]
     NoGuard,
 }

@@ -206,7 +206,6 @@ fn escape(text: String) -> Value {
     Value::from_safe_string(escaped(&text))
 }
 
-/// `text` for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut text = text.replace('&', "&amp;");
     for (c, entity) in [('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")] {
@@ -229,7 +228,6 @@ fn urlencode(state: &mut State, value: Value) -> Result<String, Error> {
     Ok(fields.join("&"))
 }
 
-/// URL-encodes `text` except for the character `safe`.
 fn quoted(text: &str, safe: char) -> String {
     let quote = |byte| match char::from(byte) {
         c if c.is_ascii_alphanumeric() || "_.-~".contains(c) || c == safe => c.to_string(),
@@ -248,7 +246,6 @@ pub(crate) fn strip(state: &mut State, name: &str, text: &str, args: &[Value]) -
     pycompat::unknown_method_callback(state, &Value::from(text), name, args)
 }
 
-/// The side to pad.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Left,
@@ -256,7 +253,6 @@ pub(crate) enum Side {
     Both,
 }
 
-/// Pads `text` with `fill` to `width` characters.
 pub(crate) fn pad(text: &str, width: i64, fill: &str, side: Side) -> Result<String, Error> {
     if fill.chars().count() != 1 {
         return Err(failed("the fill character must be one character"));
@@ -281,7 +277,6 @@ fn word_count(text: String) -> usize {
     text.split(is_between).filter(|word| !word.is_empty()).count()
 }
 
-/// Breaks lines at spaces.
 fn wordwrap(state: &mut State, args: Rest<Value>) -> Result<String, Error> {
     let (text, width, break_words, between, _): (String, usize, bool, String, bool) = from_args(&args)?;
     let width = width.max(1);

@@ -20,9 +20,8 @@ pub(crate) fn format(state: &mut State, args: Rest<ValueOrKwargs>) -> Result<Val
     filters::format(state, &template, Rest(values.into_iter().map(ValueOrKwargs::from).collect()))
 }
 
-/// Prepares the arguments for minijinja's formatting so that floats and lists print as in Python.
-///
-/// Fails if a field, each of which starts with `mark`, could be wider than [`MAX_WIDTH`]; charges for the fields.
+/// Prepares arguments so that floats and lists print as in Python, and charges for the fields, each of which starts with
+/// `mark`. Fails if one could be wider than [`MAX_WIDTH`].
 pub(crate) fn formatted(
     state: &mut State,
     format: &str,

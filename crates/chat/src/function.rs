@@ -6,10 +6,8 @@ use minijinja::{Error, State, Value};
 
 use crate::limits::{Budget, ITEM, Use, failed};
 
-/// The cost of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// No argument is read as a whole.
     Free,
     /// The arguments are read, and the first, if it is text, so many times.
     Text(usize),
@@ -21,7 +19,6 @@ pub(crate) enum Cost {
 
 /// A filter, or a method whose first argument is the string.
 pub(crate) struct Function {
-    /// Names of the parameters and their defaults.
     parameters: Vec<(&'static str, Option<Value>)>,
     /// The callee expects parameters from this index on by name.
     named_from: usize,

@@ -1,9 +1,7 @@
 //! Keeps user text from being read as special tokens.
 //!
-//! A template returns one string, in which its own special tokens look the same as message text. A guard character
-//! that occurs nowhere else is therefore inserted into messages wherever they spell a special token, after its first
-//! character. It stays during rendering and the search for special tokens, and is then removed, so that the text is
-//! unchanged.
+//! A template's own special tokens look the same as message text in its output. A guard character that occurs nowhere else is
+//! therefore inserted into messages that spell a special token, after its first character, until special tokens are found.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,25 +11,21 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use crate::Error;
 use crate::prompt::Segment;
 
-/// The special tokens of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct SpecialTokens {
-    tokens: Arc<[(u32, String)]>,
+    /// Ids and texts.
+    pub(crate) tokens: Arc<[(u32, String)]>,
     /// Finds all matches, overlapping ones included; pattern indices are those of `tokens`.
     every: AhoCorasick,
-    /// Finds leftmost-longest matches.
     longest: AhoCorasick,
-    /// First characters of the tokens.
     firsts: HashSet<char>,
 }
 
-/// Which characters are guarded.
 #[derive(Clone, Copy)]
 pub(crate) enum Strength {
     /// Text that spells a special token.
     Tokens,
-    /// Every character that can start a special token. No template can turn such text into a special token, whatever
-    /// it removes; but it cannot find a `</think>` in it either.
+    /// Every character that can start a special token: whatever a template removes, but then it cannot find a `</think>` either.
     Characters,
 }
 
@@ -49,11 +43,6 @@ impl SpecialTokens {
         Ok(SpecialTokens { tokens: tokens.into(), every, longest, firsts })
     }
 
-    /// Ids and texts.
-    pub(crate) fn tokens(&self) -> &Arc<[(u32, String)]> {
-        &self.tokens
-    }
-
     /// A character that occurs in none of `texts`.
     pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
         // Noncharacters first, then private use characters.
@@ -63,7 +52,6 @@ impl SpecialTokens {
         candidates.find(|c| !used.contains(c)).ok_or(Error::NoGuard)
     }
 
-    /// Inserts `guard` into `text`.
     pub(crate) fn guard(&self, text: &str, guard: char, strength: Strength) -> String {
         let starts: HashSet<usize> =
             self.every.find_overlapping_iter(text).map(|found| found.start()).collect();

@@ -1,7 +1,5 @@
-//! The environment that templates are written for: that of Hugging Face's `transformers`.
-//!
-//! Reference: `_compile_jinja_template` in `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
-//! `lstrip_blocks`, `break` and `continue`, and a few functions.
+//! The environment of templates, as in Hugging Face's `transformers` (`_compile_jinja_template` in
+//! `utils/chat_template_utils.py`): Jinja2 with `trim_blocks`, `lstrip_blocks`, `break` and `continue`, and a few functions.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -23,7 +21,6 @@ const NAME: &str = "chat_template";
 /// Maximum nesting of loops and blocks at run time; a macro call counts as four. Each takes a few kilobytes of stack.
 const MAX_RECURSION: usize = 200;
 
-/// Compiles the template `source`.
 pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
@@ -59,7 +56,6 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|why| Err(failed(why)))
 }
 
-/// Renders the template of `environment` with `context`.
 pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> Result<String, Error> {
     let text = unpanicked(|| {
         let template = environment.get_template(NAME)?;
@@ -68,7 +64,6 @@ pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> 
     if text.len() > MAX_OUTPUT_BYTES { Err(Error::TooMuchOutput) } else { Ok(text) }
 }
 
-/// Prints a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
     let text = py_str(state, value)?;
     Budget::of(state).print(text.len())?;

@@ -10,7 +10,6 @@ use crate::text::float;
 /// Maximum indentation and separator length.
 const MAX_WIDTH: usize = 64;
 
-/// The value of a JSON text.
 pub(crate) fn from_json(text: &str) -> Result<Value, Error> {
     let value: serde_json::Value =
         serde_json::from_str(text).map_err(|error| failed(format!("`from_json`: {error}")))?;

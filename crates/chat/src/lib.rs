@@ -1,19 +1,12 @@
-//! Chat templates: from messages to the prompt a model expects.
+//! Chat templates: from messages to the prompt that a model expects.
 //!
-//! A [`Template`] is the Jinja template of a GGUF file, rendered as in Hugging Face's `transformers`. The result is a
-//! [`Prompt`]: special tokens of the template as tokens, everything else as text, so that user text is never read as
-//! a special token.
+//! A [`Template`] is the Jinja template of a GGUF file, rendered as in Hugging Face's `transformers` to a [`Prompt`]: special tokens
+//! of the template as tokens, everything else as text. Its [`AnswerParser`] finds reasoning and tool calls in the answer, in the
+//! [`ToolFormat`] that the template shows.
 //!
-//! Its [`AnswerParser`] finds reasoning and tool calls in the answer, in the [`ToolFormat`] that the template shows.
-//!
-//! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred
-//! megabytes, whatever the template contains. The limits are:
-//!
-//! - source length and nesting of blocks and expressions, checked before compilation, so that an ordinary stack
-//!   suffices;
-//! - minijinja's fuel ([`MAX_STEPS`]) and its recursion limit for macros and loops;
-//! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
-//! - output length ([`MAX_OUTPUT_BYTES`]).
+//! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred megabytes. Limited are
+//! the source's length and nesting, before compilation; minijinja's fuel ([`MAX_STEPS`]) and recursion; the size of all values read
+//! or made ([`MAX_WORK_BYTES`]) and the time, with each value; and the output ([`MAX_OUTPUT_BYTES`]).
 
 mod answer;
 mod builtin;
@@ -61,8 +54,7 @@ pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Maximum steps of minijinja's virtual machine per rendering: enough for thousands of messages.
 pub const MAX_STEPS: u64 = 4_000_000;
 
-/// Maximum bytes of text and lists read or made per rendering, plus [`WORK_PER_BYTE`] for each byte of the
-/// conversation.
+/// Maximum bytes of text and lists read or made per rendering, plus [`WORK_PER_BYTE`] per byte of the conversation.
 pub const MAX_WORK_BYTES: usize = 128 << 20;
 
 /// Reads allowed per byte of the conversation.

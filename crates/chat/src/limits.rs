@@ -24,7 +24,6 @@ impl Object for Run {}
 /// The default of [`Options::time`](crate::Options::time).
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// Maximum nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Bytes charged per list item.
@@ -46,7 +45,6 @@ pub(crate) struct Budget {
 /// The clock is checked each time this many bytes are charged.
 const LOOK: u64 = 4096;
 
-/// How a value is charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// It is looked up, and may then be compared.
@@ -60,7 +58,6 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 }
 
 impl Budget {
-    /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
         let limits = |run: Value| run.downcast_object_ref::<Run>().map(|run| (run.bytes, run.end));
         let limits = match state.get_extension::<Budget>() {
@@ -71,7 +68,6 @@ impl Budget {
         state.get_or_insert_extension_with(|| Budget { left, end, next_look: u64::MAX, printed: 0 })
     }
 
-    /// Charges `bytes`.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
         // A call costs time, too.
         self.left = self.left.saturating_sub(bytes as u64 + 1);
@@ -98,7 +94,6 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges for `value`.
     pub(crate) fn charge_for(&mut self, value: &Value, uses: Use) -> Result<(), Error> {
         match value.as_str() {
             Some(text) => self.charge(text.len() + 1),
@@ -142,9 +137,7 @@ impl Budget {
     }
 }
 
-/// The filter applied to every value that is looked up or returned by a function, and to results of filters.
-///
-/// Lazy values, such as a sum of lists, are computed once.
+/// Charges values that are looked up, returned or filtered. Lazy ones, such as a sum of lists, are computed once.
 pub(crate) fn charged(state: &mut State, value: Value, uses: Use) -> Result<Value, Error> {
     Budget::of(state).charge_for(&value, uses)?;
     Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })

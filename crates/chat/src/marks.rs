@@ -3,32 +3,30 @@
 use crate::message::{Content, ContentPart, Message};
 use crate::prompt::{Segment, text};
 
-/// A word that occurs in no conversation.
-const MARK: &str = "Eighteen-Badgers";
-
-fn mark(index: usize) -> String {
-    format!("{MARK}-{index}.")
-}
-
-/// Appends a mark to the content of each message for which `is_marked` holds.
-pub(crate) fn marked(messages: &[Message], is_marked: fn(&Message) -> bool) -> Vec<Message> {
-    let mut messages = messages.to_vec();
-    for (index, message) in messages.iter_mut().enumerate().filter(|(_, message)| is_marked(message)) {
+/// Whether the prompt of `render` has the contents of the messages for which `is_marked` holds: none is left out, or quoted as
+/// in a list of parts that is printed as a whole. Each gets a mark, a word that occurs in no conversation.
+pub(crate) fn are_written(
+    messages: &[Message],
+    is_marked: fn(&Message) -> bool,
+    render: impl FnOnce(&[Message]) -> Option<Vec<Segment>>,
+) -> bool {
+    let (mut messages, mut marks) = (messages.to_vec(), Vec::new());
+    for message in messages.iter_mut().filter(|message| is_marked(message)) {
+        let mark = format!("Eighteen-Badgers-{}.", marks.len());
         match &mut message.content {
-            Content::Text(text) => *text = format!("{text} {}", mark(index)),
-            Content::Parts(parts) => parts.push(ContentPart::from_text(&mark(index))),
+            Content::Text(text) => *text = format!("{text} {mark}"),
+            Content::Parts(parts) => parts.push(ContentPart::from_text(&mark)),
         }
+        marks.push(mark);
     }
-    messages
+    let is_written = |prompt: &str, mark: &String| prompt.contains(mark) && !is_quoted(prompt, mark, "'\"");
+    render(&messages).is_some_and(|segments| {
+        let prompt = text(&segments);
+        marks.iter().all(|mark| is_written(&prompt, mark))
+    })
 }
 
-/// Whether the prompt of [`marked`] messages contains every mark, and none quoted, as in a list of parts that is printed as a whole.
-pub(crate) fn are_written(prompt: &[Segment], marked: &[Message], is_marked: fn(&Message) -> bool) -> bool {
-    let text = text(prompt);
-    let mut marks =
-        marked.iter().enumerate().filter(|(_, message)| is_marked(message)).map(|(index, _)| mark(index));
-    marks.all(|mark| {
-        text.contains(&mark)
-            && ['\'', '"'].iter().all(|quote| !text.contains(&format!("{quote}{mark}{quote}")))
-    })
+/// Whether `text` has `mark` between two of one of these quotes.
+pub(crate) fn is_quoted(text: &str, mark: &str, quotes: &str) -> bool {
+    quotes.chars().any(|quote| text.contains(&format!("{quote}{mark}{quote}")))
 }

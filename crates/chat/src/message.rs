@@ -113,7 +113,6 @@ pub struct ContentPart {
 }
 
 impl ContentPart {
-    /// A part with this text.
     pub(crate) fn from_text(text: &str) -> ContentPart {
         ContentPart { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
     }

@@ -1,11 +1,9 @@
 //! Checks of the [limits](crate::limits) in a template.
 //!
 //! minijinja limits the number of steps, but a single step can double a string, multiply it, or compare self-referential
-//! lists many times over. So its instructions are extended: each value that is read passes a filter that charges for its
-//! size, and `~`, `*`, `%`, slices and loops become filters that charge first. Text is printed like values, so that captures
-//! charge for it.
-//!
-//! The source is checked before: the compiler recurses over nested expressions and blocks, and computes constants.
+//! lists many times over. So its instructions are extended: each value that is read or printed passes a filter that charges for
+//! its size, and `~`, `*`, `%`, slices and loops become filters that charge first. The source is checked before: the compiler
+//! recurses over nested expressions and blocks, and computes constants.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +20,6 @@ const MAX_HEIGHT: usize = 200;
 /// Maximum nesting of blocks; every `elif` adds a level.
 const MAX_BLOCKS: usize = 100;
 
-/// Maximum number of macro parameters.
 const MAX_PARAMETERS: usize = 64;
 
 /// Maximum length of a name: the template engine compares names on every use.
@@ -58,24 +55,19 @@ pub(crate) fn prepared(source: &str, syntax: &SyntaxConfig) -> Result<String, Er
 
 struct Writer<'a> {
     text: String,
-    /// The branches of each open block.
     blocks: Vec<usize>,
     tag: Tag<'a>,
 }
 
-/// The tag that is read.
 #[derive(Default)]
 struct Tag<'a> {
-    /// The name of a block tag.
     name: Option<&'a str>,
     is_block: bool,
     /// For each open bracket, the height of what precedes it, and of the highest item in it.
     brackets: Vec<(usize, usize)>,
     height: usize,
     commas: usize,
-    /// There was a `=` outside brackets.
     assigns: bool,
-    /// Whether the last token ends a value.
     ends_value: bool,
     /// Where in the text an expression begins that may be a tuple without brackets, and whether it is one.
     begin: Option<usize>,
@@ -181,7 +173,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A tag with this name.
     fn open_or_close(&mut self, name: &str) -> Result<(), String> {
         match name {
             "set" | "else" | "break" | "continue" => {}
@@ -251,7 +242,6 @@ fn metered<'a>(code: &Instructions<'a>) -> Instructions<'a> {
     metered
 }
 
-/// `instruction` with its check.
 fn checked<'a>(instruction: &Instruction<'a>, escapes: bool) -> [Option<Instruction<'a>>; 2] {
     let filter = |name, arguments| Instruction::ApplyFilter(name, Some(arguments), !0);
     let is_long = |value: &Value| match value.kind() {

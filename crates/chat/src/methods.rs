@@ -13,7 +13,6 @@ use crate::function::{Cost, Function};
 use crate::limits::{Budget, ITEM, Use, failed};
 use crate::text::is_printable;
 
-/// Methods of strings and their signatures.
 const STRINGS: [(&str, &str); 12] = [
     ("casefold isdecimal isdigit isidentifier isprintable istitle swapcase title", "self"),
     ("center ljust rjust", "self, width, fillchar=\" \""),
@@ -29,7 +28,6 @@ const STRINGS: [(&str, &str); 12] = [
     ("zfill", "self, width"),
 ];
 
-/// Methods of strings, and `index` of lists.
 pub(crate) struct Methods {
     strings: HashMap<&'static str, Function>,
     index: Function,
@@ -89,7 +87,6 @@ fn index(list: Value, item: Value, start: i64) -> Result<usize, Error> {
     found.map(|at| at + start).ok_or_else(|| failed("the value is not in the list"))
 }
 
-/// The method `name` of the first argument.
 fn string(state: &mut State, name: &str, args: &[Value]) -> Result<Value, Error> {
     let text = args[0].as_str().unwrap_or_default();
     let args = &args[1..];

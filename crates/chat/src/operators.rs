@@ -115,7 +115,6 @@ fn indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> i
         .filter_map(|index| usize::try_from(index).ok())
 }
 
-/// Evaluates an operator of minijinja.
 fn evaluate(state: &State, expression: &str, operands: Value) -> Result<Value, Error> {
     let result = state.env().compile_expression(expression)?.eval(operands);
     // Without the position in `expression`.

@@ -6,16 +6,11 @@ pub enum Segment {
     /// Text, not to be searched for special tokens.
     Text(String),
     /// A special token of the template.
-    Token {
-        /// Its id.
-        id: u32,
-        /// Its text.
-        text: String,
-    },
+    #[expect(missing_docs, reason = "the names say it")]
+    Token { id: u32, text: String },
 }
 
 impl Segment {
-    /// The id of a special token.
     pub(crate) fn token(&self) -> Option<u32> {
         match self {
             Segment::Token { id, .. } => Some(*id),
@@ -23,7 +18,6 @@ impl Segment {
         }
     }
 
-    /// The text, or that of the token.
     pub(crate) fn text(&self) -> &str {
         match self {
             Segment::Text(text) | Segment::Token { text, .. } => text,
@@ -31,16 +25,14 @@ impl Segment {
     }
 }
 
-/// The text of `segments`.
 pub(crate) fn text(segments: &[Segment]) -> String {
     segments.iter().map(Segment::text).collect()
 }
 
 /// The text or token that a template appends to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum TurnEnd {
-    /// A special token.
     Token(u32),
-    /// Text.
     Text(String),
 }

@@ -9,11 +9,13 @@ pub(crate) struct Format {
     pub(crate) close: &'static str,
     /// Marks before reasoning or content that are part of neither.
     pub(crate) headers: &'static [&'static str],
-    /// Marks after content.
     pub(crate) ends: &'static [&'static str],
 }
 
-const PLAIN: Format = Format { known_by: &[], open: "", close: "", headers: &[], ends: &[] };
+/// A format with no other marks.
+const fn plain(known_by: &'static [&'static str], open: &'static str, close: &'static str) -> Format {
+    Format { known_by, open, close, headers: &[], ends: &[] }
+}
 
 /// The first format whose texts a template contains is used.
 const FORMATS: &[Format] = &[
@@ -26,7 +28,7 @@ const FORMATS: &[Format] = &[
         ends: &["<|end|>", "<|return|>"],
     },
     // Gemma 4.
-    Format { known_by: &["<|channel>thought"], open: "<|channel>thought", close: "<channel|>", ..PLAIN },
+    plain(&["<|channel>thought"], "<|channel>thought", "<channel|>"),
     // Kimi K3.
     Format {
         known_by: &["<|open|>", "<|close|>", "<|sep|>"],
@@ -52,23 +54,13 @@ const FORMATS: &[Format] = &[
         ends: &["<|END_RESPONSE|>", "<|END_TEXT|>"],
     },
     // Apriel.
-    Format {
-        known_by: &["[BEGIN FINAL RESPONSE]"],
-        open: "Here are my reasoning steps:",
-        close: "[BEGIN FINAL RESPONSE]",
-        ..PLAIN
-    },
-    Format { known_by: &["[THINK]"], open: "[THINK]", close: "[/THINK]", ..PLAIN },
-    Format { known_by: &["</seed:think>"], open: "<seed:think>", close: "</seed:think>", ..PLAIN },
-    Format { known_by: &["</mm:think>"], open: "<mm:think>", close: "</mm:think>", ..PLAIN },
-    Format {
-        known_by: &["</think:opensource>"],
-        open: "<think:opensource>",
-        close: "</think:opensource>",
-        ..PLAIN
-    },
-    Format { known_by: &["<think>"], open: "<think>", close: "</think>", ..PLAIN },
-    Format { known_by: &["</think>"], open: "<think>", close: "</think>", ..PLAIN },
+    plain(&["[BEGIN FINAL RESPONSE]"], "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+    plain(&["[THINK]"], "[THINK]", "[/THINK]"),
+    plain(&["</seed:think>"], "<seed:think>", "</seed:think>"),
+    plain(&["</mm:think>"], "<mm:think>", "</mm:think>"),
+    plain(&["</think:opensource>"], "<think:opensource>", "</think:opensource>"),
+    plain(&["<think>"], "<think>", "</think>"),
+    plain(&["</think>"], "<think>", "</think>"),
 ];
 
 impl Format {

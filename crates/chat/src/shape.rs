@@ -1,19 +1,17 @@
-//! The form in which a template expects messages.
-//!
-//! Templates disagree on the arguments of a tool call (an object, or its JSON as a text), on its id, on the field of reasoning,
-//! and on whether a content is a text or a list of parts. Which one a template expects is found by rendering samples.
+//! The form in which a template expects messages, found by rendering samples: templates disagree on the arguments of a tool call
+//! (an object, or its JSON as a text), on its id, on the field of reasoning, and on whether a content is a text or a list of parts.
 
 use minijinja::Value;
 use minijinja::value::Serde;
 use serde_json::{Map, Value as Json, json};
 
 use crate::json::tojson;
+use crate::marks::is_quoted;
 use crate::message::{Content, ContentPart, Message, ToolCall};
 
 /// The text of a sample: a word that no template writes on its own.
 const MARK: &str = "SeventeenOtters";
 
-/// The form of messages for one template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Arguments of tool calls are JSON texts.
@@ -25,10 +23,8 @@ pub(crate) struct Shape {
     parts_only: bool,
 }
 
-/// Where reasoning goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reasoning {
-    /// A field of the message.
     Field(&'static str),
     /// A part of the content: `{"type": "thinking", "thinking": …}`.
     Part,
@@ -58,8 +54,8 @@ impl Shape {
             let text = render(shape.json(messages, false));
             // Quoted, it is in a list that the template prints as a whole.
             let in_parts = shape.parts_only || shape.reasoning == Reasoning::Part;
-            let is_quoted = |text: &str| is_within(text, '\'') || in_parts && is_within(text, '"');
-            text.is_some_and(|text| text.contains(MARK) && !is_quoted(&text))
+            let quotes = if in_parts { "'\"" } else { "'" };
+            text.is_some_and(|text| text.contains(MARK) && !is_quoted(&text, MARK, quotes))
         };
         let mut shape = USUAL;
 
@@ -152,8 +148,7 @@ impl Shape {
     }
 }
 
-/// `id` as Mistral's templates want it, nine letters and digits: another one becomes the first nine hexadecimal digits of its hash
-/// (FNV-1a, 64 bits).
+/// `id`, or else nine hexadecimal digits of its hash (FNV-1a, 64 bits): Mistral's templates want nine letters and digits.
 fn short_id(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
@@ -161,9 +156,4 @@ fn short_id(id: &str) -> String {
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325, add);
     format!("{:09x}", hash >> 28)
-}
-
-/// Whether `text` has a sample in quotes.
-fn is_within(text: &str, quote: char) -> bool {
-    text.contains(&format!("{quote}{MARK}{quote}"))
 }

@@ -6,8 +6,7 @@ pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
-/// A form of a conversation.
-type Form = fn(&[Message]) -> Vec<Message>;
+pub(crate) type Form = fn(&[Message]) -> Vec<Message>;
 
 /// For templates that do not write every system message: the first form whose system messages are written is the best.
 pub(crate) const FORMS: [Form; 3] = [leading, merged, apart];
@@ -18,9 +17,8 @@ fn leading(messages: &[Message]) -> Vec<Message> {
     turns(messages, &["user", "tool"])
 }
 
-/// As [`leading`], with the system message in the next user message, or in one of its own at the end.
-///
-/// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
+/// As [`leading`], with the system message in the next user message, or in one of its own at the end: separated by a line
+/// break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
 fn merged(messages: &[Message]) -> Vec<Message> {
     without_first(leading(messages))
 }
@@ -70,7 +68,6 @@ fn without_first(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// The contents of `messages` in one.
 fn joined(messages: &[&Message]) -> Content {
     let is_parts = |message: &&Message| matches!(message.content, Content::Parts(_));
     if messages.iter().any(is_parts) {

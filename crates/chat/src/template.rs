@@ -59,12 +59,10 @@ impl Default for Options {
     }
 }
 
-/// A compiled source.
 #[derive(Debug)]
 struct Source {
     environment: Environment<'static>,
     text: String,
-    /// The form of messages, when it is known.
     shape: OnceLock<Shape>,
 }
 
@@ -92,7 +90,6 @@ struct Compiled {
     capabilities: OnceLock<Capabilities>,
 }
 
-/// The key of a file's template.
 const KEY: &str = "tokenizer.chat_template";
 
 impl Template {
@@ -134,15 +131,11 @@ impl Template {
         &self.0.main.text
     }
 
-    /// Renders a conversation.
+    /// Renders a conversation. Fails when the template rejects it or uses unsupported features, and beyond the limits.
     ///
     /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before them;
     /// if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user that
     /// follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
-    ///
-    /// Fails when the template rejects the conversation or uses unsupported features, and when it exceeds
-    /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], [`Options::time`] or
-    /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
         let prompt = |segments, merged_system| {
@@ -150,14 +143,13 @@ impl Template {
             Prompt { segments, merged_system, template: self.clone(), tools }
         };
         let rendered = self.render_exactly(messages, options, end);
-        let marked = marks::marked(messages, system::is_system);
-        let writes_system = |messages: &[Message]| {
-            let segments = self.render_exactly(messages, options, end);
-            segments.is_ok_and(|segments| marks::are_written(&segments, &marked, system::is_system))
+        let writes_system = |form: system::Form| {
+            let render = |marked: &[Message]| self.render_exactly(&form(marked), options, end).ok();
+            marks::are_written(messages, system::is_system, render)
         };
         let is_final = match &rendered {
             _ if !messages.iter().any(system::is_system) => true,
-            Ok(_) => writes_system(&marked),
+            Ok(_) => writes_system(<[Message]>::to_vec),
             Err(error) => !matches!(error, Error::Raised { .. } | Error::Render { .. }),
         };
         if is_final {
@@ -168,7 +160,7 @@ impl Template {
         for form in system::FORMS {
             let formed = form(messages);
             match self.render_exactly(&formed, options, end) {
-                Ok(segments) if writes_system(&form(&marked)) => {
+                Ok(segments) if writes_system(form) => {
                     return Ok(prompt(segments, system::are_moved(messages, &formed)));
                 }
                 Ok(_) => is_left_out = true,
@@ -191,9 +183,9 @@ impl Template {
             return self.render_json(source, shape.json(messages, true), options, end);
         }
         // Templates that know no parts leave them out, fail or print them as Python does.
-        let marked = marks::marked(messages, has_parts);
-        let segments = self.render_json(source, shape.json(&marked, false), options, end);
-        let knows_parts = segments.is_ok_and(|segments| marks::are_written(&segments, &marked, has_parts));
+        let render =
+            |marked: &[Message]| self.render_json(source, shape.json(marked, false), options, end).ok();
+        let knows_parts = marks::are_written(messages, has_parts, render);
         self.render_json(source, shape.json(messages, !knows_parts), options, end)
     }
 
@@ -267,8 +259,7 @@ impl Template {
         let tokens = [("bos_token", &self.0.bos), ("eos_token", &self.0.eos)].into_iter();
         let tokens = tokens.filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?))));
         let context: Vec<_> = tokens.chain(context).collect();
-        // `transformers` passes `none` for no tools. Some templates loop over it unconditionally, which Jinja allows
-        // only for undefined.
+        // `transformers` passes `none` for no tools. Some templates loop over it, which Jinja allows only for undefined.
         let none = ["tools", "documents"].map(|name| (name, Value::from(())));
         match jinja::render(&source.environment, none.into_iter().chain(context.clone()).collect()) {
             Err(Error::Render { .. }) => jinja::render(&source.environment, context.into_iter().collect()),
@@ -276,11 +267,10 @@ impl Template {
         }
     }
 
-    /// How the model writes tool calls. Fails if it cannot be given tools: no format is known for the template, or the
-    /// template leaves out the tools.
+    /// How the model writes tool calls. Fails if no format is known for the template, or the template leaves out the tools.
     pub fn tool_format(&self) -> Result<ToolFormat, Error> {
         let Capabilities { tools, reasoning, .. } = *self.capabilities();
-        Ok(ToolFormat::new(tools?, reasoning, self.special().clone()))
+        Ok(ToolFormat { format: tools?, reasoning, special: self.0.special.tokens.clone() })
     }
 
     /// Whether the template marks reasoning in answers.
@@ -298,7 +288,6 @@ impl Template {
         self.capabilities().turn_end.as_ref()
     }
 
-    /// Found by rendering samples, once.
     pub(crate) fn capabilities(&self) -> &Capabilities {
         self.0.capabilities.get_or_init(|| {
             let sources = [Some(&self.0.main), self.0.tool_use.as_ref()];
@@ -315,15 +304,9 @@ impl Template {
             })
         })
     }
-
-    /// Ids and texts of the special tokens.
-    pub(crate) fn special(&self) -> &Arc<[(u32, String)]> {
-        self.0.special.tokens()
-    }
 }
 
-/// A rendered conversation, and how the answer to it is read. [`Display`](fmt::Display) gives the template's output; only
-/// [`segments`](Prompt::segments) distinguish special tokens from text that looks like them.
+/// A rendered conversation, and how its answer is read. Only [`segments`](Prompt::segments) tell special tokens from such text.
 #[derive(Clone, Debug)]
 pub struct Prompt {
     segments: Vec<Segment>,
@@ -353,17 +336,13 @@ impl Prompt {
         self.merged_system
     }
 
-    /// The end of an answer in the template: a special token, or text that follows every answer. `None` if there is
-    /// neither.
-    ///
-    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
-    /// reasoning.
+    /// The special token or the text that ends every answer in the template, besides the vocabulary's end-of-generation tokens.
+    /// `None` if there is neither, or if the same ends reasoning.
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         self.template.turn_end()
     }
 
-    /// The tools that the answer may call: those of [`Options::tools`](crate::Options::tools). Fails if they are invalid, or
-    /// if the model cannot be given any, as no format of calls is known for its template, or the template leaves them out.
+    /// The tools that the answer may call. Fails if they are invalid, or if the model cannot be given any.
     pub fn tools(&self) -> Result<&Arc<Tools>, Error> {
         self.template.capabilities().tools?;
         self.tools.as_ref().map_err(|error| error.clone().into())
@@ -378,21 +357,19 @@ impl Prompt {
         )
     }
 
-    /// Reads an answer: its reasoning, its content, and the calls of [`tools`](Prompt::tools). Where the model does not write
-    /// their arguments as JSON, calls are [whole](Calls::Whole).
+    /// Reads an answer. Where the model does not write arguments as JSON, calls are [whole](Calls::Whole).
     pub fn parser(&self, calls: Calls) -> AnswerParser {
         let format = self.tool_format();
         let callable = format.as_ref().zip(self.tools.as_ref().ok()).map(|(format, tools)| Callable {
-            format: format.format(),
+            format: format.format,
             tools: tools.clone(),
             calls: if format.writes_json() { calls } else { Calls::Whole },
         });
         let reasoning = self.template.capabilities().reasoning;
-        AnswerParser::new(reasoning, callable, self.template.special(), &self.to_string())
+        AnswerParser::new(reasoning, callable, &self.template.0.special.tokens, &self.to_string())
     }
 
-    /// The grammar of an answer that calls `tools`, or with `reply` of one that calls them or is what this Lark rule accepts.
-    /// Fails if the model cannot be given tools, if `choice` demands a tool that there is not, or if the grammar is too long.
+    /// The same as [`ToolFormat::grammar`]. Fails also if the model cannot be given tools.
     pub fn grammar(
         &self,
         tools: &Tools,

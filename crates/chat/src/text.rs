@@ -80,7 +80,6 @@ pub(crate) fn is_printable(c: char) -> bool {
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..)
 }
 
-/// A number in the format of Python's `repr`.
 pub(crate) fn float(number: f64) -> String {
     if !number.is_finite() || number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
         return format!("{number:?}").to_lowercase();

@@ -17,8 +17,7 @@
 //! | 2 · `n_vocab` | u16: `q`; the log-probability of a token is `scale * q + min` |
 //! | 0 or 2 | padding to a multiple of 4 bytes |
 //!
-//! Log-probabilities are at least the highest minus 16. Source: llama.cpp,
-//! `tools/perplexity/perplexity.cpp`.
+//! Log-probabilities are at least the highest minus 16. Source: llama.cpp, `tools/perplexity/perplexity.cpp`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -31,7 +30,6 @@ use crate::{Error, Windows};
 /// The first bytes of a base.
 pub const MAGIC: &[u8; 8] = b"_logits_";
 
-/// Bytes before the token ids.
 const HEAD: u64 = 20;
 
 /// The range of log-probabilities that a row stores, below the highest, in nats.
@@ -47,10 +45,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// As [`Reader::new`], and if it is not a regular file.
+    /// Opens a file. Fails as [`Reader::new`], and if it is not a regular file.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         let name = path.display().to_string();
         let error = |why: String| Error::Base { name: name.clone(), why };
@@ -64,11 +59,8 @@ impl Reader {
         Reader::new(&name, Box::new(BufReader::with_capacity(1 << 20, file)), len)
     }
 
-    /// Reads head and token ids from `input`, which has `len` bytes, and checks both before it allocates memory. `name` is
-    /// for errors.
-    ///
-    /// # Errors
-    /// If it is not a complete base.
+    /// Reads head and token ids from `input` of `len` bytes, and checks both before it allocates memory. `name` is for errors.
+    /// Fails if it is not a complete base.
     pub fn new(name: &str, mut input: Box<dyn Read>, len: u64) -> Result<Reader, Error> {
         let name = name.to_owned();
         match head(&mut input, len) {
@@ -82,10 +74,7 @@ impl Reader {
         &self.windows
     }
 
-    /// Checks that the base is of a model with `n_vocab` tokens, of windows of `n_ctx`, and of `text`, if that is given.
-    ///
-    /// # Errors
-    /// If it is not.
+    /// Fails unless the base is of a model with `n_vocab` tokens, of windows of `n_ctx`, and of `text`, if that is given.
     pub fn check(&self, n_vocab: usize, n_ctx: usize, text: Option<&[u32]>) -> Result<(), Error> {
         let Windows { n_vocab: found, n_ctx: window, tokens } = &self.windows;
         if *found != n_vocab {
@@ -107,10 +96,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the log-probabilities of the next scored position, one per token of the vocabulary.
-    ///
-    /// # Errors
-    /// If there is no further row, or its values are not log-probabilities.
+    /// Reads the log-probabilities of the next scored position, one per token. Fails if there is no valid further row.
     pub fn next_row(&mut self, log_probs: &mut Vec<f32>) -> Result<(), Error> {
         self.input.read_exact(&mut self.bytes).map_err(|error| self.error(cannot_read(error)))?;
         let (scale_and_min, quants) = self.bytes.split_at(8);
@@ -140,7 +126,6 @@ fn cannot_read(error: io::Error) -> String {
     format!("cannot read it: {error}")
 }
 
-/// Reads all that precedes the rows; returns the bytes of a row, too.
 fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), String> {
     let mut head = [0; HEAD as usize];
     let is_short = len < HEAD;
@@ -188,9 +173,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes all that precedes the rows.
-    ///
-    /// # Errors
-    /// Those of `out`.
     pub fn new(mut out: W, windows: &Windows) -> io::Result<Writer<W>> {
         out.write_all(MAGIC)?;
         for size in [windows.n_ctx, windows.n_vocab, windows.len()] {
@@ -201,9 +183,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the log-probabilities of `logits`, all finite.
-    ///
-    /// # Errors
-    /// Those of the sink.
     pub fn push(&mut self, logits: &[f32]) -> io::Result<()> {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let min = logits.iter().copied().fold(f32::INFINITY, f32::min).max(max - DEPTH);
@@ -223,9 +202,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Flushes the sink and returns it.
-    ///
-    /// # Errors
-    /// Those of the sink.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

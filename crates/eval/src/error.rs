@@ -14,20 +14,16 @@ pub enum Error {
          a smaller window",
         2 * n_ctx
     )]
-    #[expect(missing_docs, reason = "the message says it")]
     TooShort { found: usize, n_ctx: usize },
     #[error(transparent)]
     Engine(#[from] engine::Error),
     #[error("window {window}, position {position}: the logit of token {token} is {logit}")]
-    #[expect(missing_docs, reason = "the message says it")]
     NotFinite { window: usize, position: usize, token: usize, logit: f32 },
     #[error(
         "column {column} of the inputs of \"{tensor}\" has sum of squares {sum}, expected a finite number"
     )]
-    #[expect(missing_docs, reason = "the message says it")]
     Input { tensor: String, column: usize, sum: f32 },
     #[error("base {name}: {why}")]
-    #[expect(missing_docs, reason = "the message says it")]
     Base { name: String, why: String },
     #[error("cannot write the base: {0}")]
     Write(#[from] io::Error),

@@ -89,10 +89,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Computes the text on `backend`, which holds no model yet. Calls `progress` with the number of tokens computed. The
-    /// result has no name of a text.
-    ///
-    /// # Errors
-    /// If the model cannot be computed, or an input is not finite.
+    /// result has no name of a text. Fails if the model cannot be computed, or an input is not finite.
     pub fn sum(
         &self,
         backend: Box<dyn Backend>,
@@ -107,6 +104,7 @@ impl<'a> Inputs<'a> {
         runner.prepare(self.file).map_err(compute)?;
 
         let (dense, mut mixtures) = (self.dense(), self.mixtures());
+        let pages = self.windows.n_ctx().div_ceil(PAGE) as u32;
         let mut squares: BTreeMap<ValueId, Squares> = BTreeMap::new();
         for (number, window) in self.windows.tokens().chunks_exact(self.windows.n_ctx()).enumerate() {
             let mut tokens = window.to_vec();
@@ -115,7 +113,10 @@ impl<'a> Inputs<'a> {
             }
             let mut n_past = 0;
             for tokens in tokens.chunks(bucket.rows) {
-                runner.run(&self.step(tokens, n_past).map_err(compute)?).map_err(compute)?;
+                let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..pages);
+                let rows = Row::all(tokens.iter().copied(), &Output::Logits);
+                let step = Step::new(rows, vec![sequence]).map_err(compute)?;
+                runner.run(&step).map_err(compute)?;
                 self.file.check_intact().map_err(engine::Error::from)?;
                 n_past += tokens.len();
                 let read = |id: ValueId| runner.read(&self.graph.value(id).name).map_err(compute);
@@ -147,15 +148,7 @@ impl<'a> Inputs<'a> {
         Ok(Calibration { tensors, dataset: String::new(), chunks, chunk_size })
     }
 
-    fn step(&self, tokens: &[u32], n_past: usize) -> Result<Step, backend::Error> {
-        let pages = self.windows.n_ctx().div_ceil(PAGE) as u32;
-        let groups = self.graph.groups().len();
-        let sequence = Sequence::uniform(n_past, tokens.len(), groups, 0..pages);
-        Step::new(Row::all(tokens.iter().copied(), &Output::Logits), vec![sequence])
-    }
-
-    /// The matrices that all rows are multiplied with, and their inputs. Several parts of a tensor with the same input are
-    /// one.
+    /// The matrices that all rows are multiplied with, and their inputs; parts of a tensor with the same input are one.
     fn dense(&self) -> Vec<(&'a Weight, ValueId)> {
         let (mut dense, mut known) = (Vec::new(), HashSet::new());
         for (_, value) in self.graph.values() {

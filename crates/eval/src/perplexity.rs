@@ -37,11 +37,8 @@ pub struct Score {
     pub divergence: Option<Divergence>,
 }
 
-/// Scores all windows on `engine`, whose context must be at least as long as a window. After each scored token it calls
-/// `progress` with the number of tokens computed and, after the first window, the perplexity so far.
-///
-/// # Errors
-/// If the engine cannot compute a window, logits are not finite, or the base cannot be read or written.
+/// Scores all windows on `engine`, whose context is at least a window. After each scored token it calls `progress` with the
+/// number of tokens computed and, after the first window, the perplexity so far. Fails if logits are not finite.
 pub fn perplexity(
     engine: &mut Engine,
     windows: &Windows,

@@ -27,7 +27,6 @@ impl Estimate {
     }
 }
 
-/// The negative log-likelihood of token `next`, in nats.
 pub(crate) fn nll(logits: &[f32], next: u32) -> f64 {
     log_sum_exp(logits) - f64::from(logits[next as usize])
 }
@@ -43,7 +42,6 @@ pub(crate) fn kl_divergence(base: &[f32], logits: &[f32]) -> f64 {
     terms.sum()
 }
 
-/// Sums of a quantity over positions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     count: usize,
@@ -85,8 +83,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Adds a position: the model's logits, the base's log-probabilities, and the next token with its negative
-    /// log-likelihood.
+    /// Adds a position: the model's logits, the base's log-probabilities, and the next token with its `nll`.
     pub(crate) fn add(&mut self, nll: f64, logits: &[f32], base: &[f32], next: u32) {
         let base_nll = -f64::from(base[next as usize]);
         self.base.add(base_nll);

@@ -1,6 +1,4 @@
-//! Checks that this machine computes a model file correctly.
-//!
-//! No check relies on another: kernels are checked even if the file has a bad weight.
+//! Checks that this machine computes a model file correctly. No check relies on another.
 
 mod logits;
 mod many;

@@ -15,10 +15,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// The complete windows of `n_ctx` tokens of a text, in a vocabulary of `n_vocab` tokens.
-    ///
-    /// # Errors
-    /// If there are fewer than two, or a window has no token to score.
+    /// The complete windows of `n_ctx` tokens of a text. Fails if there are fewer than two, or a window has no token to score.
     pub fn new(mut tokens: Vec<u32>, n_ctx: usize, n_vocab: usize) -> Result<Windows, Error> {
         if n_ctx < 3 {
             return Err(Error::Window(n_ctx));

@@ -65,11 +65,8 @@ impl Compiler {
         &self.vocabulary
     }
 
-    /// Compiles `source` on another thread, unless it is among the grammars kept. Blocks until it is done, at most until the
-    /// deadline.
-    ///
-    /// # Errors
-    /// If the source is broken, too large, or cannot be enforced; if its compilation takes too long, or others are compiled.
+    /// Compiles `source` on another thread, unless the grammar is kept. Blocks until the deadline at most. Fails if the source is
+    /// broken, too large, or cannot be enforced; if its compilation takes too long, or others are compiled.
     pub fn compile(&self, source: &Source) -> Result<Grammar, Error> {
         let hash = source.hash()?;
         if let Some(grammar) = self.find(&hash) {
@@ -117,18 +114,15 @@ impl Compiler {
     }
 }
 
-/// Threads that may be started.
 #[derive(Debug)]
 struct Slots {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// One of them; free again when it is dropped.
 struct Slot(Arc<Slots>);
 
 impl Slots {
-    /// Waits for a free one.
     fn take(self: &Arc<Slots>, deadline: Duration) -> Option<Slot> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.freed.wait_timeout_while(free, deadline, |free| *free == 0);

@@ -27,23 +27,19 @@ pub struct Constraint {
 }
 
 enum Phase {
-    /// Before the first token.
     New,
     /// Not about the grammar.
     Free(Position),
     /// Reasoning or a header may still begin, or what the grammar permits; no state where it does not permit what has begun.
     Before(Position, Option<State>),
     Active(State),
-    /// Another thread is computing the mask.
     Computing(Receiver<State>),
-    /// No token is possible.
     Failed(String),
 }
 
 #[derive(Clone)]
 struct State {
     matcher: Box<Copied>,
-    /// If it is computed.
     mask: Option<Result<SimpleVob, String>>,
 }
 
@@ -95,7 +91,6 @@ impl Grammar {
 }
 
 impl Constraint {
-    /// The phase at a place that the grammar is not about.
     fn at(&self, gate: &Gate, place: Position) -> Phase {
         if gate.may_begin(&place) {
             Phase::Before(place, Some(State::begin(self.grammar.matcher(0))))
@@ -112,7 +107,6 @@ impl Constraint {
         *self.phase.get_mut() = phase;
     }
 
-    /// Takes note of a token of the text.
     fn advance(&mut self, token: u32) {
         self.settle();
         let phase = std::mem::replace(self.phase.get_mut(), Phase::New);
@@ -158,8 +152,7 @@ impl Constraint {
         }
     }
 
-    /// The place after the grammar, if `token` is none of it: where a grammar that a trigger began may end, other text may
-    /// follow.
+    /// The place after the grammar, if `token` is none of it: other text may follow where a triggered grammar may end.
     fn leaves(&self, state: &mut State, token: u32) -> Option<Position> {
         let gate = self.gate.as_ref().filter(|gate| gate.is_triggered())?;
         (self.may_end(state) && !state.permits(token)).then(|| gate.after_grammar())

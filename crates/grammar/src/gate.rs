@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::template::{AnswerPart, Leads, Marks, Next as Found, Preamble};
 
+use crate::Trigger;
 use crate::vocabulary::Vocabulary;
 
 /// White space and marks between reasoning and content, at most: without a bound, a model may write nothing else.
@@ -39,13 +40,13 @@ impl Gates {
     }
 }
 
-/// The part of an answer that a grammar constrains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// All but reasoning.
     Content,
     /// Text after a trigger, each time or only the first one.
-    Triggered { once: bool },
+    Triggered {
+        once: bool,
+    },
 }
 
 /// A place in the part of an answer that a grammar is not about.
@@ -59,7 +60,6 @@ pub(crate) struct Position {
     is_spent: bool,
 }
 
-/// The result of a token.
 #[derive(Debug)]
 pub(crate) enum Next {
     Free(Position),
@@ -69,7 +69,6 @@ pub(crate) enum Next {
     Beyond,
 }
 
-/// The result of a byte.
 enum Step {
     On,
     Begins(usize),
@@ -77,13 +76,11 @@ enum Step {
 }
 
 impl Gate {
-    /// For a grammar of the content.
     pub(crate) fn content(preamble: &Preamble) -> Gate {
         Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
 
-    /// For a grammar whose beginnings follow `triggers`, in this order: texts, and whether only white space and reasoning may
-    /// precede.
+    /// For a grammar that begins with one of `triggers`: texts, and whether only white space and reasoning may precede.
     pub(crate) fn triggered<'a>(
         triggers: impl Iterator<Item = (&'a str, bool)>,
         preamble: &Preamble,
@@ -93,16 +90,13 @@ impl Gate {
         Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
     }
 
-    /// For a grammar that follows `text`.
-    pub(crate) fn after_text(text: &str) -> Gate {
-        let marks = Marks::with_calls(&Preamble::default(), [(text, false)]);
-        Gate::new(marks, Scope::Triggered { once: false }, None)
-    }
-
-    /// For a grammar that follows this token.
-    pub(crate) fn after_token(token: u32) -> Gate {
-        let gate = Gate::new(Marks::default(), Scope::Triggered { once: false }, None);
-        Gate { token: Some(token), ..gate }
+    /// For a grammar that follows a token or a text.
+    pub(crate) fn after(trigger: &Trigger) -> Gate {
+        let (token, marks) = match trigger {
+            Trigger::Token(id) => (Some(*id), Marks::default()),
+            Trigger::Text(text) => (None, Marks::with_calls(&Preamble::default(), [(text.as_str(), false)])),
+        };
+        Gate { token, ..Gate::new(marks, Scope::Triggered { once: false }, None) }
     }
 
     fn new(marks: Marks, scope: Scope, preamble: Option<Preamble>) -> Gate {
@@ -126,7 +120,6 @@ impl Gate {
         start(!is_over || self.is_triggered())
     }
 
-    /// Where an answer is when its grammar is complete.
     pub(crate) fn after_grammar(&self) -> Position {
         let part = match &self.preamble {
             Some(_) => AnswerPart::Start { may_reason: true, is_first: false },
@@ -135,7 +128,6 @@ impl Gate {
         Position { is_spent: self.scope == Scope::Triggered { once: true }, ..Position::new(part) }
     }
 
-    /// The result of `token`.
     pub(crate) fn next(&self, place: &Position, token: u32, vocabulary: &Vocabulary) -> Next {
         if self.token == Some(token) {
             return Next::Begins(0);
@@ -201,8 +193,7 @@ impl Gate {
         Step::On
     }
 
-    /// Tokens that are not as the others at this place. Where content may begin of which the grammar is about: those that may
-    /// precede it. Elsewhere: those that must not follow.
+    /// Tokens that differ from the others at this place: those that may precede content where it may begin, or must not follow.
     pub(crate) fn exceptions(&self, place: &Position, vocabulary: &Vocabulary) -> Arc<[u32]> {
         if let Some(found) = self.lock().get(place) {
             return found.clone();
@@ -257,7 +248,6 @@ impl Gate {
 }
 
 impl Position {
-    /// Whether no mark has begun.
     pub(crate) fn is_decided(&self) -> bool {
         self.held.is_empty()
     }

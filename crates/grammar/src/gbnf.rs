@@ -20,18 +20,6 @@ pub struct GbnfError {
     problem: String,
 }
 
-impl GbnfError {
-    /// The line, from 1.
-    pub fn line(&self) -> usize {
-        self.position.line
-    }
-
-    /// The character in the line, from 1.
-    pub fn column(&self) -> usize {
-        self.position.column
-    }
-}
-
 /// The grammar of Lark that accepts the same texts.
 pub(crate) fn to_lark(text: &str, vocabulary: &Vocabulary) -> Result<String, GbnfError> {
     let grammar = parse::parse(text, vocabulary)?;

@@ -7,12 +7,20 @@ use engine::template::{Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
 use crate::gate::{Gate, Gates};
-use crate::trigger::Trigger;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
 
 /// Longest message of llguidance that is passed on, in characters: some repeat the grammar.
 const MAX_MESSAGE: usize = 1000;
+
+/// The token or text that starts a grammar ([`Grammar::after`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A token, such as the one of `<tool_call>`.
+    Token(u32),
+    /// A text, be it one token or several. It may be the text of a special token.
+    Text(String),
+}
 
 /// A compiled grammar. Copies are cheap.
 #[derive(Clone)]
@@ -22,7 +30,6 @@ pub struct Grammar {
     starts: Arc<[Matcher]>,
     /// If it is not about the whole text.
     pub(crate) gate: Option<Arc<Gate>>,
-    /// Those of all grammars of the vocabulary.
     pub(crate) gates: Arc<Gates>,
 }
 
@@ -43,30 +50,21 @@ impl Grammar {
     }
 
     /// The same grammar for a part of the text: everything is allowed until `trigger` occurs in the generated text; what
-    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger.
-    ///
-    /// Tokens that would run past the end of a trigger are ruled out, so that the grammar begins with a token.
-    ///
-    /// # Errors
-    /// If the trigger is empty or not in the vocabulary.
+    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger. Tokens that would
+    /// run past the end of a trigger are ruled out. Fails if the trigger is empty or not in the vocabulary.
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
-        let gate = match trigger {
+        match trigger {
             Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
-                return Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"));
+                Err(Error::Trigger("is a token outside the vocabulary; name one of its ids"))
             }
-            Trigger::Token(id) => Gate::after_token(*id),
-            Trigger::Text(text) if text.is_empty() => return Err(Error::Trigger("is empty; name a text")),
-            Trigger::Text(text) => Gate::after_text(text),
-        };
-        Ok(Grammar { gate: Some(Arc::new(gate)), ..self })
+            Trigger::Text(text) if text.is_empty() => Err(Error::Trigger("is empty; name a text")),
+            _ => Ok(Grammar { gate: Some(Arc::new(Gate::after(trigger))), ..self }),
+        }
     }
 
     /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs, not in reasoning;
-    /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything
-    /// is allowed again, until the next trigger; with `once`, there must not be another one.
-    ///
-    /// # Errors
-    /// If a trigger is no beginning of the grammar.
+    /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything is
+    /// allowed until the next trigger; with `once`, there must not be one. Fails if a trigger does not begin the grammar.
     pub fn at_triggers(
         self,
         triggers: &[CallTrigger],

@@ -75,7 +75,6 @@ fn quoted(text: &str, end: char) -> usize {
     text.len()
 }
 
-/// A grammar of what `pattern` matches as a whole.
 pub(crate) fn from_regex(pattern: &str) -> Result<String, String> {
     schema::check_regex(pattern)?;
     Ok(format!("start: TEXT\nTEXT: /{}/\n", llguidance::regex_to_lark(&format!("(?:{pattern})"), "")))

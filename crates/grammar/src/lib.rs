@@ -31,16 +31,14 @@ mod lark;
 mod masks;
 mod schema;
 mod source;
-mod trigger;
 mod vocabulary;
 
 pub use compiler::{Compiler, CompilerOptions};
 pub use constraint::Constraint;
 pub use error::Error;
 pub use gbnf::GbnfError;
-pub use grammar::Grammar;
+pub use grammar::{Grammar, Trigger};
 pub use lark::LarkError;
 pub use schema::{SchemaError, SchemaProblem};
 pub use source::Source;
-pub use trigger::Trigger;
 pub use vocabulary::{Vocabulary, VocabularyError};

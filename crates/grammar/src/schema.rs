@@ -25,15 +25,13 @@ pub(crate) use pattern::check as check_regex;
 /// Maximum number of places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
 
-/// Most members of `properties` in a schema: any of those that are not required may be left out, and llguidance compiles
-/// their combinations in a time that grows faster than their number.
+/// Most members of `properties`: llguidance compiles combinations of optional ones in a time that grows faster than linearly.
 const MAX_PROPERTIES: usize = 4096;
 
 /// Most members of `patternProperties` in a schema: llguidance intersects each with each other.
 const MAX_PATTERN_PROPERTIES: usize = 128;
 
-/// White space between two parts of JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write
-/// nothing else.
+/// White space in JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write nothing else.
 const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
 /// Where in a schema, and what is wrong there.
@@ -82,12 +80,10 @@ pub enum SchemaProblem {
     Nothing,
 }
 
-/// The schema of any JSON object.
 pub(crate) fn any_object() -> Value {
     with_options(json!({"type": "object"}))
 }
 
-/// The schema of `text` for llguidance.
 pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
     let root = serde_json::from_str(text).map_err(|error| {
         let problem = SchemaProblem::NotJson(error.to_string());
@@ -96,7 +92,6 @@ pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
     normalized(&root)
 }
 
-/// `root` for llguidance.
 pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
     let mut walk = Walk::new(root);
     let mut schema = walk.schema(root, &Pointer::root())?;
@@ -165,14 +160,12 @@ struct Walk<'a> {
     /// Members of `properties` and `patternProperties` so far.
     properties: usize,
     patterns: usize,
-    /// The numbers of `multipleOf`.
     multiples: Vec<f64>,
     /// Whether there are schemas that hold together.
     is_merged: bool,
     base: Option<&'a str>,
     /// Names of the definitions made so far, by the pointers of their schemas.
     names: BTreeMap<Pointer, String>,
-    /// Definitions that are still to be read.
     targets: Vec<(String, Pointer)>,
     /// Places whose references do not lead back to themselves: each is followed once.
     ending: BTreeSet<Pointer>,
@@ -244,7 +237,6 @@ impl<'a> Walk<'a> {
         list.iter().enumerate().map(read).collect()
     }
 
-    /// The alternatives of `oneOf`, as `anyOf` where it is seen that they exclude each other.
     fn one_of(&mut self, value: &Value, at: &Pointer) -> Result<(&'static str, Value), SchemaError> {
         let mut list = self.list("oneOf", value, at)?;
         let exclusive = value.as_array().and_then(|alternatives| one_of::exclusive(self.root, alternatives));

@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 use crate::vocabulary::Vocabulary;
 use crate::{Error, gbnf, lark, schema};
 
-/// Longest source in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
 
 /// The form of an answer.
@@ -28,7 +27,6 @@ pub enum Source {
 pub(crate) type Hash = [u8; 32];
 
 impl Source {
-    /// The kind, for people.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Source::JsonObject | Source::JsonSchema(_) => "JSON schema",
@@ -38,8 +36,7 @@ impl Source {
         }
     }
 
-    /// JSON that `schema` accepts, in which objects have only the properties that it names, unless it says otherwise: as llama.cpp
-    /// and ollama read schemas. Small models go on with keys of their own where they may.
+    /// JSON that `schema` accepts, in which objects have only the properties that it names, as in llama.cpp and ollama.
     pub fn from_schema(schema: serde_json::Value) -> Source {
         Source::JsonSchema(schema::closed(schema).to_string())
     }
@@ -51,7 +48,6 @@ impl Source {
         }
     }
 
-    /// The hash, unless the source is too long.
     pub(crate) fn hash(&self) -> Result<Hash, Error> {
         let (what, text) = (self.name(), self.text());
         if text.len() > MAX_BYTES {
@@ -67,7 +63,6 @@ impl Source {
         Ok(Sha256::new().chain_update([kind]).chain_update(text).finalize().into())
     }
 
-    /// The grammar for llguidance.
     pub(crate) fn grammar(&self, vocabulary: &Vocabulary) -> Result<TopLevelGrammar, Error> {
         Ok(match self {
             Source::JsonObject => TopLevelGrammar::from_json_schema(schema::any_object()),
@@ -80,7 +75,6 @@ impl Source {
         })
     }
 
-    /// The error for what llguidance says about this source.
     pub(crate) fn refused(&self, why: &str) -> Error {
         let mut why = why.to_owned();
         if why.contains("oneOf constraints") {

@@ -46,10 +46,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Prepares the tokens of `tokenizer`.
-    ///
-    /// # Errors
-    /// If no token ends generation, or there are too many bytes of text.
+    /// Prepares the tokens of `tokenizer`. Fails if no token ends generation, or there are too many bytes of text.
     pub fn new(tokenizer: &Tokenizer) -> Result<Vocabulary, VocabularyError> {
         let size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let words: Vec<Vec<u8>> = (0..size).map(|id| word(tokenizer, id)).collect();
@@ -94,7 +91,6 @@ impl Vocabulary {
         self.trie.tok_trie().vocab_size()
     }
 
-    /// The tokens that end generation.
     pub(crate) fn ends(&self) -> &[u32] {
         self.trie.tok_trie().eos_tokens()
     }

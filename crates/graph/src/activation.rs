@@ -49,23 +49,12 @@ impl Activation {
             Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
             Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             // exp(x) overflows where the result is x.
-            Activation::Softplus => {
-                if x > 40.0 {
-                    x
-                } else {
-                    x.exp().ln_1p()
-                }
-            }
+            Activation::Softplus if x > 40.0 => x,
+            Activation::Softplus => x.exp().ln_1p(),
+            Activation::Relu if x < 0.0 => 0.0,
             // NaN stays NaN.
-            Activation::Relu => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
-            }
+            Activation::Relu | Activation::Identity => x,
             Activation::ReluSquared => Activation::Relu.apply(x).powi(2),
-            Activation::Identity => x,
         }
     }
 

@@ -9,10 +9,8 @@ use crate::{
     Score, Store, StoreId, Value, ValueId, Weight, WeightId,
 };
 
-/// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
-///
-/// Configurations are validated before a graph is built, so a shape mismatch is a bug in the model code: the methods
-/// panic with the caller's location.
+/// Builds a [`Graph`]. Configurations are validated before, so a shape mismatch is a bug in the model code: the methods panic
+/// with the caller's location.
 #[derive(Debug, Default)]
 pub struct Builder {
     pub(crate) values: Vec<Value>,
@@ -64,18 +62,8 @@ impl Builder {
 
     /// Declares weight `name` of the file, `count` matrices `[rows, cols]`.
     #[track_caller]
-    pub fn weights(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
-        let name = name.into();
-        self.declare(Weight {
-            tensor: name.clone(),
-            name,
-            tensor_rows: rows,
-            range: 0..rows,
-            rows,
-            cols,
-            count,
-            share: None,
-        })
+    pub fn weights(&mut self, name: impl Into<String>, shape: [usize; 3]) -> WeightId {
+        self.declare(Weight::whole(name.into(), shape))
     }
 
     /// Declares rows `range` of tensor `name`, a matrix `[rows, cols]` that fuses several weights.
@@ -118,14 +106,9 @@ impl Builder {
         self.shape_at(id).0 == Rows::Output
     }
 
-    /// Columns of a weight.
-    pub fn weight_cols(&self, id: WeightId) -> usize {
-        self.weight_at(id).cols
-    }
-
-    /// The tensor of a weight.
-    pub fn weight_tensor(&self, id: WeightId) -> &str {
-        &self.weight_at(id).tensor
+    /// A declared weight.
+    pub fn declared(&self, id: WeightId) -> &Weight {
+        &self.weights[id.index()]
     }
 
     /// Declares a KV store: one attention operation writes it, others may read it.
@@ -145,17 +128,13 @@ impl Builder {
     #[track_caller]
     pub fn scaled_linear(
         &mut self,
-        name: impl Into<ValueName>,
+        name: ValueName,
         x: ValueId,
         weight: WeightId,
         scale: WeightId,
     ) -> ValueId {
-        let name = name.into();
-        let unscaled = match name.1 {
-            Some(layer) => format!("{}_unscaled-{layer}", name.0),
-            None => format!("{}_unscaled", name.0),
-        };
-        let x = self.named(unscaled, Op::Linear { x, weight });
+        let layer = name.1.map_or_else(String::new, |layer| format!("-{layer}"));
+        let x = self.named(format!("{}_unscaled{layer}", name.0), Op::Linear { x, weight });
         self.mul_weight(name, x, scale)
     }
 
@@ -172,8 +151,7 @@ impl Builder {
         self.norm(name, x, NormKind::Rms, width, Some(weight), eps)
     }
 
-    /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
-    /// `[rows, down.rows]`.
+    /// Mixture of experts, weighted by `routes`; the weights are gate, up and down: `[rows, down.rows]`.
     #[track_caller]
     pub fn experts(
         &mut self,
@@ -202,10 +180,14 @@ impl Builder {
     #[track_caller]
     fn named(&mut self, name: String, op: Op) -> ValueId {
         let (rows, cols) = op.shape(self);
+        assert!(!self.by_name.contains_key(&name), "the name `{name}` is already used");
+        self.push(Value { name, op, rows, cols, location: Location::caller() })
+    }
+
+    pub(crate) fn push(&mut self, value: Value) -> ValueId {
         let id = ValueId(self.values.len() as u32);
-        let taken = self.by_name.insert(name.clone(), id);
-        assert!(taken.is_none(), "the name `{name}` is already used");
-        self.values.push(Value { name, op, rows, cols, location: Location::caller() });
+        self.by_name.insert(value.name.clone(), id);
+        self.values.push(value);
         id
     }
 
@@ -248,15 +230,6 @@ impl Builder {
         (value.rows, value.cols)
     }
 
-    pub(crate) fn weight_at(&self, id: WeightId) -> &Weight {
-        &self.weights[id.index()]
-    }
-
-    pub(crate) fn store_at(&self, id: StoreId) -> &Store {
-        &self.stores[id.index()].0
-    }
-
-    /// Whether an attention operation writes this store.
     pub(crate) fn is_written(&self, id: StoreId) -> bool {
         self.values.iter().any(|value| value.op.store() == Some((id, true)))
     }
@@ -348,8 +321,7 @@ impl Builder {
                 });
             }
         });
-        self.by_name.insert(value.name.clone(), ValueId(self.values.len() as u32));
-        self.values.push(value);
+        self.push(value);
     }
 
     /// Finishes the part of `whole` whose first value is value `first`.

@@ -4,11 +4,9 @@ use crate::builder::IdMap;
 use crate::{Builder, Graph, Op, Rows, Value, ValueId};
 
 impl Graph {
-    /// Cuts the graph after `layers` layers. The output of the first part is the last value of these layers, and the
-    /// [`Op::Input`] of the second. Each part has only the weights and stores that it uses, and all groups of the whole.
-    ///
-    /// `None` if a part would have no layer, if another value or a store is used on both sides, or if the value at the
-    /// cut does not have all rows of a step.
+    /// Cuts the graph after `layers` layers. The output of the first part is the [`Op::Input`] of the second. Each part has only
+    /// the weights and stores that it uses, and all groups of the whole. `None` if a part would have no layer, if another value or
+    /// a store is used on both sides, or if the value at the cut does not have all rows of a step.
     pub fn cut(&self, layers: usize) -> Option<(Graph, Graph)> {
         if layers >= self.layers() {
             return None;

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use crate::{Graph, Index, Op, Operand, Rows, Value, ValueId, Weight, WeightId};
 
 impl Graph {
-    /// The same graph, but each [`Op::Route`] reads its logits from a table by position, `[positions, experts]`: runs with
-    /// the same tables have the same routes. The logits are still computed. Also returns the tensors of the tables, in
-    /// the order of the operations.
+    /// The same graph, but each [`Op::Route`] reads its logits, which are still computed, from a table by position, `[positions,
+    /// experts]`: the same tables give the same routes. Also returns the tensors of the tables, in the order of the operations.
     pub fn with_given_routes(&self, positions: usize) -> (Graph, Vec<String>) {
         let mut graph = Graph { values: Vec::new(), by_name: HashMap::new(), ..self.clone() };
         let (mut ids, mut given) = (Vec::<ValueId>::new(), Vec::new());
@@ -19,23 +18,13 @@ impl Graph {
                 }
             });
             if let Op::Route { logits, .. } = &mut value.op {
-                let (of, at) = (graph.value(*logits).clone(), graph.values.len());
+                let of = graph.value(*logits).clone();
                 let name = format!("{}.given", of.name);
                 let table = WeightId(graph.weights.len() as u32);
-                graph.weights.push(Weight {
-                    name: name.clone(),
-                    tensor: name.clone(),
-                    tensor_rows: positions,
-                    range: 0..positions,
-                    rows: positions,
-                    cols: of.cols,
-                    count: 1,
-                    share: None,
-                });
+                graph.weights.push(Weight::whole(name.clone(), [1, positions, of.cols]));
                 given.push(name.clone());
                 let op = Op::Embed { table, index: Index::Position };
-                graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });
-                *logits = ValueId::from_index(at);
+                *logits = graph.push(Value { name: name.clone(), op, rows: Rows::Step, ..of.clone() });
                 if of.rows == Rows::Output {
                     let (name, op) = (format!("{name}_outputs"), Op::OutputRows { x: *logits });
                     *logits = graph.push(Value { name, op, ..of });

@@ -59,7 +59,6 @@ impl Hidden {
         }
     }
 
-    /// The same without biases.
     pub(crate) fn without_biases(self) -> Hidden {
         match self {
             Hidden::Gated { weights, scales, glu, is_fused, .. } => {
@@ -69,7 +68,6 @@ impl Hidden {
         }
     }
 
-    /// The same without scales.
     pub(crate) fn without_scales(mut self) -> Hidden {
         self.operands().1.fill(None);
         self

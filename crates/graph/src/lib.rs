@@ -39,8 +39,6 @@ pub use store::{Group, Mask, Store};
 pub use value::{Rows, Share, Value, Weight};
 
 /// A finished graph, with values in topological order.
-///
-/// Built once per model with a [`Builder`]; immutable.
 #[derive(Clone, Debug)]
 pub struct Graph {
     values: Vec<Value>,
@@ -106,8 +104,7 @@ impl Graph {
         self.stores[id.index()].1
     }
 
-    /// The f32 values of a sequence's state that operation `id` reads and writes in each step; 0 for an operation without
-    /// one.
+    /// The f32 values of a sequence's state that operation `id` reads and writes in each step; 0 without one.
     pub fn state_len(&self, id: ValueId) -> usize {
         let value = self.value(id);
         if let Op::Conv { weight, .. } = value.op {
@@ -130,14 +127,12 @@ impl Graph {
         &self.groups
     }
 
-    /// The result of the graph: logits, one row per output row; for a non-final part of a cut graph, the input rows of
-    /// the next part.
+    /// The result: logits, one row per output row; of a part of a cut graph, the input rows of the next part.
     pub fn output(&self) -> ValueId {
         self.output
     }
 
-    /// Further results, one row per output row, such as hidden rows or the logits of a second head. Each can be read by name
-    /// after a step. A part of a cut graph has those that it computes.
+    /// Further results, one row per output row, such as the logits of a second head; a part has those that it computes.
     pub fn heads(&self) -> &[ValueId] {
         &self.heads
     }

@@ -29,8 +29,7 @@ impl<S> LiveRange<S> {
     pub const LIVE_OUT: usize = usize::MAX;
 }
 
-/// Assigns a buffer to each of `lives`, sorted by `made`: a buffer of the same shape whose last read is past, or a new
-/// one. Returns the shapes of the buffers, and the buffer index of each live range.
+/// A buffer for each of `lives`, sorted by `made`: one of its shape that is free again, or a new one. Returns their shapes.
 pub fn assign_buffers<S: PartialEq + Copy>(lives: &[LiveRange<S>]) -> (Vec<S>, Vec<usize>) {
     let (mut shapes, mut busy_until) = (Vec::<S>::new(), Vec::<usize>::new());
     let assign = |life: &LiveRange<S>| {

@@ -419,38 +419,26 @@ impl Op {
 
     /// The input values, in order.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> + use<> {
-        let mut inputs = Vec::new();
-        let mut op = *self;
-        op.operands(|operand| {
-            if let Operand::Value(id) = operand {
-                inputs.push(*id);
-            }
-        });
-        inputs.into_iter()
+        self.collect(|operand| if let Operand::Value(id) = operand { Some(*id) } else { None })
     }
 
     /// The weights and their roles, in order.
     pub fn weights(&self) -> impl Iterator<Item = (WeightId, Role)> + use<> {
-        let mut weights = Vec::new();
-        let mut op = *self;
-        op.operands(|operand| {
-            if let Operand::Weight(id, role) = operand {
-                weights.push((*id, role));
-            }
-        });
-        weights.into_iter()
+        self.collect(|operand| if let Operand::Weight(id, role) = operand { Some((*id, role)) } else { None })
     }
 
     /// The KV store, and whether the operation writes it.
     pub fn store(&self) -> Option<(StoreId, bool)> {
-        let mut store = None;
-        let mut op = *self;
-        op.operands(|operand| {
-            if let Operand::Store(id, is_written) = operand {
-                store = Some((*id, is_written));
-            }
-        });
-        store
+        let is_store = |operand: Operand<'_>| {
+            if let Operand::Store(id, is_written) = operand { Some((*id, is_written)) } else { None }
+        };
+        self.collect(is_store).next()
+    }
+
+    fn collect<T>(&self, pick: impl Fn(Operand<'_>) -> Option<T>) -> std::vec::IntoIter<T> {
+        let (mut op, mut found) = (*self, Vec::new());
+        op.operands(|operand| found.extend(pick(operand)));
+        found.into_iter()
     }
 
     /// The printed name, such as `rms_norm`.

@@ -20,7 +20,6 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// Operands by name, then parameters.
     fn arguments(&self, op: &Op) -> Vec<String> {
         let (mut arguments, mut op) = (Vec::new(), *op);
         op.operands(|operand| {

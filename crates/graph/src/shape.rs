@@ -3,32 +3,29 @@
 use crate::{Builder, LinearHeads, Op, Role, Rope, Router, Rows, WeightId};
 
 impl Op {
-    /// Rows and columns of the result.
-    ///
-    /// # Panics
-    /// If the shape of an operand does not match: a bug in the model code.
+    /// Rows and columns of the result. Panics if the shape of an operand does not match: a bug in the model code.
     #[track_caller]
     pub(crate) fn shape(&self, g: &Builder) -> (Rows, usize) {
         for (weight, role) in self.weights() {
-            let weight = g.weight_at(weight);
+            let weight = g.declared(weight);
             assert!(role == Role::Experts || weight.count == 1, "`{}` is several matrices", weight.name);
         }
         match *self {
             Op::Input { cols } => (Rows::Step, cols),
-            Op::Embed { table, index: _ } => (Rows::Step, g.weight_at(table).cols),
+            Op::Embed { table, index: _ } => (Rows::Step, g.declared(table).cols),
             Op::Linear { x, weight } => {
-                let ((rows, cols), w) = (g.shape_at(x), g.weight_at(weight));
+                let ((rows, cols), w) = (g.shape_at(x), g.declared(weight));
                 assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
                 (rows, w.rows)
             }
             Op::Norm { x, kind: _, width, weight, eps: _ } => {
                 let (rows, cols) = g.shape_at(x);
-                let name = weight.map_or("no weight", |weight| &g.weight_at(weight).name);
+                let name = weight.map_or("no weight", |weight| &g.declared(weight).name);
                 assert!(
                     width > 0 && cols.is_multiple_of(width),
                     "{cols} columns, groups of {width}, `{name}`"
                 );
-                if let Some(w) = weight.map(|weight| g.weight_at(weight)) {
+                if let Some(w) = weight.map(|weight| g.declared(weight)) {
                     assert!([width, cols].contains(&(w.rows * w.cols)), "input of a norm and `{name}`");
                 }
                 (rows, cols)
@@ -45,7 +42,7 @@ impl Op {
             }
             Op::Attention { q, kv, store, heads, score } => {
                 let (rows, cols) = g.shape_at(q);
-                let s = g.store_at(store);
+                let (s, _) = &g.stores[store.index()];
                 assert!(heads.is_multiple_of(s.heads), "{heads} heads share {} key/value heads", s.heads);
                 assert_eq!(cols, heads * s.k_dim, "columns of q and query heads of {}", s.k_dim);
                 assert_eq!(rows, Rows::Step, "attention needs every row of the step");
@@ -62,7 +59,7 @@ impl Op {
                 (rows, heads * s.v_dim)
             }
             Op::Conv { x, weight, bias } => {
-                let ((rows, cols), w) = (g.shape_at(x), g.weight_at(weight));
+                let ((rows, cols), w) = (g.shape_at(x), g.declared(weight));
                 assert_eq!(rows, Rows::Step, "a convolution needs every row of the step");
                 assert!(w.rows == cols && w.cols > 0, "input of conv and `{}`", w.name);
                 check_vector(g, bias, cols, "input of conv");
@@ -80,7 +77,7 @@ impl Op {
                 );
                 let fits = k.0 == rows && k.1.is_multiple_of(k_heads) && cols.is_multiple_of(heads);
                 assert!(fits, "{heads} heads of {cols}, {k_heads} key heads of {}", k.1);
-                if let Some(w) = skip.map(|skip| g.weight_at(skip)) {
+                if let Some(w) = skip.map(|skip| g.declared(skip)) {
                     assert_eq!(heads, w.rows * w.cols, "heads and `{}`", w.name);
                 }
                 (rows, cols)
@@ -104,10 +101,10 @@ impl Op {
                 (rows, experts)
             }
             Op::Experts { x, routes, hidden, down, scale, bias, weighs_inputs: _ } => {
-                let ((rows, cols), routes, down) = (g.shape_at(x), g.shape_at(routes), g.weight_at(down));
+                let ((rows, cols), routes, down) = (g.shape_at(x), g.shape_at(routes), g.declared(down));
                 assert_eq!(routes, (rows, down.count), "routes and experts of `{}`", down.name);
                 let matrices = hidden.matrices_per_expert() * down.count;
-                for w in hidden.weights().iter().map(|&id| g.weight_at(id)) {
+                for w in hidden.weights().iter().map(|&id| g.declared(id)) {
                     assert_eq!(cols, w.cols, "input of experts and columns of `{}`", w.name);
                     assert_eq!((matrices, down.cols), (w.count, w.rows), "`{}` and `{}`", down.name, w.name);
                 }
@@ -116,7 +113,7 @@ impl Op {
                 }
                 let biases = hidden.biases().iter().map(|&id| (id, down.cols));
                 for (bias, cols) in biases.chain(bias.map(|id| (id, down.rows))) {
-                    let w = g.weight_at(bias);
+                    let w = g.declared(bias);
                     assert_eq!((down.count, cols), (w.rows, w.cols), "`{}` and `{}`", down.name, w.name);
                 }
                 (rows, down.rows)
@@ -131,7 +128,7 @@ impl Op {
                 g.shape_at(x)
             }
             Op::MulWeight { x, weight } => {
-                let ((rows, cols), w) = (g.shape_at(x), g.weight_at(weight));
+                let ((rows, cols), w) = (g.shape_at(x), g.declared(weight));
                 let fits = cols.is_multiple_of(w.rows * w.cols);
                 assert!(fits, "input of mul_weight and `{}`", w.name);
                 (rows, cols)
@@ -143,7 +140,7 @@ impl Op {
                 (rows, cols)
             }
             Op::HeadLinear { x, weight } => {
-                let ((rows, cols), w) = (g.shape_at(x), g.weight_at(weight));
+                let ((rows, cols), w) = (g.shape_at(x), g.declared(weight));
                 assert_eq!(cols, w.count * w.cols, "input of head_linear and `{}`", w.name);
                 (rows, w.count * w.rows)
             }
@@ -172,7 +169,7 @@ impl Op {
 /// Asserts that a weight, if there is one, is a vector of `cols` numbers.
 #[track_caller]
 fn check_vector(g: &Builder, weight: Option<WeightId>, cols: usize, what: &str) {
-    if let Some(w) = weight.map(|weight| g.weight_at(weight)) {
+    if let Some(w) = weight.map(|weight| g.declared(weight)) {
         assert_eq!((1, cols), (w.rows, w.cols), "{what} and `{}`", w.name);
     }
 }

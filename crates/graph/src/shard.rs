@@ -1,39 +1,84 @@
 //! Sharding a graph: tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
 //!
-//! Each of several ranks computes the whole graph with a part of its weights. A rank has some heads of each attention and the
-//! matrix rows that make their queries, keys and values; and some hidden columns of each feed-forward network and of each
-//! expert, with the rows of gate and up that make them. The matrix behind them, attention output or down, has the same columns,
-//! so that its product is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Bias and residual, if nothing
-//! comes between, are added by rank 0 alone, before the sum.
+//! Each of several ranks computes the whole graph with a part of its weights: some heads of each attention, some hidden columns of
+//! each feed-forward network and of each expert, and the matrix rows that make them. The product of the matrix behind them,
+//! attention output or down, is a summand of the whole one: an [`Op::AllReduce`] sums over the ranks. Rank 0 alone adds bias and
+//! residual before, if nothing comes between. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers,
+//! the output matrix, and what has fewer blocks of columns than there are ranks.
 //!
-//! The split follows from the operations: a matrix is split by columns if its input is made of attention, or of products of
-//! other matrices, column by column. Every rank computes the rest as a whole: embeddings, norms of whole rows, routers, the
-//! output matrix, and what has fewer blocks of columns than there are ranks.
-//!
-//! Two passes over the values: the first, from the output back, finds the [`Form`]s in which each is needed; the second makes
-//! them. Both ask `rules.rs` how a form is made.
+//! Two passes over the values: the first, from the output back, finds the [`Form`]s in which each is needed; the second makes them.
+//! Both ask `rules.rs` how a form is made.
 
-mod form;
 mod rules;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::ops::Range;
 
 use crate::{Builder, Graph, Op, Store, StoreId, Value, ValueId, Weight, WeightId};
-use form::{Form, Operands};
-pub use form::{Rank, ShardError};
 use rules::{Made, Split};
 
+/// One of several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rank {
+    /// From 0 on.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+}
+
+impl Rank {
+    /// Its part of `units` units: consecutive, and never more than one unit larger than that of another rank.
+    fn part(self, units: usize) -> Range<usize> {
+        let start = |rank| units * rank / self.ranks;
+        start(self.rank)..start(self.rank + 1)
+    }
+}
+
+/// Why a graph cannot be sharded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardError {
+    /// The value that cannot be split.
+    pub value: String,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for ShardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` cannot be split over several ranks: {}", self.value, self.why)
+    }
+}
+
+impl std::error::Error for ShardError {}
+
+/// The form in which a rank has a value. In this order, a form may be made of an earlier one of the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Form {
+    /// A summand: the sum over all ranks is the value.
+    Partial,
+    Whole,
+    /// Columns from `start` on.
+    Columns {
+        start: usize,
+        len: usize,
+    },
+}
+
+trait Operands {
+    fn value(&mut self, id: ValueId, form: Form) -> ValueId;
+    /// These rows and columns of each matrix.
+    fn weight(&mut self, id: WeightId, rows: Range<usize>, cols: Range<usize>) -> WeightId;
+    /// The rank's heads of a store.
+    fn store(&mut self, id: StoreId) -> StoreId;
+}
+
 impl Graph {
-    /// The graph that `rank` computes. It has the groups of the whole graph, and of each store the rank's heads. `block` tells how
-    /// many columns of a weight are a block, which is not divided.
+    /// The graph that `rank` computes, with the groups of the whole graph and the rank's heads of each store. `block` tells how many
+    /// columns of a weight are not divided. Values keep their names; a summand has the name of its sum and `.partial`.
     ///
-    /// A value that the ranks have column by column keeps its name, as do those that each has as a whole; a summand has the name
-    /// of its sum and `.partial`.
-    ///
-    /// # Errors
-    /// If the graph has recurrent operations, ALiBi, or an attention whose heads do not divide over the ranks, or not into whole
-    /// blocks of its output matrix; or if attention is read in a way that has no columns.
+    /// Fails if the graph has recurrent operations, ALiBi, or an attention whose heads do not divide over the ranks, or not into
+    /// whole blocks of its output matrix; or if attention is read in a way that has no columns.
     pub fn shard(&self, rank: Rank, block: &dyn Fn(&Weight) -> usize) -> Result<Graph, ShardError> {
         if rank.ranks == 1 {
             return Ok(self.clone());
@@ -55,7 +100,6 @@ impl Graph {
         Ok(part.finish_shard(self, |id| made[&(id, Form::Whole)]))
     }
 
-    /// The forms in which each value is needed.
     fn forms(&self, split: &Split<'_>) -> Result<Vec<BTreeSet<Form>>, ShardError> {
         let mut forms = vec![BTreeSet::new(); self.values.len()];
         for id in self.layer_ends.iter().chain(&self.heads).chain([&self.output]) {
@@ -78,7 +122,6 @@ impl Graph {
     }
 }
 
-/// Records which values a form is made of.
 #[derive(Default)]
 struct Needed(Vec<(ValueId, Form)>);
 
@@ -97,7 +140,6 @@ impl Operands for Needed {
     }
 }
 
-/// Builds the rank's graph.
 struct Maker<'a> {
     graph: &'a Graph,
     rank: Rank,
@@ -108,10 +150,8 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn put(&mut self, of: (ValueId, Form), name: String, op: Op, value: &Value) {
-        let id = ValueId::from_index(self.part.values.len());
         let (rows, cols) = op.shape(&self.part);
-        self.part.by_name.insert(name.clone(), id);
-        self.part.values.push(Value { name, op, rows, cols, location: value.location });
+        let id = self.part.push(Value { name, op, rows, cols, location: value.location });
         self.made.insert(of, id);
     }
 }

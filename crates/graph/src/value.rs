@@ -5,14 +5,11 @@ use std::panic::Location;
 
 use crate::Op;
 
-/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, a row range of one, or the halves of its matrices; or
-/// a share of these.
-///
-/// GGUF lists dimensions fastest first: `[cols, rows, count]`. A vector has one row.
+/// `count` row-major matrices `[rows, cols]`, one row for a vector: a whole tensor, a row range of one, the halves of its
+/// matrices, or a share of these. GGUF lists dimensions fastest first: `[cols, rows, count]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// Name, unique in the graph: the tensor's name, followed by the row range if it is not the whole tensor, and by the rows and
-    /// columns of a share.
+    /// Name, unique in the graph: the tensor's, with the row range of a part, and with the rows and columns of a share.
     pub name: String,
     /// The tensor of the file, such as `blk.0.attn_q.weight`.
     pub tensor: String,
@@ -42,6 +39,12 @@ pub struct Share {
 }
 
 impl Weight {
+    /// The tensor `name`, `count` matrices `[rows, cols]`.
+    pub(crate) fn whole(name: String, [count, rows, cols]: [usize; 3]) -> Weight {
+        let tensor = name.clone();
+        Weight { name, tensor, tensor_rows: rows, range: 0..rows, rows, cols, count, share: None }
+    }
+
     /// These rows and columns of each of its matrices, as a weight of a rank.
     pub(crate) fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Weight {
         if rows.len() == self.rows && cols.len() == self.cols {

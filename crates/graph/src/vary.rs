@@ -1,5 +1,4 @@
-//! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
-//! these, besides the operands ([`Op::operands`]).
+//! What an implementation can get wrong besides operands: a diagnosis of a wrong result varies these.
 
 use crate::{
     Activation, Gating, Glu, Graph, Hidden, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope, Router,

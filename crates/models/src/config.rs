@@ -21,8 +21,7 @@ pub struct Config {
     pub vocab_size: usize,
     /// The pooling of embeddings; `None` for a model of logits.
     pub pooling: Option<Pooling>,
-    /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order;
-    /// such as `attention.head_count` and a u32.
+    /// Keys that the family reads, in this order, without the architecture prefix: `attention.head_count` and a u32.
     pub hyper_parameters: Vec<(&'static str, Value)>,
 }
 

@@ -15,8 +15,7 @@ const HARMLESS: [&str; 4] = [
     "vocab_size",
 ];
 
-/// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that
-/// do not read the key.
+/// Keys that request a feature unless they have this neutral value, which families that do not read the key accept.
 const NEUTRAL: [(&str, f32, &str); 29] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),
@@ -56,7 +55,6 @@ const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
     pub(crate) architecture: &'static str,
-    /// Layers of the graph.
     pub(crate) layers: usize,
     /// Blocks of the file, which may have more than the graph: arrays may have a value for each of them.
     pub(crate) blocks: usize,
@@ -87,7 +85,6 @@ impl<'a> Keys<'a> {
         Error::BadValue { key: self.key(name), found: found.to_string(), expected: expected.into() }
     }
 
-    /// The error of a missing key; `what` is its meaning.
     pub(crate) fn missing(&self, name: &str, what: &'static str) -> Error {
         Error::MissingKey { key: self.key(name), what }
     }
@@ -99,7 +96,6 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Reads a positive size.
     pub(crate) fn size(&mut self, name: &'static str, what: &'static str) -> Result<usize, Error> {
         let found = self.metadata.u32(&self.key(name))?;
         let size = found.ok_or_else(|| self.missing(name, what))?;
@@ -118,23 +114,18 @@ impl<'a> Keys<'a> {
 
     /// Reads a size that may be 0, which is also the default.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<usize, Error> {
-        if self.metadata.u32(&self.key(name))?.unwrap_or(0) > 0 {
-            return self.size(name, "");
-        }
-        self.mark(name, 0u32);
-        Ok(0)
+        self.count_or(name, 0)
     }
 
     /// The same with another default.
     pub(crate) fn count_or(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
-        if self.has(name) {
-            return self.count(name);
+        if self.metadata.u32(&self.key(name))? == Some(0) {
+            self.mark(name, 0u32);
+            return Ok(0);
         }
-        self.mark(name, u32::try_from(default).unwrap_or(u32::MAX));
-        Ok(default)
+        self.size_or(name, default)
     }
 
-    /// The number of token types.
     pub(crate) fn token_types(&self) -> Result<usize, Error> {
         let key = "tokenizer.ggml.token_type_count";
         let found = self.metadata.u32(key)?;
@@ -143,12 +134,10 @@ impl<'a> Keys<'a> {
         self.checked(key, found)
     }
 
-    /// The hidden columns of each layer's feed-forward network.
     pub(crate) fn ffn_widths(&mut self) -> Result<Vec<usize>, Error> {
         self.sizes("feed_forward_length", "the FFN hidden size")
     }
 
-    /// The hidden columns of an expert.
     pub(crate) fn expert_width(&mut self) -> Result<usize, Error> {
         self.size("expert_feed_forward_length", "the hidden size of an expert")
     }
@@ -164,13 +153,7 @@ impl<'a> Keys<'a> {
         name: &'static str,
         default: usize,
     ) -> Result<Vec<usize>, Error> {
-        self.per_layer(
-            name,
-            0,
-            |keys| {
-                if keys.has(name) { keys.count(name) } else { keys.size_or(name, default) }
-            },
-        )
+        self.per_layer(name, 0, |keys| keys.count_or(name, default))
     }
 
     /// Reads an array of sizes, `least` or more, or else the same size for all layers.
@@ -221,16 +204,8 @@ impl<'a> Keys<'a> {
         self.pattern_by(name, period, |layer, period| layer % period < period - 1)
     }
 
-    /// The same, but the first of every `period` layers is of the second kind.
-    pub(crate) fn pattern_after_first(
-        &mut self,
-        name: &'static str,
-        period: u32,
-    ) -> Result<Vec<bool>, Error> {
-        self.pattern_by(name, period, |layer, period| layer % period != 0)
-    }
-
-    fn pattern_by(
+    /// The same with another rule for a layer and a period.
+    pub(crate) fn pattern_by(
         &mut self,
         name: &'static str,
         period: u32,
@@ -267,7 +242,6 @@ impl<'a> Keys<'a> {
         Ok(self.float(name)?.unwrap_or(default))
     }
 
-    /// Reads a string; the caller marks the key as read.
     pub(crate) fn string(&self, name: &str) -> Result<Option<&'a str>, Error> {
         Ok(self.metadata.str(&self.key(name))?)
     }

@@ -36,9 +36,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the
-    /// graph. Fails if the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is
-    /// missing, has another shape, or is not used by the graph. Blocks of multi-token prediction may be unused.
+    /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly its tensors. Fails if the
+    /// architecture is not supported, or a key or tensor is missing, invalid or unknown; multi-token prediction may be unused.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
         Model::read(file, Task::Default)
     }
@@ -94,9 +93,8 @@ impl Model {
         }
     }
 
-    /// The model that `metadata` describes. `has` reports which tensors exist: the optional ones of the family, and
-    /// `blk.N.attn_norm.weight` or `blk.N.attn_output.weight` of every layer. The weights of the graph are the tensors that its file must have.
-    /// Fails if the architecture is not supported, or if a key is missing, invalid or unknown.
+    /// The model that `metadata` describes. `has` reports the optional tensors, and `blk.N.attn_norm.weight` or
+    /// `blk.N.attn_output.weight` of every layer. Fails if the architecture is not supported, or a key is missing or invalid.
     pub fn from_metadata(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
         build(family(metadata)?, metadata, has, Task::Default)
     }
@@ -113,7 +111,6 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
 /// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.
 const UNUSED: [&str; 2] = ["ffn_up.bias", "ffn_down.bias"];
 
-/// The result of a graph.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     /// Logits, or an encoder's embeddings with the file's pooling.

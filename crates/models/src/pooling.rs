@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use graph::Pool;
-
 use crate::{Error, Keys};
 
 /// The result of an embedding model for a sequence; the numbers are those of the key `pooling_type`.
@@ -48,12 +46,4 @@ impl fmt::Display for Pooling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// Which row of a sequence its embedding is computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Represented {
-    /// The output rows: all rows, or the last.
-    Outputs,
-    By(Pool),
 }

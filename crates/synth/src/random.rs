@@ -20,9 +20,7 @@ impl Random {
         (self.word(i) >> 48) as f32 / 65536.0
     }
 
-    /// Number `i`, approximately normal: mean 0, standard deviation 1, at most 3.47 from 0.
-    ///
-    /// It is the sum of four uniform 16-bit numbers, so only the last division rounds.
+    /// Number `i`, approximately normal: mean 0, standard deviation 1, at most 3.47 from 0. Only the last division rounds.
     pub fn normal(self, i: u64) -> f32 {
         let sum: u32 =
             self.word(i).to_le_bytes().as_chunks().0.iter().map(|b| u32::from(u16::from_le_bytes(*b))).sum();

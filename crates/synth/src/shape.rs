@@ -181,7 +181,6 @@ impl Synth {
         name.is_ok_and(|name| name.is_some_and(|name| name.ends_with(RANDOM)))
     }
 
-    /// The tensors in the order of the file.
     fn tensors(&self) -> Vec<PlannedTensor> {
         let spec = self.spec();
         let facts = Facts {

@@ -1,6 +1,5 @@
-//! A model by its hyper-parameters: metadata, graph and tensors of random weights.
-//!
-//! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere shows in the output.
+//! A model by its hyper-parameters: metadata, graph and tensors of random weights, with logits of a standard deviation of about 2.5
+//! and uneven attention, so that an error anywhere shows in the output.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,20 +19,16 @@ use crate::weights::write_matrix;
 /// Approximate standard deviation of the logits.
 const LOGIT_DEVIATION: f32 = 2.5;
 
-/// Approximate standard deviation of the output of a layer before the residual addition. Many values of the residual
-/// stream then exceed 10, which reveals clipping.
+/// Standard deviation of a layer's output before the residual addition: many values exceed 10, which reveals clipping.
 const RESIDUAL_DEVIATION: f32 = 4.0;
 
-/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings
-/// would otherwise always repeat the last token.
+/// Standard deviation of the embedding: small, because a model with tied embeddings would always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
-/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all
-/// positions; if they were larger, few tokens would ever be the top token.
+/// Standard deviation of biases. Value biases are equal at all positions: if larger, few tokens would ever be the top one.
 const BIAS_DEVIATION: f32 = 0.25;
 
-/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one
-/// changes little.
+/// Standard deviation of router logits: the first expert dominates, and another choice of the last one changes little.
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
@@ -49,12 +44,9 @@ const LAST: [&str; 6] = [
 /// Mean of the rates at which states decay, times a step of about 0.7: a state has half of a row after three others.
 const DECAY: f32 = -0.3;
 
-/// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
 
-/// The parameters of a model, named after the metadata keys.
-///
-/// `Spec { tied: true, ..Spec::new(Format::F32) }` changes a single parameter.
+/// The parameters of a model, named after the metadata keys: `Spec { tied: true, ..Spec::new(Format::F32) }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// `general.architecture`
@@ -174,7 +166,6 @@ impl Spec {
         }
     }
 
-    /// Columns per head.
     fn head(&self) -> u32 {
         self.head_length.unwrap_or(self.hidden / self.heads)
     }
@@ -265,7 +256,6 @@ impl Spec {
         model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
     }
 
-    /// The tensors in the order of the file.
     pub(crate) fn plan(&self) -> Vec<PlannedTensor> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
@@ -277,8 +267,7 @@ impl Spec {
         weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding, logits)).collect()
     }
 
-    /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding, `logits`
-    /// that of the output matrix's results, which `last_norm` sets.
+    /// The tensor of `weight`; `embedding` is the deviation of embeddings, `logits` that of logits, which `last_norm` sets.
     fn planned(
         &self,
         weight: &Weight,
@@ -410,7 +399,6 @@ impl PlannedTensor {
     }
 }
 
-/// The factor that the graph applies to embeddings.
 fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
     let factor = |op| {
@@ -427,7 +415,6 @@ fn last_norm(graph: &Graph) -> &str {
     weight.map_or("", |(weight, _)| &graph.weight(weight).tensor)
 }
 
-/// The factor that the graph applies to logits.
 fn logit_scale(graph: &Graph) -> f32 {
     if let Op::Map { map: Map::Scale(factor), .. } = graph.value(graph.output()).op { factor } else { 1.0 }
 }

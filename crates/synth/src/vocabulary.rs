@@ -1,6 +1,4 @@
-//! Tokenizers of a given kind and size that encode and decode any text.
-//!
-//! Their words are arbitrary combinations of letters. Tests use a small vocabulary with every kind of token.
+//! Tokenizers of a given kind and size that encode and decode any text. Their words are arbitrary combinations of letters.
 
 use std::collections::HashSet;
 
@@ -32,7 +30,6 @@ const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is
     ▁can ai aid ▁said ▁but oul ould ▁so ▁by and all ill out ▁my ▁go ▁up 世界 你好 ▁H ▁T ▁Hel lo \
     ▁Hello ▁wor ▁world ▁The ▁▁ ▁▁▁▁";
 
-/// Single characters.
 const CHARACTERS: &str = "▁eatonishrdlucmfwgypbvkxjqzETAOINSHRDLUCMFWGYPBVKXJQZ0123456789.,!?'\"-:;()[]{}<>/\\|@#$%&*+=_~^`éèüöäñçßøåαβγδабвд你好世界日本語🙂";
 
 // Values of `tokenizer.ggml.token_type`.
@@ -124,14 +121,13 @@ fn sentence_piece(pieces: impl Iterator<Item = String>, metadata: &mut Metadata)
     }
 }
 
-/// The parameters of a byte-level tokenizer.
 struct BytePairs {
-    /// `tokenizer.ggml.pre`.
     pre: &'static str,
     /// Number of special tokens at the end of the vocabulary.
     special: usize,
-    /// Name and kind of each special token, by number from 0.
-    name: fn(usize) -> (String, i32),
+    /// Special tokens by number from 0, and the name and kind of all others.
+    named: &'static [(usize, &'static str)],
+    other: (fn(usize) -> String, i32),
     bos: usize,
     eos: usize,
     add_bos: bool,
@@ -141,18 +137,15 @@ struct BytePairs {
 const LLAMA_3: BytePairs = BytePairs {
     pre: "llama-bpe",
     special: 256,
-    name: |number| {
-        let name = match number {
-            0 => "<|begin_of_text|>".to_owned(),
-            1 => "<|end_of_text|>".to_owned(),
-            6 => "<|start_header_id|>".to_owned(),
-            7 => "<|end_header_id|>".to_owned(),
-            8 => "<|eom_id|>".to_owned(),
-            9 => "<|eot_id|>".to_owned(),
-            reserved => format!("<|reserved_special_token_{reserved}|>"),
-        };
-        (name, CONTROL)
-    },
+    named: &[
+        (0, "<|begin_of_text|>"),
+        (1, "<|end_of_text|>"),
+        (6, "<|start_header_id|>"),
+        (7, "<|end_header_id|>"),
+        (8, "<|eom_id|>"),
+        (9, "<|eot_id|>"),
+    ],
+    other: (|reserved| format!("<|reserved_special_token_{reserved}|>"), CONTROL),
     bos: 0,
     eos: 9,
     add_bos: true,
@@ -162,12 +155,8 @@ const LLAMA_3: BytePairs = BytePairs {
 const QWEN_2: BytePairs = BytePairs {
     pre: "qwen2",
     special: 293,
-    name: |number| match number {
-        0 => ("<|endoftext|>".to_owned(), CONTROL),
-        1 => ("<|im_start|>".to_owned(), CONTROL),
-        2 => ("<|im_end|>".to_owned(), CONTROL),
-        padding => (format!("[PAD{padding}]"), UNUSED),
-    },
+    named: &[(0, "<|endoftext|>"), (1, "<|im_start|>"), (2, "<|im_end|>")],
+    other: (|padding| format!("[PAD{padding}]"), UNUSED),
     bos: 0,
     eos: 2,
     add_bos: false,
@@ -177,25 +166,21 @@ const QWEN_2: BytePairs = BytePairs {
 const GPT_OSS: BytePairs = BytePairs {
     pre: "gpt-4o",
     special: 1090,
-    name: |number| {
-        let name = match number {
-            0 => "<|startoftext|>".to_owned(),
-            1 => "<|endoftext|>".to_owned(),
-            4 => "<|return|>".to_owned(),
-            8 => "<|start|>".to_owned(),
-            9 => "<|end|>".to_owned(),
-            10 => "<|message|>".to_owned(),
-            reserved => format!("<|reserved_{}|>", 199_998 + reserved),
-        };
-        (name, CONTROL)
-    },
+    named: &[
+        (0, "<|startoftext|>"),
+        (1, "<|endoftext|>"),
+        (4, "<|return|>"),
+        (8, "<|start|>"),
+        (9, "<|end|>"),
+        (10, "<|message|>"),
+    ],
+    other: (|reserved| format!("<|reserved_{}|>", 199_998 + reserved), CONTROL),
     bos: 0,
     eos: 4,
     add_bos: false,
     template: TEMPLATE_HARMONY,
 };
 
-/// The bytes, merged pieces, and special tokens.
 fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let text = size.saturating_sub(family.special);
     let mut tokens: Vec<String> = byte_alphabet().into_iter().map(String::from).collect();
@@ -204,9 +189,12 @@ fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let merges = rules.iter().map(|[left, right]| format!("{left} {right}")).collect();
     let mut kinds = vec![NORMAL; tokens.len()];
     let first = tokens.len();
-    let (names, special_kinds): (Vec<String>, Vec<i32>) = (0..family.special).map(family.name).unzip();
-    tokens.extend(names);
-    kinds.extend(special_kinds);
+    for number in 0..family.special {
+        let named = family.named.iter().find(|(named, _)| *named == number);
+        let (other, kind) = family.other;
+        tokens.push(named.map_or_else(|| other(number), |(_, name)| (*name).to_owned()));
+        kinds.push(if named.is_some() { CONTROL } else { kind });
+    }
     let special = |number: usize| Value::U32(u32::try_from(first + number).unwrap_or(0));
     for (key, value) in [
         ("model", Value::String("gpt2".into())),
@@ -223,8 +211,7 @@ fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     metadata.insert("tokenizer.chat_template", Value::String(family.template.into()));
 }
 
-/// Distinct words of up to four letters, with and without `space` before them, each as two parts that are letters or earlier
-/// words.
+/// Distinct words of up to four letters, with and without `space` before them, each as two letters or earlier words.
 fn words(space: &str) -> Vec<[String; 2]> {
     let letters: Vec<String> = LETTERS.chars().map(String::from).collect();
     let join = |left: &[String], right: &[String]| -> Vec<[String; 2]> {

@@ -1,7 +1,5 @@
-//! Random weights in every format, without quantisation.
-//!
-//! Blocks are random bytes with scales chosen so that values have a mean near 0 and a given standard deviation. All bit
-//! patterns of a block occur.
+//! Random weights in every format, without quantisation: random bytes with scales chosen so that values have a mean near 0 and a
+//! given standard deviation. All bit patterns of a block occur.
 
 use std::io::{self, Write};
 
@@ -9,10 +7,8 @@ use quant::{BlockNVFP4, Format};
 
 use crate::random::Random;
 
-/// Where a block has its scale.
 #[derive(Clone, Copy)]
 enum ScaleField {
-    /// An F16 at this offset.
     F16(usize),
     /// An F16 in the high nibbles of four words, the first at this offset.
     Nibbles(usize),
@@ -22,9 +18,7 @@ enum ScaleField {
     E4M3(usize),
 }
 
-/// The scales in a block of random bytes.
 struct Scales {
-    /// The scale `d` of a block.
     d: ScaleField,
     /// Root mean square of the values when `d` is 1 and all other bits are random.
     rms: f32,
@@ -64,11 +58,9 @@ fn scales(format: Format) -> Option<Scales> {
     Some(Scales { d, rms, min })
 }
 
-/// Blocks that are generated at once.
 const RUN: usize = 1 << 14;
 
-/// Writes `values` random values of standard deviation about `deviation`, as stored in `format`; the last block is
-/// whole.
+/// Writes `values` random values of standard deviation about `deviation` in `format`; the last block is whole.
 pub(crate) fn write_matrix(
     format: Format,
     values: usize,
@@ -123,7 +115,6 @@ impl ScaleField {
         [block[at], block[at + 1]]
     }
 
-    /// Stores an F16.
     fn store(self, block: &mut [u8], scale: half::f16) {
         match self {
             ScaleField::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),
@@ -139,7 +130,6 @@ impl ScaleField {
 }
 
 impl Scales {
-    /// Sets the scales of a block of random bytes.
     fn set(&self, block: &mut [u8], deviation: f32) {
         let Scales { d, rms, min } = *self;
         // The random bytes in the scale's place vary it from block to block. Its random sign makes the mean 0 if the values

@@ -10,7 +10,6 @@ use quant::E4M3;
 
 use crate::Matrix;
 
-/// Columns per block.
 const BLOCK: usize = 32;
 
 /// Relative error of a quant before it is rounded: a few operations in f32, each with up to 2^-24.
@@ -19,9 +18,7 @@ const QUANT_ERROR: f64 = 1.0 / 2_097_152.0;
 /// Which quant a number next to a boundary becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// That of exact arithmetic.
     Exact,
-    /// The one on the other side of the boundary.
     Other,
 }
 
@@ -63,7 +60,6 @@ fn dequantized(block: &[f32], scale: f32, round: impl Fn(f64) -> f64) -> Vec<f32
     block.iter().map(|&x| quant(x) * stored).collect()
 }
 
-/// `steps + offset`, rounded down.
 fn quant(steps: f64, offset: f64, choice: Choice) -> f64 {
     let sum = steps + offset;
     let boundary = sum.round();
@@ -88,7 +84,6 @@ pub(crate) fn nmse(kind: KvType) -> f64 {
     }
 }
 
-/// That of keys or values, whichever lose more.
 pub(crate) fn largest_nmse(KvFormat { k, v }: KvFormat) -> f64 {
     nmse(k).max(nmse(v))
 }

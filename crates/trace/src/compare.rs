@@ -1,16 +1,13 @@
-//! Compares two traces value by value, and finds the first failing operation.
-//!
-//! An operation is judged alone: the reference backend computes it again on its recorded inputs, so that the error of
-//! the inputs does not count. The first operation beyond the one-operation limit is failing.
+//! Compares two traces value by value, and finds the first operation beyond its limit. The reference backend computes each again on
+//! its recorded inputs, so that the error of the inputs does not count.
 
 use crate::cache;
 use crate::judge::WHOLE_FLOAT;
 use crate::traces::{SIDES, Traces};
 use crate::{Error, Meta, Method, Oracle, Report, Trace, digest, report::Side};
 
-/// Checks trace `a` against `b`. With an oracle, operations of traces of its model are judged, except those of a `b`
-/// that is [trusted](Trace::trusted). Values that were not judged must be near each other. Fails if the traces have no
-/// position or no value in common, or one cannot be read.
+/// Checks trace `a` against `b`. With an oracle, operations of traces of its model are judged, except those of a `b` that is
+/// [trusted](Trace::trusted); other values must be near each other. Fails if the traces have nothing in common.
 pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Report, Error> {
     let traces = [a, b];
     let [a_meta, b_meta] = traces.map(Trace::meta);
@@ -96,8 +93,7 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     Ok(Report { alike: first.is_none(), method, a, b, positions, first, values, notes })
 }
 
-/// Whether both runs must have the same bits: same program, backend, kernels, model and K/V format. Threads split the
-/// work and change no bit.
+/// Whether both runs must have the same bits: same program, backend, kernels, model and K/V format, any number of threads.
 fn same_bits_expected(a: &Meta, b: &Meta) -> bool {
     let [a_facts, b_facts] =
         [a, b].map(|meta| meta.facts.split("; ").filter(|fact| !fact.starts_with("threads: ")));

@@ -9,7 +9,6 @@ const PAGE: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
 
-/// Edges of the chart's plane, in its own units.
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 1032.0;
 const TOP: f64 = 34.0;
@@ -92,7 +91,6 @@ impl Report {
     }
 }
 
-/// The chart's coordinate of an NMSE.
 fn y(nmse: f64) -> f64 {
     let decades = nmse.max(1e-300).log10().clamp(f64::from(LOWEST), f64::from(HIGHEST));
     tenths(TOP + (f64::from(HIGHEST) - decades) / f64::from(HIGHEST - LOWEST) * (BOTTOM - TOP))
@@ -102,7 +100,6 @@ fn tenths(x: f64) -> f64 {
     (x * 10.0).round() / 10.0
 }
 
-/// A value's name without its layer, and its layer.
 fn kind(name: &str) -> (&str, Option<usize>) {
     let split = name.rsplit_once('-').and_then(|(kind, layer)| Some((kind, Some(layer.parse().ok()?))));
     split.unwrap_or((name, None))

@@ -11,8 +11,7 @@ use crate::traces::{SIDES, Traces};
 use crate::{Error, First, Oracle, Verdict, tapped_name};
 
 impl Traces<'_> {
-    /// What comes first: the value that was found, one of a wrong shape, or one that a weight makes NaN or infinite in
-    /// both traces.
+    /// The first of: the value that was found, one of a wrong shape, one that a weight makes NaN or infinite in both traces.
     pub(crate) fn sooner(&mut self, mut first: Option<First>) -> Result<Option<First>, Error> {
         let at = |name: &str| self.values.iter().position(|value| value.name == name);
         let mut end = first.as_ref().map_or(self.values.len(), |first| at(&first.name).unwrap_or(0));

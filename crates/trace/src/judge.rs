@@ -1,14 +1,12 @@
 //! Whether an operation's own error is within its limit, and where it is wrong.
 //!
 //! The limit holds for the value and for each row and column, since one wrong row among many hardly shows in the whole.
-//! Within a column, rows are normalised: those of one token may be a thousand times those of another. The mean of few
-//! squares varies more than that of many, so a slice of `n` elements may have `1 + 6 sqrt(2/n) + 20/n` times the limit:
-//! six standard deviations of a chi-square mean, and its exponential tail.
+//! Within a column, rows are normalised: those of one token may be a thousand times those of another. The mean of few squares
+//! varies more, so a slice of `n` elements may have `1 + 6 sqrt(2/n) + 20/n` times the limit: six standard deviations of a
+//! chi-square mean, and its exponential tail.
 //!
-//! A matmul beyond its limit may only show the rounding of its inputs ([`Rounding`]), which is large where a block has
-//! an outlier or the result nearly cancels: up to twice as much is right. So is attention that may only show another choice at
-//! a boundary between two quants of the cache. A bias is wrong even within the limit
-//! (`drift.rs`).
+//! A matmul beyond its limit may only show the rounding of its inputs ([`Rounding`]): up to twice as much is right. So is attention
+//! that may only show another choice between two quants of the cache. A bias is wrong even within the limit (`drift.rs`).
 
 mod drift;
 mod pair;
@@ -33,9 +31,8 @@ const FLOAT: f64 = 1e-6;
 /// NMSE limit of a matmul with a quantised weight: activations are rounded to 8 bits.
 pub(crate) const QUANTIZED: f64 = 5e-4;
 
-/// NMSE limit of attention over a cache that is not in F32. The replay rounds K and V as the cache does, so that what they lose is
-/// no error. Engines round queries, probabilities or sums to the 11 bits of F16, each with an NMSE of up to
-/// 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
+/// NMSE limit of attention over a cache that is not in F32. The replay rounds K and V, too; engines round queries, probabilities
+/// or sums to F16, each with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_ROUNDED: f64 = 1e-5;
 
 /// NMSE limit of a whole model with F32 or F16 weights.
@@ -44,13 +41,11 @@ pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 /// Elements of a value in memory at a time, about 8 MB of f32; the judgement needs some 20 times as much.
 const NUMBERS: usize = 1 << 21;
 
-/// Splits `rows` rows of `cols` columns into chunks that fit into memory.
 pub(crate) fn chunks(rows: usize, cols: usize) -> impl Iterator<Item = Range<usize>> {
     let at_once = (NUMBERS / cols.max(1)).max(1);
     (0..rows).step_by(at_once).map(move |first| first..rows.min(first + at_once))
 }
 
-/// The one-operation limit of `op`.
 pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op) -> f64 {
     let is_quantized = op.weights().any(|(id, role)| {
         matches!(role, Role::Matrix | Role::Experts)
@@ -91,8 +86,7 @@ impl Judgement {
         self.region.extend(first, &region);
     }
 
-    /// Judges a value of `rows` and `cols`. `read` returns the expected and the found rows of a chunk, and `wrong` where
-    /// these are wrong, counted from the first.
+    /// `read` returns the expected and the found rows of a chunk, and `wrong` where these are wrong, counted from the first.
     pub(crate) fn of(
         limit: f64,
         (rows, cols): (usize, usize),

@@ -88,8 +88,7 @@ const HEAD: usize = 16 << 20;
 /// Bytes hashed at the end of a file: weights.
 const TAIL: usize = 1 << 20;
 
-/// SHA-256 in hexadecimal of, for each of the model's files in order, its length in decimal, a newline, its first 16 MiB
-/// and its last 1 MiB (at most the file). Files that differ only between these have the same digest.
+/// SHA-256 in hexadecimal of each of the model's files: its length in decimal, a newline, its first 16 MiB and last 1 MiB.
 pub fn digest(model: &Gguf) -> String {
     hash_files(model.contents())
 }

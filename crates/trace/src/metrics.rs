@@ -7,8 +7,7 @@ use crate::Matrix;
 /// The distance of a matrix from its reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Metrics {
-    /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference; infinite (`null` in JSON) where only
-    /// one side is finite.
+    /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`; infinite (`null` in JSON) where only one side is finite.
     pub nmse: f64,
     /// Cosine of the angle between them, as vectors.
     pub cosine: f64,

@@ -1,7 +1,5 @@
-//! Replays one operation at a time on the reference backend.
-//!
-//! A replay is a graph of the operation itself: its inputs are rows of tables, its weights and store the model's.
-//! [`Op::operands`] says what these are, so nothing here lists operations.
+//! Replays one operation at a time on the reference backend: a graph of the operation itself, whose inputs are rows of tables, with
+//! the model's weights and store. [`Op::operands`] says what these are, so nothing here lists operations.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -33,15 +31,10 @@ pub struct Oracle<'a> {
 /// An operation without its inputs, as a replay or a hypothesis runs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// With the ids of the model's graph.
     pub(crate) op: Op,
-    /// The tokens of its rows, for an operation without inputs.
     pub(crate) tokens: Vec<u32>,
-    /// The position of its first row.
     pub(crate) first: usize,
-    /// A weight instead of the file's.
     pub(crate) replaced: Option<(WeightId, Weight)>,
-    /// A store instead of the model's.
     pub(crate) store: Option<Store>,
 }
 
@@ -96,8 +89,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The result of `call` on `inputs`, rows of one sequence from the call's first position on; the store holds only
-    /// these.
+    /// The result of `call` on `inputs`, rows of one sequence from the call's first position on, which alone are stored.
     pub(crate) fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
         assert_eq!(call.op.inputs().count(), inputs.len(), "inputs of {}", call.op.name());
         let (mut g, mut op, mut weights) = (Builder::new(), call.op, HashMap::new());

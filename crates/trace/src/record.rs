@@ -63,9 +63,8 @@ impl Recording<'_> {
         Bucket { rows, outputs: rows }
     }
 
-    /// Runs on `backend`, which holds no model yet, and writes the trace to `path`, if given. Returns a summary of each
-    /// value, in the order of the trace. Fails without tokens or values, if the backend refuses the model or tokens, or
-    /// if a file cannot be read or written.
+    /// Runs on `backend`, which holds no model yet, and writes the trace to `path`, if given. Returns a summary of each value. Fails
+    /// without tokens or values, if the backend refuses the model or tokens, or if a file cannot be read or written.
     pub fn run(&self, backend: Box<dyn Backend>, path: Option<&Path>) -> Result<Vec<Summary>, Error> {
         let rows = self.tokens.len();
         if rows == 0 {

@@ -21,7 +21,6 @@ pub(crate) struct Replay<'a> {
     pub(crate) oracle: Oracle<'a>,
 }
 
-/// Rows of a value: the operation, its inputs, what was recorded and what is expected.
 struct Rows {
     call: Call,
     inputs: Vec<Matrix>,
@@ -51,9 +50,8 @@ impl Replay<'_> {
         self.oracle.call(id, &self.trace.meta().tokens[rows.clone()], rows.start)
     }
 
-    /// The inputs of `rows` of `id`, recorded or replayed through at most `depth` operations, and the largest limit of
-    /// these, 0 without any. Keys and values that were replayed, within their limit, may be on the other side of any boundary
-    /// between two quants: then the errors of two caches add up, several times the usual one in columns of small values.
+    /// The inputs of `rows` of `id`, recorded or replayed through at most `depth` operations, and the largest limit of these, or 0.
+    /// Replayed keys and values may be on the other side of a boundary between quants: the errors of two caches add up.
     fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<(Vec<Matrix>, f64), Error> {
         let (mut inputs, mut limit) = (Vec::new(), 0.0f64);
         let call = self.call(id, rows);
@@ -190,7 +188,6 @@ impl Replay<'_> {
         Ok(judgement.is_wrong().then_some(First { causes: vec![cause], ..first }))
     }
 
-    /// The wrong value `id` with its causes.
     fn diagnose(&self, id: ValueId, judgement: &Judgement) -> Result<First, Error> {
         let name = &self.oracle.graph.value(id).name;
         let first = First::new(name, Some(self.side), judgement, Some(self.oracle));

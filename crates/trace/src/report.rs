@@ -111,12 +111,10 @@ pub struct Own {
 /// Whether an operation is within its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Verdict {
-    /// Within the limit.
     Right,
-    /// Beyond the limit.
     Wrong,
-    /// Not judged, for this reason.
     NotJudged(String),
 }
 
@@ -132,7 +130,6 @@ impl Compared {
         self.b.as_ref()?.metrics
     }
 
-    /// Its figures, one per column of [`Report::columns`].
     pub(crate) fn numbers(&self) -> [Option<f64>; 6] {
         let accumulated = self.accumulated.as_ref();
         [
@@ -145,7 +142,6 @@ impl Compared {
         ]
     }
 
-    /// Position and column of the largest difference; empty without one.
     pub(crate) fn largest(&self) -> String {
         let largest = self.accumulated.map(|metrics| metrics.largest).filter(|at| at.difference > 0.0);
         largest.map_or_else(String::new, |at| format!("({}, {})", at.position, at.column))
@@ -153,7 +149,6 @@ impl Compared {
 }
 
 impl First {
-    /// The value, and which trace is wrong there.
     pub(crate) fn headline(&self) -> String {
         match self.side {
             Some(side) => format!("{} first goes wrong at {}", side.to_uppercase(), self.name),
@@ -197,7 +192,6 @@ impl First {
 }
 
 impl Report {
-    /// The verdict in lines, the headline first.
     pub(crate) fn verdict(&self) -> Vec<String> {
         self.first.as_ref().map_or_else(|| vec![self.alike()], |first| first.lines(self.method))
     }

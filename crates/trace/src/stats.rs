@@ -2,7 +2,6 @@
 
 use crate::Shape;
 
-/// Number of elements that are shown.
 const FIRST: usize = 5;
 
 /// Statistics of a value's elements. NaNs are only counted; infinities are included.
@@ -89,7 +88,6 @@ pub fn table(values: &[Summary]) -> String {
     lines
 }
 
-/// Six significant digits, in 11 columns.
 fn number(x: f64) -> String {
     let size = x.abs();
     if size == 0.0 || (1e-3..1e5).contains(&size) {

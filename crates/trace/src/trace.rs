@@ -1,9 +1,8 @@
-//! Reading a trace, one value at a time.
+//! Reading a trace, one value at a time: a safetensors file (<https://github.com/huggingface/safetensors#format>) of `F32` tensors
+//! with two dimensions, positions and columns.
 //!
-//! The file has the safetensors format: the header's length as a little-endian u64; the header, a JSON object with `dtype`,
-//! `shape` and `data_offsets` (from the end of the header) of each tensor and strings in `__metadata__`; then the data.
-//! <https://github.com/huggingface/safetensors#format>. Tensors of a trace are `F32` with two dimensions, positions and
-//! columns.
+//! First comes the header's length as a little-endian u64; then the header, a JSON object with `dtype`, `shape` and `data_offsets`
+//! (from the end of the header) of each tensor and strings in `__metadata__`; then the data.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Matrix, Meta};
 
-/// The longest header, as in other readers of the format.
 const MAX_HEADER: u64 = 100_000_000;
 
 /// A value of a trace.

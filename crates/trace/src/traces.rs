@@ -18,10 +18,8 @@ const WHOLE_QUANTIZED: f64 = 1e-2;
 /// By how many times the usual NMSE of a cache a whole model may differ from one with another cache.
 const WHOLE_CACHE: f64 = 20.0;
 
-/// Names of the traces in a report.
 pub(crate) const SIDES: [&str; 2] = ["a", "b"];
 
-/// Two traces and what is known of their values.
 pub(crate) struct Traces<'a> {
     pub(crate) traces: [&'a Trace; 2],
     pub(crate) positions: usize,
@@ -90,7 +88,6 @@ impl<'a> Traces<'a> {
         Replay { trace: self.traces[side], side: SIDES[side], positions: self.positions, oracle }
     }
 
-    /// Replays all operations of a side; its first wrong value.
     fn replay_all(&mut self, side: usize, oracle: Oracle<'a>) -> Result<Option<First>, Error> {
         let replay = self.replay(side, oracle);
         let values = &mut self.values;
@@ -151,7 +148,6 @@ impl<'a> Traces<'a> {
         Ok(self.first(value, None, &judgement))
     }
 
-    /// The value as the first wrong one, without causes.
     pub(crate) fn first(&self, value: &Compared, side: Option<&'static str>, judgement: &Judgement) -> First {
         First::new(&value.name, side, judgement, self.oracles[0].or(self.oracles[1]))
     }
@@ -214,7 +210,6 @@ impl<'a> Traces<'a> {
 }
 
 impl First {
-    /// The value `name` and what is known of it, without causes.
     pub(crate) fn new(
         name: &str,
         side: Option<&'static str>,

@@ -9,9 +9,7 @@ use indexmap::IndexMap;
 use crate::trace::{Entry, Header};
 use crate::{Error, Meta, Shape, Trace};
 
-/// A trace being written. The shapes are known first, so that rows can be written in any order.
-///
-/// It is an [`OutFile`]: a file of the final name is a whole trace.
+/// A trace being written: an [`OutFile`], so that a file of the final name is a whole trace. Rows come in any order.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -33,8 +31,7 @@ impl Writer {
         Target::new(path, "trace", |path| Trace::open(path).is_ok())
     }
 
-    /// Begins a trace at `path` of `values`, in this order. Fails if the file cannot be written or replaced, a value has
-    /// no rows or columns, or two have one name.
+    /// Begins a trace of `values`, in this order. Fails if the file cannot be written, or a value is empty or named twice.
     pub fn create(
         path: impl AsRef<Path>,
         meta: &Meta,
@@ -73,8 +70,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes whole rows of the value `name`, from row `first` on. Fails if these were not announced or were written
-    /// before, or the file cannot be written.
+    /// Writes whole rows of the value `name`, from row `first` on. Fails if these were not announced or were written before.
     pub fn write(&mut self, name: &str, first: usize, data: &[f32]) -> Result<(), Error> {
         let Some(value) = self.values.get_mut(name) else {
             return Err(Error::value(&self.path, name, "was not announced"));

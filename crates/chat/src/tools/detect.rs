@@ -16,28 +16,20 @@ use crate::reasoning;
 /// The tool of a sample.
 const NAME: &str = "count_hedgehogs";
 
-/// Why the model of a template cannot be given tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
-    /// No format of calls is known for it.
     Format,
-    /// The template leaves out the tools.
     Tools,
 }
 
 impl From<Missing> for Error {
     fn from(missing: Missing) -> Error {
-        match missing {
-            Missing::Format => Error::NoToolCalls,
-            Missing::Tools => Error::ToolsLeftOut,
-        }
+        if let Missing::Format = missing { Error::NoToolCalls } else { Error::ToolsLeftOut }
     }
 }
 
-/// The format of a template: the one in which its rendering of a call reads as that call, or else the first one whose
-/// texts it contains.
-///
-/// `sources` are its texts, and `render` renders messages and tools with the prompt for an answer or without.
+/// The format in which the template's rendering of a call reads as that call, or else the first one whose texts it contains.
+/// `sources` are its texts; `render` renders messages and tools with the prompt for an answer or without.
 pub(crate) fn detect(
     sources: &[&str],
     reasoning: Option<&'static reasoning::Format>,
@@ -66,7 +58,7 @@ pub(crate) fn detect(
     // Not within a mark.
     let mark = same.rfind('<').filter(|mark| same.rfind('>').is_none_or(|end| end < *mark));
     let (prompt_end, answer) = sample.split_at(mark.unwrap_or(same.len()));
-    let reads = |format: &&&'static Format| {
+    let reads = |format: &&'static Format| {
         if !format.shows.iter().all(|text| answer.contains(text)) {
             return false;
         }
@@ -82,7 +74,7 @@ pub(crate) fn detect(
         FORMATS.iter().find(reads)
     } else {
         let text = [sources, &[&*prompt, answer]].concat().join("\n");
-        let is_known = |format: &&&'static Format| {
+        let is_known = |format: &&'static Format| {
             format.known_by.iter().any(|texts| texts.iter().all(|known| text.contains(known)))
         };
         FORMATS.iter().find(is_known)

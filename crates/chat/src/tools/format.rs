@@ -13,9 +13,7 @@ pub(crate) struct Format {
     pub(crate) known_by: &'static [&'static [&'static str]],
     /// Texts in calls, where formats that are read alike are written differently.
     pub(crate) shows: &'static [&'static str],
-    /// The openings of a section.
     pub(crate) opens: &'static [Open],
-    /// The parts of a call.
     pub(crate) call: &'static [Element],
     /// Between calls of a section; `None` if a section has only one.
     pub(crate) separator: Option<&'static str>,
@@ -23,7 +21,6 @@ pub(crate) struct Format {
     pub(crate) close: &'static str,
     /// Between sections; `None` if an answer has only one.
     pub(crate) apart: Option<&'static str>,
-    /// Marks before content.
     pub(crate) headers: &'static [&'static str],
     /// The beginning of an answer that the prompt has.
     pub(crate) prefill: &'static str,
@@ -46,7 +43,6 @@ pub(crate) const fn open(mark: &'static str) -> Open {
     Open { mark, at_start: false, is_part: false, then: 0 }
 }
 
-/// A part of a call.
 #[derive(Debug)]
 pub(crate) enum Element {
     /// This text. After the arguments, it may be missing.
@@ -58,12 +54,16 @@ pub(crate) enum Element {
     /// The id, up to this text.
     Id(&'static str),
     /// The id after `mark`, up to one of `ends`. Both may be missing.
-    OptionalId { mark: &'static str, ends: &'static [&'static str] },
+    OptionalId {
+        mark: &'static str,
+        ends: &'static [&'static str],
+    },
     /// Anything up to and with `end`. The grammar writes one of `texts`.
-    Skip { texts: &'static [&'static str], end: &'static str },
-    /// The arguments as a JSON object.
+    Skip {
+        texts: &'static [&'static str],
+        end: &'static str,
+    },
     Arguments,
-    /// A JSON object with the name and the arguments.
     Object(Keys),
     /// Parameters, each with marks.
     Parameters(Parameter),
@@ -71,16 +71,13 @@ pub(crate) enum Element {
     Literals(Syntax),
 }
 
-/// The keys of a JSON object that is a call.
 #[derive(Debug)]
 pub(crate) enum Keys {
     /// The name is a value.
     Fields {
-        /// Key of the name.
         name: &'static str,
         /// Keys of the arguments. The grammar writes the first one.
         arguments: &'static [&'static str],
-        /// Key of the id.
         id: &'static str,
         /// Where the model writes an id.
         id_place: IdPlace,
@@ -92,7 +89,6 @@ pub(crate) enum Keys {
 /// Where in a call a grammar writes the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdPlace {
-    /// Nowhere.
     None,
     /// Before the name, a number.
     First,
@@ -100,10 +96,8 @@ pub(crate) enum IdPlace {
     Last,
 }
 
-/// The usual keys.
 pub(crate) const KEYS: Keys = keys(IdPlace::None);
 
-/// The usual keys, with an id in this place.
 pub(crate) const fn keys(id_place: IdPlace) -> Keys {
     Keys::Fields { name: "name", arguments: &["arguments", "parameters"], id: "id", id_place }
 }
@@ -121,21 +115,17 @@ pub(crate) struct Parameter {
     pub(crate) in_lines: bool,
     /// Whether a value may be in `<![CDATA[…]]>`.
     pub(crate) has_cdata: bool,
-    /// Before each parameter.
     pub(crate) before: &'static str,
 }
 
-/// Attributes of a parameter.
 #[derive(Debug)]
 pub(crate) struct Attributes {
-    /// The attribute of a string.
     pub(crate) text: &'static str,
     /// The attribute of other values, as a regular expression.
     pub(crate) other: &'static str,
 }
 
 impl Format {
-    /// The usual settings.
     pub(crate) const USUAL: Format = Format {
         name: "",
         known_by: &[],

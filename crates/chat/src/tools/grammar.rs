@@ -30,16 +30,12 @@ pub enum Choice {
 /// A grammar that constrains an answer to valid calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
-    /// The texts that start the grammar; empty if it holds from the beginning of the answer.
-    ///
-    /// The first trigger that occurs in the content (not in [reasoning](crate::AnswerParser::is_reasoning)) starts the
-    /// grammar, which describes one section of calls from the trigger's first byte: what is generated since then is fed to it.
+    /// The texts that start the grammar; empty if it holds from the beginning of the answer. The first trigger in the content (not
+    /// in reasoning) starts it: it describes one section of calls from the trigger's first byte.
     pub triggers: Vec<Trigger>,
-    /// Lark text for llguidance. Special tokens are in it as `<[id]>`; those of [`Specials`](crate::Specials) must be
-    /// the special ones of its vocabulary.
+    /// Lark text for llguidance, with special tokens as `<[id]>`: those of [`Specials`](crate::Specials).
     pub lark: String,
-    /// The parts of schemas that it does not enforce, at most one of each tool. Empty if arguments are JSON: then schemas are in `lark`
-    /// as they are.
+    /// The parts of schemas that it does not enforce, at most one of each tool. Empty if arguments are JSON.
     pub unenforced: Vec<Unenforced>,
 }
 
@@ -59,7 +55,6 @@ impl Trigger {
     }
 }
 
-/// The beginning of a section in a grammar.
 struct Begin<'a> {
     open: &'a Open,
     /// The part of the opening that the model writes: the rest is in the prompt.
@@ -67,63 +62,67 @@ struct Begin<'a> {
     at_start: bool,
 }
 
-/// The grammar of an answer that calls `tools`, or else is what the Lark rule `reply` accepts.
-pub(super) fn grammar(
-    of: &ToolFormat,
-    prompt: &str,
-    tools: &Tools,
-    choice: &Choice,
-    parallel: bool,
-    reply: Option<&str>,
-) -> Result<Grammar, ToolsError> {
-    let ToolFormat { format, reasoning, special } = of;
-    let tools: Vec<&Tool> = match choice {
-        Choice::Named(name) => {
-            vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
-        }
-        Choice::Auto | Choice::Required => tools.iter().collect(),
-    };
-    if tools.is_empty() {
-        return Err(ToolsError::None);
-    }
-    let prompt = prompt.trim_end();
-    let in_prompt = if prompt.ends_with(format.prefill) { format.prefill } else { "" };
-    let begins = begins(format, in_prompt);
-    let is_auto = *choice == Choice::Auto;
-
-    let mut writer = Writer { lark: Lark::new(special), format, unenforced: Vec::new() };
-    let starts: Vec<String> = if is_auto {
-        begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
-    } else {
-        // After reasoning, the model writes the whole opening.
-        let full = Begin::full(format);
-        let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
-        let calls = writer.sections(first, &tools, parallel);
-        let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
-        let reply = reply.map(|reply| writer.reply(reply, *reasoning));
-        let or_reply = |calls: String| match &reply {
-            Some(reply) => format!("({calls} | {reply})"),
-            None => calls,
+impl ToolFormat {
+    /// The grammar of an answer to `prompt` that calls `tools`, or with `reply` of one that calls them or is what this Lark rule
+    /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
+    pub fn grammar(
+        &self,
+        prompt: &impl std::fmt::Display,
+        tools: &Tools,
+        choice: &Choice,
+        parallel: bool,
+        reply: Option<&str>,
+    ) -> Result<Grammar, ToolsError> {
+        let ToolFormat { format, reasoning, special } = self;
+        let choice = if reply.is_some() { &Choice::Required } else { choice };
+        let tools: Vec<&Tool> = match choice {
+            Choice::Named(name) => {
+                vec![tools.get(name).ok_or_else(|| ToolsError::Unknown { name: name.clone() })?]
+            }
+            Choice::Auto | Choice::Required => tools.iter().collect(),
         };
-        match closed {
-            None => vec![or_reply(calls)],
-            Some(marks) => {
-                let thought = writer.thought(marks);
-                let after = or_reply(writer.sections(&full, &tools, parallel));
-                if prompt.ends_with(marks.open) {
-                    vec![format!("{thought} {after}")]
-                } else {
-                    vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
+        if tools.is_empty() {
+            return Err(ToolsError::None);
+        }
+        let prompt = prompt.to_string();
+        let prompt = prompt.trim_end();
+        let in_prompt = if prompt.ends_with(format.prefill) { format.prefill } else { "" };
+        let begins = begins(format, in_prompt);
+        let is_auto = *choice == Choice::Auto;
+
+        let mut writer = Writer { lark: Lark::new(special), format, unenforced: Vec::new() };
+        let starts: Vec<String> = if is_auto {
+            begins.iter().map(|begin| writer.section(begin, &tools, parallel)).collect()
+        } else {
+            // After reasoning, the model writes the whole opening.
+            let full = Begin::full(format);
+            let first = begins.iter().find(|begin| begin.at_start).unwrap_or(&begins[0]);
+            let calls = writer.sections(first, &tools, parallel);
+            let closed = reasoning.filter(|format| !prompt.ends_with(format.close));
+            let reply = reply.map(|reply| writer.reply(reply, *reasoning));
+            let or_reply = |calls: String| match &reply {
+                Some(reply) => format!("({calls} | {reply})"),
+                None => calls,
+            };
+            match closed {
+                None => vec![or_reply(calls)],
+                Some(marks) => {
+                    let thought = writer.thought(marks);
+                    let after = or_reply(writer.sections(&full, &tools, parallel));
+                    if prompt.ends_with(marks.open) {
+                        vec![format!("{thought} {after}")]
+                    } else {
+                        vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
+                    }
                 }
             }
-        }
-    };
-    let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
-    Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
+        };
+        let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
+        Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
+    }
 }
 
 impl Begin<'_> {
-    /// The whole opening.
     fn full(format: &'static Format) -> Begin<'static> {
         let open = &format.opens[0];
         Begin { open, text: open.written(), at_start: false }
@@ -164,7 +163,6 @@ fn triggers(lark: &Lark<'_>, format: &Format, begins: &[Begin<'_>], tools: &[&To
     triggers
 }
 
-/// The beginning of a call of `name`.
 fn named(format: &Format, name: &str) -> String {
     let mut text = String::new();
     for element in format.call {
@@ -208,7 +206,6 @@ impl Writer<'_> {
         sections
     }
 
-    /// A section that begins with `begin`.
     fn section(&mut self, begin: &Begin<'_>, tools: &[&Tool], parallel: bool) -> String {
         let call = self.calls(0, tools);
         let first = if begin.open.then == 0 { call.clone() } else { self.calls(begin.open.then, tools) };
@@ -316,7 +313,6 @@ impl Writer<'_> {
         root
     }
 
-    /// Notes what is left open.
     fn leave(&mut self, tool: &Tool, Further { pointer, keyword }: Further) {
         if self.unenforced.last().is_none_or(|last| last.tool != tool.name) {
             let (tool, format) = (tool.name.clone(), self.format.name);
@@ -469,7 +465,6 @@ impl Writer<'_> {
         if written.len() == rules.len() { any } else { format!("({})", written.join(" | ")) }
     }
 
-    /// The name of the rule for any literal.
     fn any_literal(&mut self, syntax: Syntax) -> String {
         let bools = lark::BOOLS[usize::from(syntax == Syntax::Python)];
         self.lark.rule("literal_bool", bools.to_owned());

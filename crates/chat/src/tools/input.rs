@@ -1,22 +1,17 @@
 //! Text that is read once, while it is generated.
 
-/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Found.
     Done,
     /// Nothing yet: there must be more text.
     More,
-    /// No call.
     Broken,
 }
 
-/// The part of an answer that is not decided.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
     text: &'a str,
     at: usize,
-    /// Whether more may follow.
     pub(crate) more: bool,
 }
 
@@ -29,17 +24,14 @@ impl<'a> Input<'a> {
         &self.text[self.at..]
     }
 
-    /// The number of bytes read.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// The text read since `from`.
     pub(crate) fn since(&self, from: usize) -> &'a str {
         &self.text[from..self.at]
     }
 
-    /// Reads `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> &'a str {
         let taken = &self.rest()[..bytes];
         self.at += bytes;
@@ -50,7 +42,6 @@ impl<'a> Input<'a> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Reads `text` if it is next.
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text);
         self.at += if is_next { text.len() } else { 0 };

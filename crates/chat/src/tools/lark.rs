@@ -10,26 +10,21 @@ use crate::prompt::Segment;
 /// Booleans in JSON and in Python.
 pub(super) const BOOLS: [&str; 2] = ["(\"true\" | \"false\")", "(\"True\" | \"False\")"];
 
-/// A grammar that is written.
 #[derive(Debug)]
 pub(super) struct Lark<'a> {
     special: Vec<&'a (u32, String)>,
-    /// Names and bodies.
     rules: Vec<(String, String)>,
     names: HashSet<String>,
-    /// Bytes of the bodies.
     bytes: usize,
 }
 
 impl<'a> Lark<'a> {
-    /// For a vocabulary with these special tokens.
     pub(super) fn new(special: &'a [(u32, String)]) -> Lark<'a> {
         let mut special: Vec<_> = special.iter().filter(|(_, text)| !text.is_empty()).collect();
         special.sort_by_key(|(_, text)| std::cmp::Reverse(text.len()));
         Lark { special, rules: Vec::new(), names: HashSet::new(), bytes: 0 }
     }
 
-    /// The rule `name`. Returns the name.
     pub(super) fn rule(&mut self, name: &str, body: String) -> String {
         if !self.is_full() && self.names.insert(name.to_owned()) {
             self.bytes += body.len();
@@ -38,7 +33,6 @@ impl<'a> Lark<'a> {
         name.to_owned()
     }
 
-    /// Whether there is the rule `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -48,7 +42,6 @@ impl<'a> Lark<'a> {
         self.bytes > MAX_BYTES
     }
 
-    /// Exactly `text`, with special tokens by their ids.
     pub(super) fn text(&self, text: &str) -> String {
         let part = |segment: Segment| match segment {
             Segment::Text(text) => quoted(&text).unwrap_or_default(),
@@ -94,7 +87,6 @@ impl<'a> Lark<'a> {
         }
     }
 
-    /// JSON by a schema, as the rule `name`.
     pub(super) fn json(&mut self, name: &str, schema: &Json) -> String {
         self.rule(name, format!("%json {schema}"))
     }
@@ -115,7 +107,6 @@ impl<'a> Lark<'a> {
     }
 }
 
-/// A literal of Lark; `None` for no text.
 fn quoted(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| Json::from(text).to_string())
 }

@@ -4,23 +4,17 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::schema::{Tool, Types};
 
-/// Deepest nesting.
 const MAX_DEPTH: usize = 100;
 
-/// How calls with literals are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// `name(key=value, …)`.
     Python,
     /// `name{key:value,…}` with strings between two of these marks.
-    Gemma {
-        /// Before and after a string.
-        quote: &'static str,
-    },
+    Gemma { quote: &'static str },
 }
 
 impl Syntax {
-    /// The brackets around the arguments.
     pub(crate) fn brackets(self) -> (char, char) {
         match self {
             Syntax::Python => ('(', ')'),
@@ -28,7 +22,6 @@ impl Syntax {
         }
     }
 
-    /// The character between a key and its value.
     pub(crate) fn assigns(self) -> char {
         match self {
             Syntax::Python => '=',
@@ -48,7 +41,6 @@ impl Syntax {
         })
     }
 
-    /// The value that `text` is as a whole.
     pub(crate) fn read(self, text: &str) -> Option<Json> {
         let mut reader = Reader { syntax: self, rest: text.trim() };
         let value = reader.value(MAX_DEPTH)?;
@@ -98,19 +90,16 @@ impl Syntax {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
     depth: usize,
-    /// The end of the string.
     quote: Option<&'static str>,
     escaped: bool,
 }
 
-/// The result of [`Ends::find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The bytes of the arguments, with the bracket that closes them.
     Found(usize),
     /// The bytes that need not be seen again.
     Seen(usize),
-    /// No call.
     Invalid,
 }
 
@@ -175,7 +164,6 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Whether an argument ends here.
     fn ends(&self) -> bool {
         let rest = self.rest.trim_start();
         rest.is_empty() || rest.starts_with(',')

@@ -1,7 +1,5 @@
-//! Tool calls: how models write them, and the grammar of those that are valid.
-//!
-//! A [`Format`] describes how the models of a family write calls. [`Section`] reads calls as it says, and
-//! [`Grammar`] is made of it.
+//! Tool calls: a [`Format`] describes how the models of a family write them; [`Section`] reads calls as it says, and
+//! [`Grammar`] of those that are valid is made of it.
 
 mod detect;
 pub(crate) mod format;
@@ -35,28 +33,16 @@ use crate::reasoning;
 /// How the model of a [template](crate::Template::tool_format) writes tool calls.
 #[derive(Clone, Debug)]
 pub struct ToolFormat {
-    format: &'static Format,
-    reasoning: Option<&'static reasoning::Format>,
-    special: Arc<[(u32, String)]>,
+    pub(crate) format: &'static Format,
+    pub(crate) reasoning: Option<&'static reasoning::Format>,
+    pub(crate) special: Arc<[(u32, String)]>,
 }
 
 impl ToolFormat {
-    pub(crate) fn new(
-        format: &'static Format,
-        reasoning: Option<&'static reasoning::Format>,
-        special: Arc<[(u32, String)]>,
-    ) -> ToolFormat {
-        ToolFormat { format, reasoning, special }
-    }
-
-    pub(crate) fn format(&self) -> &'static Format {
-        self.format
-    }
-
     /// The format called `name`, for answers without reasoning, of a model with these special tokens.
     pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
         let format = formats::FORMATS.iter().find(|format| format.name == name)?;
-        Some(ToolFormat::new(format, None, special.into()))
+        Some(ToolFormat { format, reasoning: None, special: special.into() })
     }
 
     /// The names of all formats.
@@ -78,20 +64,6 @@ impl ToolFormat {
     /// The marks before the content of an answer.
     pub fn preamble(&self) -> Preamble {
         Preamble::new(self.reasoning, Some(self.format))
-    }
-
-    /// The grammar of an answer to `prompt` that calls `tools`, or with `reply` of one that calls them or is what this Lark rule
-    /// accepts. Fails if `choice` demands a tool that there is not, or the grammar is too long.
-    pub fn grammar(
-        &self,
-        prompt: &impl std::fmt::Display,
-        tools: &Tools,
-        choice: &Choice,
-        parallel: bool,
-        reply: Option<&str>,
-    ) -> Result<Grammar, ToolsError> {
-        let choice = if reply.is_some() { &Choice::Required } else { choice };
-        grammar::grammar(self, &prompt.to_string(), tools, choice, parallel, reply)
     }
 
     /// Whether the model writes arguments as JSON, and an id, if any, before them: then they can be passed on as they come.

@@ -6,17 +6,14 @@ use super::format::Keys;
 use super::scanner::{Scanner, State, escaped};
 use super::schema::Tools;
 
-/// Reads a call that is a JSON object.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     keys: &'static Keys,
     scanner: Scanner,
     field: Field,
-    /// The key or value that is read.
     text: String,
     /// Whether an id counts that follows the arguments.
     takes_late_id: bool,
-    /// Whether arguments have begun.
     has_begun: bool,
     /// Whether the value is an object of arguments, which need not be complete to be passed on.
     in_arguments: bool,
@@ -24,11 +21,9 @@ pub(crate) struct Object {
     pub(crate) id: Option<String>,
     /// Arguments that are not passed on.
     pub(crate) arguments: String,
-    /// Whether `arguments` are complete.
     pub(crate) has_arguments: bool,
 }
 
-/// Where in the object a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Name,
@@ -37,7 +32,6 @@ enum Field {
     Other,
 }
 
-/// The object is no call of a tool.
 pub(crate) struct NoCall;
 
 impl Object {
@@ -63,7 +57,7 @@ impl Object {
 
     /// Reads `c`. On error, nothing has changed but what does not matter then.
     pub(crate) fn push(&mut self, c: char, tools: &Tools) -> Result<(), NoCall> {
-        let (before, depth) = (self.scanner.state(), self.scanner.depth());
+        let (before, depth, in_key) = (self.scanner.state(), self.scanner.depth(), self.scanner.in_key());
         if depth == 0 && c != '{' && !c.is_whitespace() {
             return Err(NoCall);
         }
@@ -71,11 +65,7 @@ impl Object {
         let (state, is_top) = (self.scanner.state(), depth == 1);
         match before {
             State::FirstKey | State::Key if is_top && c == '"' => self.text = "\"".into(),
-            State::Text { is_key: true }
-            | State::Escape { is_key: true }
-            | State::Hex { is_key: true, .. }
-                if is_top =>
-            {
+            _ if in_key && is_top => {
                 self.text.push(c);
                 if state == State::Colon {
                     self.key(tools)?;
@@ -88,7 +78,7 @@ impl Object {
             State::Colon | State::FirstKey | State::Key if is_top => {}
             State::Number(_) if is_top && !matches!(state, State::Number(_)) => self.value(tools)?,
             _ => {
-                let in_text = matches!(before, State::Text { .. });
+                let in_text = before == State::Text;
                 let ends = self.scanner.depth() == 1 && state == State::After;
                 self.in_arguments |=
                     self.field == Field::Arguments && before == State::Value && is_top && c == '{';

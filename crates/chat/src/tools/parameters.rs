@@ -10,7 +10,6 @@ use super::schema::{Tool, Types};
 /// Longest name or attributes of a parameter, in bytes.
 const MAX_KEY: usize = 256;
 
-/// Reads parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     format: &'static Parameter,
@@ -28,7 +27,6 @@ enum Place {
     Value(Value),
 }
 
-/// The value that is read.
 #[derive(Clone, Debug)]
 struct Value {
     types: Types,
@@ -36,7 +34,6 @@ struct Value {
     streams: bool,
     /// Whether an attribute says that it is no string.
     is_json: bool,
-    /// Whether its beginning has been read.
     has_begun: bool,
     text: String,
 }
@@ -46,7 +43,6 @@ impl Parameters {
         Parameters { format, next, place: Place::Between, count: 0 }
     }
 
-    /// Reads parameters of `tool`, and appends their JSON to `out`.
     pub(crate) fn step(&mut self, input: &mut Input<'_>, tool: &Tool, out: &mut String) -> Step {
         loop {
             let step = match &mut self.place {

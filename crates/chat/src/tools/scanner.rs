@@ -3,36 +3,30 @@
 /// Deepest nesting. That of `serde_json`, which reads arguments again.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// The state: the tokens that may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A value.
     Value,
     /// A value or the end of the list.
     FirstItem,
     /// A key or the end of the object.
     FirstKey,
-    /// A key.
     Key,
-    /// A colon.
     Colon,
     /// A comma, or the end of the list or object.
     After,
-    /// More of a string.
-    Text { is_key: bool },
-    /// An escaped character.
-    Escape { is_key: bool },
+    Text,
+    Escape,
     /// Digits of `\u`, of which `left` are missing.
-    Hex { is_key: bool, left: u8, code: u16 },
-    /// More of a number.
+    Hex {
+        left: u8,
+        code: u16,
+    },
     Number(Number),
     /// The rest of `true`, `false` or `null`.
     Word(&'static str),
-    /// Nothing but white space.
     Done,
 }
 
-/// Part of a number that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Minus,
@@ -45,27 +39,31 @@ pub(crate) enum Number {
     Power,
 }
 
-/// The text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid;
 
-/// Reads one value.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner {
     state: State,
     /// For each open list or object, whether it is an object.
     open: Vec<bool>,
+    /// Whether the string that is read is a key.
+    in_key: bool,
     /// The first half of a surrogate pair.
     high: bool,
 }
 
 impl Scanner {
     pub(crate) fn new() -> Scanner {
-        Scanner { state: State::Value, open: Vec::new(), high: false }
+        Scanner { state: State::Value, open: Vec::new(), in_key: false, high: false }
     }
 
     pub(crate) fn state(&self) -> State {
         self.state
+    }
+
+    pub(crate) fn in_key(&self) -> bool {
+        self.in_key && matches!(self.state, State::Text | State::Escape | State::Hex { .. })
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -88,9 +86,7 @@ impl Scanner {
                 }
                 None => return Err(Invalid),
             },
-            State::Text { is_key } | State::Escape { is_key } | State::Hex { is_key, .. } => {
-                self.text(is_key, c)?
-            }
+            State::Text | State::Escape | State::Hex { .. } => self.text(c)?,
             State::Word(rest) => match rest.strip_prefix(c) {
                 Some("") => self.after(),
                 Some(rest) => State::Word(rest),
@@ -102,20 +98,19 @@ impl Scanner {
         Ok(())
     }
 
-    /// The state after a value.
     fn after(&self) -> State {
         if self.open.is_empty() { State::Done } else { State::After }
     }
 
-    fn text(&mut self, is_key: bool, c: char) -> Result<State, Invalid> {
+    fn text(&mut self, c: char) -> Result<State, Invalid> {
         match self.state {
-            State::Escape { .. } if c == 'u' => Ok(State::Hex { is_key, left: 4, code: 0 }),
-            State::Escape { .. } if "\"\\/bfnrt".contains(c) && !self.high => Ok(State::Text { is_key }),
+            State::Escape if c == 'u' => Ok(State::Hex { left: 4, code: 0 }),
+            State::Escape if "\"\\/bfnrt".contains(c) && !self.high => Ok(State::Text),
             State::Hex { left, code, .. } => {
                 let digit = c.to_digit(16).and_then(|digit| u16::try_from(digit).ok()).ok_or(Invalid)?;
                 let (left, code) = (left - 1, code << 4 | digit);
                 if left > 0 {
-                    return Ok(State::Hex { is_key, left, code });
+                    return Ok(State::Hex { left, code });
                 }
                 // Half of a pair is no character.
                 let (is_high, is_low) = ((0xd800..0xdc00).contains(&code), (0xdc00..0xe000).contains(&code));
@@ -123,12 +118,12 @@ impl Scanner {
                     return Err(Invalid);
                 }
                 self.high = is_high;
-                Ok(State::Text { is_key })
+                Ok(State::Text)
             }
-            State::Text { .. } if c == '\\' => Ok(State::Escape { is_key }),
-            State::Text { .. } if self.high => Err(Invalid),
-            State::Text { .. } if c == '"' => Ok(if is_key { State::Colon } else { self.after() }),
-            State::Text { .. } => Ok(State::Text { is_key }),
+            State::Text if c == '\\' => Ok(State::Escape),
+            State::Text if self.high => Err(Invalid),
+            State::Text if c == '"' => Ok(if self.in_key { State::Colon } else { self.after() }),
+            State::Text => Ok(State::Text),
             _ => Err(Invalid),
         }
     }
@@ -137,7 +132,10 @@ impl Scanner {
         match (state, c) {
             (_, ' ' | '\t' | '\n' | '\r') => Ok(state),
             (State::Value | State::FirstItem, _) if c != ']' => self.value(c),
-            (State::FirstKey | State::Key, '"') => Ok(State::Text { is_key: true }),
+            (State::FirstKey | State::Key, '"') => {
+                self.in_key = true;
+                Ok(State::Text)
+            }
             (State::Colon, ':') => Ok(State::Value),
             (State::After, ',') => {
                 Ok(if self.open.last() == Some(&true) { State::Key } else { State::Value })
@@ -158,7 +156,7 @@ impl Scanner {
             '{' | '[' if self.open.len() == MAX_DEPTH => return Err(Invalid),
             '{' => State::FirstKey,
             '[' => State::FirstItem,
-            '"' => State::Text { is_key: false },
+            '"' => State::Text,
             't' => State::Word("rue"),
             'f' => State::Word("alse"),
             'n' => State::Word("ull"),
@@ -170,6 +168,7 @@ impl Scanner {
         if matches!(c, '{' | '[') {
             self.open.push(c == '{');
         }
+        self.in_key = false;
         Ok(state)
     }
 }

@@ -33,35 +33,27 @@ pub struct Tools(Vec<Tool>);
 #[expect(missing_docs, reason = "the texts of the errors say what their fields are")]
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ToolsError {
-    /// A tool is no function.
     #[error("tools[{index}] has the type {kind}, expected \"function\": leave it out")]
     NotAFunction { index: usize, kind: String },
-    /// A function lacks its name, or has one that cannot be called.
     #[error(
         "tools[{index}].function.name is {found}, expected a text of 1 to 128 letters, digits and _ - . : / characters"
     )]
     Name { index: usize, found: String },
-    /// Two functions have one name.
     #[error("tools[{index}].function.name is {name:?}, which an earlier tool has: rename one of them")]
     Twice { index: usize, name: String },
-    /// The choice is a tool that there is not.
     #[error("tool_choice names {name:?}, which is none of the tools: name one of them")]
     Unknown { name: String },
-    /// A call is demanded without tools.
     #[error("tool_choice demands a call, but there are no tools: give tools")]
     None,
-    /// The schema is none of an object.
     #[error(
         "tools[{index}].function.parameters is {found}, expected a JSON schema with \"type\": \"object\""
     )]
     Parameters { index: usize, found: String },
-    /// The schema is too long.
     #[error(
         "tools[{index}].function.parameters, of the tool {name:?}, has {found} bytes as JSON, at most {MAX_BYTES} are \
          supported: make it smaller"
     )]
     TooLong { index: usize, name: String, found: usize },
-    /// The grammar of the calls is too long.
     #[error("the grammar of the tools has more than {MAX_BYTES} bytes: give fewer tools, or smaller schemas")]
     Grammar,
 }
@@ -119,7 +111,6 @@ impl Tools {
         self.0.is_empty()
     }
 
-    /// Whether `text` may be the beginning of a name and what follows it.
     pub(crate) fn may_begin(&self, text: &str) -> bool {
         self.0.iter().any(|tool| tool.name.starts_with(text) || text.starts_with(&tool.name))
     }
@@ -146,7 +137,6 @@ fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.chars().count()) && name.chars().all(is_part)
 }
 
-/// The beginning of a value's JSON.
 fn shown(value: &Json) -> String {
     if value.is_null() {
         return "missing".into();
@@ -220,7 +210,6 @@ impl Types {
         self.0 == Types::bit(name)
     }
 
-    /// The names of all of them.
     pub(super) fn names(self) -> Vec<&'static str> {
         TYPES.into_iter().filter(|name| self.has(name)).collect()
     }
@@ -285,7 +274,6 @@ impl Tool {
     }
 }
 
-/// The schema of a parameter.
 fn property<'a>(tool: &'a Tool, parameter: &str) -> Option<&'a Json> {
     tool.parameters.get("properties")?.get(parameter)
 }

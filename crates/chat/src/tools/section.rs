@@ -12,7 +12,6 @@ use crate::delta::Delta;
 /// Longest name, id or other text before the arguments, in bytes.
 const MAX_NAME: usize = 256;
 
-/// Reads the calls of a section.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     format: &'static Format,
@@ -26,7 +25,6 @@ pub(crate) struct Section {
     may_be_content: bool,
 }
 
-/// A call.
 #[derive(Clone, Debug, Default)]
 struct Call {
     index: usize,
@@ -41,7 +39,6 @@ struct Call {
     is_complete: bool,
 }
 
-/// The state of the part that is read.
 #[derive(Clone, Debug)]
 enum Part {
     Start,
@@ -65,13 +62,11 @@ impl Section {
         }
     }
 
-    /// The number of the next call.
     pub(crate) fn next_index(&self) -> usize {
         self.call.index + usize::from(self.call.has_begun)
     }
 
-    /// Reads from `input`. [`Step::Done`] after the section, [`Step::Broken`] where it turns out that there is no call:
-    /// its text is in `out` then.
+    /// Reads from `input`: [`Step::Done`] after the section, [`Step::Broken`] if there is no call; its text is in `out` then.
     pub(crate) fn step(&mut self, input: &mut Input<'_>, tools: &Tools, out: &mut Vec<Delta>) -> Step {
         let from = input.at();
         let mut from = from;
@@ -119,8 +114,7 @@ impl Section {
         }
     }
 
-    /// Ends where the answer was cut: the call that is read is passed on as far as it is known, if its name is. Returns
-    /// its text if it may still be content, as no mark precedes it.
+    /// Ends where the answer was cut, and passes on the call if its name is known. Returns text that may still be content.
     pub(crate) fn cut(&mut self, out: &mut Vec<Delta>) -> Option<String> {
         self.element?;
         let call = &mut self.call;
@@ -137,7 +131,6 @@ impl Section {
         None
     }
 
-    /// Ends a call.
     fn end(&mut self, out: &mut Vec<Delta>) {
         if self.call.arguments.is_empty() && !self.call.has_begun {
             self.call.arguments.push_str("{}");
@@ -182,6 +175,18 @@ impl Section {
         tools: &Tools,
     ) -> Step {
         let call = &mut self.call;
+        let tool = call.name.as_ref().and_then(|name| tools.get(name));
+        if let Part::Start = self.part {
+            self.part = match element {
+                Element::Object(keys) => Part::Object(Object::new(keys, self.whole)),
+                Element::Parameters(parameter) => {
+                    let next = [self.format.next_text(index), self.format.close.trim()];
+                    Part::Parameters(Parameters::new(parameter, next))
+                }
+                Element::Literals(_) => Part::Literals { ends: Ends::default(), text: String::new() },
+                _ => Part::Start,
+            };
+        }
         match element {
             Element::Text(text) => {
                 input.skip_space();
@@ -258,10 +263,7 @@ impl Section {
                 let Part::Arguments(scanner) = &mut self.part else { return Step::Broken };
                 arguments(scanner, input, call)
             }
-            Element::Object(keys) => {
-                if matches!(self.part, Part::Start) {
-                    self.part = Part::Object(Object::new(keys, self.whole));
-                }
+            Element::Object(_) => {
                 let Part::Object(object) = &mut self.part else { return Step::Broken };
                 let step = read_object(object, input, tools);
                 if object.name.is_some() {
@@ -271,12 +273,7 @@ impl Section {
                 }
                 step
             }
-            Element::Parameters(parameter) => {
-                if matches!(self.part, Part::Start) {
-                    let next = [self.format.next_text(index), self.format.close.trim()];
-                    self.part = Part::Parameters(Parameters::new(parameter, next));
-                }
-                let tool = call.name.as_ref().and_then(|name| tools.get(name));
+            Element::Parameters(_) => {
                 let (Part::Parameters(parameters), Some(tool)) = (&mut self.part, tool) else {
                     return Step::Broken;
                 };
@@ -285,10 +282,6 @@ impl Section {
                 step
             }
             Element::Literals(syntax) => {
-                if matches!(self.part, Part::Start) {
-                    self.part = Part::Literals { ends: Ends::default(), text: String::new() };
-                }
-                let tool = call.name.as_ref().and_then(|name| tools.get(name));
                 let (Part::Literals { ends, text }, Some(tool)) = (&mut self.part, tool) else {
                     return Step::Broken;
                 };
@@ -312,10 +305,9 @@ impl Section {
     }
 }
 
-/// Reads the JSON object of arguments.
 fn arguments(scanner: &mut Scanner, input: &mut Input<'_>, call: &mut Call) -> Step {
     for c in input.rest().chars() {
-        let in_text = matches!(scanner.state(), State::Text { .. });
+        let in_text = scanner.state() == State::Text;
         if scanner.depth() == 0 && c != '{' || scanner.push(c).is_err() {
             return Step::Broken;
         }
@@ -343,7 +335,6 @@ fn read_object(object: &mut Object, input: &mut Input<'_>, tools: &Tools) -> Ste
 }
 
 impl Call {
-    /// Fails if there is no such tool.
     fn set_name(&mut self, name: &str, tools: &Tools) -> Option<()> {
         self.name = Some(tools.get(name)?.name.clone());
         Some(())

@@ -20,7 +20,6 @@ pub fn is_annotation(keyword: &str) -> bool {
 const ARGUMENT_KEYWORDS: [&str; 5] =
     ["type", "properties", "required", "additionalProperties", "unevaluatedProperties"];
 
-/// Places of definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 const TYPES: [&str; 7] = ["string", "null", "boolean", "integer", "number", "array", "object"];
@@ -43,7 +42,6 @@ pub struct Unenforced {
     pub format: &'static str,
 }
 
-/// A constraint of a schema that a grammar cannot enforce.
 #[derive(Clone, Debug)]
 pub(super) struct Further {
     pub(super) pointer: String,
@@ -61,12 +59,9 @@ impl Further {
     }
 }
 
-/// The values that a schema permits.
 #[derive(Debug)]
 pub(super) enum Values<'a> {
-    /// These.
     Listed(Vec<&'a Json>),
-    /// All of these types.
     Types(Vec<&'a str>),
 }
 
@@ -89,7 +84,6 @@ impl<'a> Root<'a> {
         Root { schema, broken }
     }
 
-    /// The constraint of the whole schema, besides its parameters.
     pub(super) fn further(&self) -> Option<Further> {
         let properties = self.schema.get("properties").and_then(Json::as_object);
         let is_named = |name: &Json| {
@@ -182,7 +176,6 @@ impl<'a> Root<'a> {
     }
 }
 
-/// Whether a keyword may assert something.
 fn asks(keyword: &str) -> bool {
     !is_annotation(keyword) && (!keyword.starts_with("x-") || keyword == "x-guidance")
 }
@@ -191,7 +184,6 @@ fn below(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The names of types of `type`.
 fn types(value: &Json) -> Option<Vec<&str>> {
     let names = match value {
         Json::Array(names) if names.len() <= TYPES.len() => names.iter().map(Json::as_str).collect(),
@@ -221,7 +213,6 @@ fn union<'a>(parts: Vec<Values<'a>>) -> Option<Values<'a>> {
     Some(Values::Listed(values?.concat()))
 }
 
-/// All references in `schema`.
 fn references(schema: &Json) -> Vec<&str> {
     let (mut found, mut left) = (Vec::new(), vec![schema]);
     while let Some(value) = left.pop() {

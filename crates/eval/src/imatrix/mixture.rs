@@ -1,7 +1,5 @@
-//! The inputs of experts' matrices.
-//!
-//! Backends return the input of a mixture and its routes. The inputs of the experts' last matrices are computed here, from
-//! dequantised weights.
+//! The inputs of experts' matrices. Backends return the input of a mixture and its routes; the inputs of the last matrices are
+//! computed here, from dequantised weights.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -22,12 +20,10 @@ pub(super) struct Mixture {
     hidden: Hidden,
     /// The tensors of the hidden values, and the last.
     tensors: (Vec<String>, String),
-    /// Those of the hidden values.
     weights: Vec<Weight>,
     scales: Vec<Option<Vec<f32>>>,
     biases: Vec<Vec<f32>>,
     weighs_inputs: bool,
-    /// The inputs of the first tensors, and of the last.
     experts: Vec<[Squares; 2]>,
 }
 
@@ -54,7 +50,6 @@ impl Mixture {
         })
     }
 
-    /// Adds the rows `x` with their `routes`. Threads share the experts.
     pub(super) fn add(&mut self, x: &[f32], routes: &[f32], threads: NonZero<usize>) {
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || {

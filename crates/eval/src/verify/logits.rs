@@ -2,6 +2,7 @@
 
 use backend::{arg_max, log_sum_exp};
 use engine::Model;
+use runner::FileWeights;
 
 use super::steps::{Part, Runner};
 use super::{Candidate, Checked};
@@ -10,7 +11,6 @@ use crate::statistics::kl_divergence;
 pub(super) const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
     going to be like?\" asked the youngest of the sailors; nobody knew, and nobody minded.";
 
-/// Maximum length of the prompt in tokens.
 const MAX_TOKENS: usize = 32;
 
 /// Minimum length: enough to share steps and to be cut into chunks.
@@ -36,7 +36,6 @@ pub(super) const QUANTIZED_NMSE: f64 = 2e-2;
 /// Limit of the mean KL divergence from the reference, in nats: twelve times the largest of the same models, 4.0e-3.
 const MAX_KL: f64 = 5e-2;
 
-/// The prompt: fewer tokens for a large model.
 pub(super) fn tokens(model: &Model) -> Vec<u32> {
     let mut tokens = model.encode_prompt(TEXT, false);
     tokens.truncate(affordable(model, WORK));
@@ -64,7 +63,8 @@ pub(super) fn compute(
     tokens: &[u32],
     rows: usize,
 ) -> Checked<Vec<f32>> {
-    let mut runner = Runner::new(model, candidate, [1, tokens.len()], tokens.len())?;
+    let weights = FileWeights(model.file());
+    let mut runner = Runner::new(model.graph(), &weights, candidate, [1, tokens.len()], tokens.len())?;
     let mut logits = Vec::new();
     for (i, tokens) in tokens.chunks(rows).enumerate() {
         logits.extend(runner.step(&[Part { sequence: 0, n_past: i * rows, tokens }])?);
@@ -79,7 +79,6 @@ pub(super) fn compute(
     Ok((format!("{} tokens: all are finite, from {low:.1} to {high:.1}", tokens.len()), logits))
 }
 
-/// Compares logits, computed `rows` at a time, with the reference's, `exact`.
 pub(super) fn agree(
     model: &Model,
     exact: &[f32],
@@ -117,11 +116,10 @@ pub(super) fn agree(
     .into())
 }
 
-/// Compares the bits of the logits of three sequences, alone and in shared steps: one sequence adds a token per step, one
-/// three, and one its whole prompt.
+/// Compares the logits of three sequences, alone and in shared steps of a token, three tokens and the whole prompt.
 pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens: &[u32]) -> Checked {
     let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
-    let mut runner = Runner::new(model, candidate, [3, n], 3 * n)?;
+    let mut runner = Runner::new(model.graph(), &FileWeights(model.file()), candidate, [3, n], 3 * n)?;
     let sequences = [0, 1, 2].map(|by| {
         let mut tokens = tokens[..n].to_vec();
         // The first token, which may be BOS, stays.
@@ -162,8 +160,7 @@ pub(super) fn same_bits_in_any_step(model: &Model, candidate: &Candidate, tokens
     Ok((format!("3 sequences of {n} tokens: the same bits alone, in chunks and in shared steps"), ()))
 }
 
-/// `sum (a - b)^2 / sum a^2` of the values that are finite in the reference or in `found`. NaN or infinite if one is finite in
-/// only one of them.
+/// `sum (a - b)^2 / sum a^2` without what is finite on neither side; NaN or infinite if a value is finite on one side only.
 pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
     let pairs = reference.iter().zip(found).filter(|(a, b)| a.is_finite() || b.is_finite());
     let (mut error, mut size) = (0.0, 0.0);

@@ -1,14 +1,13 @@
 //! Logits of many rows at once and of single rows, for which a GPU has other kernels.
 //!
-//! Routers of experts amplify rounding: a choice between nearly tied experts turns over, and the weights of experts with large
-//! logits are exponentials of these. Correct kernels may then differ by any amount in a row, and in later ones that attend to
-//! it. If rows of a mixture of experts are over the limit, the routers' logits of the text at once are recorded, and both ways
-//! of computing the text are compared again with these as the routers' input ([`GivenRoutes`]). No error is amplified then:
-//! all logits have to agree within the same limit, those of the routers included. A wrong kernel differs there as it would in
-//! a model without experts. What could go wrong only while routers read their own logits is limited in two ways: the routes of
-//! the text at once must be the same with its own logits and with their copies, and few rows may be over the limit.
+//! Routers of experts amplify rounding: correct kernels may differ by any amount in a row where a choice between nearly tied
+//! experts turns over, and in later rows that attend to it. If rows of a mixture are over the limit, the routers' logits of the
+//! text at once are recorded, and both ways are compared again with these as the routers' input ([`GivenRoutes`]). Then nothing is
+//! amplified, and all logits have to agree. Besides, the routes of the text at once must be the same with its own logits and with
+//! their copies, and few rows may be over the limit.
 
 use engine::Model;
+use runner::FileWeights;
 
 use super::logits::{QUANTIZED_NMSE, TEXT, nmse};
 use super::routes::{GivenRoutes, Router, routers};
@@ -23,9 +22,8 @@ const MANY: usize = 150;
 /// activations of single rows has the limit of logits with quantised activations.
 const MANY_NMSE: f64 = 1e-3;
 
-/// Of this many compared rows one may be over the limit with routes of its own. Rounding took up to one of 6 over it in models of
-/// two to four layers, most of them because they attend to another such row; routes that are wrong in one of the runs take
-/// nearly all.
+/// Of this many compared rows one may be over the limit with its own routes. Rounding took up to one of 6 over it in models of
+/// two to four layers; routes that are wrong in one of the runs take nearly all.
 const OF_OVER: usize = 2;
 
 /// NMSE limit of routes that the same kernel computes from the same logits.
@@ -35,7 +33,8 @@ const SAME_NMSE: f64 = 1e-9;
 pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     let text = Text::new(model, candidate);
     let routers = routers(model.graph());
-    let mut runner = Runner::new(model, candidate, [1, MANY], text.outputs().len())?;
+    let (weights, outputs) = (FileWeights(model.file()), text.outputs().len());
+    let mut runner = Runner::new(model.graph(), &weights, candidate, [1, MANY], outputs)?;
     let mut own = Worst::default();
     let mut over = Vec::new();
     text.compare(&mut runner, &[], &mut |difference| {
@@ -57,7 +56,7 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     let (given, own_routes) = text.record(model, &mut runner, &routers)?;
     // The device need not have room for both.
     drop(runner);
-    let mut runner = Runner::of(&given.graph, &given, candidate, [1, MANY], text.outputs().len())?;
+    let mut runner = Runner::new(&given.graph, &given, candidate, [1, MANY], outputs)?;
     text.tap(&mut runner, &routers)?;
     text.at_once(&mut runner)?;
     for ((router, own), given) in routers.iter().zip(&own_routes).zip(text.routes(&runner, &routers)?) {
@@ -83,7 +82,7 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
         Ok(())
     })?;
     model.file().check_intact()?;
-    let (count, limit, rows) = (over.len(), text.limit, text.outputs().len());
+    let (count, limit, rows) = (over.len(), text.limit, outputs);
     if count > rows / OF_OVER {
         let why = format!(
             "logits of {MANY} tokens at once differ from those token by token at {count} of {rows} positions, first {first} \
@@ -103,20 +102,17 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
 /// The difference of a row of the text at once from the row alone.
 struct Difference<'a> {
     position: usize,
-    /// Of the model's logits, or the router's: of these relative to the mean over all rows, because a row has few. NaN if
-    /// those of the single row are not finite.
+    /// Of the model's logits, or the router's, relative to the mean over all rows. NaN if the single row's are not finite.
     nmse: f64,
     router: Option<&'a str>,
 }
 
 impl Difference<'_> {
-    /// False for NaN, too.
     fn is_within(&self, limit: f64) -> bool {
         self.nmse <= limit
     }
 }
 
-/// The largest difference.
 #[derive(Default)]
 struct Worst {
     nmse: f64,
@@ -141,7 +137,6 @@ struct Text {
     tokens: Vec<u32>,
     /// One row of so many is compared: as many as the logits of a step may take.
     every: usize,
-    /// NMSE limit of a row's logits.
     limit: f64,
 }
 
@@ -154,7 +149,6 @@ impl Text {
         Text { tokens, every, limit }
     }
 
-    /// The rows that are compared.
     fn outputs(&self) -> Vec<u32> {
         (0..MANY as u32).step_by(self.every).collect()
     }
@@ -163,8 +157,7 @@ impl Text {
         runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &self.tokens }], self.outputs())
     }
 
-    /// Computes the text at once, then row by row, and calls `each` with the differences of every compared row: of the
-    /// logits of `routers`, which are tapped, then of the model's.
+    /// Computes the text at once, then row by row; calls `each` with every row's differences of `routers`, tapped, and logits.
     fn compare(
         &self,
         runner: &mut Runner,
@@ -198,8 +191,7 @@ impl Text {
         Ok(())
     }
 
-    /// The logits of `routers` in the last step, which computed the text at once: each `[MANY, experts]`. Rows that the
-    /// last layer leaves out are 0.
+    /// The last step's logits of `routers`, `[MANY, experts]` each. Rows that the last layer leaves out are 0.
     fn rows_of(&self, runner: &Runner, routers: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
         let outputs = self.outputs();
         let rows = routers.iter().map(|name| {
@@ -219,13 +211,11 @@ impl Text {
         rows.collect()
     }
 
-    /// Makes the logits and the routes of routers readable.
     fn tap(&self, runner: &mut Runner, routers: &[Router]) -> Result<(), Failure> {
         let names = routers.iter().flat_map(|router| [&*router.logits, &*router.routes]);
         Ok(runner.runner.tap(&names.collect::<Vec<&str>>())?)
     }
 
-    /// The routes of the last step.
     fn routes(&self, runner: &Runner, routers: &[Router]) -> Result<Vec<Vec<f32>>, Failure> {
         routers.iter().map(|router| Ok(runner.runner.read(&router.routes)?.to_vec())).collect()
     }
@@ -260,8 +250,7 @@ fn is_finite(values: &[f32]) -> bool {
     values.iter().all(|value| value.is_finite())
 }
 
-/// The sum of squares of the values without their mean. A large mean of all logits must not hide errors in the differences
-/// that most routers choose by.
+/// The sum of squares without the mean: a large one must not hide errors in the differences that routers choose by.
 fn size_of(values: impl ExactSizeIterator<Item = f32> + Clone) -> f64 {
     let mean = values.clone().map(f64::from).sum::<f64>() / values.len() as f64;
     values.map(|value| (f64::from(value) - mean).powi(2)).sum()

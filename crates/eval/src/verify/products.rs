@@ -21,13 +21,10 @@ const VALUES: usize = 64 << 20;
 /// Minimum rows of a matrix that are multiplied.
 const MIN_ROWS: usize = 64;
 
-/// Rows of a matrix.
 struct Sample<'a> {
     name: &'a str,
     weight: Weight,
-    /// Rows of the whole matrix.
     all_rows: usize,
-    /// The graph that multiplies it.
     graph: usize,
 }
 
@@ -83,7 +80,6 @@ pub(super) fn agree(
     ))
 }
 
-/// Evenly chosen rows of each matrix.
 fn samples(model: &Model) -> Result<Vec<Sample<'_>>, Failure> {
     let (graph, file) = (model.graph(), FileWeights(model.file()));
     let roles = graph.roles();
@@ -110,9 +106,7 @@ fn samples(model: &Model) -> Result<Vec<Sample<'_>>, Failure> {
     Ok(samples)
 }
 
-/// The products of each sample.
 struct Products {
-    /// Activation rows.
     rows: usize,
     products: Vec<Vec<f32>>,
 }

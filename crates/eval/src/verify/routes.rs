@@ -35,13 +35,11 @@ impl Weights for GivenRoutes<'_> {
     }
 }
 
-/// The names of a router's values.
 pub(super) struct Router {
     pub(super) logits: String,
     pub(super) routes: String,
 }
 
-/// The routers of `graph`, in the order of computation.
 pub(super) fn routers(graph: &Graph) -> Vec<Router> {
     let routers = graph.values().filter_map(|(_, value)| {
         let Op::Route { logits, .. } = value.op else { return None };

@@ -1,41 +1,26 @@
 //! A model that runs steps of a few sequences.
 
 use backend::{Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step, Weights};
-use engine::Model;
 use graph::Graph;
-use runner::{FileWeights, ModelRunner};
+use runner::ModelRunner;
 
 use super::{Candidate, Failure};
 
-/// Consecutive tokens of a sequence.
 pub(super) struct Part<'a> {
     pub(super) sequence: usize,
     pub(super) n_past: usize,
     pub(super) tokens: &'a [u32],
 }
 
-/// A model compiled for a few sequences.
 pub(super) struct Runner {
     pub(super) runner: ModelRunner,
     pub(super) n_vocab: usize,
-    /// Pages per sequence.
     pages: usize,
 }
 
 impl Runner {
     /// For steps of up to `outputs` output rows.
     pub(super) fn new(
-        model: &Model,
-        candidate: &Candidate,
-        [sequences, positions]: [usize; 2],
-        outputs: usize,
-    ) -> Result<Runner, Failure> {
-        let weights = &FileWeights(model.file());
-        Runner::of(model.graph(), weights, candidate, [sequences, positions], outputs)
-    }
-
-    /// The same for a graph and its weights.
-    pub(super) fn of(
         graph: &Graph,
         weights: &dyn Weights,
         candidate: &Candidate,
@@ -55,7 +40,6 @@ impl Runner {
         self.rows(parts, (0..rows as u32).collect())
     }
 
-    /// Runs a step; the logits of the rows `outputs`.
     pub(super) fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
         let groups = self.runner.graph().groups().len();
         let sequences = parts.iter().map(|part| {

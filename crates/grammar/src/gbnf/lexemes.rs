@@ -1,8 +1,6 @@
-//! Which parts of a grammar may be lexemes.
-//!
-//! llguidance takes the longest lexeme. That changes nothing if no lexeme is the beginning of another one, or of itself with
-//! more characters: the set of all their texts is prefix-free. Single characters always are, so that a grammar can be cut into
-//! those; larger lexemes make it faster.
+//! Which parts of a grammar may be lexemes. llguidance takes the longest lexeme, which changes nothing if no lexeme is the beginning
+//! of another one, or of itself with more characters: the set of all their texts is prefix-free. Single characters always are;
+//! larger lexemes make a grammar faster.
 
 use std::collections::BTreeSet;
 
@@ -33,13 +31,10 @@ const MAX_WORK: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) regexes: Regexes,
-    /// Rules that are not lexemes.
     pub(super) rules: BTreeSet<Rule>,
-    /// Literals that are not lexemes.
     pub(super) literals: BTreeSet<String>,
 }
 
-/// A part of a rule that could be a lexeme.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lexeme {
     Rule(Rule),
@@ -122,10 +117,7 @@ fn used(grammar: &Grammar, cut: &Cut, work: &mut Work) -> BTreeSet<Lexeme> {
         expression.leaves(&mut |leaf| match leaf {
             Expression::Rule(rule) if cut.rules.contains(rule) => next.push(*rule),
             Expression::Rule(rule) => drop(lexemes.insert(Lexeme::Rule(*rule))),
-            Expression::Literal(text) if cut.literals.contains(text) => {
-                lexemes.extend(text.chars().map(|character| Lexeme::Character(char_regex(character))));
-            }
-            Expression::Literal(text) if text.chars().nth(1).is_some() => {
+            Expression::Literal(text) if text.chars().nth(1).is_some() && !cut.literals.contains(text) => {
                 lexemes.insert(Lexeme::Literal(text.clone()));
             }
             Expression::Literal(text) => {
@@ -150,7 +142,6 @@ impl Lexeme {
     }
 }
 
-/// The work that may still be done.
 struct Work {
     left: usize,
 }
@@ -218,7 +209,6 @@ pub(super) struct Regexes(Vec<Option<Regex>>);
 #[derive(Clone, Debug)]
 struct Regex {
     text: String,
-    /// How deep it is nested.
     depth: usize,
 }
 
@@ -287,7 +277,6 @@ impl Regexes {
     }
 }
 
-/// The regular expression of a character.
 pub(super) fn char_regex(character: char) -> String {
     match character {
         plain if plain.is_ascii_alphanumeric() => plain.to_string(),

@@ -6,16 +6,13 @@ use super::GbnfError;
 use super::syntax::{Expression, Grammar, Position, Rule};
 use crate::vocabulary::Vocabulary;
 
-/// Deepest nesting of groups and repetitions.
 const MAX_DEPTH: usize = 128;
 
-/// The most rules.
 const MAX_RULES: usize = 4096;
 
 /// Largest number of a repetition, as in llama.cpp.
 const MAX_REPEATS: u32 = 2000;
 
-/// Reads a grammar.
 pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Grammar, GbnfError> {
     let position = Position { line: 1, column: 1 };
     let mut parser = Parser {
@@ -47,8 +44,7 @@ fn is_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
 }
 
-/// The one repetition that is the same as `outer` of `inner`, such as `a*` for `a+?`; `None` where the numbers have gaps, as for
-/// `a{2}*`.
+/// The one repetition that equals `outer` of `inner`, such as `a*` for `a+?`; `None` if the numbers have gaps (`a{2}*`).
 fn product(inner: (u32, Option<u32>), outer: (u32, Option<u32>)) -> Option<(u32, Option<u32>)> {
     let ((a, b), (c, d)) = (inner, outer);
     // From `k` times to once more, [ka, kb] and [(k + 1)a, (k + 1)b] leave no gap; it is widest for the smallest `k`.
@@ -71,7 +67,6 @@ impl<'a> Parser<'a> {
         GbnfError { position: self.position, problem: problem.into() }
     }
 
-    /// The next character, for a message.
     fn found(&self) -> String {
         match self.rest.chars().next() {
             None => "the end of the grammar".to_owned(),
@@ -333,7 +328,6 @@ impl<'a> Parser<'a> {
         Ok(Expression::Class { negated, ranges })
     }
 
-    /// Reads a character or an escape.
     fn character(&mut self) -> Result<char, GbnfError> {
         let position = self.position;
         let end = || self.expected("a character");

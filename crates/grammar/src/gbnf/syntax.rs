@@ -18,20 +18,16 @@ impl fmt::Display for Position {
     }
 }
 
-/// A rule's number.
 pub(super) type Rule = usize;
 
-/// The right side of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
-    /// Characters, one after another.
     Literal(String),
     /// One character of these ranges, or one of no range.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// One of these tokens, or any other one.
     Token {
         ids: Vec<u32>,
         negated: bool,
@@ -50,7 +46,6 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) names: Vec<String>,
-    /// With the positions of their names.
     pub(super) rules: Vec<(Position, Expression)>,
     pub(super) root: Rule,
 }
@@ -100,8 +95,7 @@ impl Expression {
 }
 
 impl Grammar {
-    /// The rules that are regular expressions of characters, after those that they refer to: not those that lead to themselves
-    /// or have tokens.
+    /// The rules that are regular expressions of characters, after those that they refer to: neither recursive nor with tokens.
     pub(super) fn regular(&self) -> Vec<Rule> {
         // How many mentions of rules each rule waits for, and who mentions it.
         let mut waits = vec![0_usize; self.rules.len()];
@@ -131,7 +125,6 @@ impl Grammar {
         regular
     }
 
-    /// Refuses left recursion.
     pub(super) fn check(&self) -> Result<(), GbnfError> {
         let nullable = self.nullable();
         let mut first: BTreeMap<Rule, Vec<Rule>> = BTreeMap::new();
@@ -158,7 +151,6 @@ impl Grammar {
         Ok(())
     }
 
-    /// Whether each rule may be empty.
     fn nullable(&self) -> Vec<bool> {
         let mut nullable = vec![false; self.rules.len()];
         loop {

@@ -8,7 +8,6 @@ use super::syntax::{Expression, Grammar, Rule};
 /// Deepest nesting of a rule that is written; llguidance reads 28 levels.
 const MAX_DEPTH: usize = 16;
 
-/// The grammar of Lark for `grammar`.
 pub(super) fn lark(grammar: &Grammar) -> String {
     let cut = lexemes::cut(grammar);
     let mut writer = Writer { cut, terminals: BTreeMap::new(), rules: BTreeMap::new(), groups: Vec::new() };
@@ -34,7 +33,6 @@ pub(super) fn lark(grammar: &Grammar) -> String {
 
 struct Writer {
     cut: Cut,
-    /// Numbers, by regular expressions.
     terminals: BTreeMap<String, usize>,
     /// The rules in use, once they are written.
     rules: BTreeMap<Rule, Option<String>>,
@@ -85,7 +83,6 @@ impl Writer {
         }
     }
 
-    /// A group at this depth.
     fn group(&mut self, expression: &Expression, depth: usize) -> String {
         match expression {
             Expression::Sequence(parts) if parts.is_empty() => "\"\"".to_owned(),

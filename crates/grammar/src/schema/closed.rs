@@ -3,21 +3,19 @@
 use serde_json::{Map, Value};
 
 /// Keywords that say which properties an object has.
-const PROPERTY_KEYWORDS: [&str; 10] = [
-    "properties",
-    "required",
-    "const",
-    "enum",
-    "additionalProperties",
-    "patternProperties",
-    "propertyNames",
-    "unevaluatedProperties",
-    "minProperties",
-    "maxProperties",
-];
+const PROPERTY_KEYWORDS: &str = "properties required const enum additionalProperties patternProperties propertyNames \
+    unevaluatedProperties minProperties maxProperties";
 
 /// Keywords whose schemas hold for the same value.
-const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
+const IN_PLACE: &str = "allOf anyOf oneOf $ref";
+
+/// Keywords whose value is a schema or a list of them, or whose members are schemas.
+const BELOW: &str = "items prefixItems additionalProperties additionalItems allOf anyOf";
+const MEMBERS: &str = "properties patternProperties $defs definitions";
+
+fn is_one_of(keyword: &str, list: &str) -> bool {
+    list.split(' ').any(|known| known == keyword)
+}
 
 /// `schema` with `additionalProperties`: false where an object names its properties but no rule for others, as llama.cpp and
 /// ollama understand it: else a small model invents further properties. Whatever this schema accepts, `schema` accepts.
@@ -36,14 +34,14 @@ fn has_shared_objects(schema: &Value) -> bool {
     match schema {
         Value::Array(items) => items.iter().any(has_shared_objects),
         Value::Object(keywords) => {
-            let names = |list: &[&str]| keywords.keys().filter(|key| list.contains(&key.as_str())).count();
-            let in_place = names(&IN_PLACE);
+            let names = |list| keywords.keys().filter(|key| is_one_of(key, list)).count();
+            let in_place = names(IN_PLACE);
             let is_shared = keywords.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
             is_shared
                 || keywords.contains_key("oneOf")
                 || keywords.contains_key("properties") && keywords.contains_key("patternProperties")
                 || in_place > 1
-                || in_place == 1 && names(&PROPERTY_KEYWORDS) > 0
+                || in_place == 1 && names(PROPERTY_KEYWORDS) > 0
                 || keywords.values().any(has_shared_objects)
         }
         _ => false,
@@ -58,24 +56,11 @@ fn close(schema: &mut Value) {
                 keywords.insert("additionalProperties".to_owned(), false.into());
             }
             for (keyword, value) in keywords.iter_mut() {
-                match (keyword.as_str(), value) {
-                    (
-                        "properties" | "patternProperties" | "$defs" | "definitions",
-                        Value::Object(schemas),
-                    ) => {
+                match value {
+                    Value::Object(schemas) if is_one_of(keyword, MEMBERS) => {
                         schemas.values_mut().for_each(close);
                     }
-                    (
-                        "items"
-                        | "prefixItems"
-                        | "additionalProperties"
-                        | "additionalItems"
-                        | "allOf"
-                        | "anyOf",
-                        schemas,
-                    ) => {
-                        close(schemas);
-                    }
+                    schemas if is_one_of(keyword, BELOW) => close(schemas),
                     _ => {}
                 }
             }
@@ -86,8 +71,9 @@ fn close(schema: &mut Value) {
 
 /// Whether `keywords` name properties, all that are required among them, and say nothing of others.
 fn names_all(keywords: &Map<String, Value>) -> bool {
-    let others = PROPERTY_KEYWORDS.iter().filter(|name| !["properties", "required"].contains(name));
-    let says_more = others.into_iter().any(|name| keywords.contains_key(*name));
+    let says_more = keywords
+        .keys()
+        .any(|name| is_one_of(name, PROPERTY_KEYWORDS) && !is_one_of(name, "properties required"));
     let Some(Value::Object(properties)) = keywords.get("properties") else { return false };
     let required = keywords.get("required").and_then(Value::as_array);
     let mut required = required.into_iter().flatten().filter_map(Value::as_str);

@@ -5,9 +5,7 @@ use serde_json::Value;
 use super::SchemaProblem;
 use super::values::{self, Check};
 
-/// The meaning of a keyword.
 pub(super) enum Keyword {
-    /// Nothing for validation.
     Annotation,
     Schema,
     Schemas,
@@ -22,7 +20,6 @@ const SCHEMAS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 
 const MAPS: &[&str] = &["properties", "patternProperties"];
 
-/// With advice.
 const REFUSED: &[(&str, &str)] = &[
     ("$dynamicRef", "use `$ref`"),
     ("$recursiveRef", "use `$ref`"),

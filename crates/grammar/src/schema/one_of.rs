@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::pointer::Pointer;
 
-/// Most references that are followed from an alternative.
 const MAX_HOPS: usize = 16;
 
 /// Alternatives of which at most one holds, so that `anyOf` says the same.
@@ -15,8 +14,7 @@ pub(super) struct Exclusive {
     pub(super) tag: Option<(String, HashSet<usize>)>,
 }
 
-/// Whether `alternatives` of a schema within `root` exclude each other: by their types, and objects by a property that in each is
-/// another text. Where it may be absent in several of them, it has to be required.
+/// Whether `alternatives` exclude each other: by their types, and objects by a property that is another text in each.
 pub(super) fn exclusive(root: &Value, alternatives: &[Value]) -> Option<Exclusive> {
     let (mut seen, mut objects) = (HashSet::new(), Vec::new());
     for (index, alternative) in alternatives.iter().enumerate() {
@@ -67,7 +65,6 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a Map<String, Va
     None
 }
 
-/// The types of the values that `keywords` accept; numbers are of one type.
 fn types(keywords: &Map<String, Value>) -> Option<Vec<&str>> {
     let names = match keywords.get("type")? {
         Value::String(name) => vec![name.as_str()],

@@ -12,7 +12,6 @@ fn too_long(pattern: &str) -> String {
     format!("it has {} bytes, at most {MAX_BYTES} are supported; make it smaller", pattern.len())
 }
 
-/// Fails if the regular expression is broken or too long.
 pub(crate) fn check(pattern: &str) -> Result<(), String> {
     if pattern.len() > MAX_BYTES {
         return Err(too_long(pattern));
@@ -20,8 +19,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     regex_syntax::Parser::new().parse(pattern).map(drop).map_err(|error| reason(&error))
 }
 
-/// `pattern`, so that llguidance reads it as ECMA-262 means it. Inside brackets, Rust knows nested brackets and operators, which
-/// are plain characters there.
+/// `pattern` of ECMA-262 for llguidance: in brackets, Rust knows nested brackets and operators, which are characters there.
 pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaProblem> {
     let refused = |why: String| SchemaProblem::Pattern {
         keyword: keyword.to_owned(),
@@ -76,15 +74,13 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
     }
 }
 
-/// The message of an error, without the picture of the expression.
 fn reason(error: &regex_syntax::Error) -> String {
+    fn at(problem: &dyn std::fmt::Display, span: &regex_syntax::ast::Span) -> String {
+        format!("{problem} (character {})", span.start.column)
+    }
     match error {
-        regex_syntax::Error::Parse(error) => {
-            format!("{} (character {})", error.kind(), error.span().start.column)
-        }
-        regex_syntax::Error::Translate(error) => {
-            format!("{} (character {})", error.kind(), error.span().start.column)
-        }
+        regex_syntax::Error::Parse(error) => at(error.kind(), error.span()),
+        regex_syntax::Error::Translate(error) => at(error.kind(), error.span()),
         other => other.to_string(),
     }
 }

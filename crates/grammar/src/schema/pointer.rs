@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{SchemaError, SchemaProblem};
 
-/// A place in a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pointer(Vec<String>);
 
@@ -78,7 +77,6 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A value in a message.
 pub(super) fn brief(value: &Value) -> String {
     const MOST: usize = 60;
     let text = value.to_string();

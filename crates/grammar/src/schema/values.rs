@@ -4,8 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{SchemaProblem, formats, pattern, pointer};
 
-/// Checks the value of a keyword. Returns it for llguidance, or nothing if it asserts nothing.
-pub(super) type Check = fn(&str, &Value) -> Result<Option<Value>, SchemaProblem>;
+/// The value of a keyword for llguidance, or nothing if it asserts nothing.
+pub(super) type Checked = Result<Option<Value>, SchemaProblem>;
+
+pub(super) type Check = fn(&str, &Value) -> Checked;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("type", types),
@@ -32,7 +34,6 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 /// Numbers below this size are compared exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Most decimals of a number of `multipleOf`.
 const MOST_DECIMALS: i32 = 8;
 
 /// The longest text, list or object that a bound may name.
@@ -44,17 +45,21 @@ impl SchemaProblem {
     }
 }
 
-fn types(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn types(name: &str, value: &Value) -> Checked {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     let is_valid = match value {
         Value::Array(list) => !list.is_empty() && list.iter().all(is_type),
         value => is_type(value),
     };
     let expected = "null, boolean, integer, number, string, array or object, or a list of them";
+    valid(is_valid, name, value, expected)
+}
+
+fn valid(is_valid: bool, name: &str, value: &Value, expected: &'static str) -> Checked {
     if is_valid { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, expected)) }
 }
 
-fn values(name: &str, list: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn values(name: &str, list: &Value) -> Checked {
     let Some(values) = list.as_array().filter(|values| !values.is_empty()) else {
         return Err(SchemaProblem::value(name, list, "a list of values, not empty"));
     };
@@ -75,7 +80,7 @@ pub(super) fn is_of_any_name(names: &Value) -> bool {
 }
 
 /// A value that an answer may have to spell.
-fn value(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn value(name: &str, value: &Value) -> Checked {
     let cannot = |expected| Err(SchemaProblem::value(name, value, expected));
     let mut rest = vec![value];
     while let Some(next) = rest.pop() {
@@ -100,23 +105,18 @@ fn is_exact(number: f64) -> bool {
     number.abs() < EXACT
 }
 
-fn number(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
-    match value.as_f64() {
-        Some(number) if is_exact(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a number below 2^53")),
-    }
+fn number(name: &str, value: &Value) -> Checked {
+    valid(value.as_f64().is_some_and(is_exact), name, value, "a number below 2^53")
 }
 
 /// In draft 4, true or false.
-fn bound(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn bound(name: &str, value: &Value) -> Checked {
     if value.is_boolean() { Ok(Some(value.clone())) } else { number(name, value) }
 }
 
-fn positive(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
-    match value.as_f64() {
-        Some(number) if number > 0.0 && is_short(number) => Ok(Some(value.clone())),
-        _ => Err(SchemaProblem::value(name, value, "a positive number with at most 8 digits")),
-    }
+fn positive(name: &str, value: &Value) -> Checked {
+    let is_short = value.as_f64().is_some_and(|number| number > 0.0 && is_short(number));
+    valid(is_short, name, value, "a positive number with at most 8 digits")
 }
 
 /// Whether llguidance can count in `number`: it computes remainders in 32 bits, and does not check that they fit.
@@ -135,8 +135,7 @@ fn decimals(number: &f64) -> Option<i32> {
     })
 }
 
-/// Whether llguidance can merge any of these numbers of `multipleOf`: it multiplies their common multiples in 32 bits, and
-/// does not check that they fit.
+/// Whether llguidance can merge these numbers of `multipleOf`: it multiplies common multiples in 32 bits, without a check.
 pub(super) fn can_be_merged(multiples: &[f64]) -> bool {
     let Some(digits) = multiples.iter().map(decimals).try_fold(0, |most, found| Some(most.max(found?)))
     else {
@@ -155,7 +154,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn count(name: &str, value: &Value) -> Checked {
     // The drafts allow 2.0 for 2.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
     match whole.map(|number| number as u64) {
@@ -166,14 +165,14 @@ fn count(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
     }
 }
 
-fn expression(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn expression(name: &str, value: &Value) -> Checked {
     let text = value.as_str().ok_or_else(|| SchemaProblem::value(name, value, "a regular expression"))?;
     Ok(Some(Value::String(pattern::translated(name, text)?)))
 }
 
-fn names(name: &str, value: &Value) -> Result<Option<Value>, SchemaProblem> {
+fn names(name: &str, value: &Value) -> Checked {
     let is_list = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
-    if is_list { Ok(Some(value.clone())) } else { Err(SchemaProblem::value(name, value, "a list of names")) }
+    valid(is_list, name, value, "a list of names")
 }
 
 /// Checks what depends on several of a schema's `keywords`, and adapts the `result`.

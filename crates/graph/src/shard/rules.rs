@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::form::{Form, Operands, Rank, ShardError};
+use super::{Form, Operands, Rank, ShardError};
 use crate::{Graph, Map, Op, Operand, Score, ValueId, Weight, WeightId};
+
+type Result<T> = std::result::Result<T, ShardError>;
 
 /// How a form of a value is made: it is that of another value, or an operation makes it.
 pub(super) enum Made {
@@ -33,25 +35,18 @@ impl Source {
     }
 }
 
-/// The split of a graph.
 pub(super) struct Split<'a> {
     graph: &'a Graph,
     rank: Rank,
-    /// By value: the rank's columns of the input of a product, or of the hidden values of experts; `None` if every rank computes
-    /// it as a whole.
+    /// By value: the rank's columns of the input of a product or of hidden values; `None` if every rank has it as a whole.
     columns: Vec<Option<Range<usize>>>,
     /// By value: whether it is made as a summand, and summed where it is read as a whole.
     is_summand: Vec<bool>,
-    /// By value: how often it is read.
     readers: Vec<usize>,
 }
 
 impl<'a> Split<'a> {
-    pub(super) fn new(
-        graph: &'a Graph,
-        rank: Rank,
-        block: &dyn Fn(&Weight) -> usize,
-    ) -> Result<Split<'a>, ShardError> {
+    pub(super) fn new(graph: &'a Graph, rank: Rank, block: &dyn Fn(&Weight) -> usize) -> Result<Split<'a>> {
         let values = graph.values.len();
         let mut readers = vec![0; values];
         let read = graph.values.iter().flat_map(|value| value.op.inputs());
@@ -73,7 +68,7 @@ impl<'a> Split<'a> {
         Ok(split)
     }
 
-    fn refuse<T>(&self, id: ValueId, why: impl Into<String>) -> Result<T, ShardError> {
+    fn refuse<T>(&self, id: ValueId, why: impl Into<String>) -> Result<T> {
         Err(ShardError { value: self.graph.value(id).name.clone(), why: why.into() })
     }
 
@@ -83,7 +78,7 @@ impl<'a> Split<'a> {
         id: ValueId,
         sources: &[Source],
         block: &dyn Fn(&Weight) -> usize,
-    ) -> Result<Option<Range<usize>>, ShardError> {
+    ) -> Result<Option<Range<usize>>> {
         let op = self.graph.value(id).op;
         let (source, weight) = if let Op::Linear { x, weight } = op {
             (sources[x.index()], weight)
@@ -115,7 +110,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    fn source(&self, id: ValueId, sources: &[Source]) -> Result<Source, ShardError> {
+    fn source(&self, id: ValueId, sources: &[Source]) -> Result<Source> {
         let of = |x: ValueId| sources[x.index()];
         Ok(match self.graph.value(id).op {
             Op::Attention { store, score, .. } => {
@@ -193,7 +188,6 @@ impl<'a> Split<'a> {
         self.graph.value(id).cols
     }
 
-    /// The form with these columns.
     fn form(&self, id: ValueId, columns: Range<usize>) -> Form {
         if columns.len() == self.cols(id) {
             return Form::Whole;
@@ -202,12 +196,7 @@ impl<'a> Split<'a> {
     }
 
     /// How `form` of value `id` is made of `operands`.
-    pub(super) fn make(
-        &self,
-        id: ValueId,
-        form: Form,
-        operands: &mut dyn Operands,
-    ) -> Result<Made, ShardError> {
+    pub(super) fn make(&self, id: ValueId, form: Form, operands: &mut dyn Operands) -> Result<Made> {
         match form {
             Form::Partial => Ok(self.partial(id, operands)),
             Form::Whole if self.is_summand[id.index()] => {
@@ -223,7 +212,6 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// The operation of `id` with other operands.
     fn with(
         &self,
         id: ValueId,
@@ -246,7 +234,6 @@ impl<'a> Split<'a> {
         op
     }
 
-    /// All rows and columns of a weight.
     fn all(&self, weight: WeightId) -> [Range<usize>; 2] {
         let Weight { rows, cols, .. } = *self.graph.weight(weight);
         [0..rows, 0..cols]
@@ -263,12 +250,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    fn some_columns(
-        &self,
-        id: ValueId,
-        columns: Range<usize>,
-        operands: &mut dyn Operands,
-    ) -> Result<Made, ShardError> {
+    fn some_columns(&self, id: ValueId, columns: Range<usize>, operands: &mut dyn Operands) -> Result<Made> {
         let cols = self.cols(id);
         if self.is_summand[id.index()] {
             return Ok(Made::By(self.slice(id, &columns, operands)));
@@ -336,13 +318,7 @@ impl<'a> Split<'a> {
         Op::Slice { x, heads: 1, start: columns.start, len: columns.len() }
     }
 
-    /// The rank's heads of attention.
-    fn heads(
-        &self,
-        id: ValueId,
-        columns: Range<usize>,
-        operands: &mut dyn Operands,
-    ) -> Result<Op, ShardError> {
+    fn heads(&self, id: ValueId, columns: Range<usize>, operands: &mut dyn Operands) -> Result<Op> {
         let Op::Attention { q, kv, store, heads, score } = self.graph.value(id).op else {
             unreachable!("attention")
         };
@@ -358,7 +334,6 @@ impl<'a> Split<'a> {
         Ok(Op::Attention { q, kv, store, heads: heads / ranks, score: Score { sinks, ..score } })
     }
 
-    /// The rank's summand of a value.
     fn partial(&self, id: ValueId, operands: &mut dyn Operands) -> Made {
         let op = self.graph.value(id).op;
         if let Some(columns) = &self.columns[id.index()] {
@@ -384,7 +359,6 @@ impl<'a> Split<'a> {
         Made::By(self.with(id, operands, form, |weight| self.all(weight)))
     }
 
-    /// Some hidden columns of each expert.
     fn experts(&self, op: Op, columns: &Range<usize>, operands: &mut dyn Operands) -> Op {
         let Op::Experts { x, routes, mut hidden, down, scale, bias, weighs_inputs } = op else {
             unreachable!("experts")

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
-use super::{GraphContext, LINEAR_OR_YARN, Linear, Mixer, Scaling, rope};
+use super::{GraphContext, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
 pub(crate) static ATTN_OUTPUT: Linear =
@@ -14,27 +14,19 @@ const GATED_QUERIES: Linear =
 const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: ["Kcur_mm", "Kcur_pre"] };
 const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_mm", "Vcur"] };
 
-/// The attention parameters of all layers of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Attention {
     pub(crate) heads: Vec<usize>,
-    /// KV heads per layer; each divides the query heads.
     pub(crate) kv_heads: Vec<usize>,
-    /// Columns of a query or key head.
     pub(crate) key_length: usize,
-    /// Columns of a value head.
     pub(crate) value_length: usize,
-    /// `None` for attention without positions.
     pub(crate) rope: Option<Rope>,
-    /// The original context with LongRoPE scaling.
     pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
-    /// Soft cap of scores.
     pub(crate) cap: Option<f32>,
     /// The largest bias of ALiBi.
     pub(crate) alibi: Option<f32>,
-    /// The visible positions.
     pub(crate) mask: Mask,
     pub(crate) qk_norm: QkNorm,
     /// Queries grow with the position.
@@ -43,7 +35,6 @@ pub(crate) struct Attention {
     pub(crate) is_gated: bool,
 }
 
-/// The RMS norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QkNorm {
     None,
@@ -75,8 +66,7 @@ impl Growth {
 }
 
 impl Attention {
-    /// Reads the common keys; the other parameters get their defaults. `supported` are the kinds of RoPE scaling that the
-    /// family supports.
+    /// Reads the common keys; the other parameters get their defaults. `supported` are the family's kinds of RoPE scaling.
     pub(crate) fn read(
         c: &Config,
         keys: &mut Keys<'_>,
@@ -100,11 +90,6 @@ impl Attention {
         Attention::with_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 
-    /// The same without RoPE, whose parameters a file may have nevertheless.
-    pub(crate) fn read_without_rope(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
-        Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
-    }
-
     fn with_heads(
         c: &Config,
         keys: &mut Keys<'_>,
@@ -113,12 +98,7 @@ impl Attention {
         supported: &[Scaling],
     ) -> Result<Attention, Error> {
         let hidden = c.embedding_length;
-        for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
-            if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
-                let expected = format!("a divisor of the {heads} query heads");
-                return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
-            }
-        }
+        check_kv_heads(keys, &heads, &kv_heads)?;
         let widths = ["attention.key_length", "attention.value_length"];
         if widths.iter().any(|key| !keys.has(key)) && !hidden.is_multiple_of(heads[0]) {
             let expected = format!(
@@ -201,7 +181,7 @@ impl Attention {
             let tensor = |i: usize| format!("blk.{il}.{}.weight", linears[i].tensor);
             [0, 1, 2].map(|i| ctx.g.weight(tensor(i), rows[i], ctx.hidden()))
         };
-        (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i])))
+        (None, [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i])))
     }
 
     fn norm_and_rope(
@@ -230,13 +210,24 @@ impl Attention {
         }
         match self.qk_norm {
             QkNorm::HeadAfterRope => ctx.head_norm((normed, il), x, norm, self.key_length),
-            QkNorm::HeadAfterRopeUnweighted => ctx.unweighted_norm((normed, il), x, self.key_length),
+            QkNorm::HeadAfterRopeUnweighted => ctx.group_norm((normed, il), x, self.key_length, None),
             QkNorm::None | QkNorm::Head | QkNorm::Row => x,
         }
     }
 }
 
-/// Queries, keys and values of a fused QKV matrix with a bias.
+/// Fails unless the KV heads of each layer, if any, divide its query heads.
+pub(super) fn check_kv_heads(keys: &Keys<'_>, heads: &[usize], kv_heads: &[usize]) -> Result<(), Error> {
+    let mut layers = heads.iter().zip(kv_heads);
+    match layers.find(|&(heads, &kv_heads)| kv_heads > 0 && !heads.is_multiple_of(kv_heads)) {
+        None => Ok(()),
+        Some((heads, kv_heads)) => {
+            let expected = format!("a divisor of the {heads} query heads");
+            Err(keys.bad("attention.head_count_kv", kv_heads, expected))
+        }
+    }
+}
+
 fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usize; 3]) -> [ValueId; 3] {
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let [weight, bias] = ["weight", "bias"].map(|part| format!("blk.{il}.attn_qkv.{part}"));
@@ -251,7 +242,6 @@ fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usi
     })
 }
 
-/// The row ranges of a fused QKV matrix.
 fn fused(ctx: &mut GraphContext<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let mut first = 0;

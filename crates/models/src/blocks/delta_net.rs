@@ -13,7 +13,6 @@ const GATE: Linear = Linear { tensor: "attn_gate", name: "z", biased: ["z_mm", "
 const BETA: Linear = Linear { tensor: "ssm_beta", name: "beta", biased: ["beta_mm", "beta"] };
 const ALPHA: Linear = Linear { tensor: "ssm_alpha", name: "alpha", biased: ["alpha_mm", "alpha"] };
 
-/// The parameters of all layers.
 #[derive(Clone, Debug)]
 pub(crate) struct DeltaNet {
     /// Value heads and key heads; each head of both has `width` columns.
@@ -34,11 +33,8 @@ impl DeltaNet {
         let width = keys.size("ssm.state_size", "the columns of a head")?;
         let inner = keys.size("ssm.inner_size", "the columns of all value heads")?;
         if !heads.is_multiple_of(k_heads) {
-            return Err(keys.bad(
-                "ssm.group_count",
-                k_heads,
-                format!("a divisor of the {heads} value heads"),
-            ));
+            let expected = format!("a divisor of the {heads} value heads");
+            return Err(keys.bad("ssm.group_count", k_heads, expected));
         }
         if inner != heads.saturating_mul(width) {
             let expected = format!("{heads} value heads of {width} columns");
@@ -48,7 +44,6 @@ impl DeltaNet {
         Ok(DeltaNet { heads, k_heads, width, taps, is_tiled, eps: keys.rms_epsilon()? })
     }
 
-    /// Columns of the queries, and of the keys; columns of the values.
     fn cols(&self) -> [usize; 2] {
         [self.k_heads * self.width, self.heads * self.width]
     }
@@ -103,12 +98,8 @@ impl Mixer for DeltaNet {
         let kernel = ctx.g.weight(format!("blk.{il}.ssm_conv1d.weight"), 2 * k_cols + v_cols, taps);
         let mixed = ctx.g.conv(("conv_output_raw", il), mixed, kernel, None);
         let mixed = ctx.g.act(("conv_output_silu", il), mixed, Activation::Silu);
-        let part = |ctx: &mut GraphContext<'_>, name, first, len| {
-            ctx.g.slice((name, il), mixed, 1, first..first + len)
-        };
-        let q = part(ctx, "q_conv", 0, k_cols);
-        let k = part(ctx, "k_conv", k_cols, k_cols);
-        let v = part(ctx, "v_conv", 2 * k_cols, v_cols);
+        let [q, k, v] = [("q_conv", 0, k_cols), ("k_conv", k_cols, k_cols), ("v_conv", 2 * k_cols, v_cols)]
+            .map(|(name, first, len)| ctx.g.slice((name, il), mixed, 1, first..first + len));
         let [q, k] = [("q_conv_predelta", q), ("k_conv_predelta", k)]
             .map(|(name, x)| ctx.g.norm((name, il), x, NormKind::L2, width, None, eps));
 

@@ -3,10 +3,8 @@
 use graph::{Activation, Graph, Map, Mask, Op, Pool, ValueId};
 
 use super::GraphContext;
-use crate::pooling::Represented;
 use crate::{Error, Keys, Pooling};
 
-/// The number of labels of a classifier.
 pub(crate) fn labels(keys: &mut Keys<'_>) -> Result<usize, Error> {
     Ok(keys.strings("classifier.output_labels")?.map_or(1, |labels| labels.max(1)))
 }
@@ -20,34 +18,32 @@ pub(crate) fn full_mask(keys: &mut Keys<'_>) -> Result<Mask, Error> {
 }
 
 impl GraphContext<'_> {
-    /// Which rows represent a sequence.
-    pub(crate) fn represented(&self) -> Represented {
+    /// The row that represents a sequence; `None` for the output rows: all rows, or the last.
+    pub(crate) fn pool(&self) -> Option<Pool> {
         // llama.cpp ranks with the last row of Qwen 3, and with the first row of others.
         let ranks_by_last = self.c.architecture.starts_with("qwen3");
         match self.c.pooling {
-            None | Some(Pooling::None | Pooling::Last) => Represented::Outputs,
-            Some(Pooling::Mean) => Represented::By(Pool::Mean),
-            Some(Pooling::Cls) => Represented::By(Pool::First),
-            Some(Pooling::Rank) if ranks_by_last => Represented::Outputs,
-            Some(Pooling::Rank) => Represented::By(self.rank_pool),
+            None | Some(Pooling::None | Pooling::Last) => None,
+            Some(Pooling::Mean) => Some(Pool::Mean),
+            Some(Pooling::Cls) => Some(Pool::First),
+            Some(Pooling::Rank) if ranks_by_last => None,
+            Some(Pooling::Rank) => Some(self.rank_pool),
         }
     }
 
-    /// Finishes the graph with the embeddings of the rows `x`, `[outputs, cols]`. `act` is the activation inside a
-    /// classifier, `tanh` if it is the identity.
+    /// Finishes the graph with the embeddings of `x`, `[outputs, cols]`. `act` is a classifier's activation (identity: `tanh`).
     #[track_caller]
     pub(crate) fn embeddings(mut self, x: ValueId, act: Activation) -> Graph {
-        let x = match (self.g.has_output_rows(x), self.represented()) {
-            (true, _) => x,
-            (false, Represented::Outputs) => self.g.output_rows("result_embd_outputs", x),
-            (false, Represented::By(pool)) => self.g.pool("embd_pooled", x, pool),
+        let x = match self.pool() {
+            _ if self.g.has_output_rows(x) => x,
+            None => self.g.output_rows("result_embd_outputs", x),
+            Some(pool) => self.g.pool("embd_pooled", x, pool),
         }; // [outputs, hidden]
         let x = if self.c.pooling == Some(Pooling::Rank) { self.rank(x, act) } else { self.dense(x) };
         self.g.finish(x)
     }
 
-    /// The scores of a classifier: a hidden layer, if the file has one, and one score per label. The scores of Qwen 3 are
-    /// probabilities (Yang et al. 2025).
+    /// The scores of a classifier: a hidden layer, if any, and a score per label; of Qwen 3 probabilities (Yang et al. 2025).
     fn rank(&mut self, mut x: ValueId, act: Activation) -> ValueId {
         let (hidden, labels) = (self.hidden(), self.labels);
         if self.has("cls.weight") {
@@ -56,7 +52,7 @@ impl GraphContext<'_> {
             let map = if act == Activation::Identity { Map::Softcap(1.0) } else { Map::Act(act) };
             x = self.g.op("cls_act", Op::Map { x, map });
             if self.has("cls.norm.weight") {
-                x = self.named_norm("cls_norm", x, "cls.norm.weight", hidden);
+                x = self.norm_by("cls_norm", x, "cls.norm.weight", hidden);
             }
         }
         if self.has("cls.output.weight") {

@@ -4,12 +4,12 @@ use graph::{Activation, ValueId};
 
 use super::{GraphContext, Linear};
 
-const UP: Linear = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up", "ffn_up_b"] };
-const DOWN: Linear = Linear { tensor: "ffn_down", name: "ffn_out", biased: ["ffn_down", "ffn_out"] };
-
-/// Gate, up and down of a layer's feed-forward network.
-const DENSE: [Linear; 3] =
-    [Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ffn_gate", "ffn_gate_b"] }, UP, DOWN];
+/// Gate, up and down.
+const DENSE: [Linear; 3] = [
+    Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ffn_gate", "ffn_gate_b"] },
+    Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up", "ffn_up_b"] },
+    Linear { tensor: "ffn_down", name: "ffn_out", biased: ["ffn_down", "ffn_out"] },
+];
 
 /// Those of the network that every row uses beside its experts.
 const SHARED: [Linear; 3] = [
@@ -22,99 +22,74 @@ const SHARED: [Linear; 3] = [
     Linear { tensor: "ffn_down_shexp", name: "ffn_shexp", biased: ["ffn_shexp_mm", "ffn_shexp"] },
 ];
 
-/// `down(silu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
-pub(crate) fn swiglu(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    gated(ctx, il, x, ffn, Activation::Silu, &DENSE, "ffn_swiglu")
-}
-
-/// `down(gelu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
-pub(crate) fn geglu(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    gated(ctx, il, x, ffn, Activation::GeluTanh, &DENSE, "ffn_geglu")
-}
-
-/// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
-pub(crate) fn ungated_feed_forward(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-) -> ValueId {
-    let name = if act == Activation::ReluSquared { "ffn_relu_sqr" } else { "ffn_act" };
-    ungated(ctx, il, x, ffn, act, [&UP, &DOWN], name)
-}
-
-/// `down(act(gate(x)) * up(x))` with gate and up fused: the gate is the first half of the rows of `ffn_up`.
-pub(crate) fn fused_feed_forward(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-) -> ValueId {
-    let hidden = ctx.hidden();
-    let halves = [("ffn_gate", 0), ("ffn_up", ffn)];
-    if ctx.in_layers("ffn_up.bias") {
-        let up = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up_gate_mm", "ffn_up_gate"] };
-        let both = ctx.project(&up, il, x, [hidden, 2 * ffn]); // [rows, 2 * ffn]
-        let [gate, up] = halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn));
-        let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
-        return ctx.project(&DOWN, il, h, [ffn, hidden]); // [rows, hidden]
+impl GraphContext<'_> {
+    /// `down(silu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+    pub(crate) fn swiglu(&mut self, il: usize, x: ValueId, ffn: usize) -> ValueId {
+        self.network(il, x, ffn, (Activation::Silu, "ffn_swiglu"), &DENSE)
     }
-    let [gate, up] = halves.map(|(name, first)| {
-        let tensor = format!("blk.{il}.ffn_up.weight");
-        let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
-        ctx.linear((name, il), x, weight) // [rows, ffn]
-    });
-    let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
-    ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
-}
 
-/// The feed-forward network that every row uses beside its experts, multiplied by the sigmoid of its router if the file
-/// has one: `[rows, hidden]`.
-pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    let y = gated(ctx, il, x, ffn, Activation::Silu, &SHARED, "ffn_shexp_swiglu");
-    if !ctx.in_layers("ffn_gate_inp_shexp.weight") {
-        return y;
+    /// `down(gelu(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+    pub(crate) fn geglu(&mut self, il: usize, x: ValueId, ffn: usize) -> ValueId {
+        self.network(il, x, ffn, (Activation::GeluTanh, "ffn_geglu"), &DENSE)
     }
-    let router = ctx.g.weight(format!("blk.{il}.ffn_gate_inp_shexp.weight"), 1, ctx.hidden());
-    let gate = ctx.linear(("shared_expert_gate", il), x, router); // [rows, 1]
-    ctx.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
-}
 
-/// `down(max(up(x), 0)^2)` of the network that every row uses beside its experts: `[rows, hidden]`.
-pub(crate) fn shared_relu_squared(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    let linears = [&SHARED[1], &SHARED[2]];
-    ungated(ctx, il, x, ffn, Activation::ReluSquared, linears, "ffn_shexp_relu_sqr")
-}
+    /// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+    pub(crate) fn ungated_ffn(&mut self, il: usize, x: ValueId, ffn: usize, act: Activation) -> ValueId {
+        let name = if act == Activation::ReluSquared { "ffn_relu_sqr" } else { "ffn_act" };
+        self.network(il, x, ffn, (act, name), &DENSE[1..])
+    }
 
-fn ungated(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-    [up, down]: [&Linear; 2],
-    name: &'static str,
-) -> ValueId {
-    let hidden = ctx.hidden();
-    let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.act((name, il), up, act);
-    ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
-}
+    /// `down(act(gate(x)) * up(x))` with gate and up fused: the gate is the first half of the rows of `ffn_up`.
+    pub(crate) fn fused_ffn(&mut self, il: usize, x: ValueId, ffn: usize, act: Activation) -> ValueId {
+        let hidden = self.hidden();
+        let halves = [("ffn_gate", 0), ("ffn_up", ffn)];
+        let [gate, up] = if self.in_layers("ffn_up.bias") {
+            let up = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up_gate_mm", "ffn_up_gate"] };
+            let both = self.project(&up, il, x, [hidden, 2 * ffn]); // [rows, 2 * ffn]
+            halves.map(|(name, first)| self.g.slice((name, il), both, 1, first..first + ffn))
+        } else {
+            halves.map(|(name, first)| {
+                let tensor = format!("blk.{il}.ffn_up.weight");
+                let weight = self.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
+                self.linear((name, il), x, weight)
+            })
+        }; // [rows, ffn] each
+        let h = self.g.gate(("ffn_swiglu", il), gate, up, act);
+        self.project(&DENSE[2], il, h, [ffn, hidden]) // [rows, hidden]
+    }
 
-fn gated(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    act: Activation,
-    [gate, up, down]: &[Linear; 3],
-    name: &'static str,
-) -> ValueId {
-    let hidden = ctx.hidden();
-    let gate = ctx.project(gate, il, x, [hidden, ffn]); // [rows, ffn]
-    let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.gate((name, il), gate, up, act);
-    ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
+    /// The network that every row uses beside its experts, gated by the sigmoid of its router, if any: `[rows, hidden]`.
+    pub(crate) fn shared_expert(&mut self, il: usize, x: ValueId, ffn: usize) -> ValueId {
+        let y = self.network(il, x, ffn, (Activation::Silu, "ffn_shexp_swiglu"), &SHARED);
+        if !self.in_layers("ffn_gate_inp_shexp.weight") {
+            return y;
+        }
+        let router = self.g.weight(format!("blk.{il}.ffn_gate_inp_shexp.weight"), 1, self.hidden());
+        let gate = self.linear(("shared_expert_gate", il), x, router); // [rows, 1]
+        self.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
+    }
+
+    /// `down(max(up(x), 0)^2)` of the network that every row uses beside its experts: `[rows, hidden]`.
+    pub(crate) fn shared_relu_squared(&mut self, il: usize, x: ValueId, ffn: usize) -> ValueId {
+        self.network(il, x, ffn, (Activation::ReluSquared, "ffn_shexp_relu_sqr"), &SHARED[1..])
+    }
+
+    /// `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate.
+    fn network(
+        &mut self,
+        il: usize,
+        x: ValueId,
+        ffn: usize,
+        (act, name): (Activation, &'static str),
+        linears: &[Linear],
+    ) -> ValueId {
+        let hidden = self.hidden();
+        let [inner @ .., down] = linears else { unreachable!("a network has a last matrix") };
+        let inner: Vec<_> = inner.iter().map(|linear| self.project(linear, il, x, [hidden, ffn])).collect();
+        let h = match inner[..] {
+            [gate, up] => self.g.gate((name, il), gate, up, act),
+            _ => self.g.act((name, il), inner[0], act),
+        }; // [rows, ffn]
+        self.project(down, il, h, [ffn, hidden]) // [rows, hidden]
+    }
 }

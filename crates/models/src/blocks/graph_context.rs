@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use graph::{Activation, Builder, Graph, Map, NormKind, Op, Pool, ValueId, ValueName, WeightId};
 
-use crate::pooling::Represented;
 use crate::{Config, Tensors};
 
 pub(crate) struct GraphContext<'a> {
@@ -15,11 +14,8 @@ pub(crate) struct GraphContext<'a> {
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
-    /// Tensor of the norm before the logits.
     pub(crate) output_norm: &'static str,
-    /// The row that a classifier reads.
     pub(crate) rank_pool: Pool,
-    /// Scores of a classifier.
     pub(crate) labels: usize,
     /// The matrices after pooling, and their rows.
     pub(crate) dense: Vec<(&'static str, usize)>,
@@ -28,25 +24,21 @@ pub(crate) struct GraphContext<'a> {
 /// Gemma 4 multiplies its router's input with a vector of this name.
 const ROUTER_SCALE: &str = ".ffn_gate_inp.scale";
 
-/// A linear layer, with a bias if the file has one.
 #[derive(Debug)]
 pub(crate) struct Linear {
     /// Tensor name, without `.weight` and `.bias`.
     pub(crate) tensor: &'static str,
-    /// Name of the value without a bias.
     pub(crate) name: &'static str,
     /// Names of the values before and after adding the bias.
     pub(crate) biased: [&'static str; 2],
 }
 
 impl<'a> GraphContext<'a> {
-    /// A graph with RMS norms.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
-        let norm = (NormKind::Rms, eps);
         GraphContext {
             g: Builder::new(),
             c,
-            norm,
+            norm: (NormKind::Rms, eps),
             has,
             in_layers: HashMap::new(),
             token_embd: None,
@@ -57,12 +49,10 @@ impl<'a> GraphContext<'a> {
         }
     }
 
-    /// A graph with layer norms.
     pub(crate) fn with_layer_norms(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
         GraphContext { norm: (NormKind::Layer, eps), ..GraphContext::new(c, eps, has) }
     }
 
-    /// Columns of the residual stream.
     pub(crate) fn hidden(&self) -> usize {
         self.c.embedding_length
     }
@@ -81,7 +71,6 @@ impl<'a> GraphContext<'a> {
         }
     }
 
-    /// The embeddings of the step's tokens: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn embed(&mut self, name: &'static str) -> ValueId {
         let table = self.g.weight("token_embd.weight", self.c.vocab_size, self.c.embedding_length);
@@ -104,7 +93,7 @@ impl<'a> GraphContext<'a> {
         if self.has(&format!("{tensor}.bias")) {
             return self.biased_norm(name.into(), x, tensor);
         }
-        self.named_norm(name, x, &format!("{tensor}.weight"), self.c.embedding_length)
+        self.norm_by(name, x, &format!("{tensor}.weight"), self.c.embedding_length)
     }
 
     #[track_caller]
@@ -121,75 +110,57 @@ impl<'a> GraphContext<'a> {
             "layer_out_norm" => "layer_out_norm_w",
             _ => "result_norm_w",
         };
-        let x = self.plain_norm(ValueName(before, name.1), x, weight);
+        let x = self.group_norm(ValueName(before, name.1), x, hidden, Some(weight));
         self.g.add_bias(name, x, bias)
     }
 
-    /// Norm of groups of `cols` columns with weight `tensor`.
+    /// Norm of groups of as many columns as the vector `tensor` has.
     #[track_caller]
-    pub(crate) fn named_norm(
+    pub(crate) fn norm_by(
         &mut self,
-        name: &'static str,
+        name: impl Into<ValueName>,
         x: ValueId,
         tensor: &str,
         cols: usize,
     ) -> ValueId {
         let weight = self.g.weight(tensor, 1, cols);
-        self.plain_norm(name.into(), x, weight)
+        self.group_norm(name, x, cols, Some(weight))
     }
 
-    /// Norm of rows with a declared weight.
-    #[track_caller]
-    pub(crate) fn norm_by(
-        &mut self,
-        (name, il): (&'static str, usize),
-        x: ValueId,
-        weight: WeightId,
-    ) -> ValueId {
-        self.plain_norm(ValueName(name, Some(il)), x, weight)
-    }
-
-    #[track_caller]
-    fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
-        let (kind, eps) = self.norm;
-        let width = self.g.weight_cols(weight);
-        self.g.norm(name, x, kind, width, Some(weight), eps)
-    }
-
-    /// Norm of groups of `cols` columns without a weight.
-    #[track_caller]
-    pub(crate) fn unweighted_norm(
-        &mut self,
-        name: (&'static str, usize),
-        x: ValueId,
-        cols: usize,
-    ) -> ValueId {
-        let (kind, eps) = self.norm;
-        self.g.norm(name, x, kind, cols, None, eps)
-    }
-
-    /// Norm of groups of `cols` columns.
+    /// Norm of groups of `cols` columns with weight `blk.N.{tensor}.weight`.
     #[track_caller]
     pub(crate) fn head_norm(
         &mut self,
-        (name, il): (&'static str, usize),
+        name: (&'static str, usize),
         x: ValueId,
         tensor: &str,
         cols: usize,
     ) -> ValueId {
-        let weight = self.g.weight(format!("blk.{il}.{tensor}.weight"), 1, cols);
-        self.plain_norm(ValueName(name, Some(il)), x, weight)
+        self.norm_by(name, x, &format!("blk.{}.{tensor}.weight", name.1), cols)
     }
 
-    /// `x` times the transpose of `weight`, and times the number in its tensor `.scale` if the file has one, as files in NVFP4
-    /// do: `[rows, weight.rows]`.
+    /// Norm of groups of `cols` columns.
+    #[track_caller]
+    pub(crate) fn group_norm(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        cols: usize,
+        weight: Option<WeightId>,
+    ) -> ValueId {
+        let (kind, eps) = self.norm;
+        self.g.norm(name, x, kind, cols, weight, eps)
+    }
+
+    /// `x` times the transpose of `weight`, and times its number `.scale` in files in NVFP4: `[rows, weight.rows]`.
     #[track_caller]
     pub(crate) fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        let scale = self.g.weight_tensor(weight).strip_suffix(".weight").map(|name| format!("{name}.scale"));
+        let scale =
+            self.g.declared(weight).tensor.strip_suffix(".weight").map(|name| format!("{name}.scale"));
         match scale.filter(|scale| !scale.ends_with(ROUTER_SCALE) && self.has(scale)) {
             Some(scale) => {
                 let scale = self.g.weight(scale, 1, 1);
-                self.g.scaled_linear(name, x, weight, scale)
+                self.g.scaled_linear(name.into(), x, weight, scale)
             }
             None => self.g.linear(name, x, weight),
         }
@@ -197,39 +168,26 @@ impl<'a> GraphContext<'a> {
 
     /// Linear layer with a matrix `[outputs, inputs]`, and a bias if the file has one: `[rows, outputs]`.
     #[track_caller]
-    pub(crate) fn project(
-        &mut self,
-        linear: &Linear,
-        il: usize,
-        x: ValueId,
-        [inputs, outputs]: [usize; 2],
-    ) -> ValueId {
+    pub(crate) fn project(&mut self, linear: &Linear, il: usize, x: ValueId, shape: [usize; 2]) -> ValueId {
+        let [inputs, outputs] = shape;
         let weight = self.g.weight(format!("blk.{il}.{}.weight", linear.tensor), outputs, inputs);
-        self.multiply(linear, il, x, weight, outputs)
+        self.multiply(linear, il, x, weight)
     }
 
-    /// Linear layer with a declared `weight` of `outputs` rows, and a bias if the file has one: `[rows, outputs]`.
+    /// Linear layer with a declared weight, and a bias if the file has one: `[rows, weight.rows]`.
     #[track_caller]
-    pub(crate) fn multiply(
-        &mut self,
-        linear: &Linear,
-        il: usize,
-        x: ValueId,
-        weight: WeightId,
-        outputs: usize,
-    ) -> ValueId {
+    pub(crate) fn multiply(&mut self, linear: &Linear, il: usize, x: ValueId, weight: WeightId) -> ValueId {
         let bias = format!("{}.bias", linear.tensor);
         if !self.in_layers(&bias) {
             return self.linear((linear.name, il), x, weight);
         }
         let [matmul, sum] = linear.biased;
-        let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, outputs);
+        let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, self.g.declared(weight).rows);
         let x = self.linear((matmul, il), x, weight);
         self.g.add_bias((sum, il), x, bias)
     }
 
-    /// In the last layer, reduces the attention output and the residual stream to the output rows; attention itself
-    /// needs every row.
+    /// In the last layer, the output rows of attention output and residual stream; attention itself needs every row.
     #[track_caller]
     pub(crate) fn keep_outputs(&mut self, il: usize, a: ValueId, x: ValueId) -> (ValueId, ValueId) {
         (self.keep_output("kqv_out_outputs", il, a), self.keep_output("l_inp_outputs", il, x))
@@ -238,7 +196,7 @@ impl<'a> GraphContext<'a> {
     /// In the last layer, the output rows of `x`, unless the whole sequence is pooled.
     #[track_caller]
     pub(crate) fn keep_output(&mut self, name: &'static str, il: usize, x: ValueId) -> ValueId {
-        let is_inner = il + 1 < self.c.block_count || self.represented() != Represented::Outputs;
+        let is_inner = il + 1 < self.c.block_count || self.pool().is_some();
         if is_inner { x } else { self.g.output_rows(name, x) }
     }
 
@@ -248,16 +206,15 @@ impl<'a> GraphContext<'a> {
         self.finish(x, None)
     }
 
-    /// The same, multiplied by `factor`.
     #[track_caller]
     pub(crate) fn scaled_logits(self, x: ValueId, factor: f32) -> Graph {
         self.finish(x, Some(Map::Scale(factor)))
     }
 
-    /// The same, between `-cap` and `cap`.
+    /// The same, between `-cap` and `cap` if there is a cap.
     #[track_caller]
-    pub(crate) fn capped_logits(self, x: ValueId, cap: f32) -> Graph {
-        self.finish(x, Some(Map::Softcap(cap)))
+    pub(crate) fn capped_logits(self, x: ValueId, cap: Option<f32>) -> Graph {
+        self.finish(x, cap.map(Map::Softcap))
     }
 
     /// The final norm and the logits, to which `map` is applied; or the embeddings.

@@ -1,12 +1,10 @@
-//! Multi-head latent attention (DeepSeek-AI 2024): keys and values of a row are one short vector, which the matrices of each
-//! head expand.
+//! Multi-head latent attention (DeepSeek-AI 2024): the matrices of each head expand keys and values from one short vector.
 
 use graph::{Mask, Pairing, Rope, Store, ValueId};
 
 use super::{ATTN_OUTPUT, GraphContext, Growth, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
-/// The parameters of all layers.
 pub(crate) struct Latent {
     heads: usize,
     /// Columns of a query head without positions, with RoPE, and of a value head.

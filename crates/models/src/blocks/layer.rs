@@ -1,6 +1,6 @@
 //! Decoder layers.
 
-use graph::ValueId;
+use graph::{Graph, ValueId};
 
 use super::{GraphContext, Linear};
 
@@ -11,15 +11,12 @@ pub(crate) struct Layer {
     pub(crate) norms_inputs: bool,
     /// The first layer has a norm of its input, too.
     pub(crate) norms_first_input: bool,
-    /// Norms of their outputs.
     pub(crate) norms_outputs: bool,
     /// The feed-forward network has the input of attention (Wang and Komatsuzaki 2021).
     pub(crate) is_parallel: bool,
     /// Factor of their outputs; 1 has no operation.
     pub(crate) residual_scale: f32,
-    /// Name of the residual stream after attention.
     pub(crate) sum: &'static str,
-    /// Tensor of the norm before the feed-forward network.
     pub(crate) ffn_norm: &'static str,
 }
 
@@ -45,18 +42,15 @@ pub(crate) fn mixer_layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mix
     x
 }
 
-/// Mixes the rows of a sequence: attention, or a recurrence.
 pub(crate) trait Mixer {
     /// The result in layer `il`, before the output projection: `[rows, cols]`.
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId;
 
-    /// The output projection, and its input columns.
     fn output(&self, il: usize) -> (&'static Linear, usize);
 }
 
 impl Layer {
-    /// Attention and feed-forward network, both added to the residual stream: `[rows, hidden]`. `feed_forward` maps its
-    /// input to `[rows, hidden]`.
+    /// Attention and feed-forward network (`[rows, hidden]` to `[rows, hidden]`), both added to the residual stream.
     pub(crate) fn build(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -98,6 +92,19 @@ impl Layer {
             x = self.build(ctx, il, x, mixer(il), |ctx, h| feed_forward(ctx, il, h));
         }
         x
+    }
+
+    /// The logits of a model that is an embedding and such layers: `[outputs, vocab]`.
+    #[track_caller]
+    pub(crate) fn decoder<'m>(
+        &self,
+        mut ctx: GraphContext<'_>,
+        mixer: impl Fn(usize) -> &'m dyn Mixer,
+        feed_forward: impl Fn(&mut GraphContext<'_>, usize, ValueId) -> ValueId,
+    ) -> Graph {
+        let x = ctx.embed("embd"); // [rows, hidden]
+        let x = self.stack(&mut ctx, x, mixer, feed_forward);
+        ctx.logits(x)
     }
 
     /// The output of a block as it is added to the residual stream.

@@ -7,10 +7,8 @@ use crate::{Error, Keys};
 
 static OUTPUT: Linear = Linear { tensor: "ssm_out", name: "ssm_out", biased: ["ssm_out_mm", "ssm_out"] };
 
-/// The parameters of all layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Mamba {
-    /// Columns of all heads.
     inner: usize,
     heads: usize,
     /// Groups of heads, which share keys and queries (B and C) of `state` columns.
@@ -27,11 +25,8 @@ impl Mamba {
         let groups = keys.size("ssm.group_count", "the number of groups of heads")?;
         let state = keys.size("ssm.state_size", "the columns of the state of a head's column")?;
         if !inner.is_multiple_of(heads) {
-            return Err(keys.bad(
-                "ssm.time_step_rank",
-                heads,
-                format!("a divisor of the {inner} inner columns"),
-            ));
+            let expected = format!("a divisor of the {inner} inner columns");
+            return Err(keys.bad("ssm.time_step_rank", heads, expected));
         }
         if !heads.is_multiple_of(groups) {
             return Err(keys.bad("ssm.group_count", groups, format!("a divisor of the {heads} heads")));

@@ -16,14 +16,11 @@ mod short_conv;
 pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
 pub(crate) use delta_net::DeltaNet;
 pub(crate) use embeddings::{full_mask, labels};
-pub(crate) use ffn::{
-    fused_feed_forward, geglu, shared_expert, shared_relu_squared, swiglu, ungated_feed_forward,
-};
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use latent::Latent;
 pub(crate) use layer::{Layer, Mixer, PRE_NORM, mixer_layer};
 pub(crate) use mamba::Mamba;
-pub(crate) use moe::{Moe, swiglu_or_experts};
-pub(crate) use rope::{LINEAR_OR_YARN, Scaling, check_sections, original_context};
+pub(crate) use moe::Moe;
+pub(crate) use rope::{LINEAR_OR_YARN, SCALINGS, Scaling, check_sections, original_context};
 pub(crate) use shared_attention::SharedAttention;
 pub(crate) use short_conv::ShortConv;

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Gating, Glu, Hidden, Op, Router, ValueId, WeightId};
 
-use super::{GraphContext, Linear, shared_expert, swiglu};
+use super::{GraphContext, Linear};
 use crate::{Error, Keys};
 
 const LOGITS: Linear = Linear {
@@ -39,13 +39,11 @@ impl Moe {
         Ok(Some(moe))
     }
 
-    /// The same, of a family that always has experts.
     pub(crate) fn required(keys: &mut Keys<'_>) -> Result<Moe, Error> {
         let none = keys.missing("expert_count", "the number of experts");
         Moe::read(keys)?.ok_or(none)
     }
 
-    /// Reads what a router makes of its logits; without the key, `gating`.
     pub(crate) fn read_gating(&mut self, keys: &mut Keys<'_>, gating: Gating) -> Result<(), Error> {
         let name = "expert_gating_func";
         self.router.gating = match keys.count(name)? {
@@ -60,19 +58,16 @@ impl Moe {
         Ok(())
     }
 
-    /// Reads whether weights are renormalised.
     pub(crate) fn read_norm(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         self.router.renormalises = keys.flag_or("expert_weights_norm", false)?;
         Ok(())
     }
 
-    /// Reads the factor of weights; 0 means 1.
     pub(crate) fn read_scale(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         self.router.scale = keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0);
         Ok(())
     }
 
-    /// Reads the groups that experts are chosen from.
     fn read_groups(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
         let (groups, name) = (keys.count("expert_group_count")?, "expert_group_used_count");
         let used = keys.count(name)?;
@@ -88,8 +83,7 @@ impl Moe {
         Ok(())
     }
 
-    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per
-    /// row.
+    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the experts per row.
     pub(crate) fn widths(&self, keys: &mut Keys<'_>) -> Result<Vec<usize>, Error> {
         let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
         if keys.has(own) || !keys.has(whole) {
@@ -107,24 +101,21 @@ impl Moe {
         if self.shared == 0 {
             return mixed;
         }
-        let shared = shared_expert(ctx, il, x, self.shared); // [rows, hidden]
+        let shared = ctx.shared_expert(il, x, self.shared); // [rows, hidden]
         ctx.g.add(("ffn_out", il), mixed, shared)
     }
 
-    /// The router's logits of layer `il`: `[rows, experts]`.
     pub(crate) fn logits(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         ctx.project(&LOGITS, il, x, [ctx.hidden(), self.count])
     }
 
-    /// The routing weights of layer `il`: `[rows, experts]`.
     pub(crate) fn route(&self, ctx: &mut GraphContext<'_>, il: usize, logits: ValueId) -> ValueId {
         let bias = "exp_probs_b.bias";
         let bias = ctx.in_layers(bias).then(|| ctx.g.weight(format!("blk.{il}.{bias}"), 1, self.count));
         ctx.g.op(("ffn_moe_routes", il), Op::Route { logits, bias, router: self.router })
     }
 
-    /// The mixture of networks without gates, `down(act(up(x)))` of `[ffn, cols]` hidden and other columns, for given
-    /// routes: `[rows, cols]`.
+    /// The mixture of networks without gates, `down(act(up(x)))` of `[ffn, cols]` columns, for given routes: `[rows, cols]`.
     pub(crate) fn ungated_experts(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -148,7 +139,6 @@ impl Moe {
         ctx.in_layers(&name).then(|| ctx.g.weight(format!("blk.{il}.{name}"), 1, self.count))
     }
 
-    /// The mixture for given routes: `[rows, hidden]`.
     pub(crate) fn experts(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -179,16 +169,9 @@ impl Moe {
     }
 }
 
-/// The network of layer `il` of a family with and without experts: `[rows, hidden]`.
-pub(crate) fn swiglu_or_experts(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    ffn: usize,
-    moe: Option<&Moe>,
-) -> ValueId {
-    match moe {
-        None => swiglu(ctx, il, x, ffn),
-        Some(moe) => moe.mix(ctx, il, x, ffn),
+impl GraphContext<'_> {
+    /// The network of layer `il` of a family with and without experts: `[rows, hidden]`.
+    pub(crate) fn swiglu_or_moe(&mut self, il: usize, x: ValueId, ffn: usize, moe: Option<&Moe>) -> ValueId {
+        if let Some(moe) = moe { moe.mix(self, il, x, ffn) } else { self.swiglu(il, x, ffn) }
     }
 }

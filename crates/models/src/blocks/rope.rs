@@ -6,7 +6,6 @@ use graph::{LongFactors, Pairing, Rope, Yarn};
 use super::{Attention, GraphContext};
 use crate::{Config, Error, Keys};
 
-/// A value of `rope.scaling.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scaling {
     /// All frequencies are divided by a factor (Chen et al. 2023).
@@ -16,6 +15,8 @@ pub(crate) enum Scaling {
     /// Each frequency has its own divisor, and a different one in long contexts (Ding et al. 2024).
     LongRope,
 }
+
+pub(crate) const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 /// The kinds of scaling without tensors.
 pub(crate) const LINEAR_OR_YARN: &[Scaling] = &[Scaling::Linear, Scaling::Yarn];
@@ -54,8 +55,7 @@ pub(super) fn read(
     })
 }
 
-/// Checks that RoPE by several coordinates rotates all pairs: those that belong to no coordinate would not be rotated. For text, all
-/// coordinates are the position.
+/// Checks that RoPE by several coordinates, for text all equal, rotates all pairs: each must belong to a coordinate.
 pub(crate) fn check_sections(keys: &mut Keys<'_>, attention: &Attention) -> Result<(), Error> {
     let name = "rope.dimension_sections";
     let sections = keys.counts(name)?;
@@ -82,8 +82,7 @@ impl Attention {
     }
 }
 
-/// The kind of scaling, by default linear, and its factor: that of the new key, or else of the old one. A factor of 0
-/// means 1.
+/// The kind of scaling, by default linear, and its factor by the new key, or else the old one; 0 means 1.
 fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling>, f32), Error> {
     let name = "rope.scaling.type";
     let kind = keys.string(name)?.unwrap_or("linear").to_owned();
@@ -110,7 +109,6 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
     Ok((Some(scaling), factor))
 }
 
-/// The training context before it was extended.
 pub(crate) fn original_context(c: &Config, keys: &mut Keys<'_>) -> Result<usize, Error> {
     let context = keys.count("rope.scaling.original_context_length")?;
     Ok(if context == 0 { c.context_length } else { context })

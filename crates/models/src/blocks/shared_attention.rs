@@ -1,15 +1,13 @@
-//! Attention with two kinds of layers, local and global, whose heads differ in width; the last layers read the store of the last
-//! earlier one of their kind (Gemma Team 2026, Gemma 4).
+//! Attention of local and global layers, whose heads differ in width; the last layers share stores (Gemma Team 2026, Gemma 4).
 
 use graph::{Mask, NormKind, Pairing, Rope, Store, StoreId, ValueId};
 
+use super::attention::check_kv_heads;
 use super::{ATTN_OUTPUT, GraphContext, LINEAR_OR_YARN, Linear, Mixer, rope};
 use crate::{Config, Error, Keys};
 
-/// The parameters of the layers of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// Columns of a head.
     width: usize,
     rope: Rope,
     mask: Mask,
@@ -24,7 +22,6 @@ pub(crate) struct SharedAttention {
     global: Kind,
     /// The first layer without keys and values of its own.
     first_shared: usize,
-    /// By layer.
     stores: Vec<StoreId>,
     eps: f32,
 }
@@ -34,12 +31,7 @@ impl SharedAttention {
         let layers = c.block_count;
         let heads = keys.sizes("attention.head_count", "the number of query heads")?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
-        for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
-            if !heads.is_multiple_of(kv_heads) {
-                let expected = format!("a divisor of the {heads} query heads");
-                return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
-            }
-        }
+        check_kv_heads(keys, &heads, &kv_heads)?;
         let names = [
             ["attention.key_length", "attention.value_length"],
             ["attention.key_length_swa", "attention.value_length_swa"],

@@ -10,7 +10,6 @@ static OUTPUT: Linear = Linear {
     biased: ["shortconv_out_mm", "shortconv_out"],
 };
 
-/// The parameters of all layers.
 #[derive(Clone, Debug)]
 pub(crate) struct ShortConv {
     pub(crate) hidden: usize,
@@ -25,15 +24,10 @@ impl Mixer for ShortConv {
 
     fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let ShortConv { hidden, taps } = *self;
-        let [b, c, x] = ["shortconv_b", "shortconv_c", "shortconv_x"].map(|name| {
-            let first = hidden
-                * match name {
-                    "shortconv_b" => 0,
-                    "shortconv_c" => 1,
-                    _ => 2,
-                };
+        let [b, c, x] = [("shortconv_b", 0), ("shortconv_c", 1), ("shortconv_x", 2)].map(|(name, part)| {
             let tensor = format!("blk.{il}.shortconv.in_proj.weight");
-            let weight = ctx.g.weight_rows(tensor, 3 * hidden, first..first + hidden, hidden);
+            let rows = part * hidden..(part + 1) * hidden;
+            let weight = ctx.g.weight_rows(tensor, 3 * hidden, rows, hidden);
             ctx.linear((name, il), x, weight)
         });
         let bx = ctx.g.gate(("shortconv_bx", il), b, x, Activation::Identity);

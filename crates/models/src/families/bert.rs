@@ -3,14 +3,7 @@
 //! Duderstadt 2025), with RoPE and experts; `jina-bert-v2`: Jina Embeddings 2 (Guenther et al. 2023), with ALiBi and GEGLU.
 //! Norms follow the residual sums.
 
-use graph::{Activation, Gating, Graph, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, QkNorm, full_mask, fused_feed_forward, geglu,
-    labels, swiglu, ungated_feed_forward,
-};
-use crate::{Config, Error, Keys, Tensors, UNUSED};
+use super::prelude::*;
 
 /// Numbers of the classifier's training, which its weights imply.
 const HARMLESS: &[&str] = &["classifier.pooling_type"];
@@ -22,24 +15,20 @@ pub(super) const NOMIC_BERT_MOE: Family =
 pub(super) const JINA_BERT_V2: Family =
     Family { name: "jina-bert-v2", harmless: HARMLESS, graph: jina_bert_v2 };
 
-/// The largest bias of ALiBi.
 const ALIBI: f32 = 8.0;
 
-/// The feed-forward network of a layer, with its hidden columns.
 type FeedForward<'a> = &'a dyn Fn(&mut GraphContext<'_>, usize, ValueId, usize) -> ValueId;
 
 fn bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let attention = Attention { rope: None, ..attention(c, keys)? };
-    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| {
-        ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh)
-    })
+    graph(c, keys, tensors, attention, &|ctx, il, h, ffn| ctx.ungated_ffn(il, h, ffn, Activation::GeluTanh))
 }
 
 fn nomic_bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let attention = attention(c, keys)?;
     // Biases of the feed-forward network are not added.
     let used = |name: &str| tensors(name) && !UNUSED.iter().any(|bias| name.ends_with(bias));
-    graph(c, keys, &used, attention, &swiglu)
+    graph(c, keys, &used, attention, &|ctx, il, h, ffn| ctx.swiglu(il, h, ffn))
 }
 
 fn nomic_bert_moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -53,7 +42,7 @@ fn nomic_bert_moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Resu
             let (routes, hidden) = (moe.route(ctx, il, logits), ctx.hidden());
             moe.ungated_experts(ctx, il, h, routes, [ffn, hidden], Activation::GeluTanh)
         }
-        _ => ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh),
+        _ => ctx.ungated_ffn(il, h, ffn, Activation::GeluTanh),
     })
 }
 
@@ -63,9 +52,9 @@ fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result
     let attention = Attention { rope: None, alibi: Some(ALIBI), qk_norm, ..attention(c, keys)? };
     graph(c, keys, tensors, attention, &|ctx, il, h, ffn| {
         if ctx.in_layers("ffn_gate.weight") {
-            return geglu(ctx, il, h, ffn);
+            return ctx.geglu(il, h, ffn);
         }
-        fused_feed_forward(ctx, il, h, ffn, Activation::GeluTanh)
+        ctx.fused_ffn(il, h, ffn, Activation::GeluTanh)
     })
 }
 

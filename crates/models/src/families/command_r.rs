@@ -1,12 +1,7 @@
-//! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention and
-//! feed-forward network have the same input; norms are layer norms without bias. Cohere 2 has a sliding window in three of
-//! four layers, and RoPE only in these.
+//! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention runs beside the
+//! feed-forward network; layer norms have no bias. Cohere 2 has RoPE and a sliding window in three of four layers.
 
-use graph::{Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const COMMAND_R: Family = Family { name: "command-r", harmless: &[], graph: command_r };
 pub(super) const COHERE2: Family = Family { name: "cohere2", harmless: &[], graph: cohere2 };
@@ -38,6 +33,6 @@ fn graph<'a>(
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il]));
     Ok(ctx.scaled_logits(x, logit_scale))
 }

@@ -1,11 +1,7 @@
 //! Architecture `deepseek2`: DeepSeek V2, V3 and R1 (DeepSeek-AI 2024), Kimi K2, GLM 4.7 Flash. Keys and values of a row are one
 //! short vector, which the matrices of each head expand (multi-head latent attention).
 
-use graph::{Gating, Graph};
-
-use super::Family;
-use crate::blocks::{GraphContext, Latent, Moe, PRE_NORM, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "deepseek2", harmless: &["attention.head_count_kv"], graph };
 
@@ -15,18 +11,14 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let expert = keys.expert_width()?;
     let moe = Moe { shared: expert * keys.count("expert_shared_count")?, ..experts(c, keys)? };
     let latent = Latent::read(c, keys)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(
+        ctx,
         |_| &latent,
         |ctx, il, h| {
-            if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
+            if il < dense { ctx.swiglu(il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
-    );
-    Ok(ctx.logits(x))
+    ))
 }
 
 fn experts(c: &Config, keys: &mut Keys<'_>) -> Result<Moe, Error> {

@@ -1,10 +1,6 @@
 //! Architecture `falcon-h1`: Falcon-H1 (TII 2025). Each layer has attention and Mamba 2 side by side.
 
-use graph::{Graph, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mamba, Mixer, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "falcon-h1", harmless: &[], graph };
 
@@ -37,9 +33,8 @@ fn layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixers: [&dyn Mixer;
     let residual = ctx.keep_output("l_inp_outputs", il, x);
     let a = ctx.g.add(("ffn_inp", il), both, residual);
     // The tensor has no suffix.
-    let weight = ctx.g.weight(format!("blk.{il}.ffn_norm"), 1, hidden);
-    let h = ctx.norm_by(("ffn_norm", il), a, weight);
-    let h = swiglu(ctx, il, h, ffn); // [rows, hidden]
+    let h = ctx.norm_by(("ffn_norm", il), a, &format!("blk.{il}.ffn_norm"), hidden);
+    let h = ctx.swiglu(il, h, ffn); // [rows, hidden]
     let x = ctx.g.add(("l_out", il), h, a);
     ctx.g.end_layer(x);
     x

@@ -1,11 +1,7 @@
 //! Architecture `gemma2`: Gemma 2 (Gemma Team 2024). Every second layer has a sliding window; scores and logits are capped. The
 //! outputs of attention and feed-forward network are normed before they are added.
 
-use graph::{Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, Scaling, geglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "gemma2", harmless: &[], graph };
 
@@ -31,6 +27,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let attention = |il: usize| -> &dyn Mixer { if is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
-    Ok(ctx.capped_logits(x, cap))
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.geglu(il, h, widths[il]));
+    Ok(ctx.capped_logits(x, Some(cap)))
 }

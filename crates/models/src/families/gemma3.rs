@@ -1,12 +1,7 @@
-//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE
-//! base; every sixth layer has global attention. The outputs of attention and feed-forward network are normed before
-//! they are added.
+//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE base;
+//! every sixth layer has global attention. The outputs of attention and feed-forward network are normed.
 
-use graph::{Activation, Graph, Mask, Pairing, Rope, ValueId};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Mixer, PRE_NORM, QkNorm, Scaling, geglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "gemma3",
@@ -37,10 +32,7 @@ pub(super) const EMBEDDING: Family =
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let cap = keys.positive_or_zero("final_logit_softcapping")?;
     let (ctx, x) = layers(c, keys, tensors, [Mask::Causal, Mask::Window(0)])?;
-    Ok(match cap {
-        Some(cap) => ctx.capped_logits(x, cap),
-        None => ctx.logits(x),
-    })
+    Ok(ctx.capped_logits(x, cap))
 }
 
 fn embedding(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -64,8 +56,7 @@ fn embedding(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Gr
     Ok(ctx.embeddings(x, Activation::Identity))
 }
 
-/// The rows after the last layer, `[rows, hidden]`. The masks are those of global and local layers, whose size is the file's
-/// window.
+/// The rows after the last layer, `[rows, hidden]`, with the masks of global and of local layers.
 fn layers<'a>(
     c: &'a Config,
     keys: &mut Keys<'_>,
@@ -97,6 +88,6 @@ fn layers<'a>(
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| geglu(ctx, il, h, widths[il]));
+    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| ctx.geglu(il, h, widths[il]));
     Ok((ctx, x))
 }

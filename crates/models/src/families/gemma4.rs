@@ -1,12 +1,7 @@
-//! Architecture `gemma4`: Gemma 4 (Gemma Team 2026). Local and global layers have heads of their own; the last layers read the
-//! keys and values of earlier ones. The small models add an embedding per layer, the 26B model has experts beside its dense
-//! network.
+//! Architecture `gemma4`: Gemma 4 (Gemma Team 2026). Local and global layers have heads of their own; the last layers share keys
+//! and values. Small models add an embedding per layer, the 26B model has experts beside its dense network.
 
-use graph::{Activation, Graph, NormKind, Pairing, ValueId};
-
-use super::Family;
-use crate::blocks::{GraphContext, Linear, Mixer, Moe, SharedAttention, geglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "gemma4", harmless: &[], graph };
 
@@ -37,7 +32,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
         let a = ctx.g.add(("sa_out", il), a, residual);
         let h = ctx.norm(("ffn_norm", il), a, "ffn_norm");
-        let mut h = geglu(&mut ctx, il, h, ffn); // [rows, hidden]
+        let mut h = ctx.geglu(il, h, ffn); // [rows, hidden]
         if let Some(moe) = &moe {
             h = beside_experts(&mut ctx, il, moe, [a, h], (expert, eps));
         }
@@ -52,14 +47,10 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         }
         ctx.g.end_layer(x);
     }
-    Ok(match cap {
-        Some(cap) => ctx.capped_logits(x, cap),
-        None => ctx.logits(x),
-    })
+    Ok(ctx.capped_logits(x, cap))
 }
 
-/// The inputs of all layers, side by side: the tokens' own embeddings and a projection of the shared ones, `[rows, layers *
-/// cols]`.
+/// The inputs of all layers: the tokens' own embeddings and a projection of the shared ones, `[rows, layers * cols]`.
 fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize) -> ValueId {
     let (hidden, all) = (c.embedding_length, c.block_count * cols);
     let table = ctx.g.weight("per_layer_token_embd.weight", c.vocab_size, all);
@@ -68,12 +59,11 @@ fn layer_inputs(c: &Config, ctx: &mut GraphContext<'_>, x: ValueId, cols: usize)
     let weight = ctx.g.weight("per_layer_model_proj.weight", all, hidden);
     let shared = ctx.linear("per_layer_proj_mm", x, weight); // [rows, layers * cols]
     let shared = ctx.g.scale("per_layer_proj_scaled", shared, 1.0 / (hidden as f32).sqrt());
-    let shared = ctx.named_norm("per_layer_proj", shared, "per_layer_proj_norm.weight", cols);
+    let shared = ctx.norm_by("per_layer_proj", shared, "per_layer_proj_norm.weight", cols);
     let sum = ctx.g.add("inp_per_layer_sum", own, shared);
     ctx.g.scale("inp_per_layer", sum, 0.5f32.sqrt())
 }
 
-/// Adds the gated and projected input of layer `il` to `x`.
 fn add_layer_input(
     ctx: &mut GraphContext<'_>,
     il: usize,
@@ -91,8 +81,7 @@ fn add_layer_input(
     ctx.g.add(("pe_residual", il), normed, x)
 }
 
-/// The outputs of dense network and experts, each normed, added. The experts and their router read `a`, the residual stream:
-/// `[rows, hidden]`.
+/// The normed outputs of dense network and experts, added. Experts and router read `a`, the residual stream: `[rows, hidden]`.
 fn beside_experts(
     ctx: &mut GraphContext<'_>,
     il: usize,

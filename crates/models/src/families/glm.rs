@@ -2,13 +2,7 @@
 //! RoPE rotates a part of each head; and `glm4moe`: GLM 4.5 and 4.6 (Zhipu 2025), whose first layers have a dense network, the
 //! others experts and a shared one; the router adds a bias for the choice.
 
-use graph::{Activation, Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM, QkNorm, fused_feed_forward, swiglu,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const GLM4: Family = Family { name: "glm4", harmless: &[], graph: dense };
 
@@ -27,16 +21,8 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let has_coordinates = matches!(sections[..], [first, second, ..] if first > 0 && second > 0);
     let pairing = if has_coordinates { Pairing::Halves } else { Pairing::Interleaved };
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(
-        &mut ctx,
-        x,
-        |_| &attention,
-        |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
-    );
-    Ok(ctx.logits(x))
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(LAYER.decoder(ctx, |_| &attention, |ctx, il, h| ctx.fused_ffn(il, h, widths[il], Activation::Silu)))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -55,14 +41,11 @@ fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, E
         attention.qk_norm = QkNorm::Head;
     }
 
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(
-        &mut ctx,
-        x,
+    Ok(LAYER.decoder(
+        ctx,
         |_| &attention,
         |ctx, il, h| {
-            if il < dense { swiglu(ctx, il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
+            if il < dense { ctx.swiglu(il, h, widths[il]) } else { moe.mix(ctx, il, h, expert) }
         },
-    );
-    Ok(ctx.logits(x))
+    ))
 }

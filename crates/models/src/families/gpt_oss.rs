@@ -1,11 +1,6 @@
-//! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a sliding window; each head has a sink; all matrices,
-//! those of experts included, have biases.
+//! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a window; heads have sinks, all matrices biases.
 
-use graph::{Activation, Glu, Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "gpt-oss",
@@ -26,10 +21,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let window = keys.size("attention.sliding_window", "the window of every second layer")?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 2)?;
     let local = Attention { mask: Mask::Window(window), ..global.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer { if is_local[il] { &local } else { &global } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(LAYER.decoder(ctx, attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il])))
 }

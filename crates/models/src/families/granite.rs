@@ -1,15 +1,7 @@
 //! Architectures `granite`, `granitemoe` and `granitehybrid`: Granite 3 and 4, dense, with experts and with layers of Mamba 2
 //! (IBM 2024). Embeddings, the outputs of attention and feed-forward network, and logits are scaled.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, Layer, Mamba, Mixer, Moe, PRE_NORM, Scaling, swiglu_or_experts,
-};
-use crate::{Config, Error, Keys, Tensors};
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
+use super::prelude::*;
 
 /// Files of Granite 4 have the sizes of Mamba 2 also where no layer is of that kind.
 const MAMBA: &[&str] =
@@ -53,7 +45,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             _ => &attention,
         }
     };
-    let x =
-        layer.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
+    let x = layer.stack(&mut ctx, x, mixer, |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref()));
     Ok(ctx.scaled_logits(x, 1.0 / logit_scale))
 }

@@ -1,11 +1,6 @@
-//! Architecture `hunyuan-moe`: Hunyuan A13B (Tencent 2025). Heads are normed after RoPE; a shared expert stands beside the
-//! others.
+//! Architecture `hunyuan-moe`: Hunyuan A13B (Tencent 2025). Heads are normed after RoPE; there is a shared expert.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "hunyuan-moe",
@@ -23,17 +18,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         qk_norm: QkNorm::HeadAfterRope,
         ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?
     };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(
+        ctx,
         |_| &attention,
         |ctx, il, h| {
             let moe = Moe { shared: if shared > 0 { shared } else { widths[il] }, ..moe };
             moe.mix(ctx, il, h, widths[il])
         },
-    );
-    Ok(ctx.logits(x))
+    ))
 }

@@ -1,13 +1,7 @@
 //! Architectures `lfm2` and `lfm2moe`: LFM2, dense and with experts (Liquid AI 2025). Most layers are gated short convolutions;
 //! those with KV heads have attention.
 
-use graph::{Gating, Graph, Mask, Pairing};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, Moe, PRE_NORM, QkNorm, ShortConv, swiglu,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const LFM2: Family = Family { name: "lfm2", harmless: &[], graph };
 pub(super) const LFM2MOE: Family = Family { name: "lfm2moe", harmless: &[], graph };
@@ -28,15 +22,12 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
 
     let mixer =
         |il: usize| -> &dyn Mixer { if attention.kv_heads[il] == 0 { &short_conv } else { &attention } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, mixer, |ctx, il, h| match &moe {
+    Ok(PRE_NORM.decoder(ctx, mixer, |ctx, il, h| match &moe {
         Some((moe, dense, width)) if il >= *dense => moe.mix(ctx, il, h, *width),
-        _ => swiglu(ctx, il, h, widths[il]),
-    });
-    Ok(ctx.logits(x))
+        _ => ctx.swiglu(il, h, widths[il]),
+    }))
 }
 
-/// The experts, the number of layers before them, and an expert's hidden size.
 fn experts(keys: &mut Keys<'_>) -> Result<Option<(Moe, usize, usize)>, Error> {
     let Some(mut moe) = Moe::read(keys)? else { return Ok(None) };
     moe.read_gating(keys, Gating::Softmax)?;

@@ -1,13 +1,7 @@
 //! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors;
 //! with experts, Mixtral (Jiang et al. 2024). Architecture `mistral3`.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, Moe, PRE_NORM, Scaling, swiglu_or_experts};
-use crate::{Config, Error, Keys, Tensors};
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
+use super::prelude::*;
 
 pub(super) const LLAMA: Family = Family { name: "llama", harmless: &[], graph };
 /// Ministral 3 and Mistral models of 2025: queries grow beyond the original context.
@@ -31,7 +25,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         &mut ctx,
         x,
         |_| &attention,
-        |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()),
+        |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref()),
     );
     Ok(ctx.logits(x))
 }

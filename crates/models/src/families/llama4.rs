@@ -1,11 +1,7 @@
 //! Architecture `llama4`: Llama 4, text only (Meta 2025). Most layers attend within chunks; every fourth has no RoPE, but
 //! queries that grow with the position. Each row uses experts, whose inputs the routes multiply, and a shared network.
 
-use graph::{Gating, Graph, Mask, Pairing, Rope};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, Growth, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "llama4",
@@ -62,7 +58,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             if step > 0 && (il + 1).is_multiple_of(step) {
                 return Moe { shared: expert_widths[il], ..moe }.mix(ctx, il, h, expert_widths[il]);
             }
-            swiglu(ctx, il, h, widths[il])
+            ctx.swiglu(il, h, widths[il])
         }); // [rows, hidden]
     }
     Ok(ctx.logits(x))

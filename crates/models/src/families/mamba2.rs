@@ -1,10 +1,6 @@
 //! Architecture `mamba2`: Mamba 2 (Dao and Gu 2024). Layers have neither attention nor feed-forward networks.
 
-use graph::Graph;
-
-use super::Family;
-use crate::blocks::{GraphContext, Mamba, mixer_layer};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "mamba2",

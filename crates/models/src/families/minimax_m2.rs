@@ -1,11 +1,6 @@
-//! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router adds a bias for
-//! the choice of experts.
+//! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router has a bias.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "minimax-m2",
@@ -22,9 +17,6 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert")?;
     let attention =
         Attention { qk_norm: QkNorm::Row, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il])))
 }

@@ -33,6 +33,19 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
+/// What a family is written with.
+mod prelude {
+    pub(super) use graph::{Activation, Gating, Glu, Graph, Mask, NormKind, Pairing, Pool, Rope, ValueId};
+
+    pub(super) use super::Family;
+    pub(super) use crate::blocks::{
+        Attention, DeltaNet, GraphContext, Growth, LINEAR_OR_YARN, Latent, Layer, Linear, Mamba, Mixer, Moe,
+        PRE_NORM, QkNorm, SCALINGS, Scaling, SharedAttention, ShortConv, check_sections, full_mask, labels,
+        mixer_layer, original_context,
+    };
+    pub(super) use crate::{Config, Error, Keys, Tensors, UNUSED};
+}
+
 static FAMILIES: &[Family] = &[
     llama::LLAMA,
     llama::MISTRAL3,
@@ -88,8 +101,7 @@ static ENCODERS: &[Family] = &[
 pub struct Family {
     /// The name, which is also the prefix of its keys, such as `qwen2.block_count`.
     pub name: &'static str,
-    /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
-    /// computation.
+    /// Keys, without the prefix, of the family's files that it does not read and that do not affect the computation.
     pub harmless: &'static [&'static str],
     /// Builds the graph from tokens to logits or embeddings and reads all keys that it depends on.
     pub(crate) graph: Build,

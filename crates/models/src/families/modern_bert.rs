@@ -1,13 +1,7 @@
 //! Architecture `modern-bert`: ModernBERT (Warner et al. 2024). Norms have no biases and precede the blocks; the first of
 //! every three layers attends to the whole sequence, the others to a symmetric window, with a RoPE base of their own.
 
-use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, full_mask, fused_feed_forward, labels,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family =
     Family { name: "modern-bert", harmless: &["attention.layer_norm_rms_epsilon"], graph };
@@ -17,7 +11,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mask = full_mask(keys)?;
     let global = Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let window = keys.count("attention.sliding_window")?;
-    let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3)?;
+    let name = "attention.sliding_window_pattern";
+    let is_local = keys.pattern_by(name, 3, |layer, period| layer % period != 0)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
     let local = Attention { mask: Mask::Around(window), rope, ..global.clone() };
@@ -31,7 +26,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let x = ctx.embed("embd"); // [rows, hidden]
     let x = ctx.global_norm("inp_norm", x, "token_embd_norm");
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
-    let x = layer.stack(&mut ctx, x, attention, |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], act));
+    let x = layer.stack(&mut ctx, x, attention, |ctx, il, h| ctx.fused_ffn(il, h, widths[il], act));
     let x = ctx.global_norm("result_norm", x, "output_norm");
     Ok(ctx.embeddings(x, Activation::GeluTanh))
 }

@@ -1,13 +1,7 @@
 //! Architectures `nemotron_h` and `nemotron_h_moe`: Nemotron-H and Nemotron 3, dense and with experts (NVIDIA 2025). Each layer is
 //! Mamba 2, attention without positions, or a feed-forward network without gate.
 
-use graph::{Activation, Gating, Graph, ValueId};
-
-use super::Family;
-use crate::blocks::{
-    Attention, GraphContext, Mamba, Mixer, Moe, mixer_layer, shared_relu_squared, ungated_feed_forward,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 const ACT: Activation = Activation::ReluSquared;
 
@@ -22,7 +16,9 @@ pub(super) const NEMOTRON_H_MOE: Family = Family {
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let layers = c.block_count;
     let widths = keys.counts_per_layer("feed_forward_length", 0)?;
-    let attention = Attention::read_without_rope(c, keys)?;
+    // A file may have the parameters of RoPE nevertheless.
+    let attention = Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let attention = Attention { rope: None, ..attention };
     let moe = experts(keys)?;
     let latent = keys.count("moe_latent_size")?;
     let expert_widths = match &moe {
@@ -47,7 +43,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let residual = ctx.keep_output("l_inp_outputs", il, x);
         let h = ctx.norm(("attn_norm", il), residual, "attn_norm"); // [rows, hidden]
         let h = match &moe {
-            None => ungated_feed_forward(&mut ctx, il, h, widths[il], ACT),
+            None => ctx.ungated_ffn(il, h, widths[il], ACT),
             Some(moe) => mix(&mut ctx, il, h, moe, [expert_widths[il], shared, latent]),
         };
         x = ctx.g.add(("l_out", il), h, residual);
@@ -82,7 +78,7 @@ fn mix(
     if shared == 0 {
         return h;
     }
-    let shared = shared_relu_squared(ctx, il, x, shared);
+    let shared = ctx.shared_relu_squared(il, x, shared);
     ctx.g.add(("ffn_out", il), h, shared)
 }
 

@@ -1,12 +1,7 @@
-//! Architecture `olmo2`: OLMo 2 and 3 (Team OLMo 2024, 2025). Norms follow attention and feed-forward network instead of
-//! preceding them; queries and keys are normed over all heads. OLMo 3 has a sliding window in three of four layers, whose
-//! RoPE is not scaled.
+//! Architecture `olmo2`: OLMo 2 and 3 (Team OLMo 2024, 2025). Norms follow the blocks; queries and keys are normed over all
+//! heads. OLMo 3 has a sliding window in three of four layers, whose RoPE is not scaled.
 
-use graph::{Graph, Mask, Pairing, Rope};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Mixer, PRE_NORM, QkNorm, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "olmo2", harmless: &[], graph };
 
@@ -21,10 +16,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let theta = keys.positive_or("rope.freq_base_swa", global.rope.map_or(10_000.0, |rope| rope.theta))?;
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, yarn: None, magnitude: 1.0, ..rope });
     let local = Attention { mask: Mask::Window(window), rope, ..global.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = LAYER.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(LAYER.decoder(ctx, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

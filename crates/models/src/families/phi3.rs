@@ -1,10 +1,6 @@
 //! Architecture `phi3`: Phi 3, 3.5 and 4 (Abdin et al. 2024). Fused matrices; RoPE's divisors depend on the context.
 
-use graph::{Activation, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, PRE_NORM, Scaling, fused_feed_forward, original_context};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     name: "phi3",
@@ -12,8 +8,6 @@ pub(super) const FAMILY: Family = Family {
     harmless: &["attention.sliding_window"],
     graph,
 };
-
-const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.ffn_widths()?;
@@ -30,7 +24,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         &mut ctx,
         x,
         |_| &attention,
-        |ctx, il, h| fused_feed_forward(ctx, il, h, widths[il], Activation::Silu),
+        |ctx, il, h| ctx.fused_ffn(il, h, widths[il], Activation::Silu),
     );
     Ok(ctx.logits(x))
 }

@@ -2,11 +2,7 @@
 //! `qwen2moe`: the same with experts, weighted by their probabilities among all, and a shared expert with a gate of its own;
 //! and `ernie4_5`: ERNIE 4.5, dense (Baidu 2025), which pairs neighbouring columns.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const QWEN2: Family = Family {
     name: "qwen2",
@@ -25,11 +21,8 @@ pub(super) const QWEN2MOE: Family = Family { name: "qwen2moe", harmless: &[], gr
 fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>, pairing: Pairing) -> Result<Graph, Error> {
     let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, pairing, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -41,9 +34,6 @@ fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, E
     let dense = keys.size("feed_forward_length", "the FFN hidden size")?;
     moe.shared = if shared > 0 { shared } else { dense };
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il])))
 }

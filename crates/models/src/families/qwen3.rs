@@ -1,11 +1,7 @@
 //! Architectures `qwen3`: Qwen 3, dense (Yang et al. 2025), `qwen3vl`: the text part of Qwen 3 VL, and `qwen3moe`: Qwen 3 with
 //! experts in every layer. Each query and key head is normed before RoPE.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm, labels, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",
@@ -38,17 +34,12 @@ fn dense(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
     ctx.labels = labels;
 
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }
 
 fn moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let moe = Moe::required(keys)?;
     let (widths, attention) = (moe.widths(keys)?, attention(c, keys)?);
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(ctx, |_| &attention, |ctx, il, h| moe.mix(ctx, il, h, widths[il])))
 }

@@ -1,14 +1,7 @@
 //! Architectures `qwen35` and `qwen35moe`: Qwen 3.5 and 3.6, dense and with experts, and `qwen3next`: Qwen3-Next (Qwen Team
 //! 2025). Most layers are gated delta nets; the others have gated attention.
 
-use graph::{Gating, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{
-    Attention, DeltaNet, GraphContext, LINEAR_OR_YARN, Layer, Mixer, Moe, PRE_NORM, QkNorm, check_sections,
-    swiglu_or_experts,
-};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 /// The size of a dense feed-forward network, which no layer has.
 const DENSE: &[&str] = &["feed_forward_length"];
@@ -58,13 +51,10 @@ fn graph(
         Some(moe) => moe.widths(keys)?,
         None => keys.ffn_widths()?,
     };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mixer = |il: usize| -> &dyn Mixer { if is_recurrent[il] { &delta_net } else { attention } };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x =
-        LAYER.stack(&mut ctx, x, mixer, |ctx, il, h| swiglu_or_experts(ctx, il, h, widths[il], moe.as_ref()));
-    Ok(ctx.logits(x))
+    Ok(LAYER.decoder(ctx, mixer, |ctx, il, h| ctx.swiglu_or_moe(il, h, widths[il], moe.as_ref())))
 }
 
 /// Experts beside a network that every row uses; their weights are renormalised probabilities.

@@ -1,11 +1,6 @@
-//! Architecture `smollm3`: SmolLM 3 (Hugging Face 2025). Every fourth layer has no RoPE (Yang et al. 2025, "RoPE to NoPE and
-//! back again").
+//! Architecture `smollm3`: SmolLM 3 (Hugging Face 2025). Every fourth layer has no RoPE (Yang et al. 2025).
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Mixer, PRE_NORM, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "smollm3", harmless: &[], graph };
 
@@ -18,12 +13,10 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
     let attention = Attention { scale, ..attention };
     let without_rope = Attention { rope: None, ..attention.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer {
         if (il + 1).is_multiple_of(PERIOD) { &without_rope } else { &attention }
     };
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(&mut ctx, x, attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(PRE_NORM.decoder(ctx, attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

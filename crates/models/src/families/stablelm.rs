@@ -1,11 +1,7 @@
 //! Architecture `stablelm`: StableLM 1, 2 and Zephyr 3B (Bellagente et al. 2024). Layer norms have biases; RoPE rotates a part
 //! of each head. Without `ffn_norm`, attention and feed-forward network have the same input.
 
-use graph::{Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, swiglu};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 // The tensors say the same as the key.
 pub(super) const FAMILY: Family = Family { name: "stablelm", harmless: &["use_parallel_residual"], graph };
@@ -16,7 +12,5 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
     let layer = Layer { is_parallel: !ctx.in_layers("ffn_norm.weight"), ..PRE_NORM };
 
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = layer.stack(&mut ctx, x, |_| &attention, |ctx, il, h| swiglu(ctx, il, h, widths[il]));
-    Ok(ctx.logits(x))
+    Ok(layer.decoder(ctx, |_| &attention, |ctx, il, h| ctx.swiglu(il, h, widths[il])))
 }

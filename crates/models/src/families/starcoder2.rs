@@ -1,25 +1,16 @@
-//! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Layer norms and linear layers have biases; the feed-forward
-//! network has no gate.
+//! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Norms and linear layers have biases; there is no gate.
 
-use graph::{Activation, Graph, Pairing};
-
-use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, ungated_feed_forward};
-use crate::{Config, Error, Keys, Tensors};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.ffn_widths()?;
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
-    let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
-
-    let x = ctx.embed("embd"); // [rows, hidden]
-    let x = PRE_NORM.stack(
-        &mut ctx,
-        x,
+    let ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
+    Ok(PRE_NORM.decoder(
+        ctx,
         |_| &attention,
-        |ctx, il, h| ungated_feed_forward(ctx, il, h, widths[il], Activation::GeluTanh),
-    );
-    Ok(ctx.logits(x))
+        |ctx, il, h| ctx.ungated_ffn(il, h, widths[il], Activation::GeluTanh),
+    ))
 }

@@ -6,14 +6,12 @@ use crate::judge::Pair;
 use crate::metrics::{Measure, difference, ratio};
 use crate::oracle::Call;
 
-/// The most causes that are reported.
 pub(super) const MOST: usize = 6;
 
 /// Wrong elements from which a cause is believed: fewer are explained by chance.
 pub(super) const ENOUGH: usize = 8;
 
-/// The probability of chance from which on nothing is reported. By chance, a hypothesis leaves the part `left` of the
-/// error of `n` elements in about `left^(n/2)` of all cases.
+/// The probability from which on nothing is reported: by chance, `left^(n/2)` hypotheses leave the part `left` of the error.
 const CHANCE: f64 = 1e-3;
 
 /// Wrong rows in which an operation is tried before it is computed in all.
@@ -35,7 +33,6 @@ pub(super) enum Rank {
 /// The hypotheses that the elements support.
 pub(super) struct Diagnosis<'a> {
     pub(super) candidate: &'a Candidate<'a>,
-    /// With rank, and whether they hold only in the wrong region.
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
     region_error: f64,
@@ -56,7 +53,6 @@ impl<'a> Diagnosis<'a> {
         Diagnosis { candidate, causes: Vec::new(), error, region_error, rounding, plain, wrong }
     }
 
-    /// Compares the result of a mistake with the recorded value.
     pub(super) fn try_result(
         &mut self,
         kind: &'static str,
@@ -127,7 +123,6 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
-    /// The causes to report, the best first.
     pub(super) fn finish(self) -> Vec<Cause> {
         // Below this, fits differ by rounding alone.
         let limit = self.candidate.limit;
@@ -135,8 +130,7 @@ impl<'a> Diagnosis<'a> {
         let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
         let mut causes = self.causes;
         causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
-        // A likely cause rules out those that are not, estimates and descriptions behind a known mistake, and causes in a
-        // part behind one that holds everywhere.
+        // A likely cause rules out unlikely ones, estimates behind a known mistake, and parts behind one that holds everywhere.
         if let Some((best, best_part, true)) =
             causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely))
         {

@@ -1,13 +1,9 @@
-//! Why a value is wrong: hypotheses, each an alternative computation on the recorded inputs, whose result is compared
-//! with the recorded one.
+//! Why a value is wrong: hypotheses, each an alternative computation on the recorded inputs, whose result is compared with the
+//! recorded one. They name no operation, but vary what it reports about itself: another value or weight is read, in another order,
+//! at another position, or not at all. Patterns in the result are the same for all operations (`result.rs`).
 //!
-//! Hypotheses name no operation. They vary what an operation reports about itself (operands, parameters, choices): another
-//! value or weight is read, in another order, at another position, or not at all (`operands.rs`, `parameters.rs`,
-//! `positions.rs`). Patterns in the result are the same for all operations (`result.rs`).
-//!
-//! A hypothesis that explains the recorded value within the one-operation limit is likely; one that explains much of the
-//! error is possible. Others are not reported, nor those that zero or a factor would explain as well, that are further
-//! from the value than zero, or that so few wrong elements support by chance.
+//! A hypothesis that explains the recorded value within the one-operation limit is likely; one that explains much of the error is
+//! possible. Not reported are others, those that zero or a factor would explain as well, and those that few wrong elements support.
 
 mod diagnosis;
 mod operands;
@@ -62,7 +58,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) first: usize,
     /// Where these rows are wrong, counted from the first.
     pub(crate) region: Region,
-    /// The same in words.
     pub(crate) place: &'a str,
     pub(crate) limit: f64,
     pub(crate) rounding: Rounding,
@@ -101,13 +96,11 @@ impl Candidate<'_> {
         self.region.sum(|r, c| difference(made.at(r, c), self.found.at(r, c)).powi(2))
     }
 
-    /// The squares of a matrix over the wrong region.
     fn energy(&self, of: &Matrix) -> f64 {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, the expected elements elsewhere. Whole heads count as wrong where that fits better:
-    /// columns that hardly change do not show it.
+    /// `inside` in the wrong region, or in its whole heads where that fits better; the expected elements elsewhere.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mixed = |cols: &[usize]| {
             let mut mixed = self.expected.clone();
@@ -147,9 +140,8 @@ pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
     causes
 }
 
-/// An input that the operation read otherwise than it was recorded. A value may be overwritten after it was read or before
-/// it was recorded, or be wrong within its limit. Then the operation that reads it seems wrong, but its input, computed
-/// again, changes the result in the same direction and by as much.
+/// An input that the operation read otherwise than it was recorded: written over before, or wrong within its limit. Computed
+/// again, it changes the result in the same direction as the error and by as much.
 fn input_differs(s: &Candidate<'_>) -> Option<Cause> {
     s.ids().into_iter().enumerate().find_map(|(slot, id)| {
         let made = s.oracle.run(&s.call, &s.with_input(slot, (s.again)(slot)?)).ok()?;

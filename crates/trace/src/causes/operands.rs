@@ -1,5 +1,4 @@
-//! Another operand is read, or an operand is read in another order or orientation, with the wrong sign, in part, or not
-//! at all.
+//! Another operand is read, or an operand in another order or orientation, with the wrong sign, in part, or not at all.
 
 use backend::Weight;
 use graph::{Op, Operand, Role, ValueId, WeightId};
@@ -10,7 +9,6 @@ use crate::Matrix;
 use crate::metrics::difference;
 use crate::oracle::Call;
 
-/// The most values that are tried in place of an input.
 const OTHERS: usize = 60;
 
 /// The most elements of a matrix that is tried in the other orientation.
@@ -57,7 +55,6 @@ fn inputs(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Two operands of one shape in each other's place.
 fn exchanged(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let ids = s.ids();
@@ -196,7 +193,6 @@ fn parts(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Inputs with zeros in the columns from `start` to `end`.
 fn without(x: &Matrix, (start, end): (usize, usize)) -> Matrix {
     Matrix::from_fn(x.rows, x.cols, |r, c| if (start..end).contains(&c) { 0.0 } else { x.at(r, c) })
 }

@@ -49,7 +49,6 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// The operation with another value for one of its parameters.
 fn with_number(mut op: Op, which: usize, value: f32) -> Op {
     let mut i = 0;
     op.numbers(|_, number| {

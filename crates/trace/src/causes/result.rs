@@ -8,7 +8,6 @@ use crate::Matrix;
 use crate::judge::Region;
 use crate::metrics::difference;
 
-/// The most values that are tried in place of the result.
 const OTHERS: usize = 60;
 
 /// NaN or infinities that the inputs do not explain.
@@ -42,7 +41,6 @@ pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Zero and a factor; every other hypothesis must explain more.
 pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let text = "the value is zero: it was never written, or not added up";
@@ -65,8 +63,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     by_row_and_column(diagnosis);
 }
 
-/// The factor by which the expected elements are nearest to the found ones, `sum a b / sum b^2` over some rows and
-/// columns, and three times its relative error, if the errors of a row are correlated.
+/// The least-squares factor from expected to found, `sum a b / sum b^2`, and three times its error if rows are correlated.
 fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {
@@ -125,7 +122,6 @@ fn permuted(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Another recorded value of this shape.
 fn other_value(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let graph = s.oracle.graph;

@@ -60,8 +60,7 @@ fn whole_heads(region: &Region, cols: usize, dim: usize) -> Option<Vec<usize>> {
     (!heads.is_empty() && heads.len() < cols / dim && covered == region.cols.len()).then_some(heads)
 }
 
-/// A factor by name, such as `1/8` or `√32`, if it has one within its relative `error`, else as a number. Its name is
-/// never 1.
+/// A factor by name, such as `1/8` or `√32`, if it has one (never 1) within its relative `error`, else as a number.
 pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
     let numbers = [1, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 1000].iter().chain(dims);
     let whole = numbers.map(|&n| (n as f64, n.to_string()));

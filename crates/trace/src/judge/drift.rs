@@ -1,9 +1,8 @@
 //! Error with a bias, a gain or an offset, far within the limit.
 //!
-//! Rounding errors have both signs, so over many elements they cancel: `sum y d` and `sum d`, for results `y` with errors
-//! `d`, stay within a few of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than
-//! rounding to 8 bits may cost, but is a hundred standard errors away. The permitted size of the sums follows from
-//! rounding the same inputs; a bias of that rounding itself is permitted.
+//! Rounding errors have both signs, so over many elements `sum y d` and `sum d`, for results `y` with errors `d`, stay within a few
+//! of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than rounding to 8 bits may cost, but is
+//! a hundred standard errors away. A bias that follows from rounding the same inputs is permitted.
 
 use super::rounding::WAYS;
 
@@ -62,7 +61,6 @@ impl Drift {
         [self.energy, self.weight]
     }
 
-    /// What the sums are relative to.
     fn usual(&self) -> [f64; 2] {
         [self.energy, (self.energy * self.weight).sqrt()]
     }
@@ -92,8 +90,7 @@ impl Drift {
     }
 }
 
-/// Which rows or columns of a value drift; `whole` is the drift of all. Where some do, or the whole does, so does every
-/// slice that is nearer to these than to no drift, or cannot be distinguished from them.
+/// Which slices drift; `whole` is the drift of all. If some do, so does every slice nearer to these than to no drift.
 pub(super) fn wrong<'a>(slices: impl Iterator<Item = &'a Drift> + Clone, whole: &Drift) -> Vec<bool> {
     let mut all = Drift::default();
     let is_wrong: Vec<bool> = slices.clone().map(Drift::is_wrong).collect();

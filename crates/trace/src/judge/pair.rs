@@ -9,13 +9,11 @@ use crate::metrics::{difference, ratio};
 /// The part of the limit within which right rows usually are.
 const USUAL: f64 = 1.0 / 16.0;
 
-/// Rows of a value, and what they should be.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) expected: &'a Matrix,
     pub(crate) found: &'a Matrix,
     pub(crate) limit: f64,
-    /// Given only once it is needed.
     pub(crate) rounding: Option<&'a Rounding>,
     /// Whether a bias within the limit is wrong: in a matmul whose inputs were recorded.
     pub(crate) is_directed: bool,
@@ -28,7 +26,6 @@ struct Sums {
 }
 
 impl<'a> Pair<'a> {
-    /// Without rounding and bias.
     pub(crate) fn plain(expected: &'a Matrix, found: &'a Matrix, limit: f64) -> Pair<'a> {
         Pair { expected, found, limit, rounding: None, is_directed: false }
     }
@@ -66,8 +63,7 @@ impl<'a> Pair<'a> {
         sums
     }
 
-    /// Adds the sums that show a bias. The elements of a row share the errors of its inputs, so the expected variance of
-    /// its sums comes from those of rounded rows; a row that repeats another adds nothing to a column.
+    /// Adds the sums that show a bias. The elements of a row share its inputs' errors, so the variance comes from rounded rows.
     fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
         let cols = self.found.cols;
         let is_new: Vec<bool> = (0..rows.len())
@@ -104,7 +100,6 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether there may be a bias, before rounding is computed.
     pub(crate) fn is_suspicious(&self) -> bool {
         self.found.rows >= ROWS && self.is_directed && {
             let (rows, weights, _) = self.weights();
@@ -114,8 +109,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// All rows, the weight of each in a column, and its energy, at least a millionth of the mean: the error of a row of
-    /// near zeros says nothing.
+    /// All rows, the weight of each in a column, and its energy, at least a millionth of the mean: near zeros say nothing.
     fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
         let rows: Vec<usize> = (0..self.found.rows).collect();
         let energy = |&r: &usize| {
@@ -222,8 +216,7 @@ impl Slice {
         Slice { energy: self.energy.max(least), ..self }
     }
 
-    /// Whether its error exceeds the limit and twice what rounding explains. Where a few elements make up most of the
-    /// rounding, it varies as that of few.
+    /// Whether its error exceeds the limit and twice what rounding explains, which varies as that of few if few make up most.
     fn is_wrong(&self, limit: f64) -> bool {
         let few = if self.squares > 0.0 { self.rounding * self.rounding / self.squares } else { 1.0 };
         self.error > limit * allowance(self.numbers as f64) * self.energy

@@ -14,9 +14,8 @@ pub struct Region {
 /// Minimum elements of a row that can be judged correct: a single element may be near 0 anyway.
 const ENOUGH: usize = 8;
 
-/// The wrong rows, judged by `cols` elements each: `wrong` rows exceed the limit, `open` rows have a larger error than correct
-/// rows usually have. If all of a value is wrong, some rows are within the limit by chance. After the first wrong row, an
-/// open row therefore counts as wrong, as does a row with few elements if nearly all others are wrong.
+/// The wrong rows: `wrong` ones exceed the limit, `open` ones have an unusual error, and are wrong after the first wrong one, as
+/// are rows of few `cols` if nearly all others are: some are within the limit by chance.
 pub(super) fn rows(wrong: &[bool], open: &[bool], cols: usize) -> Vec<usize> {
     let Some(first) = wrong.iter().position(|&wrong| wrong) else { return (0..wrong.len()).collect() };
     let rows: Vec<usize> = (first..wrong.len()).filter(|&r| wrong[r] || open[r]).collect();
@@ -38,7 +37,6 @@ impl Region {
         (!rows.is_empty()).then_some(Region { rows, cols })
     }
 
-    /// Its part in the rows of `range`, counted from there.
     pub(crate) fn within(&self, range: Range<usize>) -> Region {
         let rows = self.rows.iter().filter(|&r| range.contains(r)).map(|r| r - range.start);
         Region { rows: rows.collect(), cols: self.cols.clone() }

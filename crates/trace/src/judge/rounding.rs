@@ -1,10 +1,8 @@
 //! The error that rounding the inputs of a matmul, or keys and values, causes.
 //!
-//! Engines round activations to 8 bits in blocks for quantised weights, and to F16 or BF16 for weights of that format.
-//! The reference backend computes the matmul on inputs that are rounded in each of the two usual ways.
-//!
-//! A key or value on a boundary between two quants of the cache may become either. The reference backend computes attention
-//! with all such numbers on the other side, and with such values alone.
+//! Engines round activations to 8 bits in blocks for quantised weights, and to F16 or BF16 for weights of that format, in two
+//! usual ways. A key or value on a boundary between two quants of the cache may become either: all such numbers, or such values
+//! alone, are on the other side. The reference backend computes the operation in both ways.
 
 use graph::Role;
 use half::{bf16, f16};
@@ -21,7 +19,6 @@ const BLOCK: usize = 32;
 /// Rows from which a bias is no coincidence.
 pub(super) const ROWS: usize = 4;
 
-/// Ways of rounding.
 pub(super) const WAYS: usize = 2;
 
 /// What each way of rounding adds to a result; nothing where inputs are not rounded.
@@ -78,7 +75,6 @@ impl Rounding {
         Ok(Rounding::new([added(0)?, added(1)?]))
     }
 
-    /// What each way adds to an element.
     pub(crate) fn at(&self, row: usize, col: usize) -> [f64; WAYS] {
         self.added
             .as_ref()
@@ -110,8 +106,7 @@ pub(super) fn rounded(x: &Matrix, format: Format, way: usize) -> Matrix {
     Matrix::new(x.cols, (0..x.rows).flat_map(row).collect())
 }
 
-/// Rounds a block to 127 steps of the largest of 32 inputs, or of as many as a block of the weight has; to F16 and BF16
-/// to the nearest, or by truncation.
+/// Rounds blocks to 127 steps of their largest input; to F16 and BF16 to the nearest, or by truncation.
 fn rounded_block(x: &[f32], format: Format, way: usize) -> Vec<f32> {
     let cut = |x: f32, bits: u32| f32::from_bits(x.to_bits() & (u32::MAX << bits));
     match (format, way) {
