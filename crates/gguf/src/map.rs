@@ -46,25 +46,21 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps the file at `path`; `None` if it is not a regular file.
-    pub(crate) fn open(path: &Path) -> io::Result<Option<Map>> {
-        // Opening a pipe would block until its other end is opened, so check the type first.
-        if !std::fs::metadata(path)?.is_file() {
-            return Ok(None);
-        }
+    /// Maps a regular file.
+    pub(crate) fn open(path: &Path) -> io::Result<Map> {
         let file = File::open(path)?;
         let stamp = stamp(&file)?;
         // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so
         // concurrent writes change values but break no invariant of safe code. Reading a lost page runs nothing but the
         // SIGBUS handler.
         let map = unsafe { Mmap::map(&file)? };
-        Ok(Some(Map {
+        Ok(Map {
             #[cfg(unix)]
             guard: guard::Guard::new(map.as_ptr().addr(), map.len())?,
             map,
             file,
             stamp,
-        }))
+        })
     }
 
     /// The current length of the file, and whether it is unchanged.

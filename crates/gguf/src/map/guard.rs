@@ -162,7 +162,7 @@ mod tests {
     fn temp_map(len: u64) -> (tempfile::NamedTempFile, Map) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(len).unwrap();
-        let map = Map::open(file.path()).unwrap().unwrap();
+        let map = Map::open(file.path()).unwrap();
         (file, map)
     }
 
