@@ -32,7 +32,6 @@ pub(crate) fn find(config: &Config, metadata: &Metadata, outputs: &[Output]) -> 
     Ok(warnings)
 }
 
-/// Compares the tensors with those of the graph.
 fn graph(model: &models::Model, shapes: &HashMap<&str, Vec<usize>>) -> Result<Option<String>, Error> {
     let mut used = HashSet::new();
     for (_, weight) in model.graph.weights() {
@@ -71,7 +70,6 @@ fn blocks(config: &Config, metadata: &Metadata, outputs: &[Output]) -> Result<()
     ))
 }
 
-/// The block of a tensor.
 fn block(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }

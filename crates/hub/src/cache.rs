@@ -56,9 +56,6 @@ impl Cache {
     }
 
     /// The repositories in it, by name.
-    ///
-    /// # Errors
-    /// If the folder cannot be read.
     pub fn repositories(&self) -> Result<Vec<RepoId>, Error> {
         let names = names_in(&self.root)?;
         let mut repositories: Vec<RepoId> =
@@ -68,9 +65,6 @@ impl Cache {
     }
 
     /// The commits of `repo` with files: first that of `main`, then the newest.
-    ///
-    /// # Errors
-    /// If a folder cannot be read.
     pub fn commits(&self, repo: &RepoId) -> Result<Vec<Commit>, Error> {
         let folder = self.folder(repo).join("snapshots");
         let main = self.resolved_commit(repo, &Revision::main());
@@ -93,9 +87,6 @@ impl Cache {
     }
 
     /// The complete files of a commit, by name.
-    ///
-    /// # Errors
-    /// If a folder cannot be read.
     pub fn files(&self, repo: &RepoId, commit: &Commit) -> Result<Vec<CachedFile>, Error> {
         let snapshot = self.snapshot(repo, commit);
         let (mut files, mut folders) = (Vec::new(), vec![snapshot.clone()]);
@@ -119,9 +110,7 @@ impl Cache {
 
     /// Removes files of `repo` from all commits, with the blobs that no other file has, and the repository if nothing is left.
     /// Returns the number of bytes that this frees.
-    ///
-    /// # Errors
-    /// If something cannot be removed, or another process downloads one of these files.
+    /// Fails if something cannot be removed, or another process downloads one of these files.
     pub fn remove(&self, repo: &RepoId, names: &[FileName]) -> Result<u64, Error> {
         let folder = self.folder(repo);
         let (mut removed, mut kept) = (HashSet::new(), HashSet::new());
@@ -259,9 +248,7 @@ impl Cache {
     }
 
     /// Removes what is left of interrupted downloads of `repo`. Returns the number of bytes.
-    ///
-    /// # Errors
-    /// If something cannot be removed, or a download goes on.
+    /// Fails if something cannot be removed, or a download goes on.
     pub fn remove_unfinished(&self, repo: &RepoId) -> Result<u64, Error> {
         let mut freed = 0;
         for (tag, path) in self.unfinished_blobs(repo)? {
@@ -272,10 +259,7 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Checks that no process downloads a file of `repo`.
-    ///
-    /// # Errors
-    /// If one does, or if a folder cannot be read.
+    /// Checks that no process downloads a file of `repo`. Fails if one does, or if a folder cannot be read.
     pub fn check_idle(&self, repo: &RepoId) -> Result<(), Error> {
         self.unfinished_blobs(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
     }

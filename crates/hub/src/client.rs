@@ -105,10 +105,7 @@ struct Described {
 }
 
 impl Client {
-    /// A client with these settings.
-    ///
-    /// # Errors
-    /// If the endpoint is no address, or the certificates cannot be read.
+    /// A client with these settings. Fails if the endpoint is no address, or the certificates cannot be read.
     pub fn new(settings: &Settings) -> Result<Client, Error> {
         Ok(Client {
             http: Http::new(settings)?,
@@ -118,9 +115,7 @@ impl Client {
     }
 
     /// What `repo` has at `revision`. Files whose names would lead out of the cache are left out.
-    ///
-    /// # Errors
-    /// If the hub cannot be reached, or does not show the repository.
+    /// Fails if the hub cannot be reached, or does not show the repository.
     pub fn snapshot(&self, repo: &RepoId, revision: &Revision, watch: Watch<'_>) -> Result<Snapshot, Error> {
         self.go_online(repo)?;
         let uri = format!(
@@ -148,9 +143,7 @@ impl Client {
     }
 
     /// Brings files of a snapshot into the cache, those that are not there. When all are, the cache knows the revision.
-    ///
-    /// # Errors
-    /// If a file cannot be had, or the cache cannot be written. What has come of it is kept.
+    /// Fails if a file cannot be had, or the cache cannot be written. What has come of it is kept.
     pub fn pull(
         &self,
         cache: &Cache,
@@ -217,9 +210,6 @@ impl Client {
     }
 
     /// Downloads a file that is not on the hub to `target`, if it is not there.
-    ///
-    /// # Errors
-    /// As [`Client::pull`].
     pub fn pull_address(&self, url: &str, target: &Path, watch: Watch<'_>) -> Result<Fetched, Error> {
         if let Ok(metadata) = fs::metadata(target) {
             return Ok(Fetched { path: target.to_owned(), bytes: metadata.len(), transferred: 0 });
@@ -254,9 +244,6 @@ impl Client {
     }
 
     /// The first bytes of a file, at most `most`.
-    ///
-    /// # Errors
-    /// If the file cannot be had.
     pub fn head(
         &self,
         snapshot: &Snapshot,

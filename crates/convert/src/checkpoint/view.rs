@@ -15,11 +15,9 @@ pub(crate) struct View {
     /// Element of the source at index 0.
     offset: usize,
     axes: Vec<Axis>,
-    /// Applied to each value, in this order.
     then: Vec<Then>,
 }
 
-/// What becomes of a value.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Apply(fn(f32) -> f32),
@@ -39,7 +37,6 @@ fn len(axis: &Axis) -> usize {
 }
 
 impl View {
-    /// The tensor as it is.
     pub(crate) fn new(source: Arc<Source>) -> View {
         let mut stride = 1;
         let mut axes: Vec<Axis> = Vec::new();
@@ -111,7 +108,6 @@ impl View {
         Arc::ptr_eq(&self.source, &other.source) && self.offset == other.offset && self.axes == other.axes
     }
 
-    /// The name in the checkpoint.
     pub(crate) fn name(&self) -> &str {
         &self.source.name
     }
@@ -121,7 +117,6 @@ impl View {
         self.axes.iter().map(len).collect()
     }
 
-    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.axes.iter().map(len).product()
     }
@@ -135,7 +130,6 @@ impl View {
         &self.source.elements
     }
 
-    /// An error about this tensor.
     pub(crate) fn error(&self, why: impl Into<String>) -> Error {
         Error::tensor(self.name(), why)
     }
@@ -173,14 +167,12 @@ impl View {
         Ok(self)
     }
 
-    /// Neighbouring axes as one.
     pub(crate) fn merge(mut self, axes: std::ops::Range<usize>) -> View {
         let merged = self.axes[axes.clone()].concat();
         self.axes.splice(axes, [merged]);
         self
     }
 
-    /// Two axes exchanged.
     pub(crate) fn swap(mut self, a: usize, b: usize) -> View {
         self.axes.swap(a, b);
         self
@@ -226,13 +218,11 @@ impl View {
         self
     }
 
-    /// Applies `function` to each value.
     pub(crate) fn then(mut self, function: fn(f32) -> f32) -> View {
         self.then.push(Then::Apply(function));
         self
     }
 
-    /// Multiplies each value.
     pub(crate) fn scale(mut self, factor: f32) -> View {
         self.then.push(Then::Scale(factor));
         self

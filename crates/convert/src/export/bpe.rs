@@ -9,7 +9,6 @@ use super::vocabulary::{Vocabulary, text_bytes};
 use super::{Error, Parts, isolate, replace, sequence};
 use crate::splits;
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let name = vocabulary.tokenizer.facts().pre_tokenizer.as_deref().unwrap_or_default();
     let row = tokenizer::pre_tokenizer(name);

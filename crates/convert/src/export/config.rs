@@ -117,7 +117,6 @@ pub(super) fn config(vocabulary: &Vocabulary) -> Result<Value, Error> {
     Ok(Value::Object(config))
 }
 
-/// The id that the file itself names.
 fn stated(metadata: &Metadata, role: &str) -> Result<Option<u32>, Error> {
     let name = match role {
         "unk" => "unknown",

@@ -10,7 +10,6 @@ use super::{Error, Parts, replace, sequence};
 /// Maximum length of a piece in bytes: five times that of real ones.
 const MAX_PIECE: usize = 512;
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let ids = vocabulary.ids();
     vocabulary.check_bytes(&ids)?;
@@ -73,7 +72,6 @@ fn merges<'a>(vocabulary: &Vocabulary<'a>, ids: &HashMap<&str, u32>) -> Result<V
     Ok(merges)
 }
 
-/// Two tokens that are merged to one.
 type Pair<'a> = (&'a str, &'a str);
 
 /// Pairs of which the leftmost is merged first, as pairs of which the first is: (a, b) before (b, c), because only pairs with a

@@ -16,7 +16,6 @@ const CHINESE: &str = r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{2
 /// First syllable, number of syllables per initial consonant, and the first of these consonants.
 const SYLLABLES: (u32, u32, u32) = (0xac00, 588, 0x1100);
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let Some(unknown) = vocabulary.role("unk") else {
         return Err(vocabulary.inexpressible("no token stands for unknown words".to_owned()));

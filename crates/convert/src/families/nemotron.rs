@@ -18,12 +18,8 @@ pub(super) const NEMOTRON_H_MOE: Family =
 
 const RULES: &[Rule] = &[
     // llama.cpp orders the rows of a head as for RoPE, which these models do not have.
-    change("layers.{}.mixer.q_proj", &["blk.{}.attn_q"], |view, config, _| {
-        Ok(vec![interleave(view, config.heads()?)?])
-    }),
-    change("layers.{}.mixer.k_proj", &["blk.{}.attn_k"], |view, config, _| {
-        Ok(vec![interleave(view, config.kv_heads()?)?])
-    }),
+    change("layers.{}.mixer.q_proj", &["blk.{}.attn_q"], |view, config| interleave(view, config.heads()?)),
+    change("layers.{}.mixer.k_proj", &["blk.{}.attn_k"], |view, config| interleave(view, config.kv_heads()?)),
     rename("layers.{}.mixer.{v,o,up,down}_proj", &["blk.{}.{attn_v,attn_output,ffn_up,ffn_down}"]),
     rename("layers.{}.mixer.gate", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.mixer.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
@@ -120,7 +116,7 @@ fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 }
 
 fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
-    let nextn = usize::from(config.tensors().any(|name| name.starts_with("mtp.")));
+    let nextn = usize::from(config.tensors.iter().any(|name| name.starts_with("mtp.")));
     let kinds = parameters(config, keys, nextn)?;
     if kinds.contains(&Layer::Dense) {
         return Err(config

@@ -29,8 +29,6 @@ pub enum Kind {
     Glm4,
     /// BPE; BOS is `[gMASK]`, `<|user|>` and `<|observation|>` end a turn or message.
     Glm4Moe,
-    /// BPE; BOS is `<|startoftext|>`, the end of turn `<|endoftext|>`.
-    SolarOpen,
     /// BPE; BOS is 127959.
     HunyuanMoe,
     /// BPE; BOS, EOS and SEP are added.

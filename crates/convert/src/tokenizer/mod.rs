@@ -3,7 +3,6 @@
 //! Keys and values are those of llama.cpp's converter.
 
 mod bpe;
-mod error;
 mod folder;
 mod hf;
 mod kind;
@@ -22,11 +21,10 @@ use std::path::Path;
 use gguf::Metadata;
 use serde_json::Value;
 
-pub use error::Error;
 pub use kind::Kind;
 
-use bpe::{Bpe, Roles};
-use error::invalid;
+use crate::error::{Error, invalid};
+use bpe::Roles;
 use folder::Folder;
 use tokenizer_json::TokenizerJson;
 pub(crate) use vocabulary::padding;
@@ -47,7 +45,7 @@ pub fn read(
     let mut metadata = Metadata::default();
     let size = vocab_size(folder, kind, config)?;
     let bpe =
-        |roles: Roles, metadata: &mut Metadata| Bpe { pre_tokenizer, size, roles }.write(folder, metadata);
+        |roles: Roles, metadata: &mut Metadata| bpe::write(folder, pre_tokenizer, size, roles, metadata);
     let out = &mut metadata;
     match kind {
         Kind::Bpe | Kind::PaddedBpe(_) => bpe(&[], out)?,
@@ -58,9 +56,9 @@ pub fn read(
         }
         Kind::Llama => {
             if folder.has("tekken.json") && !folder.has("tokenizer.json") {
-                let what =
+                let why =
                     "tokenizers of Mistral's own format are not supported, expected tokenizer.json beside it";
-                return Err(Error::Unsupported { path: folder.path("tekken.json"), what: what.to_owned() });
+                return Err(Error::invalid(folder.path("tekken.json"), why));
             }
             if let Some(adds) = folder.tokenizer_config()?.add_prefix_space {
                 out.insert(ADD_SPACE, adds);
@@ -114,15 +112,6 @@ pub fn read(
             &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")],
             out,
         )?,
-        Kind::SolarOpen => bpe(
-            &[
-                ("eos", "<|endoftext|>"),
-                ("eot", "<|endoftext|>"),
-                ("unk", "<unk>"),
-                ("bos", "<|startoftext|>"),
-            ],
-            out,
-        )?,
         Kind::HunyuanMoe => {
             bpe(&[], out)?;
             out.insert("tokenizer.ggml.bos_token_id", 127_959u32);
@@ -144,7 +133,7 @@ pub fn read(
         Kind::Unigram => unigram::write(folder, size, out)?,
         Kind::NomicBert => {
             let json: Option<TokenizerJson> = folder.json("tokenizer.json")?;
-            let missing = || Error::Missing { folder: folder.0.to_owned(), expected: "tokenizer.json" };
+            let missing = || folder.missing("tokenizer.json");
             if json.ok_or_else(missing)?.model.is("Unigram") {
                 unigram::write(folder, size, out)?;
             } else {
@@ -164,7 +153,7 @@ fn sentencepiece(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) 
     if spm::write(folder, size, metadata)? {
         return Ok(());
     }
-    Err(Error::Missing { folder: folder.0.to_owned(), expected: spm::MODEL })
+    Err(folder.missing(spm::MODEL))
 }
 
 /// The size of the vocabulary: that of the configuration, rounded up where the kind does.

@@ -3,9 +3,9 @@
 use gguf::quoted;
 use sha2::{Digest, Sha256};
 
-use super::error::Error;
 use super::hf::HfTokenizer;
 use super::tokenizer_json::{Normalizer, Pattern, PreTokenizer, TokenizerJson};
+use crate::Error;
 use crate::splits;
 
 /// llama.cpp's test text (`get_vocab_base_pre`).

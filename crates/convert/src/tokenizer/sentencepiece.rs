@@ -5,10 +5,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::error::{Error, invalid};
 use super::vocabulary::{MAX_TOKENS, TokenType};
+use crate::error::{Error, invalid};
 
-/// A model file.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) pieces: Vec<Piece>,
@@ -132,7 +131,6 @@ impl Piece {
     }
 }
 
-/// What is left of a message.
 struct Message<'a>(&'a [u8]);
 
 enum Value<'a> {

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use gguf::{Metadata, quoted};
 
-use super::error::{Error, invalid};
 use super::folder::Folder;
 use super::hf::HfTokenizer;
 use super::sentencepiece::Model;
 use super::special::Special;
 use super::tokenizer_json::TokenizerJson;
 use super::vocabulary::{MAX_TOKENS, TokenType, Vocabulary, looks_special};
+use crate::error::{Error, invalid};
 
 pub(super) const MODEL: &str = "tokenizer.model";
 
@@ -42,7 +42,7 @@ pub(super) fn write(folder: &Folder, size: Option<usize>, metadata: &mut Metadat
 /// Writes the keys of Phi 3, whose added tokens are in all files (`Phi3MiniModel.set_vocab`).
 pub(super) fn write_phi3(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) -> Result<(), Error> {
     let bytes = folder.bytes(MODEL)?;
-    let missing = || Error::Missing { folder: folder.0.to_owned(), expected: MODEL };
+    let missing = || folder.missing(MODEL);
     let path = folder.path(MODEL);
     let mut vocabulary = of_model(&path, Model::read(&path, &bytes.ok_or_else(missing)?)?, size)?;
     let kind = |special| if special { TokenType::Control } else { TokenType::UserDefined };
