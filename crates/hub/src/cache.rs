@@ -35,12 +35,10 @@ pub struct Cache {
 
 /// A file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct CachedFile {
-    /// Its name in the repository.
     pub name: FileName,
-    /// Its path in the snapshot.
     pub path: PathBuf,
-    /// Its size.
     pub bytes: u64,
 }
 
@@ -152,12 +150,7 @@ impl Cache {
             unfinished.map(|(tag, _)| self.lock_alone(repo, &tag)).collect();
         if self.commits(repo)?.is_empty() && locks.is_ok() {
             for folder in [folder, self.root.join(".locks").join(repo.folder())] {
-                match fs::remove_dir_all(&folder) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(Error::cache("remove", folder)(error));
-                    }
-                    _ => {}
-                }
+                chunks::removed(fs::remove_dir_all(&folder), &folder)?;
             }
         }
         Ok(freed)
@@ -171,7 +164,6 @@ impl Cache {
         self.folder(repo).join("snapshots").join(commit.as_str())
     }
 
-    /// The path of a file in the snapshot of `commit`.
     pub(crate) fn pointer(&self, repo: &RepoId, commit: &Commit, name: &FileName) -> PathBuf {
         self.snapshot(repo, commit).join(name.path())
     }
@@ -189,7 +181,6 @@ impl Cache {
         self.root.join(".locks").join(repo.folder()).join(format!("{tag}.lock"))
     }
 
-    /// Creates the folders of a repository.
     pub(crate) fn prepare(&self, repo: &RepoId) -> Result<(), Error> {
         for folder in ["blobs", "refs", "snapshots"].map(|name| self.folder(repo).join(name)) {
             fs::create_dir_all(&folder).map_err(Error::cache("create", folder))?;
@@ -214,9 +205,7 @@ impl Cache {
         if pointer.exists() {
             return Ok(pointer);
         }
-        if let Some(folder) = pointer.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        chunks::create_parent(&pointer)?;
         // A link that leads nowhere is in the way.
         let _ = fs::remove_file(&pointer);
         let depth = name.as_str().split('/').count() + 1;
@@ -239,9 +228,7 @@ impl Cache {
             return Ok(());
         }
         let temporary = path.with_added_extension(format!("{}.tmp", std::process::id()));
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        chunks::create_parent(&path)?;
         fs::write(&temporary, commit.as_str())
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(Error::cache("write", path))
@@ -264,7 +251,6 @@ impl Cache {
         self.unfinished_blobs(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
     }
 
-    /// The unfinished blobs of `repo` with their tags.
     fn unfinished_blobs(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
         let blobs = self.folder(repo).join("blobs");
         let tag = |name: &str| ETag::from_header(name.strip_suffix(UNFINISHED)?.strip_suffix('.')?);
