@@ -176,11 +176,8 @@ fn add(
     let stem = stem(name).ok_or_else(|| view.error("it is no tensor of the language model"))?;
     let stem = (family.alias)(&stem, config)?.unwrap_or(stem);
     let (rule, place) = find(family, &stem).ok_or_else(|| {
-        view.error(format!(
-            "a model of the architecture {} has no tensor {}",
-            family.architecture,
-            quoted(&stem)
-        ))
+        let (architecture, stem) = (family.architecture, quoted(&stem));
+        view.error(format!("a model of the architecture {architecture} has no tensor {stem}"))
     })?;
     outputs.begin();
     for (to, view) in rule.apply(view.clone(), config)? {

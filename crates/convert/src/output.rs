@@ -100,11 +100,8 @@ impl Output {
         let mut shape = vec![count];
         shape.extend(views.first().map(View::shape).unwrap_or_default());
         if let Some(other) = views.iter().find(|view| view.shape() != shape[1..]) {
-            return Err(other.error(format!(
-                "its shape {:?} differs from {:?} of expert 0",
-                other.shape(),
-                &shape[1..]
-            )));
+            let (found, expected) = (other.shape(), &shape[1..]);
+            return Err(other.error(format!("its shape {found:?} differs from {expected:?} of expert 0")));
         }
         Ok(Output { name, shape, content: Content::Views(views), format: Format::F32 })
     }

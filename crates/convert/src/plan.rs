@@ -154,8 +154,8 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<(Vec<Output>, usi
             left_out += 1;
             continue;
         };
-        if predicted.as_ref().is_some_and(|layers| layer(&name).is_some_and(|layer| layers.contains(&layer)))
-        {
+        let layer = number_after("layers.", &name);
+        if predicted.as_ref().zip(layer).is_some_and(|(predicted, layer)| predicted.contains(&layer)) {
             continue;
         }
         let name = (family.alias)(&name, &checkpoint.config)?.unwrap_or(name);
@@ -177,8 +177,8 @@ fn prediction_layers(config: &Config) -> Result<Range<usize>, Error> {
     Ok(layers..layers + more)
 }
 
-fn layer(name: &str) -> Option<usize> {
-    name.strip_prefix("layers.")?.split('.').next()?.parse().ok()
+pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
+    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
 }
 
 pub(crate) fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {

@@ -139,11 +139,7 @@ pub(crate) const COMMON: &[Rule] = &[
     rename("layers.{}.mlp.gate", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.mlp.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
     rename("layers.{}.mlp.experts.{}.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_exps"]),
-    split(
-        "layers.{}.mlp.experts.gate_up_proj",
-        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-        |view, _| halves(view.with_axes(3)?, 1),
-    ),
+    split("layers.{}.mlp.experts.gate_up_proj", GATE_UP_EXPS, |view, _| halves(view.with_axes(3)?, 1)),
     rename("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
     rename("layers.{}.mlp.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     rename("layers.{}.mlp.shared_expert_gate", &["blk.{}.ffn_gate_inp_shexp"]),
@@ -152,6 +148,9 @@ pub(crate) const COMMON: &[Rule] = &[
     skip("layers.{}.attention.bias"),
     skip("layers.{}.attention.masked_bias"),
 ];
+
+/// The matrices of experts that checkpoints have as one.
+pub(crate) const GATE_UP_EXPS: &[&str] = &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"];
 
 /// The first and the second half of an axis.
 pub(crate) fn halves(view: View, axis: usize) -> Result<Vec<View>, Error> {

@@ -29,10 +29,8 @@ impl Checkpoint {
     pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
-            return Err(Error::invalid(
-                folder,
-                "this is no folder; give one with config.json and *.safetensors",
-            ));
+            let why = "this is no folder; give one with config.json and *.safetensors";
+            return Err(Error::invalid(folder, why));
         }
         let mut config = Config::open(&folder)?;
         let (files, sources) = shards::open(&folder)?;

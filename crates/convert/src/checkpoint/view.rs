@@ -32,19 +32,24 @@ struct Dim {
     stride: usize,
 }
 
+/// Axes of these lengths, of which the last has the stride.
+fn strided(lens: &[usize], mut stride: usize) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::new();
+    for &len in lens.iter().rev() {
+        axes.push(vec![Dim { len, stride }]);
+        stride *= len;
+    }
+    axes.reverse();
+    axes
+}
+
 fn len(axis: &Axis) -> usize {
     axis.iter().map(|dim| dim.len).product()
 }
 
 impl View {
     pub(crate) fn new(source: Arc<Source>) -> View {
-        let mut stride = 1;
-        let mut axes: Vec<Axis> = Vec::new();
-        for &len in source.shape.iter().rev() {
-            axes.push(vec![Dim { len, stride }]);
-            stride *= len;
-        }
-        axes.reverse();
+        let axes = strided(&source.shape, 1);
         View { source, offset: 0, axes, then: Vec::new() }
     }
 
@@ -52,16 +57,12 @@ impl View {
     pub(crate) fn product(name: &str, left: &View, right: &View) -> Result<View, Error> {
         let (a, b) = (left.shape(), right.shape());
         let ([rows, rank], [inner, columns]) = (a.as_slice(), b.as_slice()) else {
-            return Err(Error::tensor(
-                name,
-                format!("its factors have the shapes {a:?} and {b:?}, not two dimensions"),
-            ));
+            let why = format!("its factors have the shapes {a:?} and {b:?}, not two dimensions");
+            return Err(Error::tensor(name, why));
         };
         if rank != inner || rows.checked_mul(*columns).is_none() {
-            return Err(Error::tensor(
-                name,
-                format!("its factors of the shapes {a:?} and {b:?} cannot be multiplied"),
-            ));
+            let why = format!("its factors of the shapes {a:?} and {b:?} cannot be multiplied");
+            return Err(Error::tensor(name, why));
         }
         let shape = vec![*rows, *columns];
         let data = bytes::Bytes::new();
@@ -156,14 +157,7 @@ impl View {
         if lens.iter().product::<usize>() != dim.len {
             return Err(wrong(&self));
         }
-        let mut stride = dim.stride;
-        let mut axes: Vec<Axis> = Vec::new();
-        for &len in lens.iter().rev() {
-            axes.push(vec![Dim { len, stride }]);
-            stride *= len;
-        }
-        axes.reverse();
-        self.axes.splice(axis..=axis, axes);
+        self.axes.splice(axis..=axis, strided(&lens, dim.stride));
         Ok(self)
     }
 

@@ -133,6 +133,11 @@ fn sequence(name: &str, steps: impl IntoIterator<Item = Value>) -> Value {
     json!({ "type": "Sequence", name: steps })
 }
 
+/// The decoders of texts in characters, with tokens for bytes.
+fn byte_fallback() -> [Value; 3] {
+    [replace("▁", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })]
+}
+
 fn replace(text: &str, content: &str) -> Value {
     json!({ "type": "Replace", "pattern": { "String": text }, "content": content })
 }

@@ -50,12 +50,10 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         "type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
         "strip_accents": strip_accents, "lowercase": lowercase,
     }));
+    let splits = [json!({ "type": "WhitespaceSplit" }), isolate(PUNCTUATION), isolate(CHINESE)];
     Ok(Parts {
         normalizer: sequence("normalizers", normalizers),
-        pre_tokenizer: sequence(
-            "pretokenizers",
-            [json!({ "type": "WhitespaceSplit" }), isolate(PUNCTUATION), isolate(CHINESE)],
-        ),
+        pre_tokenizer: sequence("pretokenizers", splits),
         decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": false }),
         model: json!({
             "type": "WordPiece",
@@ -72,9 +70,7 @@ fn initials() -> impl Iterator<Item = (String, String)> {
     let (first, count, consonant) = SYLLABLES;
     (0..19).map(move |index| {
         let start = first + index * count;
-        (
-            format!(r"[\x{{{start:x}}}-\x{{{:x}}}]", start + count - 1),
-            String::from_iter(char::from_u32(consonant + index)),
-        )
+        let range = format!(r"[\x{{{start:x}}}-\x{{{:x}}}]", start + count - 1);
+        (range, String::from_iter(char::from_u32(consonant + index)))
     })
 }

@@ -9,11 +9,9 @@ pub(super) const FAMILY: Family = Family {
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
         rename("layers.{}.mlp.router", &["blk.{}.ffn_gate_inp"]),
-        split(
-            "layers.{}.mlp.experts.gate_up_proj",
-            &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-            |view, config| alternating(outputs_first(view, config)?, config),
-        ),
+        split("layers.{}.mlp.experts.gate_up_proj", GATE_UP_EXPS, |view, config| {
+            alternating(outputs_first(view, config)?, config)
+        }),
         change("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], outputs_first),
         split(
             "layers.{}.mlp.experts.gate_up_proj_bias",

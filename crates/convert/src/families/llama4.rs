@@ -16,11 +16,9 @@ const RULES: &[Rule] = &[
     rename("layers.{}.feed_forward.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}"]),
     rename("layers.{}.feed_forward.router", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.feed_forward.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
-    split(
-        "layers.{}.feed_forward.experts.gate_up_proj",
-        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-        |view, _| halves(view.with_axes(3)?.swap(1, 2), 1),
-    ),
+    split("layers.{}.feed_forward.experts.gate_up_proj", GATE_UP_EXPS, |view, _| {
+        halves(view.with_axes(3)?.swap(1, 2), 1)
+    }),
     change("layers.{}.feed_forward.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _| {
         Ok(view.with_axes(3)?.swap(1, 2))
     }),

@@ -38,7 +38,7 @@ use crate::output::Output;
 use crate::parameters::{common, gating, sizes};
 use crate::pooling::{RANK, labels, pooling};
 use crate::rope::Rope;
-use crate::rules::{Rule, change, halves, interleave, plus_one, rename, skip, split};
+use crate::rules::{GATE_UP_EXPS, Rule, change, halves, interleave, plus_one, rename, skip, split};
 use crate::tokenizer::Kind;
 
 static FAMILIES: &[Family] = &[
@@ -142,11 +142,8 @@ impl Family {
         let found = FAMILIES.iter().find(|family| family.classes.contains(&class) && (family.fits)(config));
         found.ok_or_else(|| {
             let known: IndexSet<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
-            let known: Vec<&str> = known.into_iter().collect();
-            config.error(format!(
-                "models of the class {class:?} cannot be converted; these can: {}",
-                known.join(", ")
-            ))
+            let known = Vec::from_iter(known).join(", ");
+            config.error(format!("models of the class {class:?} cannot be converted; these can: {known}"))
         })
     }
 

@@ -90,13 +90,9 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
     let heads = config.need_count(&["mamba_num_heads"])?;
     mamba::hybrid_parameters(config, heads * config.need_count(&["mamba_head_dim"])?, keys)?;
     let kv_heads = config.kv_heads()?;
-    keys.counts(
-        "attention.head_count_kv",
-        kinds.iter().map(|kind| match kind {
-            Layer::Attention | Layer::Unknown => kv_heads,
-            _ => 0,
-        }),
-    );
+    let attends = |kind: &Layer| matches!(kind, Layer::Attention | Layer::Unknown);
+    let heads = kinds.iter().map(|kind| if attends(kind) { kv_heads } else { 0 });
+    keys.counts("attention.head_count_kv", heads);
     keys.count("attention.key_length", config.head_dim()?);
     keys.count("attention.value_length", config.head_dim()?);
     Ok(kinds)
@@ -105,10 +101,8 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
 fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let kinds = parameters(config, keys, 0)?;
     let width = config.need_count(&["intermediate_size"])?;
-    keys.counts(
-        "feed_forward_length",
-        kinds.iter().map(|kind| if *kind == Layer::Dense { width } else { 0 }),
-    );
+    let widths = kinds.iter().map(|kind| if *kind == Layer::Dense { width } else { 0 });
+    keys.counts("feed_forward_length", widths);
     for name in ["expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count"] {
         keys.remove(name);
     }

@@ -67,12 +67,8 @@ pub(super) fn merges(folder: &Folder) -> Result<Vec<String>, Error> {
             }
         }
         if merges.len() > MAX_TOKENS {
-            return Err(invalid(
-                &folder.path(NAME),
-                "the list",
-                "longer",
-                format!("at most {MAX_TOKENS} merges"),
-            ));
+            let expected = format!("at most {MAX_TOKENS} merges");
+            return Err(invalid(&folder.path(NAME), "the list", "longer", expected));
         }
     }
     Ok(merges)

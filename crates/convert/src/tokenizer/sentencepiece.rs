@@ -32,14 +32,8 @@ impl Model {
             remove_extra_whitespaces: true,
             ..Model::default()
         };
-        let damaged = |place: &str| {
-            invalid(
-                path,
-                place,
-                "damaged",
-                "the messages of a SentencePiece model (is this another kind of file?)",
-            )
-        };
+        const EXPECTED: &str = "the messages of a SentencePiece model (is this another kind of file?)";
+        let damaged = |place: &str| invalid(path, place, "damaged", EXPECTED);
         let mut texts = HashSet::new();
         let mut message = Message(bytes);
         while let Some((field, value)) = message.next().ok_or_else(|| damaged("the message `ModelProto`"))? {
@@ -47,12 +41,8 @@ impl Model {
                 (1, Value::Bytes(piece)) => {
                     let id = model.pieces.len();
                     if id == MAX_TOKENS {
-                        return Err(invalid(
-                            path,
-                            "the list of pieces",
-                            "longer",
-                            format!("at most {MAX_TOKENS} pieces"),
-                        ));
+                        let expected = format!("at most {MAX_TOKENS} pieces");
+                        return Err(invalid(path, "the list of pieces", "longer", expected));
                     }
                     let piece = Piece::read(piece).ok_or_else(|| damaged(&format!("piece {id}")))?;
                     if piece.text.is_empty() {
