@@ -40,7 +40,6 @@ impl<'a> Cursor<'a> {
         Err(At { offset: self.offset, problem })
     }
 
-    /// Charges `bytes` of memory to the budget, before they are allocated.
     fn charge(&mut self, bytes: u64) -> Result<(), At> {
         let Some(left) = self.budget.checked_sub(bytes) else { return self.fail(Problem::TooLarge) };
         self.budget = left;
@@ -65,7 +64,6 @@ impl<'a> Cursor<'a> {
         if self.version == 1 { self.u32(what).map(u64::from) } else { u64::read(self, what, 0) }
     }
 
-    /// Size of a count or length, in bytes.
     pub(crate) fn length_size(&self) -> u64 {
         if self.version == 1 { 4 } else { 8 }
     }
@@ -82,7 +80,6 @@ impl<'a> Cursor<'a> {
         usize::try_from(count).map_err(|_| At { offset, problem: Problem::TooLarge })
     }
 
-    /// Reads the count of an array and its elements.
     pub(crate) fn array<T: Element>(&mut self, depth: usize) -> Result<Vec<T>, At> {
         let least = T::least(self);
         // Both the copy and the mapped pages it is read from take memory.

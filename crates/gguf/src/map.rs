@@ -46,7 +46,6 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps a regular file.
     pub(crate) fn open(path: &Path) -> io::Result<Map> {
         let file = File::open(path)?;
         let stamp = stamp(&file)?;
@@ -63,7 +62,6 @@ impl Map {
         })
     }
 
-    /// The current length of the file, and whether it is unchanged.
     pub(crate) fn len_now(&self) -> io::Result<(u64, bool)> {
         let now = stamp(&self.file)?;
         Ok((now.0, now == self.stamp))
@@ -82,7 +80,6 @@ impl Map {
         let _ = range;
     }
 
-    /// Whether part of the mapping was replaced by zeros.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(unix)]
         return self.guard.is_lost();

@@ -60,7 +60,6 @@ impl Parsed {
     }
 }
 
-/// A key in messages.
 pub(crate) fn key_item(key: &str) -> String {
     format!("metadata key {}", quoted(key))
 }
@@ -87,7 +86,6 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     Ok(parsed)
 }
 
-/// Magic, version, number of tensors and number of keys.
 fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
     if !cursor.rest.starts_with(b"GGUF") {
         return cursor.fail(Problem::NotGguf { found: describe(cursor.rest) });
@@ -173,7 +171,6 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Info>, Fault> 
 /// Shape, format, and data, counted from the start of all data.
 type TensorLayout = (Vec<usize>, Result<Format, UnsupportedFormat>, Range<u64>);
 
-/// Reads the rest of an entry after its name.
 fn layout(cursor: &mut Cursor) -> Result<TensorLayout, At> {
     let dims = cursor.u32("the number of dimensions")?;
     if dims as usize > MAX_DIMS {

@@ -29,7 +29,6 @@ impl MappedFile {
         Ok(MappedFile { file, bytes: Bytes::from_owner(Owner(Arc::clone(&map))), map: Some(map) })
     }
 
-    /// Reads the file at `path` into memory.
     pub(crate) fn read(path: &Path) -> Result<MappedFile, Error> {
         let bytes = from_regular(path, "read the file", || std::fs::read(path))?.into();
         Ok(MappedFile { file: path.display().to_string(), bytes, map: None })

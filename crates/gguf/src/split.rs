@@ -14,7 +14,6 @@ const TENSORS: &str = "split.tensors.count";
 
 pub(crate) const KEYS: [&str; 3] = [NO, COUNT, TENSORS];
 
-/// The end of the file name of part `number`, counted from 1.
 fn suffix(number: u32, count: u32) -> String {
     format!("-{number:05}-of-{count:05}.gguf")
 }
@@ -31,7 +30,6 @@ pub(crate) fn count(part: &Part) -> Result<Option<u32>, Error> {
     }
 }
 
-/// The part's number, counted from 1.
 fn number(part: &Part) -> Result<u32, Error> {
     let no = part.parsed.metadata.u32(NO).map_err(|error| part.wrong_type(error))?;
     Ok(no.unwrap_or(0).saturating_add(1))
@@ -86,7 +84,6 @@ pub(crate) fn load(path: &Path, open: fn(&Path) -> Result<MappedFile, Error>) ->
     }
 }
 
-/// Checks that `part` is part `expected` of `parts`.
 fn checked(part: Part, expected: u32, parts: u32) -> Result<Part, Error> {
     let found = count(&part)?.unwrap_or(1);
     if found != parts {

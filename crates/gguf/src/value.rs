@@ -197,7 +197,6 @@ pub(crate) trait Element: Sized {
     fn short(&self) -> String;
 }
 
-/// Implements [`Element`] for little-endian numbers.
 macro_rules! numbers {
     ($($type:ty),+) => {$(
         impl Element for $type {
@@ -264,7 +263,6 @@ impl Element for String {
     }
 }
 
-/// Appends the length of `text` and its bytes.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.extend((text.len() as u64).to_le_bytes());
     out.extend_from_slice(text.as_bytes());

@@ -5,7 +5,6 @@
 //! files, tensors and hardware.
 
 mod block;
-mod codec;
 mod e4m3;
 mod encode;
 mod fit;
