@@ -1,5 +1,3 @@
-//! Errors: what is wrong with a file, where, what was expected, and what to do.
-
 use std::io;
 
 use quant::{Format, UnsupportedFormat};
@@ -106,12 +104,6 @@ impl Problem {
             }
             _ => "the file is damaged or was written by a faulty tool; download or convert it again",
         }
-    }
-}
-
-impl From<WrongType> for Problem {
-    fn from(WrongType { found, expected, .. }: WrongType) -> Problem {
-        Problem::WrongType { found, expected }
     }
 }
 

@@ -15,12 +15,10 @@ use std::time::SystemTime;
 
 use memmap2::Mmap;
 
-/// Installs a SIGBUS handler, so that this process survives the truncation of a mapped model file: lost pages read as
-/// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
-///
-/// The handler is installed once per process; at an unrelated SIGBUS the previous one takes its place again. Signal
-/// handlers belong to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
-/// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
+/// Installs a SIGBUS handler, once per process, so that it survives the truncation of a mapped model file: lost pages read as
+/// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss. At an unrelated SIGBUS the previous handler takes
+/// its place again. Signal handlers belong to the program: libraries should not call this. Does nothing on systems where a mapped
+/// file cannot shrink.
 pub fn survive_truncation() -> io::Result<()> {
     #[cfg(unix)]
     guard::install()?;

@@ -178,8 +178,7 @@ pub fn temporary_folder() -> io::Result<TempDir> {
     registered(|| TempDir::with_prefix("rustorch-"))
 }
 
-/// Removes all temporary files and folders of this process. While the returned value exists, none is created: the program holds
-/// it until it exits.
+/// Removes all temporary files and folders of this process; none is created while the program holds the returned value.
 #[must_use = "files that are created after it is dropped are not removed"]
 pub fn remove_unfinished() -> impl Sized {
     let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);

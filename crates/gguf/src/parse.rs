@@ -52,7 +52,6 @@ fn tensor_fault(name: &str, at: u64, problem: Problem) -> Fault {
 }
 
 impl Parsed {
-    /// A fault with `problem` at the value of `key`.
     pub(crate) fn key_fault(&self, key: &str, problem: Problem) -> Fault {
         let found = self.metadata.iter().zip(&self.value_offsets).find(|((name, _), _)| *name == key);
         let offset = found.map_or(0, |(_, &offset)| offset);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{Error, WrongType};
+use crate::error::{Error, Problem, WrongType};
 use crate::map::{Map, Owner};
 use crate::parse::{Parsed, parse};
 
@@ -14,7 +14,6 @@ use crate::parse::{Parsed, parse};
 /// [`Gguf`](crate::Gguf::open).
 #[derive(Debug)]
 pub struct MappedFile {
-    /// File name for messages.
     pub(crate) file: String,
     pub(crate) bytes: Bytes,
     /// `None` for data in memory.
@@ -89,9 +88,9 @@ impl Part {
         }
     }
 
-    /// Converts a getter's error to an error about this file.
     pub(crate) fn wrong_type(&self, error: WrongType) -> Error {
-        let fault = self.parsed.key_fault(&error.key.clone(), error.into());
+        let WrongType { key, found, expected } = error;
+        let fault = self.parsed.key_fault(&key, Problem::WrongType { found, expected });
         Error::Malformed { file: self.file.file.clone(), fault }
     }
 

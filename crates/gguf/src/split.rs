@@ -72,7 +72,19 @@ pub(crate) fn load(path: &Path, open: fn(&Path) -> Result<MappedFile, Error>) ->
     }
     let mut parts = vec![first];
     for (path, number) in paths.iter().zip(2..) {
-        parts.push(checked(Part::parse(open(path)?)?, number, count)?);
+        let part = Part::parse(open(path)?)?;
+        let (its_count, its_number) = (self::count(&part)?.unwrap_or(1), self::number(&part)?);
+        if its_count != count {
+            return Err(part.split_error(format!(
+                "belongs to a model of {its_count} files, the first part to one of {count}; parts of different models are mixed"
+            )));
+        }
+        if its_number != number {
+            return Err(part.split_error(format!(
+                "contains part {its_number}, but its name says {number}; the file was renamed or belongs to another model"
+            )));
+        }
+        parts.push(part);
     }
     let found = parts.iter().map(|part| part.parsed.tensors.len() as u64).sum();
     let first = &parts[0];
@@ -82,20 +94,4 @@ pub(crate) fn load(path: &Path, open: fn(&Path) -> Result<MappedFile, Error>) ->
         ))),
         _ => Ok(parts),
     }
-}
-
-fn checked(part: Part, expected: u32, parts: u32) -> Result<Part, Error> {
-    let found = count(&part)?.unwrap_or(1);
-    if found != parts {
-        return Err(part.split_error(format!(
-            "belongs to a model of {found} files, the first part to one of {parts}; parts of different models are mixed"
-        )));
-    }
-    let found = number(&part)?;
-    if found != expected {
-        return Err(part.split_error(format!(
-            "contains part {found}, but its name says {expected}; the file was renamed or belongs to another model"
-        )));
-    }
-    Ok(part)
 }

@@ -1,5 +1,3 @@
-//! Tensors.
-
 use bytes::Bytes;
 use quant::{Format, UnsupportedFormat};
 

@@ -1,5 +1,4 @@
-//! Writing version 3 files: first a [`Layout`] of metadata and tensors, then their data in order.
-//! Data is streamed: memory use does not depend on the file size.
+//! Writing version 3 files: first a [`Layout`] of metadata and tensors, then their data, which is streamed.
 
 use std::io::{self, Write};
 
