@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf::{Array, Metadata, Value, quoted};
+use gguf::{Metadata, quoted};
 use indexmap::IndexMap;
 use quant::{Format, Mix};
 use serde_json::Value as Json;
@@ -33,18 +33,13 @@ impl Adapter {
     }
 
     /// The repository or folder of the model that the adapter in `folder` changes, as its configuration names it.
-    ///
-    /// # Errors
-    /// If the configuration cannot be read.
     pub fn base_model(folder: &Path) -> Result<Option<String>, Error> {
         let config = object(&folder.join(CONFIG))?;
         Ok(config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned))
     }
 
     /// Opens the adapter in `folder` of the model whose `config.json` is in `base`.
-    ///
-    /// # Errors
-    /// If a file is missing or malformed, or if the adapter is of a kind that a file cannot express.
+    /// Fails if a file is missing or malformed, or if the adapter is of a kind that a file cannot express.
     pub fn open(folder: impl AsRef<Path>, base: impl AsRef<Path>) -> Result<Adapter, Error> {
         let path = folder.as_ref().join(CONFIG);
         let config = object(&path)?;
@@ -90,9 +85,7 @@ impl Adapter {
 
     /// What the adapter's file gets: each matrix's factors by its name, ending in `.lora_a` and `.lora_b`, in F32 or
     /// `file_type`. Without a name, the adapter is called as its folder.
-    ///
-    /// # Errors
-    /// If the class of the model is not known, or if a tensor does not fit it.
+    /// Fails if the class of the model is not known, or if a tensor does not fit it.
     pub fn plan(&self, name: Option<&str>, file_type: Option<Mix>) -> Result<Plan<'_>, Error> {
         let family = Family::of(&self.checkpoint.config)?;
         let file_type = file_type.unwrap_or(Mix::F32);
@@ -102,14 +95,15 @@ impl Adapter {
         metadata.insert("adapter.type", "lora");
         metadata.insert("adapter.lora.alpha", self.alpha);
         if let Some(tokens) = &self.invocation {
-            metadata.insert("adapter.alora.invocation_tokens", Value::Array(Array::U32(tokens.clone())));
+            metadata.insert("adapter.alora.invocation_tokens", tokens.clone());
         }
         describe::adapter(&self.checkpoint, name, &mut metadata);
         let mut outputs = convert(&self.checkpoint, family)?;
         for output in &mut outputs {
             output.format = format(output, file_type);
         }
-        Ok(Plan::from_parts(&self.checkpoint, family.architecture, file_type, metadata, outputs))
+        let (checkpoint, architecture) = (&self.checkpoint, family.architecture);
+        Ok(Plan { checkpoint, architecture, file_type, metadata, outputs, warnings: Vec::new() })
     }
 }
 
@@ -118,7 +112,6 @@ fn format(output: &Output, file_type: Mix) -> Format {
     if output.row_len().is_multiple_of(format.block_len()) { format } else { Format::F16 }
 }
 
-/// The factors of one matrix.
 #[derive(Default)]
 struct Factors {
     a: Option<View>,
@@ -171,7 +164,6 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<Vec<Output>, Erro
     outputs.finish()
 }
 
-/// Applies the rule of a tensor, and adds what `parts` makes of each result.
 fn add(
     checkpoint: &Checkpoint,
     family: &Family,
@@ -184,15 +176,11 @@ fn add(
     let stem = stem(name).ok_or_else(|| view.error("it is no tensor of the language model"))?;
     let stem = (family.alias)(&stem, config)?.unwrap_or(stem);
     let (rule, place) = find(family, &stem).ok_or_else(|| {
-        view.error(format!(
-            "a model of the architecture {} has no tensor {}",
-            family.architecture,
-            quoted(&stem)
-        ))
+        let (architecture, stem) = (family.architecture, quoted(&stem));
+        view.error(format!("a model of the architecture {architecture} has no tensor {stem}"))
     })?;
-    let layer = place.layer.unwrap_or_default();
     outputs.begin();
-    for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), config, layer)?) {
+    for (to, view) in rule.apply(view.clone(), config)? {
         let to = place.stem(to);
         for (ending, part) in parts(view, &to)? {
             let name = format!("{to}{}{ending}", place.ending);

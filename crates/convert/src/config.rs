@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::Error;
+use crate::error::{Error, read_json};
 
 /// What transformers takes for a key that `config.json` lacks, by `model_type`; `tools/goldens/config_defaults.py` writes it.
 static DEFAULTS: LazyLock<Map<String, Value>> =
@@ -22,9 +22,10 @@ pub(crate) struct Config {
     values: Map<String, Value>,
     /// For keys that the file lacks.
     defaults: Map<String, Value>,
-    generation: Map<String, Value>,
+    /// `generation_config.json`.
+    pub(crate) generation: Map<String, Value>,
     /// Names of the checkpoint's tensors: some things only they tell.
-    tensors: Vec<String>,
+    pub(crate) tensors: Vec<String>,
 }
 
 impl Config {
@@ -47,25 +48,10 @@ impl Config {
         Ok(Config { path, values, defaults, generation, tensors: Vec::new() })
     }
 
-    /// With the names of the checkpoint's tensors.
-    pub(crate) fn with_tensors<'n>(self, names: impl Iterator<Item = &'n String>) -> Config {
-        Config { tensors: names.cloned().collect(), ..self }
-    }
-
-    /// Names of the checkpoint's tensors.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
-        self.tensors.iter().map(String::as_str)
-    }
-
     /// A file beside `config.json`, if it is there, read as JSON.
     pub(crate) fn beside(&self, name: &str) -> Result<Option<Value>, Error> {
         let path = self.path.with_file_name(name);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-        let json = serde_json::from_slice(&text);
-        json.map(Some).map_err(|why| Error::invalid(&path, format!("this is no valid JSON: {why}")))
+        path.exists().then(|| read_json(&path)).transpose()
     }
 
     /// A text file beside `config.json`, or nothing.
@@ -84,21 +70,11 @@ impl Config {
 
     /// The whole, for the tokenizer.
     pub(crate) fn values(&self) -> Value {
-        Value::Object(
-            self.values
-                .iter()
-                .chain(&self.defaults)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-        )
+        let mut values = self.values.clone();
+        values.extend(self.defaults.clone());
+        values.into()
     }
 
-    /// `generation_config.json`.
-    pub(crate) fn generation(&self) -> &Map<String, Value> {
-        &self.generation
-    }
-
-    /// An error about this file.
     pub(crate) fn error(&self, why: impl Into<String>) -> Error {
         Error::invalid(&self.path, why)
     }
@@ -119,11 +95,11 @@ impl Config {
         self.defaults.contains_key(key)
     }
 
-    fn first<T>(
-        &self,
+    fn first<'a, T>(
+        &'a self,
         keys: &[&str],
         kind: &str,
-        get: impl Fn(&Value) -> Option<T>,
+        get: impl Fn(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
             return Ok(None);
@@ -170,10 +146,7 @@ impl Config {
     }
 
     pub(crate) fn str(&self, keys: &[&str]) -> Result<Option<&str>, Error> {
-        let Some((key, value)) = keys.iter().find_map(|key| Some((key, self.value(key)?))) else {
-            return Ok(None);
-        };
-        value.as_str().map(Some).ok_or_else(|| self.error(format!("{key:?} is {value}, which is no text")))
+        self.first(keys, "text", Value::as_str)
     }
 
     pub(crate) fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
@@ -181,18 +154,23 @@ impl Config {
     }
 
     pub(crate) fn f32s(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
-        let get =
-            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
-        self.first(&[key], "list of numbers", get)
+        self.first(&[key], "list of numbers", as_f32s)
     }
 
-    pub(crate) fn strs(&self, key: &str) -> Result<Option<Vec<String>>, Error> {
-        let get =
-            |value: &Value| value.as_array()?.iter().map(|value| Some(value.as_str()?.to_owned())).collect();
-        self.first(&[key], "list of texts", get)
+    pub(crate) fn strs(&self, key: &str) -> Result<Option<Vec<&str>>, Error> {
+        self.first(&[key], "list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
-    /// Number of layers.
+    /// Whether each layer is of the type `name`, if `layer_types` says it.
+    pub(crate) fn layers_are(&self, name: &str) -> Result<Option<Vec<bool>>, Error> {
+        let Some(types) = self.strs("layer_types")? else { return Ok(None) };
+        let layers = self.layers()?;
+        if types.len() != layers {
+            return Err(self.error(format!("\"layer_types\" has {} types for {layers} layers", types.len())));
+        }
+        Ok(Some(types.iter().map(|kind| *kind == name).collect()))
+    }
+
     pub(crate) fn layers(&self) -> Result<usize, Error> {
         const COUNT: [&str; 4] = ["num_hidden_layers", "n_layers", "n_layer", "num_layers"];
         // transformers leaves out what the list implies.
@@ -248,12 +226,13 @@ fn as_u32(value: &Value) -> Option<u32> {
     (count <= MAX_COUNT).then_some(count)
 }
 
-/// The object in a JSON file.
+pub(crate) fn as_f32s(value: &Value) -> Option<Vec<f32>> {
+    value.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect()
+}
+
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, Error> {
-    let text = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    match serde_json::from_slice(&text) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Error::invalid(path, "this is no JSON object")),
-        Err(why) => Err(Error::invalid(path, format!("this is no valid JSON: {why}"))),
+    match read_json(path)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(Error::invalid(path, "this is no JSON object")),
     }
 }

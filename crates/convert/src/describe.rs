@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gguf::{Metadata, Value};
+use gguf::Metadata;
 use serde_json::Value as Json;
 
 use crate::checkpoint::Checkpoint;
@@ -22,15 +22,15 @@ pub(crate) fn write(
     metadata.insert("general.name", self::name(checkpoint, name));
     metadata.insert("general.size_label", size_label(outputs));
     license(checkpoint, metadata);
-    metadata.insert("general.file_type", Value::U32(file_type));
-    metadata.insert("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+    metadata.insert("general.file_type", file_type);
+    metadata.insert("general.quantization_version", QUANTIZATION_VERSION);
 }
 
 /// The same, for an adapter.
 pub(crate) fn adapter(checkpoint: &Checkpoint, name: Option<&str>, metadata: &mut Metadata) {
     metadata.insert("general.name", self::name(checkpoint, name));
     license(checkpoint, metadata);
-    metadata.insert("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+    metadata.insert("general.quantization_version", QUANTIZATION_VERSION);
 }
 
 fn name(checkpoint: &Checkpoint, name: Option<&str>) -> String {
@@ -42,26 +42,23 @@ fn name(checkpoint: &Checkpoint, name: Option<&str>) -> String {
 
 /// What `generation_config.json` advises.
 fn sampling(checkpoint: &Checkpoint, metadata: &mut Metadata) {
-    let generation = checkpoint.config.generation();
+    let generation = &checkpoint.config.generation;
     let number = |key: &str| generation.get(key).and_then(Json::as_f64);
-    for (name, key) in [
-        ("top_p", "top_p"),
-        ("min_p", "min_p"),
-        ("xtc_probability", "xtc_probability"),
-        ("xtc_threshold", "xtc_threshold"),
-        ("temp", "temperature"),
-        ("penalty_repeat", "repetition_penalty"),
-        ("penalty_repeat", "penalty_repeat"),
-        ("mirostat_tau", "mirostat_tau"),
-        ("mirostat_eta", "mirostat_eta"),
-    ] {
+    let keys = "top_p min_p xtc_probability xtc_threshold temperature repetition_penalty penalty_repeat mirostat_tau \
+        mirostat_eta";
+    for key in keys.split(' ') {
         if let Some(value) = number(key) {
+            let name = match key {
+                "temperature" => "temp",
+                "repetition_penalty" => "penalty_repeat",
+                other => other,
+            };
             metadata.insert(format!("general.sampling.{name}"), value as f32);
         }
     }
     for key in ["top_k", "penalty_last_n", "mirostat"] {
         if let Some(value) = number(key) {
-            metadata.insert(format!("general.sampling.{key}"), Value::I32(value as i32));
+            metadata.insert(format!("general.sampling.{key}"), value as i32);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Why a checkpoint cannot be converted.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use gguf::quoted;
+use serde::de::DeserializeOwned;
 
 /// Why a checkpoint cannot be converted.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +22,19 @@ pub enum Error {
     Tensor { name: String, why: String },
     #[error("cannot write the file")]
     Write(#[from] gguf::WriteError),
-    #[error(transparent)]
-    Tokenizer(#[from] crate::tokenizer::Error),
+    #[error(
+        "{}: the pre-tokenizer is unknown: {found} (SHA-256 of the test text {hash}); if it is one of {}, set it with \
+         `--pre-tokenizer NAME`",
+        path.display(),
+        tokenizer::pre_tokenizers().join(", ")
+    )]
+    PreTokenizer { path: PathBuf, found: String, hash: String },
+    #[error(
+        "pre-tokenizer {} is unknown, expected one of {}",
+        quoted(name),
+        tokenizer::pre_tokenizers().join(", ")
+    )]
+    PreTokenizerName { name: String },
 }
 
 impl Error {
@@ -33,10 +47,23 @@ impl Error {
     }
 }
 
+pub(crate) fn invalid(
+    path: &Path,
+    place: impl Display,
+    found: impl Display,
+    expected: impl Display,
+) -> Error {
+    Error::invalid(path, format!("{place} is {found}, expected {expected}"))
+}
+
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let text = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    serde_json::from_slice(&text).map_err(|why| Error::invalid(path, format!("this is no valid JSON: {why}")))
+}
+
 /// Advice if `bytes` are a pointer of git-lfs, which `git clone` leaves where a large file belongs
 /// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
 pub(crate) fn lfs_pointer(bytes: &[u8]) -> Option<&'static str> {
-    let is_pointer = bytes.starts_with(b"version https://git-lfs");
-    is_pointer
-        .then_some("this is a pointer of git-lfs, not the file; `git lfs pull` in its folder gets the file")
+    let advice = "this is a pointer of git-lfs, not the file; `git lfs pull` in its folder gets the file";
+    bytes.starts_with(b"version https://git-lfs").then_some(advice)
 }

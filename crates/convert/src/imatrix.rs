@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use gguf::{Array, Gguf, Metadata, Tensor, Value, WriteError, WrongType, quoted};
+use gguf::{Gguf, Metadata, Tensor, WriteError, WrongType, quoted};
 use indexmap::IndexMap;
 use quant::Format;
 
@@ -31,7 +31,6 @@ pub struct Imatrix {
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
 
-/// The error says what is wrong.
 type Checked<T> = Result<T, String>;
 
 impl Imatrix {
@@ -121,7 +120,6 @@ fn values(tensor: &Tensor) -> Checked<Vec<f32>> {
     Ok(values)
 }
 
-/// The older format.
 fn from_binary(bytes: &[u8]) -> Checked<Imatrix> {
     let mut input = Input(bytes);
     let mut imatrix = Imatrix::default();
@@ -147,7 +145,6 @@ fn from_binary(bytes: &[u8]) -> Checked<Imatrix> {
     Ok(imatrix)
 }
 
-/// Bytes that are not read yet.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -198,14 +195,11 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Writes a GGUF file. A count of 0 stays 0.
-    ///
-    /// # Errors
-    /// If `out` cannot be written, or a name is too long for GGUF.
+    /// Writes a GGUF file. A count of 0 stays 0. Fails if `out` cannot be written, or a name is too long for GGUF.
     pub fn write_gguf(&self, out: impl Write) -> Result<(), WriteError> {
         let mut metadata = Metadata::default();
         metadata.insert("general.type", "imatrix");
-        metadata.insert("imatrix.datasets", Value::Array(Array::String(vec![self.dataset.clone()])));
+        metadata.insert("imatrix.datasets", vec![self.dataset.clone()]);
         metadata.insert("imatrix.chunk_count", self.chunks);
         metadata.insert("imatrix.chunk_size", self.chunk_size);
         let tensor = |name: String, values: Vec<f32>, rows: usize| Tensor {
@@ -225,10 +219,7 @@ impl Calibration {
     }
 
     /// Writes the older binary, which has means only: tensors without inputs are left out, and matrices without get equal
-    /// weights.
-    ///
-    /// # Errors
-    /// If `out` cannot be written, or a number exceeds an i32.
+    /// weights. Fails if `out` cannot be written, or a number exceeds an i32.
     pub fn write_dat(&self, mut out: impl Write) -> io::Result<()> {
         let number = |n: u64| {
             let n = i32::try_from(n).map_err(|_| io::Error::other(format!("{n} does not fit into the file")));

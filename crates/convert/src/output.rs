@@ -12,7 +12,6 @@ use crate::checkpoint::View;
 /// Values that are converted at once.
 const CHUNK: usize = 1 << 20;
 
-/// A tensor of the file.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) name: String,
@@ -29,7 +28,6 @@ enum Content {
     Values(Vec<f32>),
 }
 
-/// Tensors as rules make them.
 #[derive(Default)]
 pub(crate) struct Outputs {
     outputs: Vec<Output>,
@@ -58,9 +56,6 @@ impl Outputs {
     }
 
     /// Whether the current rule has made this very tensor.
-    ///
-    /// # Errors
-    /// If it has made another one of the name.
     pub(crate) fn has_same(&self, name: &str, view: &View) -> Result<bool, Error> {
         let found = self.outputs[self.first..].iter().find(|output| output.name == name);
         match found.map(|output| &output.content) {
@@ -96,7 +91,6 @@ impl Output {
         Output { name, shape: vec![values.len()], content: Content::Values(values), format: Format::F32 }
     }
 
-    /// Stacks the experts of a layer.
     fn stacked(name: String, views: BTreeMap<usize, View>) -> Result<Output, Error> {
         let count = views.len();
         if let Some((missing, _)) = (0..).zip(views.keys()).find(|(expected, found)| expected != *found) {
@@ -106,16 +100,12 @@ impl Output {
         let mut shape = vec![count];
         shape.extend(views.first().map(View::shape).unwrap_or_default());
         if let Some(other) = views.iter().find(|view| view.shape() != shape[1..]) {
-            return Err(other.error(format!(
-                "its shape {:?} differs from {:?} of expert 0",
-                other.shape(),
-                &shape[1..]
-            )));
+            let (found, expected) = (other.shape(), &shape[1..]);
+            return Err(other.error(format!("its shape {found:?} differs from {expected:?} of expert 0")));
         }
         Ok(Output { name, shape, content: Content::Views(views), format: Format::F32 })
     }
 
-    /// Adds rows.
     fn append(&mut self, view: View) -> Result<(), Error> {
         let shape = view.shape();
         match (&mut self.content, self.shape.as_mut_slice()) {
@@ -130,7 +120,6 @@ impl Output {
         }
     }
 
-    /// Number of dimensions.
     pub(crate) fn dims(&self) -> usize {
         self.shape.len()
     }
@@ -140,7 +129,6 @@ impl Output {
         matches!(&self.content, Content::Views(views) if views.iter().any(View::has_blocks))
     }
 
-    /// Values per row.
     pub(crate) fn row_len(&self) -> usize {
         self.file_shape().first().copied().unwrap_or(1)
     }
@@ -152,7 +140,6 @@ impl Output {
         (self.name.contains("_exps.") && self.shape.len() >= 3).then_some(count)
     }
 
-    /// Number of values.
     pub(crate) fn len(&self) -> u64 {
         self.file_shape().iter().map(|&len| len as u64).product()
     }
@@ -166,7 +153,6 @@ impl Output {
         shape
     }
 
-    /// Converts and writes the values, one part after the other.
     pub(crate) fn write(&self, out: &mut dyn Write, progress: &dyn Fn(u64)) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         let mut put = |bytes: &[u8]| {

@@ -20,27 +20,25 @@ pub const FILE_TYPES: [Mix; 6] = [Mix::F32, Mix::F16, Mix::BF16, Mix::Q8_0, Mix:
 /// What will be written: everything is checked, nothing is converted yet.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    checkpoint: &'a Checkpoint,
-    architecture: &'static str,
-    file_type: Mix,
-    metadata: Metadata,
-    outputs: Vec<Output>,
-    warnings: Vec<String>,
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) architecture: &'static str,
+    pub(crate) file_type: Mix,
+    pub(crate) metadata: Metadata,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl<'a> Plan<'a> {
     /// Chooses names, keys and formats.
-    ///
-    /// # Errors
-    /// If the class of the model is not known, if its configuration or tokenizer is incomplete, or if a tensor is unknown or
-    /// does not have the expected shape.
+    /// Fails if the class of the model is not known, if its configuration or tokenizer is incomplete, or if a tensor is
+    /// unknown or does not have the expected shape.
     pub fn new(checkpoint: &'a Checkpoint, options: &Options) -> Result<Plan<'a>, Error> {
         let config = &checkpoint.config;
         let family = Family::of(config)?;
         let file_type = options.file_type.unwrap_or_else(|| file_type(checkpoint));
         let mut metadata = Metadata::default();
         metadata.insert("general.architecture", family.architecture);
-        let mut keys = Keys::new(family.architecture, &mut metadata);
+        let mut keys = Keys { architecture: family.architecture, metadata: &mut metadata };
         (family.parameters)(config, &mut keys)?;
         let (mut outputs, left_out) = convert(checkpoint, family)?;
         for (name, values) in (family.extra)(config)? {
@@ -61,25 +59,12 @@ impl<'a> Plan<'a> {
         describe::write(checkpoint, options.name.as_deref(), named.file_type(), &outputs, &mut metadata);
         let mut warnings = unsupported::find(config, &metadata, &outputs)?;
         if left_out > 0 {
-            let tensors = if left_out == 1 {
-                "tensor for images or sound is"
-            } else {
-                "tensors for images or sound are"
-            };
-            warnings.push(format!("{left_out} {tensors} left out: the file is the language model"));
+            let [tensors, are] = if left_out == 1 { ["tensor", "is"] } else { ["tensors", "are"] };
+            warnings.push(format!(
+                "{left_out} {tensors} for images or sound {are} left out: the file is the language model"
+            ));
         }
         Ok(Plan { checkpoint, architecture: family.architecture, file_type, metadata, outputs, warnings })
-    }
-
-    /// A plan that needs no check.
-    pub(crate) fn from_parts(
-        checkpoint: &'a Checkpoint,
-        architecture: &'static str,
-        file_type: Mix,
-        metadata: Metadata,
-        outputs: Vec<Output>,
-    ) -> Plan<'a> {
-        Plan { checkpoint, architecture, file_type, metadata, outputs, warnings: Vec::new() }
     }
 
     /// `general.architecture`.
@@ -113,9 +98,6 @@ impl<'a> Plan<'a> {
     }
 
     /// Size of the file in bytes.
-    ///
-    /// # Errors
-    /// If a key or a tensor cannot be stored.
     pub fn file_len(&self) -> Result<u64, Error> {
         Ok(self.layout()?.file_len())
     }
@@ -129,10 +111,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Writes the file. Memory does not depend on the size of the model. Calls `progress` with the number of bytes after each
-    /// tensor and each part of a large one.
-    ///
-    /// # Errors
-    /// If a shard changed meanwhile, or if `out` fails.
+    /// tensor and each part of a large one. Fails if a shard changed meanwhile, or if `out` fails.
     pub fn write<W: Write>(&self, out: W, progress: &dyn Fn(u64)) -> Result<W, Error> {
         let mut writer = self.layout()?.begin(out)?;
         for output in &self.outputs {
@@ -175,17 +154,16 @@ fn convert(checkpoint: &Checkpoint, family: &Family) -> Result<(Vec<Output>, usi
             left_out += 1;
             continue;
         };
-        if predicted.as_ref().is_some_and(|layers| layer(&name).is_some_and(|layer| layers.contains(&layer)))
-        {
+        let layer = number_after("layers.", &name);
+        if predicted.as_ref().zip(layer).is_some_and(|(predicted, layer)| predicted.contains(&layer)) {
             continue;
         }
         let name = (family.alias)(&name, &checkpoint.config)?.unwrap_or(name);
         let (rule, place) = find(family, &name).ok_or_else(|| {
             view.error(format!("a model of the architecture {} has no such tensor", family.architecture))
         })?;
-        let at = place.layer.unwrap_or_default();
         outputs.begin();
-        for (to, view) in rule.to.iter().zip((rule.change)(view.clone(), &checkpoint.config, at)?) {
+        for (to, view) in rule.apply(view.clone(), &checkpoint.config)? {
             outputs.add(place.stem(to) + place.ending, place.expert, view)?;
         }
     }
@@ -199,12 +177,10 @@ fn prediction_layers(config: &Config) -> Result<Range<usize>, Error> {
     Ok(layers..layers + more)
 }
 
-/// The layer of a tensor.
-fn layer(name: &str) -> Option<usize> {
-    name.strip_prefix("layers.")?.split('.').next()?.parse().ok()
+pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
+    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
 }
 
-/// The rule of a tensor.
 pub(crate) fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {
     let rules = family.rules.iter().chain(family.shared).chain(COMMON);
     rules.filter_map(|rule| Some((rule, rule.place(name)?))).next()
@@ -212,23 +188,9 @@ pub(crate) fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Plac
 
 /// A name without the prefixes that models of several parts have; `None` for parts other than the language model.
 pub(crate) fn stem(name: &str) -> Option<String> {
-    const OTHER: [&str; 14] = [
-        "visual.",
-        "vision_",
-        "vision.",
-        "audio_",
-        "audio.",
-        "talker.",
-        "token2wav.",
-        "code2wav.",
-        "projector.",
-        "image_newline",
-        "view_seperator",
-        "patch_embed",
-        "patch_merger.",
-        "embed_vision.",
-    ];
-    if OTHER.iter().any(|other| name.contains(other)) {
+    const OTHER: &str = "visual. vision_ vision. audio_ audio. talker. token2wav. code2wav. projector. image_newline \
+        view_seperator patch_embed patch_merger. embed_vision.";
+    if OTHER.split(' ').any(|other| name.contains(other)) {
         return None;
     }
     let name = name.replace("language_model.", "");

@@ -1,7 +1,5 @@
 //! How the tokens of a text become one vector or scores: keys of encoders and of embedding models.
 
-use gguf::{Array, Value};
-
 use crate::Error;
 use crate::config::Config;
 use crate::keys::Keys;
@@ -74,9 +72,4 @@ pub(crate) fn labels(config: &Config) -> Option<Vec<String>> {
     let labels: Vec<String> = labels.into_iter().map(|(_, label)| label).collect();
     let is_made_up = labels.len() == 2 && labels[0] == "LABEL_0";
     (!labels.is_empty() && (is_classifier || !is_made_up)).then_some(labels)
-}
-
-/// Writes them.
-pub(crate) fn write_labels(labels: Vec<String>, keys: &mut Keys<'_>) {
-    keys.set("classifier.output_labels", Value::Array(Array::String(labels)));
 }

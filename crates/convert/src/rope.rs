@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::config::Config;
+use crate::config::{Config, as_f32s};
 use crate::keys::Keys;
 
 /// `rope_parameters`, or what older files have instead: `rope_scaling` beside `rope_theta` and others.
@@ -50,7 +50,6 @@ impl Rope<'_> {
         }
     }
 
-    /// The base of the frequencies.
     pub(crate) fn theta(&self) -> Result<Option<f32>, Error> {
         self.f32("rope_theta")
     }
@@ -61,13 +60,9 @@ impl Rope<'_> {
     }
 
     pub(crate) fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
-        match self.all.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_f64() {
-                Some(number) => Ok(Some(number as f32)),
-                None => Err(self.config.error(format!("{key:?} of the RoPE is {value}, which is no number"))),
-            },
-        }
+        let Some(value) = self.all.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+        let wrong = || self.config.error(format!("{key:?} of the RoPE is {value}, which is no number"));
+        value.as_f64().map(|number| Some(number as f32)).ok_or_else(wrong)
     }
 
     pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
@@ -75,10 +70,9 @@ impl Rope<'_> {
     }
 
     pub(crate) fn f32s(&self, key: &str) -> Option<Vec<f32>> {
-        self.all.get(key)?.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect()
+        self.all.get(key).and_then(as_f32s)
     }
 
-    /// The part of a head that is rotated.
     pub(crate) fn partial(&self) -> Result<Option<f32>, Error> {
         self.f32("partial_rotary_factor")
     }

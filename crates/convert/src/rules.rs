@@ -13,34 +13,41 @@ pub(crate) struct Rule {
     /// The names in the file, `{}` for the layer. A `.weight` or `.bias` of the checkpoint follows. Tensors of the same name are
     /// rows of one, in this order.
     pub(crate) to: &'static [&'static str],
-    /// The tensors of these names.
     pub(crate) change: Change,
 }
 
-/// Makes the tensors of a rule's names from one of the checkpoint, in layer `layer` (0 if it is of no layer).
-pub(crate) type Change = fn(view: View, config: &Config, layer: usize) -> Result<Vec<View>, Error>;
-
-/// As it is.
-pub(crate) fn keep(view: View, _: &Config, _: usize) -> Result<Vec<View>, Error> {
-    Ok(vec![view])
+/// Makes the tensors of a rule's names from one of the checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    One(fn(View, &Config) -> Result<View, Error>),
+    Many(fn(View, &Config) -> Result<Vec<View>, Error>),
 }
 
-/// A rule for one tensor that only gets another name.
 pub(crate) const fn rename(from: &'static str, to: &'static [&'static str]) -> Rule {
-    Rule { from, to, change: keep }
+    change(from, to, |view, _| Ok(view))
 }
 
-/// A rule with a change.
-pub(crate) const fn change(from: &'static str, to: &'static [&'static str], change: Change) -> Rule {
-    Rule { from, to, change }
+pub(crate) const fn change(
+    from: &'static str,
+    to: &'static [&'static str],
+    change: fn(View, &Config) -> Result<View, Error>,
+) -> Rule {
+    Rule { from, to, change: Change::One(change) }
 }
 
-/// A rule for tensors that are not needed.
+/// A rule for a tensor that becomes several.
+pub(crate) const fn split(
+    from: &'static str,
+    to: &'static [&'static str],
+    change: fn(View, &Config) -> Result<Vec<View>, Error>,
+) -> Rule {
+    Rule { from, to, change: Change::Many(change) }
+}
+
 pub(crate) const fn skip(from: &'static str) -> Rule {
-    Rule { from, to: &[], change: |_, _, _| Ok(Vec::new()) }
+    split(from, &[], |_, _| Ok(Vec::new()))
 }
 
-/// Where a tensor of the checkpoint belongs.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) layer: Option<usize>,
@@ -72,6 +79,19 @@ fn alternatives(text: &str) -> Option<(&str, std::str::Split<'_, char>, &str)> {
 }
 
 impl Rule {
+    /// Names in the file, and what `view` becomes for each.
+    pub(crate) fn apply(
+        &self,
+        view: View,
+        config: &Config,
+    ) -> Result<impl Iterator<Item = (&str, View)>, Error> {
+        let views = match self.change {
+            Change::One(change) => vec![change(view, config)?],
+            Change::Many(change) => change(view, config)?,
+        };
+        Ok(self.to.iter().copied().zip(views))
+    }
+
     /// The place of the tensor `name`, if it is of this rule.
     pub(crate) fn place(&self, name: &str) -> Option<Place> {
         // The last two are TensorFlow's names.
@@ -119,11 +139,7 @@ pub(crate) const COMMON: &[Rule] = &[
     rename("layers.{}.mlp.gate", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.mlp.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
     rename("layers.{}.mlp.experts.{}.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_exps"]),
-    change(
-        "layers.{}.mlp.experts.gate_up_proj",
-        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-        |view, _, _| halves(view.with_axes(3)?, 1),
-    ),
+    split("layers.{}.mlp.experts.gate_up_proj", GATE_UP_EXPS, |view, _| halves(view.with_axes(3)?, 1)),
     rename("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"]),
     rename("layers.{}.mlp.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
     rename("layers.{}.mlp.shared_expert_gate", &["blk.{}.ffn_gate_inp_shexp"]),
@@ -132,6 +148,9 @@ pub(crate) const COMMON: &[Rule] = &[
     skip("layers.{}.attention.bias"),
     skip("layers.{}.attention.masked_bias"),
 ];
+
+/// The matrices of experts that checkpoints have as one.
+pub(crate) const GATE_UP_EXPS: &[&str] = &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"];
 
 /// The first and the second half of an axis.
 pub(crate) fn halves(view: View, axis: usize) -> Result<Vec<View>, Error> {
@@ -144,9 +163,8 @@ pub(crate) fn interleave(view: View, heads: usize) -> Result<View, Error> {
     Ok(view.split(0, &[heads, 2, 0])?.swap(1, 2).merge(0..3))
 }
 
-/// Values plus one, for norms that multiply by 1 + weight.
-pub(crate) fn plus_one(view: View, _: &Config, _: usize) -> Result<Vec<View>, Error> {
-    Ok(vec![view.then(|value| value + 1.0)])
+pub(crate) fn plus_one(view: View, _: &Config) -> Result<View, Error> {
+    Ok(view.then(|value| value + 1.0))
 }
 
 #[cfg(test)]

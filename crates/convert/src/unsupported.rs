@@ -8,6 +8,7 @@ use graph::{Gating, Op};
 use crate::Error;
 use crate::config::Config;
 use crate::output::Output;
+use crate::plan::number_after;
 use crate::rope::Rope;
 
 /// Fails if the model's graph needs a tensor that is not there or weighs experts otherwise, or if positions would be scaled otherwise.
@@ -32,7 +33,6 @@ pub(crate) fn find(config: &Config, metadata: &Metadata, outputs: &[Output]) -> 
     Ok(warnings)
 }
 
-/// Compares the tensors with those of the graph.
 fn graph(model: &models::Model, shapes: &HashMap<&str, Vec<usize>>) -> Result<Option<String>, Error> {
     let mut used = HashSet::new();
     for (_, weight) in model.graph.weights() {
@@ -49,7 +49,7 @@ fn graph(model: &models::Model, shapes: &HashMap<&str, Vec<usize>>) -> Result<Op
     }
     // Blocks that predict further tokens come after those of the graph, and nomic-bert's biases are left out on purpose.
     let is_of_graph = |name: &str| {
-        block(name).is_some_and(|block| block < model.config.block_count)
+        number_after("blk.", name).is_some_and(|block| block < model.config.block_count)
             && !["ffn_up.bias", "ffn_down.bias"].iter().any(|bias| name.ends_with(bias))
     };
     let unused = shapes.keys().filter(|name| is_of_graph(name) && !used.contains(*name)).min();
@@ -60,20 +60,13 @@ fn graph(model: &models::Model, shapes: &HashMap<&str, Vec<usize>>) -> Result<Op
 fn blocks(config: &Config, metadata: &Metadata, outputs: &[Output]) -> Result<(), Error> {
     let architecture = metadata.str("general.architecture").ok().flatten().unwrap_or_default();
     let count = metadata.u32(&format!("{architecture}.block_count")).ok().flatten().unwrap_or_default();
-    let is_further = |name: &str| block(name).is_some_and(|block| block >= count as usize);
+    let is_further = |name: &str| number_after("blk.", name).is_some_and(|block| block >= count as usize);
     let Some(further) = outputs.iter().find(|output| is_further(&output.name)) else { return Ok(()) };
     let layers = config.layers()?;
-    Err(Error::tensor(
-        &further.name,
-        format!(
-            "it comes after the {layers} layers of the configuration, where no key announces further ones"
-        ),
-    ))
-}
-
-/// The block of a tensor.
-fn block(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+    let why = format!(
+        "it comes after the {layers} layers of the configuration, where no key announces further ones"
+    );
+    Err(Error::tensor(&further.name, why))
 }
 
 /// Whether the weights of the chosen experts sum to 1 is a key in few architectures; in the others, engines know it.

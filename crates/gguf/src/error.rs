@@ -1,6 +1,3 @@
-//! Errors: what is wrong with a file, where, what was expected, and what to do.
-
-use std::fmt;
 use std::io;
 
 use quant::{Format, UnsupportedFormat};
@@ -19,7 +16,7 @@ pub enum Error {
     #[error("{file}: {fault}")]
     Malformed { file: String, fault: Fault },
     #[error("{file}: {problem}")]
-    Split { file: String, problem: SplitProblem },
+    Split { file: String, problem: String },
     /// Zeros may have been read since.
     #[error(
         "{file}: the file was truncated while in use (it had {expected} bytes, now {found}), or part of it \
@@ -33,43 +30,13 @@ pub enum Error {
     ModifiedInUse { file: String },
 }
 
-/// Invalid content of a file, and its location.
+/// Invalid content of a file. `place` has the offset of a tensor's entry in the list, otherwise that of the invalid byte.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{item} ({}at offset {offset:#x}): {problem}; {}", if matches!(item, Item::Tensor(_)) { "info " } else { "" }, problem.advice())]
+#[error("{place}: {problem}; {}", problem.advice())]
+#[expect(missing_docs, reason = "the message says what the fields are")]
 pub struct Fault {
-    /// The affected part of the file.
-    pub item: Item,
-    /// Location in the file: for a tensor the start of its entry in the tensor list, otherwise the invalid byte.
-    pub offset: u64,
-    /// What is wrong.
+    pub place: String,
     pub problem: Problem,
-}
-
-/// The part of a file that a fault is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// Magic, version and counts.
-    Header,
-    /// A key whose name could not be read: its number, from 1, and the number of keys.
-    KeyNumber(u64, u64),
-    /// A metadata key.
-    Key(String),
-    /// A tensor whose name could not be read: its number, from 1, and the number of tensors.
-    TensorNumber(u64, u64),
-    /// A tensor.
-    Tensor(String),
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Item::Header => write!(f, "header"),
-            Item::KeyNumber(number, of) => write!(f, "metadata key {number} of {of}"),
-            Item::Key(name) => write!(f, "metadata key {}", quoted(name)),
-            Item::TensorNumber(number, of) => write!(f, "tensor {number} of {of}"),
-            Item::Tensor(name) => write!(f, "tensor {}", quoted(name)),
-        }
-    }
 }
 
 /// A problem of a file's content.
@@ -124,8 +91,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Advice for the user.
-    pub fn advice(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self {
             Problem::NotGguf { .. } => "give a GGUF file, or convert the model to GGUF",
             Problem::BigEndian => "convert the model to a little-endian file",
@@ -141,52 +107,13 @@ impl Problem {
     }
 }
 
-impl From<WrongType> for Problem {
-    fn from(WrongType { found, expected, .. }: WrongType) -> Problem {
-        Problem::WrongType { found, expected }
-    }
-}
-
-/// Why the parts of a split model do not match.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant's message says what it means")]
-#[non_exhaustive]
-pub enum SplitProblem {
-    #[error("this is part {part} of a model split into {count} files; open the first part, {first}")]
-    NotFirst { part: u32, count: u32, first: String },
-    #[error(
-        "this is the first of {count} parts, which are found by name; rename it back to its original name, which ended with {expected}"
-    )]
-    Name { count: u32, expected: String },
-    #[error("the model is split into {count} files and {missing}; download them into the same folder")]
-    Missing { count: u32, missing: String },
-    #[error(
-        "contains part {found}, but its name says {expected}; the file was renamed or belongs to another model"
-    )]
-    Number { found: u32, expected: u32 },
-    #[error(
-        "belongs to a model of {found} files, the first part to one of {expected}; parts of different models are mixed"
-    )]
-    Count { found: u32, expected: u32 },
-    #[error(
-        "the parts contain {found} tensors, but split.tensors.count is {expected}; parts of different models are mixed"
-    )]
-    Tensors { found: u64, expected: u64 },
-    #[error("tensor {} is also in an earlier part; parts of different models are mixed", quoted(name))]
-    Duplicate { name: String },
-    #[error("this is part of a model split into {count} files; open it by its path")]
-    InMemory { count: u32 },
-}
-
 /// A key has a value of another type or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("metadata key {} is {found}, expected {expected}", quoted(key))]
+#[expect(missing_docs, reason = "the message says what the fields are")]
 pub struct WrongType {
-    /// The key.
     pub key: String,
-    /// The value found, such as `string "abc"`.
     pub found: String,
-    /// The expected type, such as `a bool`.
     pub expected: &'static str,
 }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use bytes::Bytes;
 use indexmap::IndexMap;
 
-use crate::error::{Error, SplitProblem};
+use crate::error::{Error, quoted};
 use crate::metadata::Metadata;
 use crate::parse::Info;
-use crate::part::{Loaded, Part};
+use crate::part::{MappedFile, Part};
 use crate::split;
 use crate::tensor::{Tensor, UnsupportedTensor};
 use crate::value::Value;
@@ -20,41 +20,28 @@ pub struct Gguf {
     alignment: u32,
     metadata: Metadata,
     tensors: IndexMap<String, Tensor>,
-    parts: Vec<Part>,
+    files: Vec<MappedFile>,
 }
 
 impl Gguf {
-    /// Maps and validates the file at `path`. If it is the first part of a split model, also opens the other parts in
-    /// the same folder, which must be complete and belong together; the result is the whole model.
+    /// Maps and validates the file at `path`, and the other parts of a split model, which must be in the same folder.
     ///
     /// If another program truncates the mapped file, SIGBUS kills the process, unless the program has
     /// called [`survive_truncation`](crate::survive_truncation). [`Gguf::read`] avoids this risk.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        Gguf::load(path.as_ref(), Loaded::map, None)
+        Gguf::assemble(split::load(path.as_ref(), MappedFile::open)?, None)
     }
 
-    /// As [`Gguf::open`], but sets tensors in unknown formats aside. They are not among [`Gguf::tensors`], so that the result
-    /// is for listing what the file contains.
+    /// As [`Gguf::open`], for listing a file: tensors in unknown formats are set aside and not among [`Gguf::tensors`].
     pub fn inspect(path: impl AsRef<Path>) -> Result<(Gguf, Vec<UnsupportedTensor>), Error> {
         let mut unsupported = Vec::new();
-        let gguf = Gguf::load(path.as_ref(), Loaded::map, Some(&mut unsupported))?;
+        let gguf = Gguf::assemble(split::load(path.as_ref(), MappedFile::open)?, Some(&mut unsupported))?;
         Ok((gguf, unsupported))
     }
 
-    /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files
-    /// have no effect.
+    /// As [`Gguf::open`], but reads the files into memory, so that later changes of the files have no effect.
     pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        Gguf::load(path.as_ref(), Loaded::read, None)
-    }
-
-    fn load(
-        path: &Path,
-        load: fn(&Path) -> Result<Loaded, Error>,
-        unsupported: Option<&mut Vec<UnsupportedTensor>>,
-    ) -> Result<Gguf, Error> {
-        let first = load(path)?;
-        let others = split::load_others(path, &first, load)?;
-        Gguf::assemble(first, others, unsupported)
+        Gguf::assemble(split::load(path.as_ref(), MappedFile::read)?, None)
     }
 
     /// Validates a file in memory, but not a part of a split model; tensors are slices of `bytes`.
@@ -64,55 +51,58 @@ impl Gguf {
 
     /// As [`Gguf::from_bytes`], with a name for the data in messages and [`Gguf::file`].
     pub fn from_named_bytes(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
-        let part = Part { file: name.to_owned(), bytes, map: None };
-        let first = Loaded::parse(part)?;
-        split::refuse(&first)?;
-        Gguf::assemble(first, Vec::new(), None)
+        let part = Part::parse(MappedFile { file: name.to_owned(), bytes, map: None })?;
+        match split::count(&part)? {
+            None => Gguf::assemble(vec![part], None),
+            Some(count) => Err(part.split_error(format!(
+                "this is part of a model split into {count} files; open it by its path"
+            ))),
+        }
     }
 
     /// Tensors in unknown formats go to `unsupported`; without it, they are an error.
     fn assemble(
-        first: Loaded,
-        others: Vec<Loaded>,
+        parts: Vec<Part>,
         mut unsupported: Option<&mut Vec<UnsupportedTensor>>,
     ) -> Result<Gguf, Error> {
         let mut gguf = Gguf {
-            version: first.parsed.version,
-            alignment: first.parsed.alignment,
+            version: parts[0].parsed.version,
+            alignment: parts[0].parsed.alignment,
             metadata: Metadata::default(),
             tensors: IndexMap::new(),
-            parts: Vec::new(),
+            files: Vec::new(),
         };
-        let is_split = !others.is_empty();
-        for Loaded { part, parsed } in std::iter::once(first).chain(others) {
+        for Part { file, parsed } in parts {
             gguf.tensors.reserve(parsed.tensors.len());
             for info in parsed.tensors {
                 let format = match (&info.format, &mut unsupported) {
                     (Ok(format), _) => *format,
-                    (Err(format), Some(unsupported)) => {
-                        let (index, format) = (gguf.tensors.len() + unsupported.len(), *format);
+                    (&Err(format), Some(unsupported)) => {
+                        let index = gguf.tensors.len() + unsupported.len();
                         let Info { name, shape, .. } = info;
                         unsupported.push(UnsupportedTensor { index, name, shape, format });
                         continue;
                     }
-                    (Err(format), None) => {
-                        let fault = info.fault((*format).into());
-                        return Err(Error::Malformed { file: part.file, fault });
+                    (&Err(format), None) => {
+                        return Err(Error::Malformed { file: file.file, fault: info.fault(format.into()) });
                     }
                 };
-                let data = part.bytes.slice(info.range);
+                let data = file.bytes.slice(info.data.start as usize..info.data.end as usize);
                 let tensor = Tensor { name: info.name, shape: info.shape, format, data };
                 if let Some(twice) = gguf.tensors.insert(tensor.name.clone(), tensor) {
-                    let problem = SplitProblem::Duplicate { name: twice.name };
-                    return Err(Error::Split { file: part.file, problem });
+                    let name = quoted(&twice.name);
+                    let problem = format!(
+                        "tensor {name} is also in an earlier part; parts of different models are mixed"
+                    );
+                    return Err(Error::Split { file: file.file, problem });
                 }
             }
-            if gguf.parts.is_empty() {
+            if gguf.files.is_empty() {
                 gguf.metadata = parsed.metadata;
             }
-            gguf.parts.push(part);
+            gguf.files.push(file);
         }
-        if is_split {
+        if gguf.files.len() > 1 {
             for key in split::KEYS {
                 gguf.metadata.remove(key);
             }
@@ -130,8 +120,7 @@ impl Gguf {
         self.alignment
     }
 
-    /// Keys and values; for a split model those of the first part, without the keys `split.*`, which describe files and
-    /// not the model.
+    /// Keys and values; for a split model those of the first part, without the keys `split.*`.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -153,39 +142,36 @@ impl Gguf {
 
     /// The file name for messages: the path as given (of the first part), or the name of data in memory.
     pub fn file(&self) -> &str {
-        self.parts.first().map_or("", |part| &part.file)
+        self.files.first().map_or("", |file| &file.file)
     }
 
     /// Every file of the model with its length in bytes, first part first.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
-        self.parts.iter().map(|part| (part.file.as_str(), part.len()))
+        self.files.iter().map(|file| (file.file.as_str(), file.len()))
     }
 
     /// Total size of all files in bytes.
     pub fn file_len(&self) -> u64 {
-        self.parts.iter().map(Part::len).sum()
+        self.files.iter().map(MappedFile::len).sum()
     }
 
     /// The bytes of every file of the model, first part first.
     pub fn contents(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.parts.iter().map(|part| &*part.bytes)
+        self.files.iter().map(|file| &*file.bytes)
     }
 
-    /// Checks that the bytes read so far were those of the original file.
-    ///
-    /// Another program may truncate a mapped file, which then reads as zeros, or write to it. A long-running process
-    /// must call this before it trusts results.
+    /// Fails if another program has truncated a file, which then reads as zeros, or written to it: results since then are
+    /// meaningless.
     pub fn check_intact(&self) -> Result<(), Error> {
-        self.parts.iter().try_for_each(Part::check_intact)
+        self.files.iter().try_for_each(MappedFile::check_intact)
     }
 
-    /// Returns the resident pages of `data`, the bytes of a mapped tensor, to the system. Later reads load them from
-    /// the file again.
+    /// Returns the resident pages of a mapped tensor's `data` to the system; later reads load them from the file again.
     pub fn release(&self, data: &[u8]) {
         let start = |bytes: &[u8]| bytes.as_ptr().addr();
-        for part in &self.parts {
-            let offset = start(data).checked_sub(start(&part.bytes)).filter(|&at| at < part.bytes.len());
-            if let (Some(map), Some(offset)) = (&part.map, offset) {
+        for file in &self.files {
+            let offset = start(data).checked_sub(start(&file.bytes)).filter(|&at| at < file.bytes.len());
+            if let (Some(map), Some(offset)) = (&file.map, offset) {
                 map.release(offset..offset + data.len());
             }
         }

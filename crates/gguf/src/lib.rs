@@ -20,7 +20,7 @@ mod tensor;
 mod value;
 mod writer;
 
-pub use error::{Error, Fault, Item, Problem, SplitProblem, WrongType, quoted};
+pub use error::{Error, Fault, Problem, WrongType, quoted};
 pub use file::Gguf;
 pub use map::survive_truncation;
 pub use metadata::Metadata;
@@ -30,16 +30,12 @@ pub use value::{Array, Value, ValueType};
 pub use writer::{Layout, WriteError, Writer, write};
 
 /// Maximum number of tensor dimensions.
-pub const MAX_DIMS: usize = 4;
-
+pub(crate) const MAX_DIMS: usize = 4;
 /// Maximum nesting of arrays: an array of numbers has depth 1.
-pub const MAX_ARRAY_DEPTH: usize = 4;
-
+pub(crate) const MAX_ARRAY_DEPTH: usize = 4;
 /// Maximum length of a key or tensor name, in bytes.
-pub const MAX_NAME_BYTES: u64 = 65535;
-
-/// Default alignment of tensor data in bytes, without `general.alignment`.
-pub const DEFAULT_ALIGNMENT: u32 = 32;
-
+pub(crate) const MAX_NAME_BYTES: u64 = 65535;
+/// Alignment of tensor data in bytes, without `general.alignment`.
+pub(crate) const DEFAULT_ALIGNMENT: u32 = 32;
 /// Maximum memory for names, metadata and tensor list, in bytes. Real vocabularies need up to 60 MiB.
 pub(crate) const MAX_METADATA_BYTES: u64 = 96 << 20;

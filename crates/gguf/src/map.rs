@@ -15,12 +15,10 @@ use std::time::SystemTime;
 
 use memmap2::Mmap;
 
-/// Installs a SIGBUS handler, so that this process survives the truncation of a mapped model file: lost pages read as
-/// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
-///
-/// The handler is installed once per process; at an unrelated SIGBUS the previous one takes its place again. Signal
-/// handlers belong to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
-/// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
+/// Installs a SIGBUS handler, once per process, so that it survives the truncation of a mapped model file: lost pages read as
+/// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss. At an unrelated SIGBUS the previous handler takes
+/// its place again. Signal handlers belong to the program: libraries should not call this. Does nothing on systems where a mapped
+/// file cannot shrink.
 pub fn survive_truncation() -> io::Result<()> {
     #[cfg(unix)]
     guard::install()?;
@@ -46,28 +44,22 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps the file at `path`; `None` if it is not a regular file.
-    pub(crate) fn open(path: &Path) -> io::Result<Option<Map>> {
-        // Opening a pipe would block until its other end is opened, so check the type first.
-        if !std::fs::metadata(path)?.is_file() {
-            return Ok(None);
-        }
+    pub(crate) fn open(path: &Path) -> io::Result<Map> {
         let file = File::open(path)?;
         let stamp = stamp(&file)?;
         // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so
         // concurrent writes change values but break no invariant of safe code. Reading a lost page runs nothing but the
         // SIGBUS handler.
         let map = unsafe { Mmap::map(&file)? };
-        Ok(Some(Map {
+        Ok(Map {
             #[cfg(unix)]
             guard: guard::Guard::new(map.as_ptr().addr(), map.len())?,
             map,
             file,
             stamp,
-        }))
+        })
     }
 
-    /// The current length of the file, and whether it is unchanged.
     pub(crate) fn len_now(&self) -> io::Result<(u64, bool)> {
         let now = stamp(&self.file)?;
         Ok((now.0, now == self.stamp))
@@ -86,7 +78,6 @@ impl Map {
         let _ = range;
     }
 
-    /// Whether part of the mapping was replaced by zeros.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(unix)]
         return self.guard.is_lost();

@@ -15,10 +15,6 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn with_capacity(keys: usize) -> Metadata {
-        Metadata { entries: IndexMap::with_capacity(keys) }
-    }
-
     /// Sets `key` and returns its previous value. New keys are appended; existing ones keep their position.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         self.entries.insert(key.into(), value.into())
@@ -29,26 +25,6 @@ impl Metadata {
         self.entries.shift_remove(key)
     }
 
-    /// The value of `key`.
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.get(key)
-    }
-
-    /// Whether `key` exists.
-    pub fn contains(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
-    }
-
-    /// Number of keys.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are no keys.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Keys and values in file order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
@@ -57,6 +33,22 @@ impl Metadata {
 
 #[expect(missing_docs, reason = "each getter returns the value at `key` as the type that it is named after")]
 impl Metadata {
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.get(key)
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub fn str(&self, key: &str) -> Result<Option<&str>, WrongType> {
         self.typed(key, "a string", |value| match value {
             Value::String(s) => Some(s.as_str()),
@@ -118,7 +110,7 @@ impl Metadata {
 
     pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, WrongType> {
         self.typed(key, "an array of integers from 0 to 4294967295", |value| match value {
-            Value::Array(array) => array.integers()?.into_iter().map(|v| v.try_into().ok()).collect(),
+            Value::Array(array) => array.values().map(|value| value.integer()?.try_into().ok()).collect(),
             _ => None,
         })
     }

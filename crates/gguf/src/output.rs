@@ -7,7 +7,6 @@
 //! ```
 //! use std::io::Write;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("page.html");
 //! let is_page = |path: &std::path::Path| std::fs::read(path).is_ok_and(|page| page.starts_with(b"<!doctype html>"));
@@ -15,8 +14,7 @@
 //! let mut file = target.create()?;
 //! file.write_all(b"<!doctype html>")?;
 //! file.finish()?;
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -62,11 +60,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The name `path` for a `what`, such as `trace`; `is_one` says whether an existing file is one. If `path` is a link, the
-    /// file it leads to is replaced and the link stays. `-` is stdout.
-    ///
-    /// # Errors
-    /// If there is a folder, a read-only file, or a file of another kind.
+    /// The name `path` for a `what`, such as `trace`; `is_one` says whether an existing file is one. A folder, a read-only file
+    /// and a file of another kind are refused. If `path` is a link, the file it leads to is replaced and the link stays. `-` is
+    /// stdout.
     pub fn new(path: &Path, what: &'static str, is_one: impl FnOnce(&Path) -> bool) -> Result<Target, Error> {
         let target = |file| Ok(Target { path: path.to_owned(), file });
         let Some(to) = without_links(path).map_err(Error::io(path, "follow its links"))? else {
@@ -89,9 +85,6 @@ impl Target {
     }
 
     /// Creates the file, to be written from its beginning to its end.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn create(&self) -> Result<OutFile, Error> {
         let path = self.path.clone();
         let Some((target, permissions)) = self.file.clone() else {
@@ -108,9 +101,6 @@ impl Target {
     }
 
     /// Creates the file, to be written in any order: a pipe or device gets the bytes at the end.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn create_seekable(&self) -> Result<OutFile, Error> {
         let mut out = self.create()?;
         if let End::Flush = out.end {
@@ -144,10 +134,7 @@ enum End {
 }
 
 impl OutFile {
-    /// Writes the file to the disk and gives it its name.
-    ///
-    /// # Errors
-    /// If the system refuses, or if another file now has the name.
+    /// Writes the file to the disk and gives it its name, unless another file now has it.
     pub fn finish(self) -> Result<(), Error> {
         let OutFile { path, mut file, end } = self;
         let finish = || match end {
@@ -187,15 +174,11 @@ impl Seek for OutFile {
 }
 
 /// Creates a folder for temporary files, which is removed when it is dropped.
-///
-/// # Errors
-/// If the system refuses.
 pub fn temporary_folder() -> io::Result<TempDir> {
     registered(|| TempDir::with_prefix("rustorch-"))
 }
 
-/// Removes all temporary files and folders of this process. While the returned value exists, none is created: the program holds
-/// it until it exits.
+/// Removes all temporary files and folders of this process; none is created while the program holds the returned value.
 #[must_use = "files that are created after it is dropped are not removed"]
 pub fn remove_unfinished() -> impl Sized {
     let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);

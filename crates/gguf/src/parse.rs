@@ -11,10 +11,10 @@ use std::ops::Range;
 use quant::{Format, UnsupportedFormat};
 
 use crate::cursor::{At, Cursor};
-use crate::error::{Fault, Item, Problem};
+use crate::error::{Fault, Problem, quoted};
 use crate::metadata::Metadata;
 use crate::tensor::byte_len;
-use crate::value::Value;
+use crate::value::{Element, Value};
 use crate::{DEFAULT_ALIGNMENT, MAX_DIMS};
 
 /// The parsed header; the data of every tensor is within the file.
@@ -29,30 +29,38 @@ pub(crate) struct Parsed {
     pub(crate) tensors: Vec<Info>,
 }
 
-/// A tensor and the byte range of its data in the file, which is empty if the format is unknown.
 #[derive(Debug)]
 pub(crate) struct Info {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
     pub(crate) format: Result<Format, UnsupportedFormat>,
     /// File offset of the entry in the tensor list.
-    pub(crate) at: u64,
-    pub(crate) range: Range<usize>,
+    at: u64,
+    /// Bytes of the data, empty if the format is unknown: counted from the start of all data until [`locate_data`], then from that
+    /// of the file, within which they are.
+    pub(crate) data: Range<u64>,
 }
 
 impl Info {
     pub(crate) fn fault(&self, problem: Problem) -> Fault {
-        Fault { item: Item::Tensor(self.name.clone()), offset: self.at, problem }
+        tensor_fault(&self.name, self.at, problem)
     }
 }
 
+fn tensor_fault(name: &str, at: u64, problem: Problem) -> Fault {
+    Fault { place: format!("tensor {} (info at offset {at:#x})", quoted(name)), problem }
+}
+
 impl Parsed {
-    /// A fault with `problem` at the value of `key`.
     pub(crate) fn key_fault(&self, key: &str, problem: Problem) -> Fault {
         let found = self.metadata.iter().zip(&self.value_offsets).find(|((name, _), _)| *name == key);
         let offset = found.map_or(0, |(_, &offset)| offset);
-        Fault { item: Item::Key(key.to_owned()), offset, problem }
+        At { offset, problem }.in_item(key_item(key))
     }
+}
+
+pub(crate) fn key_item(key: &str) -> String {
+    format!("metadata key {}", quoted(key))
 }
 
 pub(crate) const ALIGNMENT: &str = "general.alignment";
@@ -60,7 +68,7 @@ pub(crate) const ALIGNMENT: &str = "general.alignment";
 /// Parses and validates everything but the tensors' values.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     let mut cursor = Cursor::new(bytes);
-    let (tensors, keys) = header(&mut cursor).map_err(|at| at.in_item(Item::Header))?;
+    let (tensors, keys) = header(&mut cursor).map_err(|at| at.in_item("header"))?;
     let (metadata, value_offsets) = metadata(&mut cursor, keys)?;
     let mut parsed = Parsed {
         version: cursor.version,
@@ -72,18 +80,17 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     if let Some(value) = parsed.metadata.get(ALIGNMENT) {
         parsed.alignment = alignment(value).map_err(|problem| parsed.key_fault(ALIGNMENT, problem))?;
     }
-    let entries = tensor_list(&mut cursor, tensors)?;
-    parsed.tensors = locate_data(entries, cursor.offset(), parsed.alignment, bytes.len())?;
+    parsed.tensors = tensor_list(&mut cursor, tensors)?;
+    locate_data(&mut parsed.tensors, cursor.offset, parsed.alignment.into(), bytes.len() as u64)?;
     Ok(parsed)
 }
 
-/// Magic, version, number of tensors and number of keys.
 fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
-    if !cursor.rest().starts_with(b"GGUF") {
-        return cursor.fail(Problem::NotGguf { found: describe(cursor.rest()) });
+    if !cursor.rest.starts_with(b"GGUF") {
+        return cursor.fail(Problem::NotGguf { found: describe(cursor.rest) });
     }
     cursor.take(4, "the magic")?;
-    let version = cursor.scalar::<u32>("the version")?;
+    let version = cursor.u32("the version")?;
     cursor.version = match version {
         1..=3 => version,
         v if matches!(v.swap_bytes(), 1..=3) => return Err(At { offset: 4, problem: Problem::BigEndian }),
@@ -117,13 +124,14 @@ fn describe(bytes: &[u8]) -> String {
 }
 
 fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fault> {
-    let mut metadata = Metadata::with_capacity(keys);
+    let mut metadata = Metadata::default();
     let mut offsets = Vec::with_capacity(keys);
-    for number in 1..=keys as u64 {
-        let at = cursor.offset();
-        let key = cursor.name("a key").map_err(|at| at.in_item(Item::KeyNumber(number, keys as u64)))?;
-        let fault = |at: At| at.in_item(Item::Key(key.clone()));
-        offsets.push(cursor.offset());
+    for number in 1..=keys {
+        let at = cursor.offset;
+        let nameless = |at: At| at.in_item(format_args!("metadata key {number} of {keys}"));
+        let key = cursor.name("a key").map_err(nameless)?;
+        let fault = |at: At| at.in_item(key_item(&key));
+        offsets.push(cursor.offset);
         let value = Value::read(cursor).map_err(fault)?;
         if metadata.contains(&key) {
             return Err(fault(At { offset: at, problem: Problem::Duplicate }));
@@ -143,37 +151,27 @@ pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
     }
 }
 
-struct Entry {
-    info: Info,
-    /// Data offset, relative to the start of all data.
-    start: u64,
-    len: u64,
-}
-
-/// Reads the tensor list, without data ranges.
-fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault> {
-    let mut entries = Vec::with_capacity(tensors);
-    for number in 1..=tensors as u64 {
-        let at = cursor.offset();
-        let nameless = Item::TensorNumber(number, tensors as u64);
-        let name = cursor.name("a tensor name").map_err(|at| at.in_item(nameless))?;
-        let (shape, format, start, len) =
-            layout(cursor).map_err(|error| At { offset: at, ..error }.in_item(Item::Tensor(name.clone())))?;
-        entries.push(Entry { info: Info { name, shape, format, at, range: 0..0 }, start, len });
+fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Info>, Fault> {
+    let mut infos: Vec<Info> = Vec::with_capacity(tensors);
+    for number in 1..=tensors {
+        let at = cursor.offset;
+        let nameless = |at: At| at.in_item(format_args!("tensor {number} of {tensors}"));
+        let name = cursor.name("a tensor name").map_err(nameless)?;
+        let (shape, format, data) = layout(cursor).map_err(|error| tensor_fault(&name, at, error.problem))?;
+        infos.push(Info { name, shape, format, at, data });
     }
     let mut names = HashSet::with_capacity(tensors);
-    match entries.iter().find(|entry| !names.insert(&entry.info.name)) {
-        Some(twice) => Err(twice.info.fault(Problem::Duplicate)),
-        None => Ok(entries),
+    match infos.iter().find(|info| !names.insert(&info.name)) {
+        Some(twice) => Err(twice.fault(Problem::Duplicate)),
+        None => Ok(infos),
     }
 }
 
-/// Shape, format, and start and length of the data; the length of data in an unknown format counts as 0.
-type TensorLayout = (Vec<usize>, Result<Format, UnsupportedFormat>, u64, u64);
+/// Shape, format, and data, counted from the start of all data.
+type TensorLayout = (Vec<usize>, Result<Format, UnsupportedFormat>, Range<u64>);
 
-/// Reads the rest of an entry after its name.
 fn layout(cursor: &mut Cursor) -> Result<TensorLayout, At> {
-    let dims = cursor.scalar::<u32>("the number of dimensions")?;
+    let dims = cursor.u32("the number of dimensions")?;
     if dims as usize > MAX_DIMS {
         return cursor.fail(Problem::TooManyDims(dims));
     }
@@ -181,46 +179,36 @@ fn layout(cursor: &mut Cursor) -> Result<TensorLayout, At> {
     for _ in 0..dims {
         shape.push(cursor.length("a dimension")?);
     }
-    let format = Format::from_id(cursor.scalar("the tensor type")?);
-    let start = cursor.scalar("the tensor offset")?;
+    let format = Format::from_id(cursor.u32("the tensor type")?);
+    let start = u64::read(cursor, "the tensor offset", 0)?;
     let len = format.as_ref().map_or(Ok(0), |&format| byte_len(&shape, format));
     let len = len.or_else(|problem| cursor.fail(problem))?;
     let Ok(shape) = shape.iter().map(|&dim| usize::try_from(dim)).collect() else {
         return cursor.fail(Problem::Overflow(shape));
     };
-    Ok((shape, format, start, len))
+    Ok((shape, format, start..start.saturating_add(len)))
 }
 
-/// Converts offsets to file ranges; checks that they are aligned, within the file and disjoint.
-fn locate_data(
-    mut entries: Vec<Entry>,
-    list_end: u64,
-    alignment: u32,
-    file_len: usize,
-) -> Result<Vec<Info>, Fault> {
-    let alignment = u64::from(alignment);
+/// Counts data from the start of the file; checks that they are aligned, within the file and disjoint.
+fn locate_data(infos: &mut [Info], list_end: u64, alignment: u64, file_len: u64) -> Result<(), Fault> {
     let data_start = list_end.next_multiple_of(alignment);
-    for entry in &mut entries {
-        let Entry { start: offset, len, .. } = *entry;
+    for info in &mut *infos {
+        let Range { start: offset, end } = info.data;
         if !offset.is_multiple_of(alignment) {
-            return Err(entry.info.fault(Problem::Misaligned { offset, alignment }));
+            return Err(info.fault(Problem::Misaligned { offset, alignment }));
         }
-        let start = data_start.saturating_add(offset);
-        let end = start.saturating_add(len);
-        match (usize::try_from(start), usize::try_from(end)) {
-            (Ok(start), Ok(end)) if end <= file_len => entry.info.range = start..end,
-            _ => {
-                let file_len = file_len as u64;
-                return Err(entry.info.fault(Problem::PastEnd { start, end, file_len }));
-            }
+        let (start, end) = (data_start.saturating_add(offset), data_start.saturating_add(end));
+        if end > file_len {
+            return Err(info.fault(Problem::PastEnd { start, end, file_len }));
         }
+        info.data = start..end;
     }
-    let mut by_start: Vec<&Entry> = entries.iter().collect();
-    by_start.sort_by_key(|entry| entry.info.range.start);
+    let mut by_start: Vec<&Info> = infos.iter().collect();
+    by_start.sort_by_key(|info| info.data.start);
     for (before, after) in by_start.iter().zip(by_start.iter().skip(1)) {
-        if before.info.range.end > after.info.range.start {
-            return Err(after.info.fault(Problem::Overlap { other: before.info.name.clone() }));
+        if before.data.end > after.data.start {
+            return Err(after.fault(Problem::Overlap { other: before.name.clone() }));
         }
     }
-    Ok(entries.into_iter().map(|entry| entry.info).collect())
+    Ok(())
 }

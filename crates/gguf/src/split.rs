@@ -5,9 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, SplitProblem, WrongType};
-use crate::metadata::Metadata;
-use crate::part::Loaded;
+use crate::error::{Error, WrongType};
+use crate::part::{MappedFile, Part};
 
 const NO: &str = "split.no";
 const COUNT: &str = "split.count";
@@ -15,54 +14,45 @@ const TENSORS: &str = "split.tensors.count";
 
 pub(crate) const KEYS: [&str; 3] = [NO, COUNT, TENSORS];
 
-/// The end of the file name of part `number`, counted from 1.
 fn suffix(number: u32, count: u32) -> String {
     format!("-{number:05}-of-{count:05}.gguf")
 }
 
 /// The number of files of a split model; `None` if it is not split.
-fn count(loaded: &Loaded) -> Result<Option<u32>, Error> {
-    let read = |metadata: &Metadata| match metadata.u32(COUNT)? {
+pub(crate) fn count(part: &Part) -> Result<Option<u32>, Error> {
+    match part.parsed.metadata.u32(COUNT).map_err(|error| part.wrong_type(error))? {
         Some(count @ 2..=65535) => Ok(Some(count)),
         None | Some(0 | 1) => Ok(None),
         Some(count) => {
             let (key, found) = (COUNT.to_owned(), count.to_string());
-            Err(WrongType { key, found, expected: "a number of files up to 65535" })
+            Err(part.wrong_type(WrongType { key, found, expected: "a number of files up to 65535" }))
         }
-    };
-    read(&loaded.parsed.metadata).map_err(|error| loaded.wrong_type(error))
+    }
 }
 
-/// The part's number, counted from 1.
-fn number(loaded: &Loaded) -> Result<u32, Error> {
-    let no = loaded.parsed.metadata.u32(NO).map_err(|error| loaded.wrong_type(error))?;
+fn number(part: &Part) -> Result<u32, Error> {
+    let no = part.parsed.metadata.u32(NO).map_err(|error| part.wrong_type(error))?;
     Ok(no.unwrap_or(0).saturating_add(1))
 }
 
-/// Refuses parts of split models, for data in memory.
-pub(crate) fn refuse(loaded: &Loaded) -> Result<(), Error> {
-    match count(loaded)? {
-        None => Ok(()),
-        Some(count) => Err(loaded.split_error(SplitProblem::InMemory { count })),
-    }
-}
-
-/// Opens the other parts of the split model whose first part is `first`, opened from `path`; none if it is not split.
-pub(crate) fn load_others(
-    path: &Path,
-    first: &Loaded,
-    load: fn(&Path) -> Result<Loaded, Error>,
-) -> Result<Vec<Loaded>, Error> {
-    let Some(count) = count(first)? else { return Ok(Vec::new()) };
-    let part = number(first)?;
+/// Opens the file at `path` and, if it is the first part of a split model, the others.
+pub(crate) fn load(path: &Path, open: fn(&Path) -> Result<MappedFile, Error>) -> Result<Vec<Part>, Error> {
+    let first = Part::parse(open(path)?)?;
+    let Some(count) = count(&first)? else { return Ok(vec![first]) };
+    let number = number(&first)?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if part != 1 {
-        let stem = name.strip_suffix(suffix(part, count).as_str()).unwrap_or("NAME");
-        let first_name = format!("{stem}{}", suffix(1, count));
-        return Err(first.split_error(SplitProblem::NotFirst { part, count, first: first_name }));
+    let expected = suffix(1, count);
+    if number != 1 {
+        let stem = name.strip_suffix(suffix(number, count).as_str()).unwrap_or("NAME");
+        return Err(first.split_error(format!(
+            "this is part {number} of a model split into {count} files; open the first part, {stem}{expected}"
+        )));
     }
-    let Some(stem) = name.strip_suffix(suffix(1, count).as_str()) else {
-        return Err(first.split_error(SplitProblem::Name { count, expected: suffix(1, count) }));
+    let Some(stem) = name.strip_suffix(expected.as_str()) else {
+        return Err(first.split_error(format!(
+            "this is the first of {count} parts, which are found by name; rename it back to its original name, which \
+             ended with {expected}"
+        )));
     };
     let paths: Vec<PathBuf> =
         (2..=count).map(|number| path.with_file_name(format!("{stem}{}", suffix(number, count)))).collect();
@@ -76,32 +66,32 @@ pub(crate) fn load_others(
             2..=NAMED => format!("{named} are missing"),
             others => format!("{named} and {} more are missing", others - NAMED),
         };
-        return Err(first.split_error(SplitProblem::Missing { count, missing }));
+        return Err(first.split_error(format!(
+            "the model is split into {count} files and {missing}; download them into the same folder"
+        )));
     }
-    let mut others = Vec::with_capacity(paths.len());
+    let mut parts = vec![first];
     for (path, number) in paths.iter().zip(2..) {
-        others.push(checked(load(path)?, number, count)?);
-    }
-    let expected = first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))?;
-    let found = std::iter::once(first).chain(&others).map(|part| part.parsed.tensors.len() as u64).sum();
-    match expected {
-        Some(expected) if expected != found => {
-            Err(first.split_error(SplitProblem::Tensors { found, expected }))
+        let part = Part::parse(open(path)?)?;
+        let (its_count, its_number) = (self::count(&part)?.unwrap_or(1), self::number(&part)?);
+        if its_count != count {
+            return Err(part.split_error(format!(
+                "belongs to a model of {its_count} files, the first part to one of {count}; parts of different models are mixed"
+            )));
         }
-        _ => Ok(others),
+        if its_number != number {
+            return Err(part.split_error(format!(
+                "contains part {its_number}, but its name says {number}; the file was renamed or belongs to another model"
+            )));
+        }
+        parts.push(part);
     }
-}
-
-/// Checks that `loaded` is part `expected` of `parts`.
-fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
-    let found = count(&loaded)?;
-    if found != Some(parts) {
-        let found = found.unwrap_or(1);
-        return Err(loaded.split_error(SplitProblem::Count { found, expected: parts }));
+    let found = parts.iter().map(|part| part.parsed.tensors.len() as u64).sum();
+    let first = &parts[0];
+    match first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))? {
+        Some(expected) if expected != found => Err(first.split_error(format!(
+            "the parts contain {found} tensors, but {TENSORS} is {expected}; parts of different models are mixed"
+        ))),
+        _ => Ok(parts),
     }
-    let found = number(&loaded)?;
-    if found != expected {
-        return Err(loaded.split_error(SplitProblem::Number { found, expected }));
-    }
-    Ok(loaded)
 }

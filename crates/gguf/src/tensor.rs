@@ -1,5 +1,3 @@
-//! Tensors.
-
 use bytes::Bytes;
 use quant::{Format, UnsupportedFormat};
 
@@ -44,14 +42,12 @@ impl Tensor {
 
 /// A tensor in an unknown format, whose size in bytes is unknown, too.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "as in `Tensor`")]
 pub struct UnsupportedTensor {
     /// Number of tensors before it in the file.
     pub index: usize,
-    /// The name.
     pub name: String,
-    /// Dimensions as in the file.
     pub shape: Vec<usize>,
-    /// The GGUF type id.
     pub format: UnsupportedFormat,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::MAX_ARRAY_DEPTH;
-use crate::cursor::{At, Cursor, Scalar};
+use crate::cursor::{At, Cursor};
 use crate::error::{Problem, quoted};
 
 /// Defines the value types from a table of id, variant, Rust type, and name with its article.
@@ -50,16 +50,9 @@ macro_rules! value_types {
             }
 
             pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<(), Problem> {
-                self.value_type().id().encode(out);
+                out.extend((self.value_type() as u32).to_le_bytes());
                 match self {
                     $(Value::$variant(value) => value.write(out, 0),)+
-                }
-            }
-
-            /// An integer of any width.
-            pub fn integer(&self) -> Option<i128> {
-                match self {
-                    $(Value::$variant(value) => value.integer(),)+
                 }
             }
         }
@@ -80,38 +73,33 @@ macro_rules! value_types {
             $($variant(Vec<$type>),)+
         }
 
+        #[expect(missing_docs, reason = "the names say it")]
         impl Array {
-            /// Number of elements.
             pub fn len(&self) -> usize {
                 match self {
                     $(Array::$variant(values) => values.len(),)+
                 }
             }
 
-            /// The type of the elements.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
             pub fn element_type(&self) -> ValueType {
                 match self {
                     $(Array::$variant(_) => ValueType::$variant,)+
                 }
             }
 
-            /// The elements.
             pub fn values(&self) -> Box<dyn Iterator<Item = Value> + '_> {
                 match self {
                     $(Array::$variant(values) => Box::new(values.iter().cloned().map(Value::$variant)),)+
                 }
             }
 
-            /// The elements, if they are integers.
-            pub(crate) fn integers(&self) -> Option<Vec<i128>> {
-                match self {
-                    $(Array::$variant(values) => values.iter().map(Element::integer).collect(),)+
-                }
-            }
-
             fn read_elements(element: ValueType, cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
                 Ok(match element {
-                    $(ValueType::$variant => Array::$variant(<$type>::read_all(cursor, depth)?),)+
+                    $(ValueType::$variant => Array::$variant(cursor.array(depth)?),)+
                 })
             }
 
@@ -155,14 +143,10 @@ value_types! {
 }
 
 impl ValueType {
-    pub(crate) fn id(self) -> u32 {
-        self as u32
-    }
-
     fn read(cursor: &mut Cursor) -> Result<ValueType, At> {
-        let offset = cursor.offset();
-        let id: u32 = cursor.scalar("a value type")?;
-        let found = ValueType::ALL.iter().find(|found| found.id() == id);
+        let offset = cursor.offset;
+        let id = cursor.u32("a value type")?;
+        let found = ValueType::ALL.iter().find(|found| **found as u32 == id);
         found.copied().ok_or(At { offset, problem: Problem::UnknownValueType(id) })
     }
 }
@@ -173,10 +157,20 @@ impl fmt::Display for ValueType {
     }
 }
 
-impl Array {
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+impl Value {
+    /// An integer of any width.
+    pub fn integer(&self) -> Option<i128> {
+        match *self {
+            Value::U8(value) => Some(value.into()),
+            Value::I8(value) => Some(value.into()),
+            Value::U16(value) => Some(value.into()),
+            Value::I16(value) => Some(value.into()),
+            Value::U32(value) => Some(value.into()),
+            Value::I32(value) => Some(value.into()),
+            Value::U64(value) => Some(value.into()),
+            Value::I64(value) => Some(value.into()),
+            _ => None,
+        }
     }
 }
 
@@ -187,56 +181,68 @@ impl From<&str> for Value {
 }
 
 /// A value, or an element of an array that is nested `depth` deep: 1 in the array of a key, 0 without an array.
-trait Element: Sized {
-    /// Least bytes in a file, besides a length.
-    const LEAST: u64 = 0;
+pub(crate) trait Element: Sized {
     /// One and many of them, for messages.
-    const NAMES: [&'static str; 2];
+    const NAMES: [&'static str; 2] = ["an array element", "array elements"];
+
+    /// Least bytes in a file.
+    fn least(cursor: &Cursor) -> u64 {
+        cursor.length_size()
+    }
 
     fn read(cursor: &mut Cursor, what: &'static str, depth: usize) -> Result<Self, At>;
-
-    /// Reads the count of an array and its elements.
-    fn read_all(cursor: &mut Cursor, depth: usize) -> Result<Vec<Self>, At> {
-        let least = cursor.length_size() + Self::LEAST;
-        let count = cursor.count(Self::NAMES[1], least, size_of::<Self>() as u64 + least)?;
-        let mut values = Vec::with_capacity(count);
-        for _ in 0..count {
-            values.push(Self::read(cursor, Self::NAMES[0], depth)?);
-        }
-        Ok(values)
-    }
 
     fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem>;
 
     fn short(&self) -> String;
-
-    fn integer(&self) -> Option<i128> {
-        None
-    }
 }
 
-impl<T: Scalar> Element for T {
-    const NAMES: [&'static str; 2] = ["an array element", "array elements"];
+macro_rules! numbers {
+    ($($type:ty),+) => {$(
+        impl Element for $type {
+            fn least(_: &Cursor) -> u64 {
+                size_of::<$type>() as u64
+            }
 
-    fn read(cursor: &mut Cursor, what: &'static str, _: usize) -> Result<T, At> {
-        cursor.scalar(what)
+            fn read(cursor: &mut Cursor, what: &'static str, _: usize) -> Result<$type, At> {
+                let bytes = cursor.take(size_of::<$type>() as u64, what)?;
+                Ok(<$type>::from_le_bytes(bytes.try_into().unwrap_or_default()))
+            }
+
+            fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
+                out.extend(self.to_le_bytes());
+                Ok(())
+            }
+
+            fn short(&self) -> String {
+                self.to_string()
+            }
+        }
+    )+};
+}
+
+numbers!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64);
+
+impl Element for bool {
+    fn least(_: &Cursor) -> u64 {
+        1
     }
 
-    fn read_all(cursor: &mut Cursor, _: usize) -> Result<Vec<T>, At> {
-        cursor.scalars()
+    fn read(cursor: &mut Cursor, what: &'static str, depth: usize) -> Result<bool, At> {
+        let offset = cursor.offset;
+        match u8::read(cursor, what, depth)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(At { offset, problem: Problem::BadBool(other) }),
+        }
     }
 
-    fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
-        self.encode(out);
-        Ok(())
+    fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem> {
+        u8::from(*self).write(out, depth)
     }
 
     fn short(&self) -> String {
         self.to_string()
-    }
-
-    fn integer(&self) -> Option<i128> {
-        Scalar::integer(*self)
     }
 }
 
@@ -257,15 +263,17 @@ impl Element for String {
     }
 }
 
-/// Appends the length of `text` and its bytes.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    (text.len() as u64).encode(out);
+    out.extend((text.len() as u64).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
 }
 
 impl Element for Array {
-    const LEAST: u64 = 4;
     const NAMES: [&'static str; 2] = ["an array", "arrays"];
+
+    fn least(cursor: &Cursor) -> u64 {
+        4 + cursor.length_size()
+    }
 
     fn read(cursor: &mut Cursor, _: &'static str, depth: usize) -> Result<Array, At> {
         if depth == MAX_ARRAY_DEPTH {
@@ -279,8 +287,8 @@ impl Element for Array {
         if depth == MAX_ARRAY_DEPTH {
             return Err(Problem::TooDeep);
         }
-        self.element_type().id().encode(out);
-        (self.len() as u64).encode(out);
+        out.extend((self.element_type() as u32).to_le_bytes());
+        out.extend((self.len() as u64).to_le_bytes());
         self.write_elements(out, depth + 1)
     }
 

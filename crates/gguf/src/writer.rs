@@ -1,15 +1,14 @@
-//! Writing version 3 files: first a [`Layout`] of metadata and tensors, then their data in order.
-//! Data is streamed: memory use does not depend on the file size.
+//! Writing version 3 files: first a [`Layout`] of metadata and tensors, then their data, which is streamed.
 
 use std::io::{self, Write};
 
 use indexmap::IndexMap;
 use quant::Format;
 
-use crate::cursor::{Scalar, check_name};
-use crate::error::{Item, Problem};
+use crate::cursor::check_name;
+use crate::error::{Problem, quoted};
 use crate::metadata::Metadata;
-use crate::parse::{ALIGNMENT, alignment};
+use crate::parse::{ALIGNMENT, alignment, key_item};
 use crate::tensor::{Tensor, byte_len};
 use crate::value::write_string;
 use crate::{DEFAULT_ALIGNMENT, MAX_DIMS};
@@ -22,7 +21,7 @@ pub enum WriteError {
     #[error("cannot write the file: {0}")]
     Io(#[from] io::Error),
     #[error("cannot write {item}: {problem}")]
-    Invalid { item: Item, problem: Problem },
+    Invalid { item: String, problem: Problem },
     #[error("cannot write tensor \"{found}\": next in the layout is {}", expected.as_deref().unwrap_or("nothing"))]
     OutOfOrder { found: String, expected: Option<String> },
     /// If there are too many, `found` counts up to the first excess write.
@@ -77,7 +76,7 @@ impl Layout {
             data_len: 0,
         };
         for (key, value) in metadata.iter() {
-            let invalid = |problem| WriteError::Invalid { item: Item::Key(key.to_owned()), problem };
+            let invalid = |problem| WriteError::Invalid { item: key_item(key), problem };
             check_name(key).map_err(invalid)?;
             if key == ALIGNMENT {
                 layout.alignment = alignment(value).map_err(invalid)?.into();
@@ -96,13 +95,10 @@ impl Layout {
         format: Format,
     ) -> Result<&mut Layout, WriteError> {
         let name = name.into();
-        match self.entry(&name, shape, format) {
-            Ok(len) => {
-                self.tensors.insert(name, len);
-                Ok(self)
-            }
-            Err(problem) => Err(WriteError::Invalid { item: Item::Tensor(name), problem }),
-        }
+        let invalid = |problem| WriteError::Invalid { item: format!("tensor {}", quoted(&name)), problem };
+        let len = self.entry(&name, shape, format).map_err(invalid)?;
+        self.tensors.insert(name, len);
+        Ok(self)
     }
 
     /// Appends an entry to the tensor list and returns the size of its data.
@@ -120,12 +116,10 @@ impl Layout {
         let end = len.checked_next_multiple_of(self.alignment).and_then(|len| self.data_len.checked_add(len));
         let Some(end) = end else { return Err(Problem::Overflow(shape)) };
         write_string(&mut self.list, name);
-        dims.encode(&mut self.list);
-        for dim in shape {
-            dim.encode(&mut self.list);
-        }
-        format.id().encode(&mut self.list);
-        self.data_len.encode(&mut self.list);
+        self.list.extend(dims.to_le_bytes());
+        self.list.extend(shape.iter().flat_map(|dim| dim.to_le_bytes()));
+        self.list.extend(format.id().to_le_bytes());
+        self.list.extend(self.data_len.to_le_bytes());
         self.data_len = end;
         Ok(len)
     }
@@ -140,13 +134,12 @@ impl Layout {
         self.head_len().next_multiple_of(self.alignment).saturating_add(self.data_len)
     }
 
-    /// Writes everything before the data, in few large writes; does not flush `out`.
+    /// Writes everything before the data; does not flush `out`.
     pub fn begin<W: Write>(self, mut out: W) -> Result<Writer<W>, WriteError> {
-        let mut header = b"GGUF".to_vec();
-        3u32.encode(&mut header);
-        (self.tensors.len() as u64).encode(&mut header);
-        self.keys.encode(&mut header);
-        out.write_all(&header)?;
+        out.write_all(b"GGUF")?;
+        out.write_all(&3u32.to_le_bytes())?;
+        out.write_all(&(self.tensors.len() as u64).to_le_bytes())?;
+        out.write_all(&self.keys.to_le_bytes())?;
         out.write_all(&self.metadata)?;
         out.write_all(&self.list)?;
         pad(&mut out, self.head_len(), self.alignment)?;

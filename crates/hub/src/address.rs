@@ -53,7 +53,6 @@ impl Origin {
     }
 }
 
-/// The host, for messages.
 pub(crate) fn host(uri: &Uri) -> &str {
     uri.host().unwrap_or_default()
 }
@@ -63,7 +62,6 @@ pub(crate) fn shown(uri: &Uri) -> String {
     uri.to_string().split('?').next().unwrap_or_default().to_owned()
 }
 
-/// The error for an answer that makes no sense.
 pub(crate) fn unexpected(uri: &Uri, what: impl Into<String>) -> Error {
     Error::Protocol { url: shown(uri), what: what.into() }
 }

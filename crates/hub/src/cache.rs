@@ -35,12 +35,10 @@ pub struct Cache {
 
 /// A file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct CachedFile {
-    /// Its name in the repository.
     pub name: FileName,
-    /// Its path in the snapshot.
     pub path: PathBuf,
-    /// Its size.
     pub bytes: u64,
 }
 
@@ -56,9 +54,6 @@ impl Cache {
     }
 
     /// The repositories in it, by name.
-    ///
-    /// # Errors
-    /// If the folder cannot be read.
     pub fn repositories(&self) -> Result<Vec<RepoId>, Error> {
         let names = names_in(&self.root)?;
         let mut repositories: Vec<RepoId> =
@@ -68,9 +63,6 @@ impl Cache {
     }
 
     /// The commits of `repo` with files: first that of `main`, then the newest.
-    ///
-    /// # Errors
-    /// If a folder cannot be read.
     pub fn commits(&self, repo: &RepoId) -> Result<Vec<Commit>, Error> {
         let folder = self.folder(repo).join("snapshots");
         let main = self.resolved_commit(repo, &Revision::main());
@@ -93,9 +85,6 @@ impl Cache {
     }
 
     /// The complete files of a commit, by name.
-    ///
-    /// # Errors
-    /// If a folder cannot be read.
     pub fn files(&self, repo: &RepoId, commit: &Commit) -> Result<Vec<CachedFile>, Error> {
         let snapshot = self.snapshot(repo, commit);
         let (mut files, mut folders) = (Vec::new(), vec![snapshot.clone()]);
@@ -119,9 +108,7 @@ impl Cache {
 
     /// Removes files of `repo` from all commits, with the blobs that no other file has, and the repository if nothing is left.
     /// Returns the number of bytes that this frees.
-    ///
-    /// # Errors
-    /// If something cannot be removed, or another process downloads one of these files.
+    /// Fails if something cannot be removed, or another process downloads one of these files.
     pub fn remove(&self, repo: &RepoId, names: &[FileName]) -> Result<u64, Error> {
         let folder = self.folder(repo);
         let (mut removed, mut kept) = (HashSet::new(), HashSet::new());
@@ -163,12 +150,7 @@ impl Cache {
             unfinished.map(|(tag, _)| self.lock_alone(repo, &tag)).collect();
         if self.commits(repo)?.is_empty() && locks.is_ok() {
             for folder in [folder, self.root.join(".locks").join(repo.folder())] {
-                match fs::remove_dir_all(&folder) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(Error::cache("remove", folder)(error));
-                    }
-                    _ => {}
-                }
+                chunks::removed(fs::remove_dir_all(&folder), &folder)?;
             }
         }
         Ok(freed)
@@ -182,7 +164,6 @@ impl Cache {
         self.folder(repo).join("snapshots").join(commit.as_str())
     }
 
-    /// The path of a file in the snapshot of `commit`.
     pub(crate) fn pointer(&self, repo: &RepoId, commit: &Commit, name: &FileName) -> PathBuf {
         self.snapshot(repo, commit).join(name.path())
     }
@@ -200,7 +181,6 @@ impl Cache {
         self.root.join(".locks").join(repo.folder()).join(format!("{tag}.lock"))
     }
 
-    /// Creates the folders of a repository.
     pub(crate) fn prepare(&self, repo: &RepoId) -> Result<(), Error> {
         for folder in ["blobs", "refs", "snapshots"].map(|name| self.folder(repo).join(name)) {
             fs::create_dir_all(&folder).map_err(Error::cache("create", folder))?;
@@ -225,9 +205,7 @@ impl Cache {
         if pointer.exists() {
             return Ok(pointer);
         }
-        if let Some(folder) = pointer.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        chunks::create_parent(&pointer)?;
         // A link that leads nowhere is in the way.
         let _ = fs::remove_file(&pointer);
         let depth = name.as_str().split('/').count() + 1;
@@ -250,18 +228,14 @@ impl Cache {
             return Ok(());
         }
         let temporary = path.with_added_extension(format!("{}.tmp", std::process::id()));
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        chunks::create_parent(&path)?;
         fs::write(&temporary, commit.as_str())
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(Error::cache("write", path))
     }
 
     /// Removes what is left of interrupted downloads of `repo`. Returns the number of bytes.
-    ///
-    /// # Errors
-    /// If something cannot be removed, or a download goes on.
+    /// Fails if something cannot be removed, or a download goes on.
     pub fn remove_unfinished(&self, repo: &RepoId) -> Result<u64, Error> {
         let mut freed = 0;
         for (tag, path) in self.unfinished_blobs(repo)? {
@@ -272,15 +246,11 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Checks that no process downloads a file of `repo`.
-    ///
-    /// # Errors
-    /// If one does, or if a folder cannot be read.
+    /// Checks that no process downloads a file of `repo`. Fails if one does, or if a folder cannot be read.
     pub fn check_idle(&self, repo: &RepoId) -> Result<(), Error> {
         self.unfinished_blobs(repo)?.iter().try_for_each(|(tag, _)| self.lock_alone(repo, tag).map(drop))
     }
 
-    /// The unfinished blobs of `repo` with their tags.
     fn unfinished_blobs(&self, repo: &RepoId) -> Result<Vec<(ETag, PathBuf)>, Error> {
         let blobs = self.folder(repo).join("blobs");
         let tag = |name: &str| ETag::from_header(name.strip_suffix(UNFINISHED)?.strip_suffix('.')?);

@@ -16,12 +16,12 @@ const NO_MODELS: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-",
 
 /// One quantisation of a model: a file, or all files of a split one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Model {
     /// Such as `Q4_K_M` or `UD-Q4_K_XL`, in upper case; `None` if the name has none.
     pub quant: Option<String>,
     /// The name without quantisation, number and extension: different models have different ones.
     pub stem: String,
-    /// Names and sizes, in their order.
     pub files: Vec<(FileName, Option<u64>)>,
 }
 
@@ -66,7 +66,6 @@ pub enum Reason {
     Instead,
 }
 
-/// The parts of a file's name.
 struct Parts<'a> {
     stem: &'a str,
     quant: Option<String>,

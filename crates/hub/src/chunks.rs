@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 
-/// Bytes of a chunk.
 pub(crate) const CHUNK: u64 = 8 << 20;
 
 /// Bytes of a chunk after which to record them: a slow connection loses no more.
@@ -81,26 +80,22 @@ impl Partial {
         self.size
     }
 
-    /// Bytes that have come.
     pub(crate) fn done(&self) -> u64 {
         self.state().come.iter().sum()
     }
 
-    /// The bytes of a chunk.
     pub(crate) fn chunk_bytes(&self, chunk: u64) -> Range<u64> {
         let start = chunk * CHUNK;
         start..start + chunk_len(chunk, self.size)
     }
 
-    /// The bytes of a chunk that are missing.
     pub(crate) fn missing(&self, chunk: u64) -> Range<u64> {
         let Range { start, end } = self.chunk_bytes(chunk);
         let come = self.state().come.get(chunk as usize).copied().unwrap_or(0);
         (start + come).min(end)..end
     }
 
-    /// Takes at most `most` neighbouring chunks that nobody has taken. What is missing of them is one range: of none but the first
-    /// have bytes come.
+    /// Takes at most `most` neighbouring free chunks, whose missing bytes are one range: only the first may have bytes.
     pub(crate) fn take(&self, most: usize) -> Option<Range<u64>> {
         let mut state = self.state();
         let start = state.is_free.iter().position(|free| *free)?;
@@ -115,7 +110,6 @@ impl Partial {
         self.state().come.fill(0);
     }
 
-    /// Leaves chunks to others.
     pub(crate) fn give_back(&self, chunks: Range<u64>) {
         let mut state = self.state();
         for chunk in chunks {
@@ -145,7 +139,6 @@ impl Partial {
             .map_err(Error::cache("write", &self.journal_path))
     }
 
-    /// Forgets all chunks.
     pub(crate) fn discard(self) -> Result<(), Error> {
         remove(&self.path)
     }
@@ -178,25 +171,30 @@ fn check_space(path: &Path, needed: u64) -> Result<(), Error> {
     }
 }
 
-/// Removes an unfinished file and its journal.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     // The journal first: without it, the file counts for nothing.
-    for path in [journal_path_for(path), path.to_owned()] {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::cache("remove", path)(error));
-            }
-            _ => {}
-        }
+    let mut paths = [journal_path_for(path), path.to_owned()].into_iter();
+    paths.try_for_each(|path| removed(fs::remove_file(&path), &path))
+}
+
+/// The result of removing `path`; it may have been gone.
+pub(crate) fn removed(result: io::Result<()>, path: &Path) -> Result<(), Error> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::cache("remove", path)(error)),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Creates the folder that `path` is in.
+pub(crate) fn create_parent(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).map_err(Error::cache("create", folder))
 }
 
 fn journal_path_for(path: &Path) -> PathBuf {
     path.with_added_extension("journal")
 }
 
-/// The length of a chunk of a file of `size` bytes.
 fn chunk_len(chunk: u64, size: u64) -> u64 {
     size.saturating_sub(chunk * CHUNK).min(CHUNK)
 }

@@ -9,7 +9,7 @@ use ureq::http::Uri;
 
 use crate::address::{encode_part, encode_path};
 use crate::chunks;
-use crate::download::{Source, Task, fetch};
+use crate::download::{Task, fetch};
 use crate::http::{Follow, Http, Method, Subject};
 use crate::name::{Commit, ETag, FileName, RepoId, Revision, Sha256};
 use crate::{Cache, Error, Event, Lock, Settings, Watch, address};
@@ -24,40 +24,34 @@ pub struct Client {
 
 /// A repository at a commit.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshot {
-    /// The repository.
     pub repo: RepoId,
-    /// What was asked for.
     pub revision: Revision,
-    /// Where that is.
     pub commit: Commit,
-    /// Its files.
     pub files: Vec<RemoteFile>,
-    /// Whether the owner decides who may download them.
+    /// Whether the owner decides who may download the files.
     pub is_gated: bool,
-    /// The licence, as its owner names it.
     pub license: Option<String>,
-    /// Times that it was downloaded in a month.
+    /// Downloads in a month.
     pub downloads: Option<u64>,
 }
 
 /// A file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct RemoteFile {
-    /// Its name.
     pub name: FileName,
-    /// Its size, if the hub says it.
     pub bytes: Option<u64>,
-    /// Its hash, if it is in LFS.
+    /// If it is in LFS.
     pub sha256: Option<Sha256>,
 }
 
 /// A file in the cache or beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Fetched {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its size.
     pub bytes: u64,
     /// Bytes of it that came over the network now.
     pub transferred: u64,
@@ -97,7 +91,6 @@ struct Lfs {
     size: Option<u64>,
 }
 
-/// What the server says about a file.
 struct Described {
     tag: Option<ETag>,
     size: Option<u64>,
@@ -105,10 +98,7 @@ struct Described {
 }
 
 impl Client {
-    /// A client with these settings.
-    ///
-    /// # Errors
-    /// If the endpoint is no address, or the certificates cannot be read.
+    /// A client with these settings. Fails if the endpoint is no address, or the certificates cannot be read.
     pub fn new(settings: &Settings) -> Result<Client, Error> {
         Ok(Client {
             http: Http::new(settings)?,
@@ -118,9 +108,7 @@ impl Client {
     }
 
     /// What `repo` has at `revision`. Files whose names would lead out of the cache are left out.
-    ///
-    /// # Errors
-    /// If the hub cannot be reached, or does not show the repository.
+    /// Fails if the hub cannot be reached, or does not show the repository.
     pub fn snapshot(&self, repo: &RepoId, revision: &Revision, watch: Watch<'_>) -> Result<Snapshot, Error> {
         self.go_online(repo)?;
         let uri = format!(
@@ -148,9 +136,7 @@ impl Client {
     }
 
     /// Brings files of a snapshot into the cache, those that are not there. When all are, the cache knows the revision.
-    ///
-    /// # Errors
-    /// If a file cannot be had, or the cache cannot be written. What has come of it is kept.
+    /// Fails if a file cannot be had, or the cache cannot be written. What has come of it is kept.
     pub fn pull(
         &self,
         cache: &Cache,
@@ -198,28 +184,24 @@ impl Client {
             0
         } else {
             let locate = || Ok(self.describe(&uri, subject, watch)?.at);
-            fetch(
-                &Task {
-                    source: Source { http: &self.http, locate: &locate, subject },
-                    name: name.as_str(),
-                    unfinished: cache.unfinished(repo, &tag),
-                    target: blob,
-                    identity: tag.to_string(),
-                    size,
-                    sha256: tag.sha256().or_else(|| announced?.sha256.clone()),
-                },
-                described.at,
-                watch,
-            )?
+            let task = Task {
+                http: &self.http,
+                locate: &locate,
+                subject,
+                name: name.as_str(),
+                unfinished: cache.unfinished(repo, &tag),
+                target: blob,
+                identity: tag.to_string(),
+                size,
+                sha256: tag.sha256().or_else(|| announced?.sha256.clone()),
+            };
+            fetch(&task, described.at, watch)?
         };
         let path = cache.link(repo, commit, name, &tag)?;
         Ok(Fetched { path, bytes: size, transferred })
     }
 
     /// Downloads a file that is not on the hub to `target`, if it is not there.
-    ///
-    /// # Errors
-    /// As [`Client::pull`].
     pub fn pull_address(&self, url: &str, target: &Path, watch: Watch<'_>) -> Result<Fetched, Error> {
         if let Ok(metadata) = fs::metadata(target) {
             return Ok(Fetched { path: target.to_owned(), bytes: metadata.len(), transferred: 0 });
@@ -228,16 +210,16 @@ impl Client {
         let uri = address::parse(url)?;
         let described = self.describe_by_part(&uri, watch)?;
         let size = described.size.ok_or_else(|| address::unexpected(&uri, "the file has no size"))?;
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        chunks::create_parent(target)?;
         let _lock = Lock::acquire(&target.with_added_extension("lock"), watch)?;
         if target.exists() {
             return Ok(Fetched { path: target.to_owned(), bytes: size, transferred: 0 });
         }
         let locate = || Ok(uri.clone());
         let task = Task {
-            source: Source { http: &self.http, locate: &locate, subject: Subject::Elsewhere },
+            http: &self.http,
+            locate: &locate,
+            subject: Subject::Elsewhere,
             name: url,
             unfinished: target.with_added_extension("incomplete"),
             target: target.to_owned(),
@@ -254,9 +236,6 @@ impl Client {
     }
 
     /// The first bytes of a file, at most `most`.
-    ///
-    /// # Errors
-    /// If the file cannot be had.
     pub fn head(
         &self,
         snapshot: &Snapshot,
@@ -275,12 +254,10 @@ impl Client {
         })
     }
 
-    /// The address of a file on the hub.
     fn resolve(&self, Snapshot { repo, commit, .. }: &Snapshot, name: &FileName) -> Result<Uri, Error> {
         address::parse(&format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(name.as_str())))
     }
 
-    /// Asks the hub about a file.
     fn describe(&self, uri: &Uri, subject: Subject<'_>, watch: Watch<'_>) -> Result<Described, Error> {
         self.http.persist(watch, || {
             let reply = self.http.send(Method::Head, uri, None, Follow::OnHub, subject)?;

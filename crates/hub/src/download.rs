@@ -18,27 +18,19 @@ use crate::http::{Follow, Http, Method, Reply, Subject};
 use crate::name::Sha256;
 use crate::{Error, Event, Watch, address};
 
-/// Connections to the server.
 const CONNECTIONS: usize = 4;
 
 /// Most chunks in one request: long enough to hide its latency.
 const CHUNKS_PER_REQUEST: usize = 8;
 
-/// Bytes read at a time.
 const BUFFER: usize = 1 << 18;
 
-/// A file to transfer.
-pub(crate) struct Source<'a> {
+/// A file to put at `target`, while the caller holds its lock.
+pub(crate) struct Task<'a> {
     pub(crate) http: &'a Http,
     /// Asks where the file is now; addresses of file servers expire.
     pub(crate) locate: &'a (dyn Fn() -> Result<Uri, Error> + Sync),
     pub(crate) subject: Subject<'a>,
-}
-
-/// A file to put at `target` under the protection of `lock`.
-pub(crate) struct Task<'a> {
-    pub(crate) source: Source<'a>,
-    /// For messages.
     pub(crate) name: &'a str,
     pub(crate) unfinished: PathBuf,
     pub(crate) target: PathBuf,
@@ -54,7 +46,7 @@ pub(crate) fn fetch(task: &Task<'_>, at: Uri, watch: Watch<'_>) -> Result<u64, E
         let partial = Partial::open(&task.unfinished, task.size, &task.identity)?;
         let resumed = partial.done();
         watch(Event::Started { done: resumed, total: task.size });
-        let filled = fill(&task.source, at.clone(), &partial, watch);
+        let filled = fill(task, at.clone(), &partial, watch);
         if let Err(Error::Range { .. } | Error::Protocol { .. }) = &filled {
             // Another file is there now: what has come is worth nothing.
             partial.discard()?;
@@ -77,10 +69,9 @@ pub(crate) fn fetch(task: &Task<'_>, at: Uri, watch: Watch<'_>) -> Result<u64, E
     }
 }
 
-/// Fills what is missing of `partial`.
-fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Result<(), Error> {
+fn fill(task: &Task<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Result<(), Error> {
     let transfer = Transfer {
-        source,
+        task,
         partial,
         watch,
         uri: Mutex::new(at),
@@ -89,7 +80,7 @@ fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Re
         is_over: AtomicBool::new(false),
     };
     let Some(first) = partial.take(CHUNKS_PER_REQUEST) else { return Ok(()) };
-    let reply = source.http.persist(watch, || transfer.request(Some(&first)))?;
+    let reply = task.http.persist(watch, || transfer.request(Some(&first)))?;
     match reply.status {
         StatusCode::PARTIAL_CONTENT => transfer.in_parts(first, reply),
         _ => transfer.as_a_whole(reply),
@@ -97,11 +88,10 @@ fn fill(source: &Source<'_>, at: Uri, partial: &Partial, watch: Watch<'_>) -> Re
 }
 
 struct Transfer<'a> {
-    source: &'a Source<'a>,
+    task: &'a Task<'a>,
     partial: &'a Partial,
     watch: Watch<'a>,
     uri: Mutex<Uri>,
-    /// Bytes that have come.
     done: AtomicU64,
     failure: Mutex<Option<Error>>,
     is_over: AtomicBool,
@@ -112,17 +102,15 @@ impl Transfer<'_> {
     fn request(&self, chunks: Option<&Range<u64>>) -> Result<Reply, Error> {
         let uri = self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let range = chunks.map(|chunks| self.missing(chunks));
-        let reply =
-            self.source.http.send(Method::Get, &uri, range.as_ref(), Follow::All, self.source.subject)?;
+        let Task { http, subject, .. } = self.task;
+        let reply = http.send(Method::Get, &uri, range.as_ref(), Follow::All, *subject)?;
         let size = self.partial.size();
-        let (start, whole) = match reply.status {
-            StatusCode::PARTIAL_CONTENT => {
-                reply.content_range().ok_or_else(|| reply.error("a part has no Content-Range"))?
-            }
-            _ => (0, reply.len().unwrap_or(size)),
+        let (start, whole, expected) = if reply.status == StatusCode::PARTIAL_CONTENT {
+            let found = reply.content_range().ok_or_else(|| reply.error("a part has no Content-Range"))?;
+            (found.0, found.1, range.unwrap_or_default().start)
+        } else {
+            (0, reply.len().unwrap_or(size), 0)
         };
-        let expected =
-            if reply.status == StatusCode::PARTIAL_CONTENT { range.unwrap_or_default().start } else { 0 };
         if (start, whole) != (expected, size) {
             let what = format!(
                 "it sends a file of {whole} bytes from byte {start}, not of {size} from byte {expected}"
@@ -145,10 +133,7 @@ impl Transfer<'_> {
             }
             self.work(Some((first, reply)));
         });
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
     /// Requests chunks until there are none, or a connection has failed too often.
@@ -183,11 +168,11 @@ impl Transfer<'_> {
 
     /// Waits after a failure, or returns it if there is no hope.
     fn recover(&self, error: Error, failures: u32) -> Result<(), Error> {
-        let http = self.source.http;
+        let http = self.task.http;
         let wait = match error {
             // The address may have expired.
             Error::Forbidden { .. } | Error::NotFound { .. } if failures < http.patience.attempts => {
-                let uri = (self.source.locate)()?;
+                let uri = (self.task.locate)()?;
                 *self.uri.lock().unwrap_or_else(PoisonError::into_inner) = uri;
                 http.patience.first_wait.saturating_mul(failures - 1)
             }
@@ -272,7 +257,6 @@ impl Transfer<'_> {
     }
 }
 
-/// Why writing a reply stopped.
 enum Stop {
     Body(std::io::Error),
     Disk(Error),
@@ -302,7 +286,6 @@ impl Reply {
     }
 }
 
-/// Reads at least one byte.
 fn read_some(body: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     match body.read(buffer)? {
         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -314,7 +297,6 @@ fn too_long() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, "more bytes came than were announced")
 }
 
-/// The SHA-256 of a file.
 fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {
     let fail = |error| Error::cache("read", path)(error);
     let mut file = File::open(path).map_err(fail)?;

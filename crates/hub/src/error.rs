@@ -103,7 +103,6 @@ impl Error {
             || matches!(self, Error::UnknownHost { .. } | Error::Untrusted { .. } | Error::Proxy { .. })
     }
 
-    /// How long the server asks to wait.
     pub(crate) fn after(&self) -> Option<Duration> {
         match self {
             Error::RateLimited { after, .. } | Error::Server { after, .. } => *after,

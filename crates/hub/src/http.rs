@@ -101,7 +101,6 @@ impl Http {
         })
     }
 
-    /// Requests `uri`, or `range` of it.
     pub(crate) fn send(
         &self,
         method: Method,
@@ -141,7 +140,6 @@ impl Http {
         Ok(Reply { uri: uri.clone(), status: parts.status, headers: parts.headers, body })
     }
 
-    /// What an error of the connection means.
     fn failed(&self, uri: &Uri, error: ureq::Error) -> Error {
         let blamed = self.proxy.as_ref().and_then(|proxy| proxy.blame(uri, &error));
         blamed.unwrap_or_else(|| failed(uri, error))
@@ -267,7 +265,6 @@ impl Reply {
         address::unexpected(&self.uri, what)
     }
 
-    /// The body, read by `read`.
     pub(crate) fn read<T>(self, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> Result<T, Error> {
         let host = address::host(&self.uri).to_owned();
         read(&mut self.body.into_reader()).map_err(|source| Error::Cut { host, source })

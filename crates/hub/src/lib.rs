@@ -44,44 +44,31 @@ use lock::Lock;
 /// What happens during a download.
 #[derive(Debug)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Event<'a> {
-    /// A file is next.
     File {
         /// Counted from 0.
         number: usize,
-        /// Of so many.
         of: usize,
-        /// Its name.
         name: &'a str,
     },
-    /// Another process downloads the same file.
     Waiting,
-    /// The transfer begins.
     Started {
         /// Bytes that an earlier process has got.
         done: u64,
-        /// Size of the file.
         total: u64,
     },
-    /// Bytes have come.
     Received {
         /// In all; less than before if a connection broke off.
         done: u64,
-        /// Size of the file.
         total: u64,
     },
-    /// The hash is being computed.
     Checked {
-        /// Bytes so far.
         done: u64,
-        /// Size of the file.
         total: u64,
     },
-    /// A request failed and is repeated.
     Retrying {
-        /// Why.
         error: &'a Error,
-        /// When.
         wait: Duration,
     },
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use crate::chunks::create_parent;
 use crate::{Error, Event, Watch};
 
 /// How often to look whether the lock is free.
@@ -16,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Lock(File);
 
 impl Lock {
-    /// Waits until nobody else holds the lock on `path`.
+    /// Waits until no other holder has the lock on `path`.
     pub(crate) fn acquire(path: &Path, watch: Watch<'_>) -> Result<Lock, Error> {
         let mut is_waiting = false;
         loop {
@@ -31,12 +32,10 @@ impl Lock {
         }
     }
 
-    /// `None` if somebody else holds the lock on `path`.
+    /// `None` if the lock on `path` is held elsewhere.
     pub(crate) fn try_acquire(path: &Path) -> Result<Option<Lock>, Error> {
         let fail = |error| Error::cache("lock", path)(error);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(Error::cache("create", folder))?;
-        }
+        create_parent(path)?;
         loop {
             let file = open(path).map_err(fail)?;
             match file.try_lock() {

@@ -85,12 +85,10 @@ impl FromStr for RepoId {
 }
 
 impl RepoId {
-    /// Its folder in the cache.
     pub(crate) fn folder(&self) -> String {
         format!("models--{}", self.0.replace('/', "--"))
     }
 
-    /// The repository of a folder in the cache.
     pub(crate) fn from_folder(folder: &str) -> Option<RepoId> {
         folder.strip_prefix("models--")?.replacen("--", "/", 1).parse().ok()
     }
@@ -104,7 +102,6 @@ text!(pub FileName);
 relative_path!(FileName);
 
 impl FileName {
-    /// The name of a file below `folder`.
     pub(crate) fn below(folder: &Path, path: &Path) -> Option<FileName> {
         let parts = path.strip_prefix(folder).ok()?.iter().map(|part| part.to_str());
         parts.collect::<Option<Vec<_>>>()?.join("/").parse().ok()
@@ -144,7 +141,6 @@ pub struct Commit(String);
 text!(pub Commit);
 
 impl Commit {
-    /// `None` if `text` is no hash.
     pub(crate) fn new(text: &str) -> Option<Commit> {
         let is_hash = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hash.then(|| Commit(text.to_owned()))

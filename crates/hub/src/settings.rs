@@ -78,17 +78,13 @@ impl Token {
 
 impl Settings {
     /// Reads this process's environment.
-    ///
-    /// # Errors
-    /// If a token file cannot be read, a variable names a file instead of a folder, or neither a variable nor a home says where the cache is.
+    /// Fails if a token file cannot be read, a variable names a file instead of a folder, or neither a variable nor a home
+    /// says where the cache is.
     pub fn from_env() -> Result<Settings, Error> {
         Settings::read(&|name| std::env::var_os(name), std::env::home_dir())
     }
 
     /// Reads variables by `get`; empty ones count as missing.
-    ///
-    /// # Errors
-    /// As [`Settings::from_env`].
     pub fn read(get: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Settings, Error> {
         let text = |name: &str| {
             get(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty())

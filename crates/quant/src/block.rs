@@ -10,7 +10,6 @@ pub trait BlockBytes: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + U
     const FORMAT: Format;
 }
 
-/// Declares block structs by format, name and fields.
 macro_rules! blocks {
     ($($format:ident: $name:ident { $($field:ident: $type:ty),+ })+) => {$(
         #[doc = concat!("A block of ", stringify!($format), ".")]

@@ -3,7 +3,6 @@
 use crate::fit::Unit;
 use crate::{Block, Format};
 
-/// A block format with an encoder.
 pub(crate) trait Encode<const N: usize>: Block<N> {
     /// Searches the block with the least weighted squared error. `x` is in multiples of `unit`.
     fn encode(x: &[f32; N], weights: &[f32; N], unit: Unit) -> Self;
@@ -171,7 +170,6 @@ impl Format {
     }
 }
 
-/// Stores each value on its own.
 pub(crate) fn round<const B: usize>(x: &[f32], out: &mut [u8], store: impl Fn(f32) -> [u8; B]) {
     for (&x, out) in x.iter().zip(out.as_chunks_mut().0) {
         *out = store(x);

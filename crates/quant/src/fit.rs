@@ -16,7 +16,6 @@ pub(crate) mod symmetric;
 
 use crate::F16Le;
 
-/// Partial sums per pass.
 pub(crate) const LANES: usize = 8;
 
 /// Refinement rounds of F16 and integer scales. More than one gains next to nothing.
@@ -88,7 +87,6 @@ impl Unit {
         (Unit(unit), x.map(|x| x * shrink))
     }
 
-    /// The power of two's exponent.
     pub(crate) fn exponent(self) -> i32 {
         (self.0.to_bits() >> 23) as i32 - 127
     }

@@ -58,7 +58,6 @@ pub(crate) fn join_nibbles<const N: usize>(nibbles: &[u8]) -> [u8; N] {
     std::array::from_fn(|i| nibbles[2 * i] | nibbles[2 * i + 1] << 4)
 }
 
-/// Each element twice.
 pub(crate) fn twice(elements: [u8; 8]) -> [u8; 16] {
     std::array::from_fn(|i| elements[i / 2])
 }

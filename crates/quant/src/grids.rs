@@ -6,7 +6,6 @@
 /// Entries with 8 values, an index per byte, the first value in the lowest byte.
 pub(crate) type Grid8<const E: usize> = [u64; E];
 
-/// Entries with 4 values.
 pub(crate) type Grid4<const E: usize> = [u32; E];
 
 pub(crate) static IQ1_GRID: Grid8<2048> = grid(IQ1, 3, 8);

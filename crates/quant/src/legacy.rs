@@ -89,7 +89,6 @@ impl Encode<32> for BlockQ4_1 {
     }
 }
 
-/// Unpacks 5-bit quants in the order of the values.
 fn unpack_5bit(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
     let low = unpack_nibbles(qs);
     std::array::from_fn(|i| low[i] | (qh[i / 8] >> (i % 8) & 1) << 4)

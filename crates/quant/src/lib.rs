@@ -5,7 +5,6 @@
 //! files, tensors and hardware.
 
 mod block;
-mod codec;
 mod e4m3;
 mod encode;
 mod fit;
@@ -18,15 +17,11 @@ mod iq1;
 mod iq2;
 mod iq3;
 mod iq4;
+mod k_quants;
 mod legacy;
 pub mod mix;
 mod mxfp4;
 mod nvfp4;
-mod q2_k;
-mod q3_k;
-mod q4_k;
-mod q5_k;
-mod q6_k;
 mod ternary;
 
 pub use block::{Block, BlockBytes};
@@ -39,13 +34,9 @@ pub use iq1::{BlockIQ1_M, BlockIQ1_S};
 pub use iq2::{BlockIQ2_S, BlockIQ2_XS, BlockIQ2_XXS};
 pub use iq3::{BlockIQ3_S, BlockIQ3_XXS};
 pub use iq4::{BlockIQ4_NL, BlockIQ4_XS, IQ4_VALUES};
+pub use k_quants::{BlockQ2_K, BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K};
 pub use legacy::{BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0};
 pub use mix::Mix;
 pub use mxfp4::{BlockMXFP4, MXFP4_VALUES};
 pub use nvfp4::BlockNVFP4;
-pub use q2_k::BlockQ2_K;
-pub use q3_k::BlockQ3_K;
-pub use q4_k::BlockQ4_K;
-pub use q5_k::BlockQ5_K;
-pub use q6_k::BlockQ6_K;
 pub use ternary::{BlockTQ1_0, BlockTQ2_0};

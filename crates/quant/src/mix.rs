@@ -58,7 +58,6 @@ mixes! {
     MXFP4_MOE 38 MXFP4,
 }
 
-/// Mixes by names of formats.
 const ALIASES: [(&str, Mix); 4] =
     [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M), ("Q5_K", Mix::Q5_K_M), ("MXFP4", Mix::MXFP4_MOE)];
 
@@ -93,7 +92,6 @@ impl Mix {
         matches!(self, Mix::IQ1_S | Mix::IQ1_M | Mix::IQ2_XXS | Mix::IQ2_XS | Mix::IQ2_S | Mix::IQ2_M)
     }
 
-    /// The larger two of them.
     fn is_iq2_s_or_m(self) -> bool {
         matches!(self, Mix::IQ2_S | Mix::IQ2_M)
     }
@@ -105,7 +103,6 @@ impl fmt::Display for Mix {
     }
 }
 
-/// By name, whatever the case.
 impl FromStr for Mix {
     type Err = String;
 
@@ -172,7 +169,6 @@ pub fn is_quantised(name: &str, shape: &[usize]) -> bool {
     is_matrix && !name.contains("_norm.weight") && !name.contains("ffn_gate_inp.weight")
 }
 
-/// The choice if rows are whole blocks.
 fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
     if name == "output.weight" || (facts.tied && name == "token_embd.weight") {
         let is_whole = row_len.is_multiple_of(mix.format().block_len());
@@ -223,7 +219,6 @@ fn embedding(mix: Mix) -> Format {
     }
 }
 
-/// Mixes of less than three bits.
 fn tiny(mix: Mix, name: &str, layer: usize, facts: &Facts) -> Format {
     let more = if mix.is_iq2_s_or_m() { Format::IQ3_S } else { Format::Q2_K };
     if name.contains("attn_v.weight") || name.contains("attn_qkv.weight") {

@@ -88,7 +88,6 @@ impl Levels for Ternary {
     }
 }
 
-/// The scale and the codes with the least error.
 fn fit(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> (F16Le, [[u8; 32]; 8]) {
     let (d, levels) = symmetric::single::<Ternary, 256>(&Group::new(*x, *weights), unit);
     (d.stored, codes(&[levels], 1.0))

@@ -144,7 +144,6 @@ fn spelled(text: &str) -> Cow<'_, str> {
     if text.contains(' ') { Cow::Owned(text.replace(' ', space)) } else { Cow::Borrowed(text) }
 }
 
-/// Numbers symbols that are not tokens.
 struct SymbolTable {
     symbols: Pieces,
     next: u32,

@@ -32,7 +32,6 @@ impl Unit {
         ((self.0 >> 10) << ((self.0 & 1 << 9) >> 6)) as usize
     }
 
-    /// Whether it is the child by `byte`.
     fn is_by(self, byte: u8) -> bool {
         self.0 & (1 << 31 | 0xff) == u32::from(byte)
     }
@@ -47,7 +46,6 @@ impl Unit {
 }
 
 impl Charsmap {
-    /// `None` if the file has none.
     pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Option<Charsmap>, Error> {
         let Some(array) = metadata.array(KEY)? else { return Ok(None) };
         let bytes = match array {

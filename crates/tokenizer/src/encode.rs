@@ -3,7 +3,7 @@
 use crate::Tokenizer;
 use crate::finder::TokenFinder;
 use crate::merge::Merger;
-use crate::model::Model;
+use crate::tokenizer::Model;
 
 /// How to encode a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,6 @@ struct Encoder<'a> {
     strip: bool,
 }
 
-/// The white space of C's `isspace`.
 const WHITE_SPACE: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
 
 impl Encoder<'_> {
@@ -95,7 +94,6 @@ impl Encoder<'_> {
         self.strip = self.tokenizer.strips.after.contains(&id);
     }
 
-    /// Encodes `text` with the tokens that `finder` finds in it.
     fn text(&mut self, text: &str, finder: &TokenFinder) {
         let mut start = 0;
         loop {
@@ -115,7 +113,6 @@ impl Encoder<'_> {
         }
     }
 
-    /// Encodes `text` with the model alone.
     fn plain_text(&mut self, text: &str) {
         if text.is_empty() {
             return;

@@ -3,10 +3,7 @@
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 
 use crate::Error;
-use crate::vocab::{Kind, TOKENS, Vocab, last_of_each_text};
-
-/// Maximum length of such a token in bytes: ten times that of real ones.
-const MAX_FOUND_BYTES: usize = 1024;
+use crate::vocab::{Kind, TOKENS, Vocab, searchable};
 
 /// Maximum number of automaton states: twice what a vocabulary with 65,536 audio codes needs.
 const MAX_STATES: usize = 1 << 19;
@@ -22,21 +19,16 @@ fn n_prefixes(tokens: &[(&str, u32)]) -> usize {
 ///
 /// llama.cpp searches the longest token first, which differs only for overlapping tokens.
 pub(crate) struct TokenFinder {
-    /// `None` without tokens.
     automaton: Option<AhoCorasick>,
-    /// By pattern number.
     ids: Vec<u32>,
 }
 
 impl TokenFinder {
     pub(crate) fn new(vocab: &Vocab, includes: impl Fn(Kind) -> bool) -> Result<TokenFinder, Error> {
-        let tokens = vocab.iter().filter(|(_, text, kind)| includes(*kind) && !text.is_empty());
-        let tokens = last_of_each_text(tokens.map(|(id, text, _)| (text, id)).collect());
+        let tokens = vocab.iter().filter(|(_, _, kind)| includes(*kind));
+        let tokens = searchable(tokens.map(|(id, text, _)| (text, id)))?;
         if tokens.is_empty() {
             return Ok(TokenFinder { automaton: None, ids: Vec::new() });
-        }
-        if let Some((text, id)) = tokens.iter().find(|(text, _)| text.len() > MAX_FOUND_BYTES) {
-            return Err(Error::LongToken { id: *id, length: text.len(), most: MAX_FOUND_BYTES });
         }
         let states = n_prefixes(&tokens);
         if states > MAX_STATES {

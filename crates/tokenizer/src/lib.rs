@@ -11,7 +11,6 @@ mod encode;
 mod error;
 mod finder;
 mod merge;
-mod model;
 mod prefixes;
 mod pretokenize;
 mod pretokenizers;

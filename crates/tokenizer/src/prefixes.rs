@@ -4,10 +4,7 @@
 //! still become, by binary search: a trie without nodes.
 
 use crate::Error;
-use crate::vocab::{ByteStrings, last_of_each_text};
-
-/// Maximum length of a token in bytes, ten times that of real ones: a text takes at most this many steps per byte.
-const MAX_TOKEN_BYTES: usize = 1024;
+use crate::vocab::{ByteStrings, searchable};
 
 pub(crate) struct Prefixes {
     /// Sorted and distinct.
@@ -20,10 +17,7 @@ pub(crate) struct Prefixes {
 impl Prefixes {
     /// Texts and ids of tokens; the last one with a text counts.
     pub(crate) fn new<'a>(tokens: impl Iterator<Item = (&'a str, u32)>) -> Result<Prefixes, Error> {
-        let tokens = last_of_each_text(tokens.filter(|(text, _)| !text.is_empty()).collect());
-        if let Some((text, id)) = tokens.iter().find(|(text, _)| text.len() > MAX_TOKEN_BYTES) {
-            return Err(Error::LongToken { id: *id, length: text.len(), most: MAX_TOKEN_BYTES });
-        }
+        let tokens = searchable(tokens)?;
         let mut starts = Box::new([0; 257]);
         let mut texts = ByteStrings::with_capacity(tokens.len());
         for (text, _) in &tokens {

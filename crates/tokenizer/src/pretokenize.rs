@@ -9,12 +9,12 @@ use regex_automata::meta::{BuildError, Regex};
 use crate::pretokenizers::{Row, TABLE};
 
 /// The ends of expressions that split white space: all of it at the end of the text, otherwise all but its last
-/// character, otherwise a single character; either at once, or in powers of two.
-const SPACES: [(&str, Spaces); 2] = [
-    (r"|\s+(?!\S)|\s+", Spaces::AtOnce),
+/// character, otherwise a single character; either at once, or (`true`) in powers of two.
+const SPACES: [(&str, bool); 2] = [
+    (r"|\s+(?!\S)|\s+", false),
     (
         r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
-        Spaces::Powers,
+        true,
     ),
 ];
 
@@ -40,22 +40,15 @@ const DIGITS: [(&str, Digits); 3] = [
     ),
 ];
 
-/// A compiled row of the table.
 pub(crate) struct PreTokenizer {
     pub(crate) row: &'static Row,
     splitters: Vec<Splitter>,
 }
 
 enum Splitter {
-    /// The second pattern of the expression replaces one of [`SPACES`].
-    Regex(Regex, Spaces),
+    /// The second pattern of the expression replaces one of [`SPACES`]; whether it is split in powers of two.
+    Regex(Regex, bool),
     Digits(&'static Digits),
-}
-
-#[derive(Clone, Copy)]
-enum Spaces {
-    AtOnce,
-    Powers,
 }
 
 impl PreTokenizer {
@@ -94,12 +87,12 @@ impl Splitter {
         if let Some((_, digits)) = DIGITS.iter().find(|(known, _)| *known == pattern) {
             return Ok(Splitter::Digits(digits));
         }
-        for (end, spaces) in SPACES {
+        for (end, in_powers) in SPACES {
             if let Some(pattern) = pattern.strip_suffix(end) {
-                return Ok(Splitter::Regex(Regex::new_many(&[pattern, r"\s+"])?, spaces));
+                return Ok(Splitter::Regex(Regex::new_many(&[pattern, r"\s+"])?, in_powers));
             }
         }
-        Ok(Splitter::Regex(Regex::new(pattern)?, Spaces::AtOnce))
+        Ok(Splitter::Regex(Regex::new(pattern)?, false))
     }
 }
 
@@ -113,13 +106,13 @@ fn split(splitters: &[Splitter], text: &str, each: &mut impl FnMut(&str)) {
     };
     let mut part = |part: &str| split(splitters, part, each);
     match splitter {
-        Splitter::Regex(regex, spaces) => regex_parts(regex, *spaces, text, &mut part),
+        Splitter::Regex(regex, in_powers) => regex_parts(regex, *in_powers, text, &mut part),
         Splitter::Digits(digits) => digits.parts(text, &mut part),
     }
 }
 
 /// Calls `part` with the matches of `regex` and the text between them.
-fn regex_parts(regex: &Regex, spaces: Spaces, text: &str, part: &mut impl FnMut(&str)) {
+fn regex_parts(regex: &Regex, in_powers: bool, text: &str, part: &mut impl FnMut(&str)) {
     let mut rest = 0;
     while let Some(found) = regex.search(&Input::new(text).range(rest..)) {
         let (start, mut end) = (found.start(), found.end());
@@ -130,7 +123,7 @@ fn regex_parts(regex: &Regex, spaces: Spaces, text: &str, part: &mut impl FnMut(
                 let last = text[start..end].char_indices().next_back().map_or(0, |(at, _)| at);
                 end = if last > 0 { start + last } else { end };
             }
-            if let Spaces::Powers = spaces {
+            if in_powers {
                 let mut count = text[start..end].chars().count();
                 while count > 1 {
                     let power = 1 << count.ilog2().min(9);

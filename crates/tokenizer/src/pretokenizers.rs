@@ -168,7 +168,6 @@ pub(crate) const TABLE: &[Row] = &[
     Row { characters: true, ..row("sarvam-moe", &[LINES]) },
 ];
 
-/// A row with the usual settings.
 const fn row(names: &'static str, patterns: &'static [&'static str]) -> Row {
     Row {
         names,

@@ -5,22 +5,68 @@ use std::collections::HashSet;
 use gguf::Metadata;
 
 use crate::Error;
+use crate::alphabet::Alphabet;
 use crate::bpe::BytePair;
 use crate::finder::TokenFinder;
-use crate::model::{Model, token_bytes};
 use crate::pretokenizers::{Bos, GEMMA_4};
 use crate::special::SpecialIds;
 use crate::spm::SentencePiece;
 use crate::unigram::Unigram;
-use crate::vocab::{ByteStrings, Kind, Vocab, last_of_each_text};
+use crate::vocab::{ByteStrings, Kind, SPACE, Vocab, last_of_each_text, parse_byte};
 use crate::wordpiece::WordPiece;
+
+pub(crate) enum Model {
+    SentencePiece(SentencePiece),
+    BytePair(BytePair),
+    WordPiece(WordPiece),
+    Unigram(Unigram),
+}
+
+impl Model {
+    fn name(&self) -> &'static str {
+        match self {
+            Model::SentencePiece(_) => "SentencePiece",
+            Model::BytePair(model) if model.row().characters => "BPE",
+            Model::BytePair(_) => "byte-level BPE",
+            Model::WordPiece(_) => "WordPiece",
+            Model::Unigram(_) => "unigram",
+        }
+    }
+
+    /// Whether encoding drops or replaces some characters.
+    fn normalizes(&self) -> bool {
+        matches!(self, Model::WordPiece(_) | Model::Unigram(_))
+    }
+
+    fn is_byte_level(&self) -> bool {
+        matches!(self, Model::BytePair(model) if !model.row().characters)
+    }
+}
+
+fn token_bytes(vocab: &Vocab, model: &Model) -> ByteStrings {
+    let alphabet = Alphabet::new();
+    let mut pieces = ByteStrings::with_capacity(vocab.len());
+    for (_, text, kind) in vocab.iter() {
+        match kind {
+            Kind::Control | Kind::Unknown | Kind::UserDefined => pieces.push(text.as_bytes()),
+            Kind::Byte => pieces.push(parse_byte(text).as_slice()),
+            Kind::Normal if model.is_byte_level() => match alphabet.decode(text) {
+                Some(bytes) => pieces.push(&bytes),
+                None => pieces.push(text.as_bytes()),
+            },
+            Kind::Normal => pieces.push(text.replace(SPACE, " ").as_bytes()),
+            // As in llama.cpp, unused tokens have no bytes.
+            Kind::Unused | Kind::Undefined => pieces.push(&[]),
+        }
+    }
+    pieces
+}
 
 /// Encodes text as token ids and decodes ids.
 pub struct Tokenizer {
     vocab: Vocab,
     ids: SpecialIds,
     pub(crate) model: Model,
-    /// The bytes of each token, by id.
     pub(crate) pieces: ByteStrings,
     pub(crate) user_defined: TokenFinder,
     /// Finds user-defined and special tokens.

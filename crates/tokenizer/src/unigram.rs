@@ -19,12 +19,10 @@ const NO_TOKEN: u32 = u32::MAX;
 
 pub(crate) struct Unigram {
     charsmap: Option<Charsmap>,
-    /// A text starts with a space.
     space_before: bool,
     /// White space at both ends is dropped, and in between it is one space.
     merges_spaces: bool,
     pieces: Prefixes,
-    /// By id.
     scores: Vec<f32>,
     unknown: u32,
     unknown_score: f32,
@@ -34,9 +32,7 @@ pub(crate) struct Unigram {
 #[derive(Clone, Copy)]
 struct Best {
     score: f64,
-    /// The last token.
     id: u32,
-    /// Where it starts.
     start: u32,
 }
 

@@ -13,6 +13,10 @@ pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
 /// Maximum number of tokens, and of merges: twice that of real models.
 pub(crate) const MAX_STRINGS: usize = 1 << 20;
 
+/// Maximum length in bytes of a token that text is searched for, ten times that of real ones: a text takes at most this many
+/// steps per byte.
+const MAX_TOKEN_BYTES: usize = 1024;
+
 /// Maximum total length of these strings in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -139,6 +143,17 @@ pub(crate) fn last_of_each_text(mut tokens: Vec<(&str, u32)>) -> Vec<(&str, u32)
     tokens
 }
 
+/// The last of tokens with the same text, sorted by text, without empty ones. Fails if one is too long to search for.
+pub(crate) fn searchable<'a>(
+    tokens: impl Iterator<Item = (&'a str, u32)>,
+) -> Result<Vec<(&'a str, u32)>, Error> {
+    let tokens = last_of_each_text(tokens.filter(|(text, _)| !text.is_empty()).collect());
+    match tokens.iter().find(|(text, _)| text.len() > MAX_TOKEN_BYTES) {
+        Some((text, id)) => Err(Error::LongToken { id: *id, length: text.len(), most: MAX_TOKEN_BYTES }),
+        None => Ok(tokens),
+    }
+}
+
 /// Byte strings by number, stored contiguously: four bytes of overhead each.
 #[derive(Default)]
 pub(crate) struct ByteStrings {
@@ -166,11 +181,9 @@ impl ByteStrings {
     }
 }
 
-/// Ids by bytes.
 #[derive(Default)]
 pub(crate) struct Pieces {
     texts: ByteStrings,
-    /// By text number.
     ids: Vec<u32>,
     /// Text numbers, by the hash of the text.
     numbers: HashTable<u32>,
@@ -228,7 +241,6 @@ pub(crate) fn byte_tokens(vocab: &Vocab) -> [Option<u32>; 256] {
     tokens
 }
 
-/// The byte of a token such as `<0x0A>`.
 pub(crate) fn parse_byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     u8::from_str_radix(digits, 16).ok()

@@ -25,29 +25,26 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Opens a folder with `config.json` and `*.safetensors`.
-    ///
-    /// # Errors
-    /// If a file is missing or malformed, or if the weights are quantised by a method that is not known.
+    /// Fails if a file is missing or malformed, or if the weights are quantised by a method that is not known.
     pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
-            return Err(Error::invalid(
-                folder,
-                "this is no folder; give one with config.json and *.safetensors",
-            ));
+            let why = "this is no folder; give one with config.json and *.safetensors";
+            return Err(Error::invalid(folder, why));
         }
-        let config = Config::open(&folder)?;
+        let mut config = Config::open(&folder)?;
         let (files, sources) = shards::open(&folder)?;
         let tensors = quantized::combine(&config, sources)?;
-        let config = config.with_tensors(tensors.keys());
+        config.tensors = tensors.keys().cloned().collect();
         Ok(Checkpoint { folder, config, tensors, files })
     }
 
-    /// The tensors of an adapter in `folder`, with the configuration of the model in `base`.
     pub(crate) fn open_adapter(folder: &Path, base: &Path) -> Result<Checkpoint, Error> {
         let config = Config::open(base)?;
-        let (files, sources) = shards::open_one(&folder.join("adapter_model.safetensors"))?;
-        Ok(Checkpoint { folder: folder.to_owned(), config, tensors: quantized::views(sources)?, files })
+        let mut sources = IndexMap::new();
+        let file = shards::open_one(&folder.join("adapter_model.safetensors"), &mut sources)?;
+        let (folder, tensors) = (folder.to_owned(), quantized::views(sources)?);
+        Ok(Checkpoint { folder, config, tensors, files: vec![file] })
     }
 
     /// Where it is.

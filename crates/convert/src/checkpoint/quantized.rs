@@ -13,15 +13,8 @@ use crate::Error;
 use crate::config::Config;
 
 /// Endings of scales that only activations or the KV cache have.
-const OF_ACTIVATIONS: [&str; 7] = [
-    ".activation_scale",
-    "_activation_scale",
-    ".input_scale",
-    ".k_scale",
-    ".v_scale",
-    ".q_scale",
-    ".output_scale",
-];
+const ACTIVATION_SCALES: &str =
+    ".activation_scale _activation_scale .input_scale .k_scale .v_scale .q_scale .output_scale";
 
 /// The tensors, weights joined with their scales as `quantization_config` says.
 pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<String, View>, Error> {
@@ -49,7 +42,6 @@ pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<Stri
     }
 }
 
-/// Tensors as they are stored.
 pub(super) fn views(sources: Sources) -> Result<IndexMap<String, View>, Error> {
     Ok(sources.into_iter().map(|(name, source)| (name, View::new(Arc::new(source)))).collect())
 }
@@ -60,7 +52,7 @@ fn lens(value: &Value) -> Option<Vec<usize>> {
 
 /// Joins 8-bit weights with the tensors of their names and `ending`.
 fn scaled(mut sources: Sources, ending: &str, block: Option<&[usize]>) -> Result<Sources, Error> {
-    sources.retain(|name, _| !OF_ACTIVATIONS.iter().any(|ending| name.ends_with(ending)));
+    sources.retain(|name, _| !ACTIVATION_SCALES.split(' ').any(|ending| name.ends_with(ending)));
     let names: Vec<String> = sources.keys().filter(|name| name.ends_with(ending)).cloned().collect();
     for name in names {
         let weight = name.strip_suffix(ending).unwrap_or(&name).to_owned();
@@ -111,18 +103,14 @@ fn blocks(mut sources: Sources) -> Result<Sources, Error> {
         let scales: Option<Bytes> = sources.shift_remove(&format!("{weight}_scales")).map(|found| found.data);
         let Some(packed) = sources.shift_remove(&name) else { continue };
         let Some((&16, shape)) = packed.shape.split_last() else {
-            return Err(Error::tensor(
-                &name,
-                format!("its shape {:?} does not end in 16 bytes", packed.shape),
-            ));
+            let why = format!("its shape {:?} does not end in 16 bytes", packed.shape);
+            return Err(Error::tensor(&name, why));
         };
         let shape = shape.to_vec();
         let fitting = scales.filter(|scales| scales.len() == shape.iter().product::<usize>());
         let (Some(scales), Elements::U8) = (fitting, &packed.elements) else {
-            return Err(Error::tensor(
-                &name,
-                format!("{weight}_scales has no scale for each block of 16 bytes"),
-            ));
+            let why = format!("{weight}_scales has no scale for each block of 16 bytes");
+            return Err(Error::tensor(&name, why));
         };
         let elements = Elements::Mxfp4 { scales };
         sources.insert(weight.clone(), Source { name: weight, shape, data: packed.data, elements });

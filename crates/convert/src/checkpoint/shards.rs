@@ -10,23 +10,18 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::Value;
 
 use super::source::{Elements, F8, Source};
-use crate::Error;
-use crate::error::lfs_pointer;
+use crate::error::{Error, lfs_pointer, read_json};
 
 const INDEX: &str = "model.safetensors.index.json";
 
 pub(super) type Sources = IndexMap<String, Source>;
 
-/// Maps the shards and lists their tensors.
 pub(super) fn open(folder: &Path) -> Result<(Vec<MappedFile>, Sources), Error> {
     let index = index(folder)?;
     let mut files = Vec::new();
     let mut sources = Sources::new();
     for path in paths(folder, index.as_ref())? {
-        let file = MappedFile::open(&path)?;
-        read(&path, &file, &mut sources)?;
-        file.check_intact()?;
-        files.push(file);
+        files.push(open_one(&path, &mut sources)?);
     }
     let missing = index.iter().flatten().find(|(name, _)| !sources.contains_key(*name));
     if let Some((name, shard)) = missing {
@@ -36,13 +31,12 @@ pub(super) fn open(folder: &Path) -> Result<(Vec<MappedFile>, Sources), Error> {
     Ok((files, sources))
 }
 
-/// Maps one file and lists its tensors.
-pub(super) fn open_one(path: &Path) -> Result<(Vec<MappedFile>, Sources), Error> {
+/// Maps one file and adds its tensors.
+pub(super) fn open_one(path: &Path, sources: &mut Sources) -> Result<MappedFile, Error> {
     let file = MappedFile::open(path)?;
-    let mut sources = Sources::new();
-    read(path, &file, &mut sources)?;
+    read(path, &file, sources)?;
     file.check_intact()?;
-    Ok((vec![file], sources))
+    Ok(file)
 }
 
 /// The shard of each tensor, if there is a list.
@@ -51,8 +45,7 @@ fn index(folder: &Path) -> Result<Option<BTreeMap<String, String>>, Error> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-    let json: Value = serde_json::from_slice(&text).map_err(|why| Error::invalid(&path, why.to_string()))?;
+    let json: Value = read_json(&path)?;
     let map = json.get("weight_map").and_then(Value::as_object);
     let map = map.ok_or_else(|| Error::invalid(&path, "there is no object \"weight_map\""))?;
     let mut index = BTreeMap::new();
@@ -94,7 +87,6 @@ fn paths(folder: &Path, index: Option<&BTreeMap<String, String>>) -> Result<Vec<
     Ok(found)
 }
 
-/// Adds the tensors of one file.
 fn read(path: &Path, file: &MappedFile, sources: &mut Sources) -> Result<(), Error> {
     let bytes = file.bytes();
     let wrong = |why: String| Error::invalid(path, format!("this is no valid safetensors file: {why}"));

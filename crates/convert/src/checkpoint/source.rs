@@ -115,7 +115,6 @@ impl Source {
 }
 
 impl F8 {
-    /// The value of a byte.
     fn value(self, byte: u8) -> f32 {
         match self {
             F8::E4M3 => E4M3(byte).to_f32(),

@@ -15,11 +15,9 @@ pub(crate) struct View {
     /// Element of the source at index 0.
     offset: usize,
     axes: Vec<Axis>,
-    /// Applied to each value, in this order.
     then: Vec<Then>,
 }
 
-/// What becomes of a value.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Apply(fn(f32) -> f32),
@@ -34,20 +32,24 @@ struct Dim {
     stride: usize,
 }
 
+/// Axes of these lengths, of which the last has the stride.
+fn strided(lens: &[usize], mut stride: usize) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::new();
+    for &len in lens.iter().rev() {
+        axes.push(vec![Dim { len, stride }]);
+        stride *= len;
+    }
+    axes.reverse();
+    axes
+}
+
 fn len(axis: &Axis) -> usize {
     axis.iter().map(|dim| dim.len).product()
 }
 
 impl View {
-    /// The tensor as it is.
     pub(crate) fn new(source: Arc<Source>) -> View {
-        let mut stride = 1;
-        let mut axes: Vec<Axis> = Vec::new();
-        for &len in source.shape.iter().rev() {
-            axes.push(vec![Dim { len, stride }]);
-            stride *= len;
-        }
-        axes.reverse();
+        let axes = strided(&source.shape, 1);
         View { source, offset: 0, axes, then: Vec::new() }
     }
 
@@ -55,16 +57,12 @@ impl View {
     pub(crate) fn product(name: &str, left: &View, right: &View) -> Result<View, Error> {
         let (a, b) = (left.shape(), right.shape());
         let ([rows, rank], [inner, columns]) = (a.as_slice(), b.as_slice()) else {
-            return Err(Error::tensor(
-                name,
-                format!("its factors have the shapes {a:?} and {b:?}, not two dimensions"),
-            ));
+            let why = format!("its factors have the shapes {a:?} and {b:?}, not two dimensions");
+            return Err(Error::tensor(name, why));
         };
         if rank != inner || rows.checked_mul(*columns).is_none() {
-            return Err(Error::tensor(
-                name,
-                format!("its factors of the shapes {a:?} and {b:?} cannot be multiplied"),
-            ));
+            let why = format!("its factors of the shapes {a:?} and {b:?} cannot be multiplied");
+            return Err(Error::tensor(name, why));
         }
         let shape = vec![*rows, *columns];
         let data = bytes::Bytes::new();
@@ -111,7 +109,6 @@ impl View {
         Arc::ptr_eq(&self.source, &other.source) && self.offset == other.offset && self.axes == other.axes
     }
 
-    /// The name in the checkpoint.
     pub(crate) fn name(&self) -> &str {
         &self.source.name
     }
@@ -121,7 +118,6 @@ impl View {
         self.axes.iter().map(len).collect()
     }
 
-    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.axes.iter().map(len).product()
     }
@@ -135,7 +131,6 @@ impl View {
         &self.source.elements
     }
 
-    /// An error about this tensor.
     pub(crate) fn error(&self, why: impl Into<String>) -> Error {
         Error::tensor(self.name(), why)
     }
@@ -162,25 +157,16 @@ impl View {
         if lens.iter().product::<usize>() != dim.len {
             return Err(wrong(&self));
         }
-        let mut stride = dim.stride;
-        let mut axes: Vec<Axis> = Vec::new();
-        for &len in lens.iter().rev() {
-            axes.push(vec![Dim { len, stride }]);
-            stride *= len;
-        }
-        axes.reverse();
-        self.axes.splice(axis..=axis, axes);
+        self.axes.splice(axis..=axis, strided(&lens, dim.stride));
         Ok(self)
     }
 
-    /// Neighbouring axes as one.
     pub(crate) fn merge(mut self, axes: std::ops::Range<usize>) -> View {
         let merged = self.axes[axes.clone()].concat();
         self.axes.splice(axes, [merged]);
         self
     }
 
-    /// Two axes exchanged.
     pub(crate) fn swap(mut self, a: usize, b: usize) -> View {
         self.axes.swap(a, b);
         self
@@ -226,13 +212,11 @@ impl View {
         self
     }
 
-    /// Applies `function` to each value.
     pub(crate) fn then(mut self, function: fn(f32) -> f32) -> View {
         self.then.push(Then::Apply(function));
         self
     }
 
-    /// Multiplies each value.
     pub(crate) fn scale(mut self, factor: f32) -> View {
         self.then.push(Then::Scale(factor));
         self

@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 use tokenizer::{Kind, PreTokenizerRow};
 
 use super::vocabulary::{Vocabulary, text_bytes};
-use super::{Error, Parts, isolate, replace, sequence};
+use super::{Error, Parts, byte_fallback, isolate, replace, sequence};
 use crate::splits;
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let name = vocabulary.tokenizer.facts().pre_tokenizer.as_deref().unwrap_or_default();
     let row = tokenizer::pre_tokenizer(name);
@@ -35,10 +34,7 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         return Ok(Parts {
             normalizer: replace(" ", "▁"),
             pre_tokenizer: sequence("pretokenizers", splits),
-            decoder: sequence(
-                "decoders",
-                [replace("▁", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })],
-            ),
+            decoder: sequence("decoders", byte_fallback()),
             model,
         });
     }

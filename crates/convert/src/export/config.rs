@@ -117,7 +117,6 @@ pub(super) fn config(vocabulary: &Vocabulary) -> Result<Value, Error> {
     Ok(Value::Object(config))
 }
 
-/// The id that the file itself names.
 fn stated(metadata: &Metadata, role: &str) -> Result<Option<u32>, Error> {
     let name = match role {
         "unk" => "unknown",
@@ -135,10 +134,8 @@ pub(super) fn tokenizer_config(vocabulary: &Vocabulary) -> Result<Value, Error> 
     let mut set = |key: &str, value: Value| config.insert(key.to_owned(), value);
     // Takes tokenizer.json as it is.
     set("tokenizer_class", "PreTrainedTokenizerFast".into());
-    set(
-        "clean_up_tokenization_spaces",
-        metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false).into(),
-    );
+    let cleans_up = metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+    set("clean_up_tokenization_spaces", cleans_up.into());
     for role in ROLES {
         if stated(metadata, role)?.is_some()
             && let Some(token) = vocabulary.role(role)

@@ -17,7 +17,7 @@ use gguf::output::Target;
 use serde_json::{Value, json};
 use tokenizer::Tokenizer;
 
-use vocabulary::Vocabulary;
+use vocabulary::{Token, Vocabulary};
 
 /// Why a tokenizer cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +55,7 @@ pub struct Exported {
 
 /// Writes the tokenizer of `gguf` to the folder `dir`, which is created: `tokenizer.json`, `tokenizer_config.json`,
 /// `config.json`, and for SentencePiece `tokenizer.model`.
-///
-/// # Errors
-/// If the format cannot express the tokenizer exactly, or a file is in the way.
+/// Fails if the format cannot express the tokenizer exactly, or a file is in the way.
 pub fn export_tokenizer(gguf: &Gguf, dir: &Path) -> Result<Exported, Error> {
     let metadata = gguf.metadata();
     let tokenizer = Tokenizer::from_metadata(metadata)?;
@@ -85,7 +83,6 @@ pub fn export_tokenizer(gguf: &Gguf, dir: &Path) -> Result<Exported, Error> {
     Ok(Exported { files: written, differences: differences(&vocabulary)? })
 }
 
-/// Whether an existing file is one of those that are written.
 fn is_one(path: &Path, name: &str) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     if name.ends_with(".json") {
@@ -95,40 +92,31 @@ fn is_one(path: &Path, name: &str) -> bool {
     bytes.starts_with(b"\n")
 }
 
-/// What the packages do in another way.
 fn differences(vocabulary: &Vocabulary) -> Result<Vec<String>, Error> {
-    let mut differences = Vec::new();
-    let model = vocabulary.metadata.str("tokenizer.ggml.model")?;
-    if model == Some("t5") {
-        differences.push(
+    let is_unigram = vocabulary.metadata.str("tokenizer.ggml.model")? == Some("t5");
+    let strips = |token: Token| vocabulary.tokenizer.strips(token.id) != (false, false);
+    let differences = [
+        (
+            is_unigram,
             "Of two ways to spell a text that have the same sum of scores, the package `tokenizers` takes the one that rounding \
-             favours, this program the first."
-                .to_owned(),
-        );
-    }
-    if vocabulary.metadata.contains("tokenizer.ggml.precompiled_charsmap") {
-        differences.push(
+             favours, this program the first.",
+        ),
+        (
+            vocabulary.metadata.contains("tokenizer.ggml.precompiled_charsmap"),
             "The package `tokenizers` normalises each character together with its marks, SentencePiece and this program the \
-             longest text that has a rule."
-                .to_owned(),
-        );
-    }
-    if vocabulary.metadata.str("tokenizer.ggml.model")? == Some("t5")
-        && unigram::has_lower_scores(vocabulary)?
-    {
-        differences.push(
+             longest text that has a rule.",
+        ),
+        (
+            is_unigram && unigram::has_lower_scores(vocabulary)?,
             "The package `tokenizers` avoids unknown characters at any price, because the vocabulary has an unused token with a \
-             very low score."
-                .to_owned(),
-        );
-    }
-    if vocabulary.tokens().any(|token| vocabulary.tokenizer.strips(token.id) != (false, false)) {
-        differences.push(
-            "Beside some special tokens, the package `tokenizers` drops all white space of Unicode, this program that of ASCII."
-                .to_owned(),
-        );
-    }
-    Ok(differences)
+             very low score.",
+        ),
+        (
+            vocabulary.tokens().any(strips),
+            "Beside some special tokens, the package `tokenizers` drops all white space of Unicode, this program that of ASCII.",
+        ),
+    ];
+    Ok(differences.into_iter().filter(|(is_there, _)| *is_there).map(|(_, text)| text.to_owned()).collect())
 }
 
 /// What differs between the kinds of tokenizers.
@@ -145,12 +133,15 @@ fn sequence(name: &str, steps: impl IntoIterator<Item = Value>) -> Value {
     json!({ "type": "Sequence", name: steps })
 }
 
-/// Replaces a text by another one.
+/// The decoders of texts in characters, with tokens for bytes.
+fn byte_fallback() -> [Value; 3] {
+    [replace("▁", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })]
+}
+
 fn replace(text: &str, content: &str) -> Value {
     json!({ "type": "Replace", "pattern": { "String": text }, "content": content })
 }
 
-/// Replaces what matches a regular expression.
 fn replace_matches(pattern: &str, content: &str) -> Value {
     json!({ "type": "Replace", "pattern": { "Regex": pattern }, "content": content })
 }

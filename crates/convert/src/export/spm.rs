@@ -5,12 +5,11 @@ use std::collections::{HashMap, HashSet};
 use serde_json::json;
 
 use super::vocabulary::{Token, Vocabulary};
-use super::{Error, Parts, replace, sequence};
+use super::{Error, Parts, byte_fallback, replace, sequence};
 
 /// Maximum length of a piece in bytes: five times that of real ones.
 const MAX_PIECE: usize = 512;
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let ids = vocabulary.ids();
     vocabulary.check_bytes(&ids)?;
@@ -19,11 +18,10 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let prepend = json!({ "type": "Prepend", "prepend": "▁" });
     let strip = json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 });
     let normalizers = adds_space.then_some(prepend).into_iter().chain([replace(" ", "▁")]);
-    let decoders = [replace("▁", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })];
     Ok(Parts {
         normalizer: sequence("normalizers", normalizers),
         pre_tokenizer: serde_json::Value::Null,
-        decoder: sequence("decoders", decoders.into_iter().chain(adds_space.then_some(strip))),
+        decoder: sequence("decoders", byte_fallback().into_iter().chain(adds_space.then_some(strip))),
         model: json!({
             "type": "BPE",
             "dropout": null,
@@ -53,11 +51,8 @@ fn merges<'a>(vocabulary: &Vocabulary<'a>, ids: &HashMap<&str, u32>) -> Result<V
         let mut pairs = Vec::new();
         for piece in equal {
             if piece.text.len() > MAX_PIECE {
-                let why = format!(
-                    "token {} has {} bytes, at most {MAX_PIECE} are supported",
-                    piece.id,
-                    piece.text.len()
-                );
+                let (id, len) = (piece.id, piece.text.len());
+                let why = format!("token {id} has {len} bytes, at most {MAX_PIECE} are supported");
                 return Err(vocabulary.inexpressible(why));
             }
             let splits = piece.text.char_indices().skip(1).map(|(at, _)| piece.text.split_at(at));
@@ -73,7 +68,6 @@ fn merges<'a>(vocabulary: &Vocabulary<'a>, ids: &HashMap<&str, u32>) -> Result<V
     Ok(merges)
 }
 
-/// Two tokens that are merged to one.
 type Pair<'a> = (&'a str, &'a str);
 
 /// Pairs of which the leftmost is merged first, as pairs of which the first is: (a, b) before (b, c), because only pairs with a

@@ -23,7 +23,6 @@ const PROBES: [&str; 12] = [
     "\u{0}\u{1}\u{7f}\u{a0}\u{3000}\u{200b}\u{fffd}",
 ];
 
-/// The text of `tokenizer.json`.
 pub(super) fn text(vocabulary: &Vocabulary) -> Result<Vec<u8>, Error> {
     let kind = vocabulary.tokenizer.facts().model;
     let parts = match vocabulary.metadata.str("tokenizer.ggml.model")? {

@@ -8,7 +8,6 @@ use tokenizer::Kind;
 use super::vocabulary::Vocabulary;
 use super::{Error, Parts, replace_matches, sequence};
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let Some(unknown) = vocabulary.tokenizer.special_ids().roles.get("unk").copied() else {
         return Err(vocabulary.inexpressible("no token stands for unknown characters".to_owned()));

@@ -9,7 +9,6 @@ use tokenizer::{Kind, Tokenizer};
 use super::Error;
 use crate::tokenizer::padding;
 
-/// A tokenizer and what its file says about it.
 pub(super) struct Vocabulary<'a> {
     pub(super) metadata: &'a Metadata,
     pub(super) tokenizer: &'a Tokenizer,
@@ -18,7 +17,6 @@ pub(super) struct Vocabulary<'a> {
 /// The name of the tokenizers whose texts are in GPT-2's byte alphabet.
 const BYTE_LEVEL: &str = "byte-level BPE";
 
-/// A token.
 #[derive(Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) id: u32,
@@ -67,14 +65,12 @@ impl<'a> Vocabulary<'a> {
         ids
     }
 
-    /// `added_tokens` of a `tokenizer.json`.
     pub(super) fn added(&self) -> Vec<Value> {
         let ids = self.ids();
         let added = self.tokens().filter(|token| token.is_added() && ids.get(token.text) == Some(&token.id));
         added.map(|token| self.added_token(&token, true)).collect()
     }
 
-    /// An added token as JSON.
     pub(super) fn added_token(&self, token: &Token, with_id: bool) -> Value {
         let (lstrip, rstrip) = self.tokenizer.strips(token.id);
         let types = self.metadata.i32s("tokenizer.ggml.token_type").ok().flatten().unwrap_or_default();

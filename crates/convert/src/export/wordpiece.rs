@@ -16,7 +16,6 @@ const CHINESE: &str = r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{2
 /// First syllable, number of syllables per initial consonant, and the first of these consonants.
 const SYLLABLES: (u32, u32, u32) = (0xac00, 588, 0x1100);
 
-/// The parts of a `tokenizer.json`.
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
     let Some(unknown) = vocabulary.role("unk") else {
         return Err(vocabulary.inexpressible("no token stands for unknown words".to_owned()));
@@ -51,12 +50,10 @@ pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {
         "type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
         "strip_accents": strip_accents, "lowercase": lowercase,
     }));
+    let splits = [json!({ "type": "WhitespaceSplit" }), isolate(PUNCTUATION), isolate(CHINESE)];
     Ok(Parts {
         normalizer: sequence("normalizers", normalizers),
-        pre_tokenizer: sequence(
-            "pretokenizers",
-            [json!({ "type": "WhitespaceSplit" }), isolate(PUNCTUATION), isolate(CHINESE)],
-        ),
+        pre_tokenizer: sequence("pretokenizers", splits),
         decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": false }),
         model: json!({
             "type": "WordPiece",
@@ -73,9 +70,7 @@ fn initials() -> impl Iterator<Item = (String, String)> {
     let (first, count, consonant) = SYLLABLES;
     (0..19).map(move |index| {
         let start = first + index * count;
-        (
-            format!(r"[\x{{{start:x}}}-\x{{{:x}}}]", start + count - 1),
-            String::from_iter(char::from_u32(consonant + index)),
-        )
+        let range = format!(r"[\x{{{start:x}}}-\x{{{:x}}}]", start + count - 1);
+        (range, String::from_iter(char::from_u32(consonant + index)))
     })
 }

@@ -110,18 +110,16 @@ const DISTILBERT_RULES: &[Rule] = &[
 
 const NOMIC_BERT_MOE_RULES: &[Rule] = &[
     rename("encoder.layers.{}.mlp.router.layer", &["blk.{}.ffn_gate_inp"]),
-    change("encoder.layers.{}.mlp.experts.mlp.w1", &["blk.{}.ffn_up_exps.weight"], |view, config, _| {
-        Ok(vec![of_experts(view, config)?])
-    }),
-    change("encoder.layers.{}.mlp.experts.mlp.w2", &["blk.{}.ffn_down_exps.weight"], |view, config, _| {
-        Ok(vec![of_experts(view, config)?.swap(1, 2)])
+    change("encoder.layers.{}.mlp.experts.mlp.w1", &["blk.{}.ffn_up_exps.weight"], expert_matrices),
+    change("encoder.layers.{}.mlp.experts.mlp.w2", &["blk.{}.ffn_down_exps.weight"], |view, config| {
+        Ok(expert_matrices(view, config)?.swap(1, 2))
     }),
     // llama.cpp leaves it out.
     skip("encoder.layers.{}.mlp.experts"),
 ];
 
 /// Rows of all experts, as one matrix for each.
-fn of_experts(view: View, config: &Config) -> Result<View, Error> {
+fn expert_matrices(view: View, config: &Config) -> Result<View, Error> {
     view.with_axes(2)?.split(0, &[config.need_count(&["num_local_experts", "num_experts"])?, 0])
 }
 
@@ -133,8 +131,8 @@ pub(super) fn classifier(name: &str, config: &Config) -> Result<Option<String>, 
 }
 
 fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
-    let types = Value::U32(config.u32(&["type_vocab_size"])?.unwrap_or(1));
-    keys.metadata().insert("tokenizer.ggml.token_type_count", types);
+    let types = config.u32(&["type_vocab_size"])?.unwrap_or(1);
+    keys.metadata.insert("tokenizer.ggml.token_type_count", types);
     encoder(config, keys)
 }
 
@@ -143,9 +141,7 @@ pub(super) fn encoder(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error>
     common(config, keys)?;
     keys.set("attention.causal", false);
     pooling(config, keys)?;
-    if let Some(labels) = labels(config) {
-        write_labels(labels, keys);
-    }
+    keys.optional("classifier.output_labels", labels(config));
     Ok(())
 }
 
@@ -154,9 +150,9 @@ fn unused_positions(config: &Config) -> Result<usize, Error> {
     Ok(config.u32(&["pad_token_id"])?.map_or(0, |padding| padding as usize + 1))
 }
 
-fn positions(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn positions(view: View, config: &Config) -> Result<View, Error> {
     let rows = view.shape().first().copied().unwrap_or_default();
-    Ok(vec![view.narrow(0, unused_positions(config)?..rows)?])
+    view.narrow(0, unused_positions(config)?..rows)
 }
 
 fn roberta(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

@@ -10,13 +10,13 @@ pub(super) const FAMILY: Family = Family {
     rules: &[
         rename("layers.{}.self_attn.q_{a_proj,b_proj,a_layernorm}", &["blk.{}.attn_q_{a,b,a_norm}"]),
         rename("layers.{}.self_attn.kv_a_{proj_with_mqa,layernorm}", &["blk.{}.attn_kv_a_{mqa,norm}"]),
-        change("layers.{}.self_attn.kv_b_proj", &["blk.{}.attn_k_b", "blk.{}.attn_v_b"], keys_and_values),
+        split("layers.{}.self_attn.kv_b_proj", &["blk.{}.attn_k_b", "blk.{}.attn_v_b"], keys_and_values),
     ],
     ..BASE
 };
 
 /// The matrices that expand the latent vector: those of keys are transposed, since queries are multiplied by them.
-fn keys_and_values(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn keys_and_values(view: View, config: &Config) -> Result<Vec<View>, Error> {
     let (key, value) = (config.need_count(&["qk_nope_head_dim"])?, config.need_count(&["v_head_dim"])?);
     let heads = config.need_count(&["num_key_value_heads", "num_attention_heads"])?;
     let view = view.with_axes(2)?.split(0, &[heads, key + value])?;

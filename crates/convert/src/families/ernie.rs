@@ -8,16 +8,13 @@ pub(super) const FAMILY: Family = Family {
     tokenizer: Kind::Ernie,
     parameters: common,
     rules: &[
-        change("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),
-        change("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| {
-            halves(view, 0)
-        }),
+        split("layers.{}.self_attn.qkv_proj", &["blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"], qkv),
+        split("layers.{}.mlp.up_gate_proj", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _| halves(view, 0)),
     ],
     ..BASE
 };
 
-/// The rows of queries, keys and values.
-fn qkv(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn qkv(view: View, config: &Config) -> Result<Vec<View>, Error> {
     let len = config.head_dim()?;
     let (queries, keys) = (config.heads()? * len, config.kv_heads()? * len);
     Ok(vec![

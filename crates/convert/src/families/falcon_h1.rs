@@ -13,46 +13,43 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const RULES: &[Rule] = &[
-    change("embed_tokens", &["token_embd"], |view, config, _| {
+    change("embed_tokens", &["token_embd"], |view, config| {
         if config.bool("tie_word_embeddings")? && config.need_f32(&["lm_head_multiplier"])? != 1.0 {
             return Err(config.error("the output's matrix is that of the embeddings, but has another factor"));
         }
         scaled(view, config, &["embedding_multiplier"])
     }),
-    change("lm_head", &["output"], |view, config, _| scaled(view, config, &["lm_head_multiplier"])),
+    change("lm_head", &["output"], |view, config| scaled(view, config, &["lm_head_multiplier"])),
     rename("final_layernorm", &["output_norm"]),
-    change("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"], |view, config, _| {
+    change("layers.{}.self_attn.{q,v}_proj", &["blk.{}.attn_{q,v}"], |view, config| {
         scaled(view, config, &["attention_in_multiplier"])
     }),
-    change("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"], |view, config, _| {
+    change("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"], |view, config| {
         scaled(view, config, &["key_multiplier", "attention_in_multiplier"])
     }),
-    change("layers.{}.self_attn.v_proj", &["blk.{}.attn_v"], |view, config, _| {
-        scaled(view, config, &["attention_in_multiplier"])
-    }),
-    change("layers.{}.self_attn.o_proj", &["blk.{}.attn_output"], |view, config, _| {
+    change("layers.{}.self_attn.o_proj", &["blk.{}.attn_output"], |view, config| {
         scaled(view, config, &["attention_out_multiplier"])
     }),
-    change("layers.{}.mixer.in_proj", &["blk.{}.ssm_in"; 5], in_proj),
-    change("layers.{}.mixer.out_proj", &["blk.{}.ssm_out"], |view, config, _| {
+    split("layers.{}.mixer.in_proj", &["blk.{}.ssm_in"; 5], in_proj),
+    change("layers.{}.mixer.out_proj", &["blk.{}.ssm_out"], |view, config| {
         scaled(view, config, &["ssm_out_multiplier"])
     }),
     // llama.cpp's name has no ending.
     rename("layers.{}.pre_ff_layernorm.weight", &["blk.{}.ffn_norm"]),
-    change("layers.{}.feed_forward.gate_proj", &["blk.{}.ffn_gate"], |view, config, _| {
-        Ok(vec![view.scale(factors::<2>(config, "mlp_multipliers")?[0])])
+    change("layers.{}.feed_forward.gate_proj", &["blk.{}.ffn_gate"], |view, config| {
+        Ok(view.scale(factors::<2>(config, "mlp_multipliers")?[0]))
     }),
     rename("layers.{}.feed_forward.up_proj", &["blk.{}.ffn_up"]),
-    change("layers.{}.feed_forward.down_proj", &["blk.{}.ffn_down"], |view, config, _| {
-        Ok(vec![view.scale(factors::<2>(config, "mlp_multipliers")?[1])])
+    change("layers.{}.feed_forward.down_proj", &["blk.{}.ffn_down"], |view, config| {
+        Ok(view.scale(factors::<2>(config, "mlp_multipliers")?[1]))
     }),
 ];
 
-fn scaled(mut view: View, config: &Config, factors: &[&str]) -> Result<Vec<View>, Error> {
+fn scaled(mut view: View, config: &Config, factors: &[&str]) -> Result<View, Error> {
     for factor in factors {
         view = view.scale(config.need_f32(&[factor])?);
     }
-    Ok(vec![view])
+    Ok(view)
 }
 
 fn factors<const N: usize>(config: &Config, key: &str) -> Result<[f32; N], Error> {
@@ -61,7 +58,7 @@ fn factors<const N: usize>(config: &Config, key: &str) -> Result<[f32; N], Error
 }
 
 /// Rows of the gate, of x, B, C and the time steps, each with its factor.
-fn in_proj(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn in_proj(view: View, config: &Config) -> Result<Vec<View>, Error> {
     let count = |key| config.need_count(&[key]);
     let (inner, heads) = (count("mamba_d_ssm")?, count("mamba_n_heads")?);
     let state = count("mamba_n_groups")? * count("mamba_d_state")?;

@@ -33,12 +33,9 @@ pub(super) const EMBEDDING: Family = Family {
 /// The norms multiply by 1 + weight; the output's matrix is that of the embeddings.
 pub(super) const RULES: &[Rule] = &[
     change("norm", &["output_norm"], plus_one),
-    change("layers.{}.input_layernorm", &["blk.{}.attn_norm"], plus_one),
-    change("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"], plus_one),
-    change("layers.{}.pre_feedforward_layernorm", &["blk.{}.ffn_norm"], plus_one),
-    change("layers.{}.post_feedforward_layernorm", &["blk.{}.post_ffw_norm"], plus_one),
-    change("layers.{}.self_attn.q_norm", &["blk.{}.attn_q_norm"], plus_one),
-    change("layers.{}.self_attn.k_norm", &["blk.{}.attn_k_norm"], plus_one),
+    change("layers.{}.{input,post_attention}_layernorm", &["blk.{}.{attn,post_attention}_norm"], plus_one),
+    change("layers.{}.{pre,post}_feedforward_layernorm", &["blk.{}.{ffn,post_ffw}_norm"], plus_one),
+    change("layers.{}.self_attn.{q,k}_norm", &["blk.{}.attn_{q,k}_norm"], plus_one),
     skip("lm_head"),
 ];
 

@@ -33,30 +33,21 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let shared = config.u32(&["num_kv_shared_layers"])?.unwrap_or(0) as usize;
     keys.count("attention.shared_kv_layers", shared);
     keys.set("embedding_length_per_layer_input", config.u32(&["hidden_size_per_layer_input"])?.unwrap_or(0));
-    let kinds = config.strs("layer_types")?;
-    let kinds = kinds.ok_or_else(|| config.error("\"layer_types\" is missing"))?;
-    let is_local: Vec<bool> = kinds.iter().map(|kind| kind == "sliding_attention").collect();
-    keys.bools("attention.sliding_window_pattern", is_local.clone());
+    let is_local = config.layers_are("sliding_attention")?;
+    let is_local = is_local.ok_or_else(|| config.error("\"layer_types\" is missing"))?;
+    keys.set("attention.sliding_window_pattern", is_local.clone());
     let (global, local) = (global_head(config)?, config.head_dim()?);
-    for (name, len) in [
-        ("key_length", global),
-        ("value_length", global),
-        ("key_length_swa", local),
-        ("value_length_swa", local),
-    ] {
-        keys.count(&format!("attention.{name}"), len);
-    }
-    keys.optional(
-        "expert_feed_forward_length",
-        config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?,
-    );
+    keys.count("attention.key_length", global);
+    keys.count("attention.value_length", global);
+    keys.count("attention.key_length_swa", local);
+    keys.count("attention.value_length_swa", local);
+    let width = config.u32(&["expert_intermediate_size", "moe_intermediate_size"])?;
+    keys.optional("expert_feed_forward_length", width);
     if config.bool("use_double_wide_mlp")? {
         let width = config.need_count(&["intermediate_size"])?;
         let own = layers.saturating_sub(shared);
-        keys.counts(
-            "feed_forward_length",
-            (0..layers).map(|layer| if layer < own { width } else { 2 * width }),
-        );
+        let widths = (0..layers).map(|layer| if layer < own { width } else { 2 * width });
+        keys.counts("feed_forward_length", widths);
     }
     let heads = config.u32(&["num_global_key_value_heads"])?.map(|heads| heads as usize);
     if let Some(heads) = heads.or_else(|| of_global_layers(config, "num_key_value_heads")) {

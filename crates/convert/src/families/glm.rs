@@ -77,8 +77,8 @@ fn leading_dense(config: &Config) -> Result<usize, Error> {
     let Some(types) = config.strs("mlp_layer_types")? else {
         return Ok(config.u32(&["first_k_dense_replace"])?.unwrap_or(1) as usize);
     };
-    let leading = types.iter().take_while(|kind| *kind == "dense").count();
-    if types.iter().skip(leading).all(|kind| kind == "sparse") && types.len() == config.layers()? {
+    let leading = types.iter().take_while(|kind| **kind == "dense").count();
+    if types.iter().skip(leading).all(|kind| *kind == "sparse") && types.len() == config.layers()? {
         Ok(leading)
     } else {
         Err(config.error(format!(

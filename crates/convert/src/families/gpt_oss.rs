@@ -9,31 +9,27 @@ pub(super) const FAMILY: Family = Family {
     rules: &[
         rename("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"]),
         rename("layers.{}.mlp.router", &["blk.{}.ffn_gate_inp"]),
-        change(
-            "layers.{}.mlp.experts.gate_up_proj",
-            &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-            |view, _, _| alternating(outputs_first(view)?),
-        ),
-        change("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _, _| {
-            Ok(vec![outputs_first(view)?])
+        split("layers.{}.mlp.experts.gate_up_proj", GATE_UP_EXPS, |view, config| {
+            alternating(outputs_first(view, config)?, config)
         }),
-        change(
+        change("layers.{}.mlp.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], outputs_first),
+        split(
             "layers.{}.mlp.experts.gate_up_proj_bias",
             &["blk.{}.ffn_gate_exps.bias", "blk.{}.ffn_up_exps.bias"],
-            |view, _, _| alternating(view),
+            alternating,
         ),
         rename("layers.{}.mlp.experts.down_proj_bias", &["blk.{}.ffn_down_exps.bias"]),
     ],
     ..BASE
 };
 
-fn outputs_first(view: View) -> Result<View, Error> {
+fn outputs_first(view: View, _: &Config) -> Result<View, Error> {
     let view = view.with_axes(3)?;
     Ok(if view.has_blocks() { view } else { view.swap(1, 2) })
 }
 
 /// The even and the odd outputs of each expert.
-fn alternating(view: View) -> Result<Vec<View>, Error> {
+fn alternating(view: View, _: &Config) -> Result<Vec<View>, Error> {
     let view = view.split(1, &[0, 2])?;
     Ok(vec![view.clone().index(2, 0)?, view.index(2, 1)?])
 }

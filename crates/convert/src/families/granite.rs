@@ -21,23 +21,19 @@ pub(super) const RULES: &[Rule] = &[
     llama::Q,
     llama::K,
     rename("layers.{}.block_sparse_moe.router.layer", &["blk.{}.ffn_gate_inp"]),
-    change(
+    split(
         "layers.{}.block_sparse_moe.input_linear",
         &["blk.{}.ffn_gate_exps", "blk.{}.ffn_up_exps"],
-        of_experts,
+        |view, _| halves(view.with_axes(3)?, 1),
     ),
     rename("layers.{}.block_sparse_moe.output_linear", &["blk.{}.ffn_down_exps"]),
-    change(
+    split(
         "layers.{}.shared_mlp.input_linear",
         &["blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp"],
-        |view, _, _| halves(view.with_axes(2)?, 0),
+        |view, _| halves(view.with_axes(2)?, 0),
     ),
     rename("layers.{}.shared_mlp.output_linear", &["blk.{}.ffn_down_shexp"]),
 ];
-
-fn of_experts(view: View, _: &Config, _: usize) -> Result<Vec<View>, Error> {
-    halves(view.with_axes(3)?, 1)
-}
 
 pub(super) fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     llama::parameters(config, keys)?;

@@ -38,7 +38,7 @@ pub(super) const ATTENTION_EXPERTS: Family =
 const RULES: &[Rule] = &[
     llama::Q,
     llama::K,
-    change("layers.{}.shared_mlp.input_linear", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _, _| {
+    split("layers.{}.shared_mlp.input_linear", &["blk.{}.ffn_gate", "blk.{}.ffn_up"], |view, _| {
         halves(view.with_axes(2)?, 0)
     }),
     rename("layers.{}.shared_mlp.output_linear", &["blk.{}.ffn_down"]),
@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
 /// Whether each layer has attention; the names of its type are those of all versions of transformers.
 fn attends(config: &Config) -> Vec<bool> {
     let types = config.strs("layer_types").ok().flatten().unwrap_or_default();
-    types.iter().map(|kind| ["attention", "full_attention"].contains(&kind.as_str())).collect()
+    types.iter().map(|kind| ["attention", "full_attention"].contains(kind)).collect()
 }
 
 fn is_recurrent(config: &Config) -> bool {

@@ -17,7 +17,7 @@ const RULES: &[Rule] = &[
     rename("embedding_norm", &["token_embd_norm"]),
     rename("layers.{}.operator_norm", &["blk.{}.attn_norm"]),
     rename("layers.{}.self_attn.{q_layernorm,k_layernorm,out_proj}", &["blk.{}.attn_{q_norm,k_norm,output}"]),
-    change("layers.{}.conv.conv", &["blk.{}.shortconv.conv"], |view, _, _| Ok(vec![view.squeeze()])),
+    change("layers.{}.conv.conv", &["blk.{}.shortconv.conv"], |view, _| Ok(view.squeeze())),
     rename("layers.{}.conv.{in,out}_proj", &["blk.{}.shortconv.{in,out}_proj"]),
     rename("layers.{}.ffn_norm", &["blk.{}.ffn_norm"]),
     rename("layers.{}.feed_forward.{w1,w2,w3,gate}", &["blk.{}.ffn_{gate,down,up,gate_inp}"]),
@@ -35,19 +35,14 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether each layer has attention.
 fn attends(config: &Config) -> Result<Vec<bool>, Error> {
-    let layers = config.layers()?;
-    if let Some(types) = config.strs("layer_types")? {
-        if types.len() != layers {
-            return Err(
-                config.error(format!("\"layer_types\" has {} types for {layers} layers", types.len()))
-            );
-        }
-        return Ok(types.iter().map(|kind| kind == "full_attention").collect());
+    if let Some(attends) = config.layers_are("full_attention")? {
+        return Ok(attends);
     }
     let attend = config.u32s("full_attn_idxs")?;
-    Ok((0..layers).map(|layer| attend.as_ref().is_none_or(|list| list.contains(&(layer as u32)))).collect())
+    Ok((0..config.layers()?)
+        .map(|layer| attend.as_ref().is_none_or(|list| list.contains(&(layer as u32))))
+        .collect())
 }
 
 fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {

@@ -39,11 +39,11 @@ fn mistral3(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 }
 
 /// llama.cpp rotates neighbours in these models.
-pub(super) const Q: Rule = change("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"], |view, config, _| {
-    Ok(vec![interleave(view, config.heads()?)?])
+pub(super) const Q: Rule = change("layers.{}.self_attn.q_proj", &["blk.{}.attn_q"], |view, config| {
+    interleave(view, config.heads()?)
 });
-pub(super) const K: Rule = change("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"], |view, config, _| {
-    Ok(vec![interleave(view, config.kv_heads()?)?])
+pub(super) const K: Rule = change("layers.{}.self_attn.k_proj", &["blk.{}.attn_k"], |view, config| {
+    interleave(view, config.kv_heads()?)
 });
 
 const RULES: &[Rule] = &[

@@ -16,13 +16,11 @@ const RULES: &[Rule] = &[
     rename("layers.{}.feed_forward.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}"]),
     rename("layers.{}.feed_forward.router", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.feed_forward.shared_expert.{gate,up,down}_proj", &["blk.{}.ffn_{gate,up,down}_shexp"]),
-    change(
-        "layers.{}.feed_forward.experts.gate_up_proj",
-        &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"],
-        |view, _, _| halves(view.with_axes(3)?.swap(1, 2), 1),
-    ),
-    change("layers.{}.feed_forward.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _, _| {
-        Ok(vec![view.with_axes(3)?.swap(1, 2)])
+    split("layers.{}.feed_forward.experts.gate_up_proj", GATE_UP_EXPS, |view, _| {
+        halves(view.with_axes(3)?.swap(1, 2), 1)
+    }),
+    change("layers.{}.feed_forward.experts.down_proj", &["blk.{}.ffn_down_exps.weight"], |view, _| {
+        Ok(view.with_axes(3)?.swap(1, 2))
     }),
 ];
 
@@ -31,8 +29,7 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     keys.set("feed_forward_length", config.need_u32(&["intermediate_size_mlp"])?);
     keys.set("interleave_moe_layer_step", config.need_u32(&["interleave_moe_layer_step"])?);
     keys.set("expert_feed_forward_length", config.need_u32(&["intermediate_size"])?);
-    let kinds = config.strs("layer_types")?;
-    if kinds.is_some_and(|kinds| kinds.iter().all(|kind| kind == "full_attention")) {
+    if config.layers_are("full_attention")?.is_some_and(|are_full| are_full.iter().all(|is_full| *is_full)) {
         keys.set("attention.sliding_window", 0u32);
     }
     Ok(())

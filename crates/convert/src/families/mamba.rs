@@ -19,14 +19,12 @@ pub(super) const MIXER: &[Rule] = &[
     rename("{embeddings,norm_f}", &["{token_embd,output_norm}"]),
     rename("layers.{}.norm", &["blk.{}.attn_norm"]),
     rename("layers.{}.mixer.in_proj", &["blk.{}.ssm_in"]),
-    change("layers.{}.mixer.conv1d", &["blk.{}.ssm_conv1d"], |view, _, _| Ok(vec![view.squeeze()])),
+    change("layers.{}.mixer.conv1d", &["blk.{}.ssm_conv1d"], |view, _| Ok(view.squeeze())),
     rename("layers.{}.mixer.dt_bias", &["blk.{}.ssm_dt.bias"]),
-    change("layers.{}.mixer.A_log", &["blk.{}.ssm_a"], |view, _, _| {
-        Ok(vec![decay(view.with_axes(1)?).expand(1)])
-    }),
-    change("layers.{}.mixer.D", &["blk.{}.ssm_d"], |view, _, _| Ok(vec![view.with_axes(1)?.expand(1)])),
-    change("layers.{}.mixer.norm", &["blk.{}.ssm_norm"], |view, config, _| {
-        Ok(vec![view.split(0, &[config.need_count(GROUPS)?, 0])?])
+    change("layers.{}.mixer.A_log", &["blk.{}.ssm_a"], |view, _| Ok(decay(view.with_axes(1)?).expand(1))),
+    change("layers.{}.mixer.D", &["blk.{}.ssm_d"], |view, _| Ok(view.with_axes(1)?.expand(1))),
+    change("layers.{}.mixer.norm", &["blk.{}.ssm_norm"], |view, config| {
+        view.split(0, &[config.need_count(GROUPS)?, 0])
     }),
     rename("layers.{}.mixer.out_proj", &["blk.{}.ssm_out"]),
 ];
@@ -39,12 +37,10 @@ pub(super) fn decay(view: View) -> View {
     view.then(|log| -f64::from(log).exp() as f32)
 }
 
-/// The name by which [`MIXER`] knows a tensor of a layer's `mamba`.
 pub(super) fn mixer(name: &str, _: &Config) -> Result<Option<String>, Error> {
     Ok(name.contains(".mamba.").then(|| name.replacen(".mamba.", ".mixer.", 1)))
 }
 
-/// Channels of all heads.
 fn inner(config: &Config) -> Result<usize, Error> {
     match config.u32(&["mamba_d_ssm", "intermediate_size", "d_inner"])? {
         Some(len) => Ok(len as usize),

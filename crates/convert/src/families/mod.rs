@@ -27,7 +27,6 @@ mod stablelm;
 mod starcoder;
 
 // Every family takes these by `use super::*`.
-use gguf::{Array, Value};
 use indexmap::IndexSet;
 use quant::{Format, Mix};
 
@@ -37,9 +36,9 @@ use crate::config::{Config, MAX_HEAD};
 use crate::keys::Keys;
 use crate::output::Output;
 use crate::parameters::{common, gating, sizes};
-use crate::pooling::{RANK, labels, pooling, write_labels};
+use crate::pooling::{RANK, labels, pooling};
 use crate::rope::Rope;
-use crate::rules::{Rule, change, halves, interleave, plus_one, rename, skip};
+use crate::rules::{GATE_UP_EXPS, Rule, change, halves, interleave, plus_one, rename, skip, split};
 use crate::tokenizer::Kind;
 
 static FAMILIES: &[Family] = &[
@@ -98,7 +97,6 @@ static FAMILIES: &[Family] = &[
     gemma::EMBEDDING,
 ];
 
-/// What a class of models becomes.
 #[derive(Debug)]
 pub(crate) struct Family {
     /// `general.architecture`.
@@ -123,10 +121,8 @@ pub(crate) struct Family {
     pub(crate) extra: fn(&Config) -> Result<Extra, Error>,
 }
 
-/// Names and values.
 pub(crate) type Extra = Vec<(&'static str, Vec<f32>)>;
 
-/// A model with only the common keys and names.
 const BASE: Family = Family {
     architecture: "",
     classes: &[],
@@ -141,31 +137,20 @@ const BASE: Family = Family {
 };
 
 impl Family {
-    /// The family of a checkpoint.
     pub(crate) fn of(config: &Config) -> Result<&'static Family, Error> {
         let class = config.class()?;
         let found = FAMILIES.iter().find(|family| family.classes.contains(&class) && (family.fits)(config));
         found.ok_or_else(|| {
             let known: IndexSet<&str> = FAMILIES.iter().flat_map(|family| family.classes).copied().collect();
-            let known: Vec<&str> = known.into_iter().collect();
-            config.error(format!(
-                "models of the class {class:?} cannot be converted; these can: {}",
-                known.join(", ")
-            ))
+            let known = Vec::from_iter(known).join(", ");
+            config.error(format!("models of the class {class:?} cannot be converted; these can: {known}"))
         })
     }
 
     /// The format of a tensor: vectors, norms and some small matrices stay in F32, as in llama.cpp's files.
     pub(crate) fn format(&self, output: &Output, file_type: Mix) -> Format {
-        const SMALL: [&str; 7] = [
-            ".ffn_gate_inp.weight",
-            ".ffn_gate_inp_shexp.weight",
-            "position_embd.weight",
-            "token_types.weight",
-            ".ssm_conv1d.weight",
-            ".shortconv.conv.weight",
-            ".indexer.proj.weight",
-        ];
+        const SMALL: &str = ".ffn_gate_inp.weight .ffn_gate_inp_shexp.weight position_embd.weight token_types.weight \
+            .ssm_conv1d.weight .shortconv.conv.weight .indexer.proj.weight";
         let name = output.name.as_str();
         if output.has_blocks() {
             return Format::MXFP4;
@@ -173,7 +158,7 @@ impl Family {
         if output.dims() <= 1
             || !name.ends_with(".weight")
             || name.ends_with("_norm.weight")
-            || SMALL.iter().any(|small| name.ends_with(small))
+            || SMALL.split(' ').any(|small| name.ends_with(small))
         {
             return Format::F32;
         }

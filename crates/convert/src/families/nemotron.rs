@@ -18,12 +18,8 @@ pub(super) const NEMOTRON_H_MOE: Family =
 
 const RULES: &[Rule] = &[
     // llama.cpp orders the rows of a head as for RoPE, which these models do not have.
-    change("layers.{}.mixer.q_proj", &["blk.{}.attn_q"], |view, config, _| {
-        Ok(vec![interleave(view, config.heads()?)?])
-    }),
-    change("layers.{}.mixer.k_proj", &["blk.{}.attn_k"], |view, config, _| {
-        Ok(vec![interleave(view, config.kv_heads()?)?])
-    }),
+    change("layers.{}.mixer.q_proj", &["blk.{}.attn_q"], |view, config| interleave(view, config.heads()?)),
+    change("layers.{}.mixer.k_proj", &["blk.{}.attn_k"], |view, config| interleave(view, config.kv_heads()?)),
     rename("layers.{}.mixer.{v,o,up,down}_proj", &["blk.{}.{attn_v,attn_output,ffn_up,ffn_down}"]),
     rename("layers.{}.mixer.gate", &["blk.{}.ffn_gate_inp"]),
     rename("layers.{}.mixer.gate.e_score_correction_bias", &["blk.{}.exp_probs_b.bias"]),
@@ -94,13 +90,9 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
     let heads = config.need_count(&["mamba_num_heads"])?;
     mamba::hybrid_parameters(config, heads * config.need_count(&["mamba_head_dim"])?, keys)?;
     let kv_heads = config.kv_heads()?;
-    keys.counts(
-        "attention.head_count_kv",
-        kinds.iter().map(|kind| match kind {
-            Layer::Attention | Layer::Unknown => kv_heads,
-            _ => 0,
-        }),
-    );
+    let attends = |kind: &Layer| matches!(kind, Layer::Attention | Layer::Unknown);
+    let heads = kinds.iter().map(|kind| if attends(kind) { kv_heads } else { 0 });
+    keys.counts("attention.head_count_kv", heads);
     keys.count("attention.key_length", config.head_dim()?);
     keys.count("attention.value_length", config.head_dim()?);
     Ok(kinds)
@@ -109,10 +101,8 @@ fn parameters(config: &Config, keys: &mut Keys<'_>, nextn: usize) -> Result<Vec<
 fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     let kinds = parameters(config, keys, 0)?;
     let width = config.need_count(&["intermediate_size"])?;
-    keys.counts(
-        "feed_forward_length",
-        kinds.iter().map(|kind| if *kind == Layer::Dense { width } else { 0 }),
-    );
+    let widths = kinds.iter().map(|kind| if *kind == Layer::Dense { width } else { 0 });
+    keys.counts("feed_forward_length", widths);
     for name in ["expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count"] {
         keys.remove(name);
     }
@@ -120,7 +110,7 @@ fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 }
 
 fn experts(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
-    let nextn = usize::from(config.tensors().any(|name| name.starts_with("mtp.")));
+    let nextn = usize::from(config.tensors.iter().any(|name| name.starts_with("mtp.")));
     let kinds = parameters(config, keys, nextn)?;
     if kinds.contains(&Layer::Dense) {
         return Err(config

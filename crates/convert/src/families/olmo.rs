@@ -17,11 +17,11 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     common(config, keys)?;
     let Some(window) = config.u32(&["sliding_window"])? else { return Ok(()) };
     keys.set("attention.sliding_window", window);
-    let is_local = match config.strs("layer_types")? {
-        Some(kinds) => kinds.iter().map(|kind| kind == "sliding_attention").collect(),
+    let is_local = match config.layers_are("sliding_attention")? {
+        Some(is_local) => is_local,
         // Every fourth layer sees all positions.
         None => (0..config.layers()?).map(|layer| (layer + 1) % 4 != 0).collect(),
     };
-    keys.bools("attention.sliding_window_pattern", is_local);
+    keys.set("attention.sliding_window_pattern", is_local);
     Ok(())
 }

@@ -59,12 +59,10 @@ fn rope_factors(config: &Config) -> Result<Extra, Error> {
     let short = rope.f32s("short_factor").unwrap_or_default();
     let expected = rotated(config, &rope)? / 2;
     if long.len() != expected || short.len() != expected {
-        let why = format!(
-            "\"long_factor\" and \"short_factor\" have {} and {} values, but {expected} frequencies",
-            long.len(),
-            short.len()
-        );
-        return Err(config.error(why));
+        let (long, short) = (long.len(), short.len());
+        return Err(config.error(format!(
+            "\"long_factor\" and \"short_factor\" have {long} and {short} values, but {expected} frequencies"
+        )));
     }
     Ok(vec![("rope_factors_long.weight", long), ("rope_factors_short.weight", short)])
 }

@@ -19,18 +19,17 @@ pub(super) const QWEN3_RERANKER: Family = Family {
     fits: is_reranker,
     parameters: reranker,
     rules: &[
-        change("embed_tokens", &["token_embd", "cls.output", "cls.output"], |view, config, _| {
+        split("embed_tokens", &["token_embd", "cls.output", "cls.output"], |view, config| {
             let tied = if config.bool("tie_word_embeddings")? { scores(&view, config)? } else { Vec::new() };
             Ok([vec![view], tied].concat())
         }),
-        change("lm_head", &["cls.output", "cls.output"], |view, config, _| {
+        split("lm_head", &["cls.output", "cls.output"], |view, config| {
             if config.bool("tie_word_embeddings")? { Ok(Vec::new()) } else { scores(&view, config) }
         }),
     ],
     ..QWEN3
 };
 
-/// The language model of Qwen 3 VL.
 pub(super) const QWEN3VL: Family = Family {
     architecture: "qwen3vl",
     classes: &["Qwen3VLForConditionalGeneration"],
@@ -106,10 +105,9 @@ fn vision(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
 fn reranker(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     dense(config, keys)?;
     keys.set("pooling_type", RANK);
-    write_labels(vec!["yes".to_owned(), "no".to_owned()], keys);
-    keys.metadata().insert("tokenizer.chat_template.rerank", QUESTION);
-    keys.metadata()
-        .insert("tokenizer.chat_templates", Value::Array(Array::String(vec!["rerank".to_owned()])));
+    keys.set("classifier.output_labels", vec!["yes".to_owned(), "no".to_owned()]);
+    keys.metadata.insert("tokenizer.chat_template.rerank", QUESTION);
+    keys.metadata.insert("tokenizer.chat_templates", vec!["rerank".to_owned()]);
     Ok(())
 }
 

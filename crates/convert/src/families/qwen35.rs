@@ -29,54 +29,38 @@ pub(super) const QWEN35MOE: Family = Family {
 /// Norms multiply by 1 + weight, but those of delta nets.
 const RULES: &[Rule] = &[
     change("norm", &["output_norm"], plus_one),
-    change("layers.{}.input_layernorm", &["blk.{}.attn_norm"], plus_one),
-    change("layers.{}.post_attention_layernorm", &["blk.{}.post_attention_norm"], plus_one),
-    change("layers.{}.self_attn.q_norm", &["blk.{}.attn_q_norm"], plus_one),
-    change("layers.{}.self_attn.k_norm", &["blk.{}.attn_k_norm"], plus_one),
+    change("layers.{}.{input,post_attention}_layernorm", &["blk.{}.{attn,post_attention}_norm"], plus_one),
+    change("layers.{}.self_attn.{q,k}_norm", &["blk.{}.attn_{q,k}_norm"], plus_one),
     rename("layers.{}.linear_attn.{norm,out_proj}", &["blk.{}.ssm_{norm,out}"]),
-    change("layers.{}.linear_attn.conv1d", &["blk.{}.ssm_conv1d"], |view, _, _| Ok(vec![view.squeeze()])),
-    change("layers.{}.linear_attn.A_log", &["blk.{}.ssm_a"], |view, _, _| Ok(vec![mamba::decay(view)])),
+    change("layers.{}.linear_attn.conv1d", &["blk.{}.ssm_conv1d"], |view, _| Ok(view.squeeze())),
+    change("layers.{}.linear_attn.A_log", &["blk.{}.ssm_a"], |view, _| Ok(mamba::decay(view))),
     rename("layers.{}.linear_attn.dt_bias", &["blk.{}.ssm_dt.bias"]),
     rename("layers.{}.fc", &["blk.{}.nextn.eh_proj"]),
     change("layers.{}.norm", &["blk.{}.nextn.shared_head_norm"], plus_one),
-    change("layers.{}.pre_fc_norm_embedding", &["blk.{}.nextn.enorm"], plus_one),
-    change("layers.{}.pre_fc_norm_hidden", &["blk.{}.nextn.hnorm"], plus_one),
+    change("layers.{}.pre_fc_norm_{embedding,hidden}", &["blk.{}.nextn.{enorm,hnorm}"], plus_one),
 ];
 
 const QKV: &str = "blk.{}.attn_qkv";
 
 const QWEN3NEXT_RULES: &[Rule] = &[
-    change("layers.{}.linear_attn.in_proj_qkvz", &[QKV, QKV, QKV, "blk.{}.attn_gate"], qkvz),
+    split("layers.{}.linear_attn.in_proj_qkvz", &[QKV, QKV, QKV, "blk.{}.attn_gate"], qkvz),
     rename("layers.{}.linear_attn.in_proj_ba", &["blk.{}.ssm_ba"]),
 ];
 
 /// llama.cpp has the value heads of Qwen 3.5 in another order.
 const QWEN35_RULES: &[Rule] = &[
-    change("layers.{}.linear_attn.in_proj_qkv", &[QKV, QKV], values_tiled),
-    change("layers.{}.linear_attn.in_proj_z", &["blk.{}.attn_gate"], |view, config, _| {
-        Ok(vec![tiled(view, 0, config)?])
+    split("layers.{}.linear_attn.in_proj_qkv", &[QKV, QKV], values_tiled),
+    change("layers.{}.linear_attn.in_proj_{z,a,b}", &["blk.{}.{attn_gate,ssm_alpha,ssm_beta}"], rows_tiled),
+    split("layers.{}.linear_attn.conv1d", &["blk.{}.ssm_conv1d"; 2], |view, config| {
+        values_tiled(view.squeeze(), config)
     }),
-    change("layers.{}.linear_attn.in_proj_a", &["blk.{}.ssm_alpha"], |view, config, _| {
-        Ok(vec![tiled(view, 0, config)?])
+    change("layers.{}.linear_attn.A_log", &["blk.{}.ssm_a"], |view, config| {
+        Ok(mamba::decay(rows_tiled(view, config)?))
     }),
-    change("layers.{}.linear_attn.in_proj_b", &["blk.{}.ssm_beta"], |view, config, _| {
-        Ok(vec![tiled(view, 0, config)?])
-    }),
-    change("layers.{}.linear_attn.conv1d", &["blk.{}.ssm_conv1d"; 2], |view, config, layer| {
-        values_tiled(view.squeeze(), config, layer)
-    }),
-    change("layers.{}.linear_attn.A_log", &["blk.{}.ssm_a"], |view, config, _| {
-        Ok(vec![mamba::decay(tiled(view, 0, config)?)])
-    }),
-    change("layers.{}.linear_attn.dt_bias", &["blk.{}.ssm_dt.bias"], |view, config, _| {
-        Ok(vec![tiled(view, 0, config)?])
-    }),
-    change("layers.{}.linear_attn.out_proj", &["blk.{}.ssm_out"], |view, config, _| {
-        Ok(vec![tiled(view, 1, config)?])
-    }),
+    change("layers.{}.linear_attn.dt_bias", &["blk.{}.ssm_dt.bias"], rows_tiled),
+    change("layers.{}.linear_attn.out_proj", &["blk.{}.ssm_out"], |view, config| tiled(view, 1, config)),
 ];
 
-/// The sizes of a delta net.
 struct DeltaNet {
     key_heads: usize,
     value_heads: usize,
@@ -102,7 +86,7 @@ impl DeltaNet {
 }
 
 /// Rows of each key head, q, k, v and z, as all of q, all of k, all of v and all of z.
-fn qkvz(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn qkvz(view: View, config: &Config) -> Result<Vec<View>, Error> {
     let net = DeltaNet::of(config)?;
     let values = net.value_heads / net.key_heads * net.value_len;
     let view = view.split(0, &[net.key_heads, 0])?;
@@ -121,13 +105,17 @@ fn tiled(view: View, axis: usize, config: &Config) -> Result<View, Error> {
     Ok(view.split(axis, &[net.key_heads, per_key, 0])?.swap(axis, axis + 1).merge(axis..axis + 3))
 }
 
+fn rows_tiled(view: View, config: &Config) -> Result<View, Error> {
+    tiled(view, 0, config)
+}
+
 /// The rows of q and k, and those of v in the other order.
-fn values_tiled(view: View, config: &Config, _: usize) -> Result<Vec<View>, Error> {
+fn values_tiled(view: View, config: &Config) -> Result<Vec<View>, Error> {
     let net = DeltaNet::of(config)?;
     let keys = 2 * net.key_heads * net.key_len;
     let rows = view.shape().first().copied().unwrap_or_default();
     let values = view.clone().narrow(0, keys..rows)?;
-    Ok(vec![view.narrow(0, 0..keys)?, tiled(values, 0, config)?])
+    Ok(vec![view.narrow(0, 0..keys)?, rows_tiled(values, config)?])
 }
 
 /// Blocks of multi-token prediction follow the others.
@@ -142,7 +130,7 @@ fn alias(name: &str, config: &Config) -> Result<Option<String>, Error> {
 
 /// Blocks of multi-token prediction among the tensors.
 fn predicting(config: &Config) -> usize {
-    let rest = config.tensors().filter_map(|name| Some(name.split_once("mtp.layers.")?.1));
+    let rest = config.tensors.iter().filter_map(|name| Some(name.split_once("mtp.layers.")?.1));
     rest.filter_map(|rest| Some(rest.split_once('.')?.0)).collect::<IndexSet<&str>>().len()
 }
 
@@ -161,17 +149,12 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     keys.count("ssm.inner_size", net.value_len * net.value_heads);
     let interval = config.u32(&["full_attention_interval"])?.unwrap_or(4).max(1);
     keys.set("full_attention_interval", interval);
-    let mut recurrent: Vec<bool> = match config.strs("layer_types")? {
-        Some(types) if types.len() == layers => types.iter().map(|kind| kind == "linear_attention").collect(),
-        Some(types) => {
-            return Err(
-                config.error(format!("\"layer_types\" has {} types for {layers} layers", types.len()))
-            );
-        }
+    let mut recurrent: Vec<bool> = match config.layers_are("linear_attention")? {
+        Some(recurrent) => recurrent,
         None => (1..=layers).map(|layer| !layer.is_multiple_of(interval as usize)).collect(),
     };
     recurrent.resize(layers + predicting, false);
-    keys.bools("attention.recurrent_layers", recurrent);
+    keys.set("attention.recurrent_layers", recurrent);
     let rotated = config.head_dim()? as f32 * Rope::of(config)?.partial()?.unwrap_or(0.25);
     keys.count("rope.dimension_count", rotated as usize);
     Ok(())

@@ -77,7 +77,6 @@ fn rows_in_run(tensor: &Tensor) -> usize {
     (RUN / tensor.row_len()).max(1)
 }
 
-/// Bytes of whole rows.
 fn bytes(format: Format, values: usize) -> usize {
     values / format.block_len() * format.block_bytes()
 }

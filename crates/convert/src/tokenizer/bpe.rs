@@ -5,57 +5,41 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use super::error::{Error, invalid};
 use super::folder::Folder;
 use super::hf::HfTokenizer;
 use super::pre;
 use super::special::Special;
 use super::vocabulary::{MAX_TOKENS, TokenType, Vocabulary, looks_special, padding};
+use crate::error::{Error, invalid};
 
 /// Texts of tokens in `tokenizer.json` that take a role unless a file names another token.
 pub(super) type Roles = &'static [(&'static str, &'static str)];
 
-/// A BPE: its pre-tokenizer, unless it is found, the size of the vocabulary, unless it is that of the files, and the
-/// tokens that take a role.
-#[derive(Default)]
-pub(super) struct Bpe<'a> {
-    pub(super) pre_tokenizer: Option<&'a str>,
-    pub(super) size: Option<usize>,
-    pub(super) roles: Roles,
-}
-
-impl Bpe<'_> {
-    /// Writes the keys (`_set_vocab_gpt2`).
-    pub(super) fn write(&self, folder: &Folder, metadata: &mut Metadata) -> Result<(), Error> {
-        let mut tokenizer = HfTokenizer::load(folder)?;
-        let merges = tokenizer.merges(folder)?;
-        if let Some(found) = tokenizer.json.model.r#type.as_deref().filter(|found| *found != "BPE") {
-            return Err(invalid(
-                &tokenizer.path,
-                "`model.type`",
-                quoted(found),
-                "`BPE` for this architecture",
-            ));
-        }
-        let pre = pre::name(&tokenizer, self.pre_tokenizer)?;
-        let vocabulary = vocabulary(&tokenizer, self.size)?;
-        vocabulary.write("gpt2", Some(&pre), metadata);
-        let mut special = Special::load(folder, tokenizer.file(), None)?;
-        special.merges = merges;
-        for (role, text) in self.roles {
-            let id = tokenizer.added_id(text).ok_or_else(|| {
-                invalid(
-                    &tokenizer.path,
-                    "the list of added tokens",
-                    format!("without {text}"),
-                    "the tokens of this architecture",
-                )
-            })?;
-            special.set(role, id);
-        }
-        special.write(metadata);
-        Ok(())
+/// Writes the keys of a BPE (`_set_vocab_gpt2`); without `pre_tokenizer`, it is found, and without `size` the files have it.
+pub(super) fn write(
+    folder: &Folder,
+    pre_tokenizer: Option<&str>,
+    size: Option<usize>,
+    roles: Roles,
+    metadata: &mut Metadata,
+) -> Result<(), Error> {
+    let mut tokenizer = HfTokenizer::load(folder)?;
+    let path = tokenizer.path.clone();
+    let merges = tokenizer.merges(folder)?;
+    if let Some(found) = tokenizer.json.model.r#type.as_deref().filter(|found| *found != "BPE") {
+        return Err(invalid(&path, "`model.type`", quoted(found), "`BPE` for this architecture"));
     }
+    let pre = pre::name(&tokenizer, pre_tokenizer)?;
+    vocabulary(&tokenizer, size)?.write("gpt2", Some(&pre), metadata);
+    let mut special = Special::load(folder, tokenizer.file(), None)?;
+    special.merges = merges;
+    for (role, text) in roles {
+        let (place, expected) = ("the list of added tokens", "the tokens of this architecture");
+        let missing = || invalid(&path, place, format!("without {text}"), expected);
+        special.set(role, tokenizer.added_id(text).ok_or_else(missing)?);
+    }
+    special.write(metadata);
+    Ok(())
 }
 
 /// Writes the keys of a BERT (`BertModel.set_vocab`).
@@ -93,22 +77,15 @@ pub(super) fn write_word_piece(
 /// Writes the keys of Gemma 4 (`Gemma4Model.set_vocab`).
 pub(super) fn write_gemma4(folder: &Folder, config: &Value, metadata: &mut Metadata) -> Result<(), Error> {
     /// Always visible, so that what follows can be read from the text.
-    const VISIBLE: [&str; 7] = [
-        "<|channel>",
-        "<channel|>",
-        "<|tool_call>",
-        "<tool_call|>",
-        "<|tool_response>",
-        "<tool_response|>",
-        "<|\"|>",
-    ];
+    const VISIBLE: &str =
+        r#"<|channel> <channel|> <|tool_call> <tool_call|> <|tool_response> <tool_response|> <|"|>"#;
     let mut tokenizer = HfTokenizer::load(folder)?;
     let merges = tokenizer.merges(folder)?;
     let mut vocabulary = super::spm::byte_fallback_vocabulary(&tokenizer)?.ok_or_else(|| {
         invalid(&tokenizer.path, "the tokenizer", "another", "a BPE of characters with byte fallback")
     })?;
     for (text, kind) in vocabulary.texts.iter().zip(&mut vocabulary.types) {
-        if VISIBLE.contains(&text.as_str()) {
+        if VISIBLE.split(' ').any(|visible| visible == text) {
             *kind = TokenType::UserDefined;
         }
     }

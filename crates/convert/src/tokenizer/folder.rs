@@ -10,8 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::{Error, invalid};
-use crate::error::lfs_pointer;
+use crate::error::{Error, invalid, lfs_pointer};
 
 /// Tokenizers of real models have at most a sixth of this.
 const MAX_BYTES: u64 = 256 << 20;
@@ -27,15 +26,17 @@ impl Folder<'_> {
         self.path(name).is_file()
     }
 
-    /// The bytes of a file, if it exists.
     pub(super) fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path(name);
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         match read {
-            Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Error::TooLarge { path, most: MAX_BYTES }),
+            Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Error::invalid(
+                path,
+                format!("more than {MAX_BYTES} bytes, which no tokenizer needs; the file is damaged"),
+            )),
             Ok(_) => match lfs_pointer(&bytes) {
-                Some(why) => Err(Error::Pointer { path, why }),
+                Some(why) => Err(Error::invalid(path, why)),
                 None => Ok(Some(bytes)),
             },
             Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
@@ -43,7 +44,6 @@ impl Folder<'_> {
         }
     }
 
-    /// The text of a file, if it exists.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
         let Some(bytes) = self.bytes(name)? else { return Ok(None) };
         match String::from_utf8(bytes) {
@@ -55,14 +55,17 @@ impl Folder<'_> {
         }
     }
 
-    /// The value in a file of JSON, if it exists.
     pub(super) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         self.bytes(name)?.map(|bytes| self.parse(name, &bytes)).transpose()
     }
 
-    /// The value in the bytes of a file.
     pub(super) fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> Result<T, Error> {
-        serde_json::from_slice(bytes).map_err(|source| Error::Json { path: self.path(name), source })
+        serde_json::from_slice(bytes).map_err(|why| Error::invalid(self.path(name), why.to_string()))
+    }
+
+    pub(super) fn missing(&self, expected: &str) -> Error {
+        let why = format!("it has no tokenizer: expected {expected}; download all files of the repository");
+        Error::invalid(self.0, why)
     }
 
     /// `tokenizer_config.json`; empty if there is none.
@@ -76,7 +79,6 @@ impl Folder<'_> {
     }
 }
 
-/// `tokenizer_config.json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct TokenizerConfig {
     pub(super) tokenizer_class: Option<String>,
@@ -90,7 +92,7 @@ pub(super) struct TokenizerConfig {
 }
 
 /// An added token without its id. Missing flags are false, except that what is not special is normalised.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Added {
     pub(super) content: String,
     pub(super) special: Option<bool>,
@@ -125,7 +127,6 @@ impl TokenizerConfig {
         self.tokenizer_class.as_deref().map(|class| class.strip_suffix("Fast").unwrap_or(class))
     }
 
-    /// The added tokens by id.
     pub(super) fn added(&self, folder: &Folder) -> Result<Vec<(u32, &Added)>, Error> {
         let added = self.added_tokens_decoder.iter().flatten().map(|(id, added)| match id.parse() {
             Ok(id) => Ok((id, added)),

@@ -3,67 +3,36 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gguf::quoted;
 use indexmap::IndexMap;
 use serde_json::Value;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::error::{Error, invalid};
 use super::folder::{Added, Folder, TokenizerConfig, token_text};
 use super::older;
 use super::tokenizer_json::{Merges, TokenizerJson};
 use super::vocabulary::MAX_TOKENS;
+use crate::error::{Error, invalid};
 
 /// Named special tokens, in the order of `transformers`.
 const NAMED: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// The special tokens of a tokenizer's class, if no file names them.
-const DEFAULTS: [(&str, &[(&str, &str)]); 4] = [
-    ("LlamaTokenizer", &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")]),
-    (
-        "GemmaTokenizer",
-        &[
-            ("unk_token", "<unk>"),
-            ("bos_token", "<bos>"),
-            ("eos_token", "<eos>"),
-            ("pad_token", "<pad>"),
-            ("mask_token", "<mask>"),
-        ],
-    ),
-    (
-        "BertTokenizer",
-        &[
-            ("unk_token", "[UNK]"),
-            ("sep_token", "[SEP]"),
-            ("pad_token", "[PAD]"),
-            ("cls_token", "[CLS]"),
-            ("mask_token", "[MASK]"),
-        ],
-    ),
-    (
-        "XLMRobertaTokenizer",
-        &[
-            ("bos_token", "<s>"),
-            ("eos_token", "</s>"),
-            ("sep_token", "</s>"),
-            ("cls_token", "<s>"),
-            ("unk_token", "<unk>"),
-            ("pad_token", "<pad>"),
-            ("mask_token", "<mask>"),
-        ],
-    ),
+/// Those of a tokenizer's class, if no file names them.
+const DEFAULTS: [(&str, [&str; 7]); 4] = [
+    ("LlamaTokenizer", ["<s>", "</s>", "<unk>", "", "", "", ""]),
+    ("GemmaTokenizer", ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"]),
+    ("BertTokenizer", ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]),
+    ("XLMRobertaTokenizer", ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"]),
 ];
 
-/// The tokenizer of a folder.
 pub(super) struct HfTokenizer {
     /// The file that errors name.
     pub(super) path: PathBuf,
     /// `tokenizer.json`, or what it would be.
     pub(super) json: TokenizerJson,
-    /// Whether there is a `tokenizer.json`.
     has_json: bool,
     pub(super) config: TokenizerConfig,
     tokenizer: Tokenizer,
@@ -86,8 +55,7 @@ impl HfTokenizer {
         let path = folder.path(name);
         let json: TokenizerJson = folder.parse(name, &bytes)?;
         json.check(&path)?;
-        let library = |source| Error::Library { path: path.clone(), source };
-        let tokenizer = guarded(|| Tokenizer::from_bytes(&bytes)).map_err(library)?;
+        let tokenizer = guarded(&path, || Tokenizer::from_bytes(&bytes))?;
         let mut this = HfTokenizer {
             path,
             json,
@@ -116,17 +84,7 @@ impl HfTokenizer {
             let special = special_texts(&entries, self.config.class());
             for (content, id) in folder.added_tokens()? {
                 let special = Some(special.iter().any(|(text, _)| *text == content));
-                listed.insert(
-                    id,
-                    Added {
-                        content,
-                        special,
-                        normalized: None,
-                        single_word: false,
-                        lstrip: false,
-                        rstrip: false,
-                    },
-                );
+                listed.insert(id, Added { content, special, ..Added::default() });
             }
         }
         for (&id, added) in &listed {
@@ -158,11 +116,9 @@ impl HfTokenizer {
     }
 
     fn add(&mut self, tokens: impl IntoIterator<Item = AddedToken>) -> Result<(), Error> {
-        let added = guarded(|| self.tokenizer.add_tokens(tokens));
-        added.map(drop).map_err(|source| Error::Library { path: self.path.clone(), source })
+        guarded(&self.path, || self.tokenizer.add_tokens(tokens)).map(drop)
     }
 
-    /// `tokenizer.json`, if there is one.
     pub(super) fn file(&self) -> Option<&TokenizerJson> {
         Some(&self.json).filter(|_| self.has_json)
     }
@@ -183,52 +139,44 @@ impl HfTokenizer {
         self.tokenizer.get_vocab_size(false)
     }
 
-    /// Added tokens by id.
     pub(super) fn added(&self) -> BTreeMap<u32, AddedToken> {
         self.tokenizer.get_added_tokens_decoder().into_iter().collect()
     }
 
-    /// Whether a token has a role.
     pub(super) fn has_role(&self, text: &str) -> bool {
         self.special.iter().any(|special| special == text)
     }
 
-    /// The id of an added token.
     pub(super) fn added_id(&self, text: &str) -> Option<u32> {
         self.tokenizer.get_added_vocabulary().get_vocab().get(text).copied()
     }
 
-    /// The ids of a prompt.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let encoding =
-            guarded(|| self.tokenizer.encode(text, true)).map_err(|source| self.refused(source))?;
+        let encoding = guarded(&self.path, || self.tokenizer.encode(text, true))?;
         Ok(self.around.0.into_iter().chain(encoding.get_ids().iter().copied()).chain(self.around.1).collect())
     }
 
     /// What the ids of `text` spell.
     pub(super) fn respell(&self, text: &str) -> Result<String, Error> {
-        let respelled = guarded(|| {
+        guarded(&self.path, || {
             let encoding = self.tokenizer.encode(text, false)?;
             self.tokenizer.decode(encoding.get_ids(), false)
-        });
-        respelled.map_err(|source| self.refused(source))
-    }
-
-    fn refused(&self, source: tokenizers::Error) -> Error {
-        Error::Library { path: self.path.clone(), source }
+        })
     }
 }
 
 /// What `call` of the library returns; it panics on some damaged files.
-fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {
-    let result = catch_unwind(AssertUnwindSafe(call));
-    result.unwrap_or_else(|_| Err("the library `tokenizers` failed; the file is damaged".into()))
+fn guarded<T>(path: &Path, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|why| Error::invalid(path, why.to_string())),
+        Err(_) => Err(Error::invalid(path, "the library `tokenizers` failed; the file is damaged")),
+    }
 }
 
 /// The special tokens in `entries`, named ones first, else those of the class.
 fn special_texts(entries: &IndexMap<String, Value>, class: Option<&str>) -> Vec<(String, AddedToken)> {
-    let defaults =
-        DEFAULTS.iter().find(|(name, _)| Some(*name) == class).map(|(_, tokens)| *tokens).unwrap_or_default();
+    let defaults = DEFAULTS.into_iter().find(|(name, _)| Some(*name) == class);
+    let defaults = defaults.map(|(_, tokens)| tokens).unwrap_or_default();
     let mut special: IndexMap<String, AddedToken> = IndexMap::new();
     let mut push = |entry: &Value| {
         if let Some(text) = token_text(entry).filter(|text| !text.is_empty()) {
@@ -240,14 +188,8 @@ fn special_texts(entries: &IndexMap<String, Value>, class: Option<&str>) -> Vec<
             special.entry(text.to_owned()).or_insert(token.normalized(flag("normalized")));
         }
     };
-    for name in NAMED {
-        match entries.get(name) {
-            Some(entry) => push(entry),
-            None => defaults
-                .iter()
-                .filter(|(role, _)| *role == name)
-                .for_each(|(_, text)| push(&Value::from(*text))),
-        }
+    for (name, default) in NAMED.into_iter().zip(defaults) {
+        push(entries.get(name).unwrap_or(&default.into()));
     }
     for (name, entry) in entries {
         if name.ends_with("_token") && !NAMED.contains(&name.as_str()) && entry.is_string() {

@@ -3,10 +3,8 @@
 //! Keys and values are those of llama.cpp's converter.
 
 mod bpe;
-mod error;
 mod folder;
 mod hf;
-mod kind;
 mod older;
 mod pre;
 mod sentencepiece;
@@ -22,14 +20,56 @@ use std::path::Path;
 use gguf::Metadata;
 use serde_json::Value;
 
-pub use error::Error;
-pub use kind::Kind;
-
-use bpe::{Bpe, Roles};
-use error::invalid;
+use crate::error::{Error, invalid};
+use bpe::Roles;
 use folder::Folder;
 use tokenizer_json::TokenizerJson;
 pub(crate) use vocabulary::padding;
+
+/// The way in which the tokenizer of a class of models becomes metadata: `set_vocab` of llama.cpp's converter.
+/// `crates/convert/src/families` says which class has which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// BPE.
+    Bpe,
+    /// BPE with a vocabulary whose size is a multiple of this.
+    PaddedBpe(u32),
+    /// SentencePiece if there is a `tokenizer.model`, else BPE.
+    SentencePieceOrBpe,
+    /// SentencePiece from `tokenizer.model` or from a `tokenizer.json` with byte fallback, else BPE.
+    Llama,
+    /// SentencePiece if there is a `tokenizer.model`, else BPE; `pad_vocab_size_multiple` is this unless the
+    /// configuration has it.
+    Mamba2(u32),
+    /// SentencePiece, no space before text.
+    Gemma2,
+    /// SentencePiece without a space before text if there is a `tokenizer.model`, else BPE.
+    Gemma3,
+    /// BPE of characters.
+    Gemma4,
+    /// SentencePiece.
+    Ernie,
+    /// SentencePiece with the added tokens of all files, or BPE if the tokenizer's class is GPT-2's.
+    Phi3,
+    /// BPE; BOS, EOS and UNK are `<|endoftext|>`, `<|user|>` ends a turn.
+    Glm4,
+    /// BPE; BOS is `[gMASK]`, `<|user|>` and `<|observation|>` end a turn or message.
+    Glm4Moe,
+    /// BPE; BOS is 127959.
+    HunyuanMoe,
+    /// BPE; BOS, EOS and SEP are added.
+    ModernBert,
+    /// WordPiece.
+    WordPiece,
+    /// BPE if there is a `tokenizer.json`, else WordPiece.
+    Roberta,
+    /// Unigram, of `sentencepiece.bpe.model` or `tokenizer.json`.
+    Unigram,
+    /// Unigram or WordPiece, whichever `tokenizer.json` has.
+    NomicBert,
+    /// WordPiece or BPE, by the tokenizer's class.
+    JinaBertV2,
+}
 
 const ADD_SPACE: &str = "tokenizer.ggml.add_space_prefix";
 
@@ -47,7 +87,7 @@ pub fn read(
     let mut metadata = Metadata::default();
     let size = vocab_size(folder, kind, config)?;
     let bpe =
-        |roles: Roles, metadata: &mut Metadata| Bpe { pre_tokenizer, size, roles }.write(folder, metadata);
+        |roles: Roles, metadata: &mut Metadata| bpe::write(folder, pre_tokenizer, size, roles, metadata);
     let out = &mut metadata;
     match kind {
         Kind::Bpe | Kind::PaddedBpe(_) => bpe(&[], out)?,
@@ -58,9 +98,9 @@ pub fn read(
         }
         Kind::Llama => {
             if folder.has("tekken.json") && !folder.has("tokenizer.json") {
-                let what =
+                let why =
                     "tokenizers of Mistral's own format are not supported, expected tokenizer.json beside it";
-                return Err(Error::Unsupported { path: folder.path("tekken.json"), what: what.to_owned() });
+                return Err(Error::invalid(folder.path("tekken.json"), why));
             }
             if let Some(adds) = folder.tokenizer_config()?.add_prefix_space {
                 out.insert(ADD_SPACE, adds);
@@ -114,15 +154,6 @@ pub fn read(
             &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")],
             out,
         )?,
-        Kind::SolarOpen => bpe(
-            &[
-                ("eos", "<|endoftext|>"),
-                ("eot", "<|endoftext|>"),
-                ("unk", "<unk>"),
-                ("bos", "<|startoftext|>"),
-            ],
-            out,
-        )?,
         Kind::HunyuanMoe => {
             bpe(&[], out)?;
             out.insert("tokenizer.ggml.bos_token_id", 127_959u32);
@@ -144,7 +175,7 @@ pub fn read(
         Kind::Unigram => unigram::write(folder, size, out)?,
         Kind::NomicBert => {
             let json: Option<TokenizerJson> = folder.json("tokenizer.json")?;
-            let missing = || Error::Missing { folder: folder.0.to_owned(), expected: "tokenizer.json" };
+            let missing = || folder.missing("tokenizer.json");
             if json.ok_or_else(missing)?.model.is("Unigram") {
                 unigram::write(folder, size, out)?;
             } else {
@@ -164,7 +195,7 @@ fn sentencepiece(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) 
     if spm::write(folder, size, metadata)? {
         return Ok(());
     }
-    Err(Error::Missing { folder: folder.0.to_owned(), expected: spm::MODEL })
+    Err(folder.missing(spm::MODEL))
 }
 
 /// The size of the vocabulary: that of the configuration, rounded up where the kind does.
@@ -174,13 +205,9 @@ fn vocab_size(folder: &Folder, kind: Kind, config: &Value) -> Result<Option<usiz
         Some(value) => match value.as_u64().and_then(|count| usize::try_from(count).ok()) {
             Some(count) if count <= vocabulary::MAX_TOKENS => Ok(Some(count)),
             _ => {
+                let (place, found) = (format!("`{key}`"), format!("{value:.40}"));
                 let expected = format!("a number from 0 to {}", vocabulary::MAX_TOKENS);
-                Err(invalid(
-                    &folder.path("config.json"),
-                    format!("`{key}`"),
-                    format!("{value:.40}"),
-                    expected,
-                ))
+                Err(invalid(&folder.path("config.json"), place, found, expected))
             }
         },
     };

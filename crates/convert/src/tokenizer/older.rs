@@ -4,9 +4,9 @@ use gguf::quoted;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::error::{Error, invalid};
 use super::folder::{Folder, TokenizerConfig};
 use super::vocabulary::MAX_TOKENS;
+use crate::error::{Error, invalid};
 use crate::splits;
 
 /// The `tokenizer.json` of a folder that has the files of an older tokenizer, and the name of that with the vocabulary.
@@ -20,7 +20,7 @@ pub(super) fn tokenizer_json(
         ("vocab.txt", word_piece(folder, config)?)
     } else {
         let expected = "tokenizer.json, or vocab.json and merges.txt, or vocab.txt";
-        return Err(Error::Missing { folder: folder.0.to_owned(), expected });
+        return Err(folder.missing(expected));
     };
     Ok((name, json.to_string().into_bytes()))
 }
@@ -30,7 +30,7 @@ fn byte_level(folder: &Folder, config: &TokenizerConfig) -> Result<Value, Error>
     let vocab: IndexMap<String, u32> = folder.json("vocab.json")?.unwrap_or_default();
     let merges = merges(folder)?;
     if merges.is_empty() {
-        return Err(Error::Missing { folder: folder.0.to_owned(), expected: "merges.txt beside vocab.json" });
+        return Err(folder.missing("merges.txt beside vocab.json"));
     }
     let adds_space = config.add_prefix_space.unwrap_or(false);
     let is_qwen = config.class() == Some("Qwen2Tokenizer");
@@ -67,12 +67,8 @@ pub(super) fn merges(folder: &Folder) -> Result<Vec<String>, Error> {
             }
         }
         if merges.len() > MAX_TOKENS {
-            return Err(invalid(
-                &folder.path(NAME),
-                "the list",
-                "longer",
-                format!("at most {MAX_TOKENS} merges"),
-            ));
+            let expected = format!("at most {MAX_TOKENS} merges");
+            return Err(invalid(&folder.path(NAME), "the list", "longer", expected));
         }
     }
     Ok(merges)

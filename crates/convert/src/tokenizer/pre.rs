@@ -3,9 +3,9 @@
 use gguf::quoted;
 use sha2::{Digest, Sha256};
 
-use super::error::Error;
 use super::hf::HfTokenizer;
 use super::tokenizer_json::{Normalizer, Pattern, PreTokenizer, TokenizerJson};
+use crate::Error;
 use crate::splits;
 
 /// llama.cpp's test text (`get_vocab_base_pre`).
@@ -23,15 +23,10 @@ const GPT_2: &str = "gpt-2";
 /// The value of `tokenizer.ggml.pre`; `stated` overrides what the tokenizer says.
 pub(super) fn name(tokenizer: &HfTokenizer, stated: Option<&str>) -> Result<String, Error> {
     if let Some(name) = stated {
-        let known = tokenizer::pre_tokenizer(name).is_some();
-        return if known {
-            Ok(name.to_owned())
-        } else {
-            Err(Error::PreTokenizerName { name: name.to_owned() })
-        };
+        let known = tokenizer::pre_tokenizer(name).map(|_| name.to_owned());
+        return known.ok_or_else(|| Error::PreTokenizerName { name: name.to_owned() });
     }
-    let ids = tokenizer.encode(TEXT)?;
-    let hash = hash(&ids);
+    let hash = hash(&tokenizer.encode(TEXT)?);
     if let Some(name) = by_hash(&hash) {
         return Ok(name.to_owned());
     }
@@ -102,11 +97,8 @@ impl Splits {
             }
             (other, pattern) => {
                 let pattern = pattern.as_ref().and_then(|pattern| serde_json::to_string(pattern).ok());
-                return Err(format!(
-                    "`pre_tokenizer` has {} {} {behavior}",
-                    quoted(other),
-                    pattern.unwrap_or_default()
-                ));
+                let (other, pattern) = (quoted(other), pattern.unwrap_or_default());
+                return Err(format!("`pre_tokenizer` has {other} {pattern} {behavior}"));
             }
         }
         Ok(())

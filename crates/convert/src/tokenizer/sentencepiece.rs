@@ -5,10 +5,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::error::{Error, invalid};
 use super::vocabulary::{MAX_TOKENS, TokenType};
+use crate::error::{Error, invalid};
 
-/// A model file.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) pieces: Vec<Piece>,
@@ -33,14 +32,8 @@ impl Model {
             remove_extra_whitespaces: true,
             ..Model::default()
         };
-        let damaged = |place: &str| {
-            invalid(
-                path,
-                place,
-                "damaged",
-                "the messages of a SentencePiece model (is this another kind of file?)",
-            )
-        };
+        const EXPECTED: &str = "the messages of a SentencePiece model (is this another kind of file?)";
+        let damaged = |place: &str| invalid(path, place, "damaged", EXPECTED);
         let mut texts = HashSet::new();
         let mut message = Message(bytes);
         while let Some((field, value)) = message.next().ok_or_else(|| damaged("the message `ModelProto`"))? {
@@ -48,12 +41,8 @@ impl Model {
                 (1, Value::Bytes(piece)) => {
                     let id = model.pieces.len();
                     if id == MAX_TOKENS {
-                        return Err(invalid(
-                            path,
-                            "the list of pieces",
-                            "longer",
-                            format!("at most {MAX_TOKENS} pieces"),
-                        ));
+                        let expected = format!("at most {MAX_TOKENS} pieces");
+                        return Err(invalid(path, "the list of pieces", "longer", expected));
                     }
                     let piece = Piece::read(piece).ok_or_else(|| damaged(&format!("piece {id}")))?;
                     if piece.text.is_empty() {
@@ -132,7 +121,6 @@ impl Piece {
     }
 }
 
-/// What is left of a message.
 struct Message<'a>(&'a [u8]);
 
 enum Value<'a> {

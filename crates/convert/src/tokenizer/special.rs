@@ -7,10 +7,10 @@ use gguf::Metadata;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::error::{Error, invalid};
 use super::folder::{Folder, token_text};
 use super::template;
 use super::tokenizer_json::{Normalizer, Part, PostProcessor, TokenizerJson};
+use crate::error::{Error, invalid};
 
 /// Roles, and the names of their ids in the metadata; a GGUF file has no CLS.
 const ROLES: [(&str, Option<&str>); 7] = [
@@ -26,7 +26,6 @@ const ROLES: [(&str, Option<&str>); 7] = [
 /// Roles that appear if a template ends with another token than EOS.
 const ENDS: [&str; 2] = ["eot", "eom"];
 
-/// The special tokens of a folder.
 #[derive(Debug, Default)]
 pub(super) struct Special {
     pub(super) merges: Vec<String>,
@@ -107,7 +106,6 @@ impl Special {
         }
     }
 
-    /// Writes the keys.
     pub(super) fn write(self, metadata: &mut Metadata) {
         if !self.merges.is_empty() {
             metadata.insert("tokenizer.ggml.merges", self.merges);

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use gguf::{Metadata, quoted};
 
-use super::error::{Error, invalid};
 use super::folder::Folder;
 use super::hf::HfTokenizer;
 use super::sentencepiece::Model;
 use super::special::Special;
 use super::tokenizer_json::TokenizerJson;
 use super::vocabulary::{MAX_TOKENS, TokenType, Vocabulary, looks_special};
+use crate::error::{Error, invalid};
 
 pub(super) const MODEL: &str = "tokenizer.model";
 
@@ -19,12 +19,7 @@ const ADDED: f32 = -1000.0;
 
 /// Writes the keys of `tokenizer.model`; false if there is none (`_set_vocab_sentencepiece`).
 pub(super) fn write(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) -> Result<bool, Error> {
-    let Some(bytes) = folder.bytes(MODEL)? else { return Ok(false) };
-    let path = folder.path(MODEL);
-    let mut vocabulary = of_model(&path, Model::read(&path, &bytes)?, size.filter(|&size| size > 0))?;
-    for (text, id) in folder.added_tokens()? {
-        add(&mut vocabulary, id, text, TokenType::UserDefined);
-    }
+    let Some(mut vocabulary) = pieces(folder, size.filter(|&size| size > 0))? else { return Ok(false) };
     let config = folder.tokenizer_config()?;
     for (id, added) in config.added(folder)? {
         let is_control = added.special.unwrap_or(false) || looks_special(&added.content);
@@ -39,16 +34,21 @@ pub(super) fn write(folder: &Folder, size: Option<usize>, metadata: &mut Metadat
     Ok(true)
 }
 
-/// Writes the keys of Phi 3, whose added tokens are in all files (`Phi3MiniModel.set_vocab`).
-pub(super) fn write_phi3(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) -> Result<(), Error> {
-    let bytes = folder.bytes(MODEL)?;
-    let missing = || Error::Missing { folder: folder.0.to_owned(), expected: MODEL };
+/// The vocabulary of `tokenizer.model` and `added_tokens.json`.
+fn pieces(folder: &Folder, size: Option<usize>) -> Result<Option<Vocabulary>, Error> {
+    let Some(bytes) = folder.bytes(MODEL)? else { return Ok(None) };
     let path = folder.path(MODEL);
-    let mut vocabulary = of_model(&path, Model::read(&path, &bytes.ok_or_else(missing)?)?, size)?;
-    let kind = |special| if special { TokenType::Control } else { TokenType::UserDefined };
+    let mut vocabulary = of_model(&path, Model::read(&path, &bytes)?, size)?;
     for (text, id) in folder.added_tokens()? {
         add(&mut vocabulary, id, text, TokenType::UserDefined);
     }
+    Ok(Some(vocabulary))
+}
+
+/// Writes the keys of Phi 3, whose added tokens are in all files (`Phi3MiniModel.set_vocab`).
+pub(super) fn write_phi3(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) -> Result<(), Error> {
+    let mut vocabulary = pieces(folder, size)?.ok_or_else(|| folder.missing(MODEL))?;
+    let kind = |special| if special { TokenType::Control } else { TokenType::UserDefined };
     let config = folder.tokenizer_config()?;
     for (id, added) in config.added(folder)? {
         add(&mut vocabulary, id, added.content.clone(), kind(added.special.unwrap_or(false)));
@@ -120,11 +120,8 @@ pub(super) fn of_model(path: &Path, model: Model, size: Option<usize>) -> Result
     }
     let mut vocabulary = Vocabulary::unused(size);
     if model.pieces.len() > size {
-        tracing::warn!(
-            "{} has {} pieces, the model {size}; the last ones are ignored",
-            path.display(),
-            model.pieces.len()
-        );
+        let (path, pieces) = (path.display(), model.pieces.len());
+        tracing::warn!("{path} has {pieces} pieces, the model {size}; the last ones are ignored");
     }
     for (id, piece) in model.pieces.into_iter().take(size).enumerate() {
         vocabulary.set(id, piece.text, piece.kind, piece.score);

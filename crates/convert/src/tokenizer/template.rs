@@ -5,13 +5,12 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{Error, invalid};
 use super::folder::Folder;
+use crate::error::{Error, invalid};
 
 const CONFIG: &str = "tokenizer_config.json";
 const DEFAULT: &str = "default";
 
-/// A chat template with its name.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Named {
     #[serde(default)]
@@ -75,7 +74,6 @@ fn additional(folder: &Folder) -> Result<Vec<Named>, Error> {
     Ok(templates)
 }
 
-/// Writes the keys of the templates.
 pub(super) fn write(templates: Vec<Named>, metadata: &mut Metadata) {
     let (mut names, mut default) = (IndexSet::new(), None);
     for Named { name, template } in templates {

@@ -9,8 +9,8 @@ use indexmap::IndexMap;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Error, invalid};
 use super::vocabulary::MAX_TOKENS;
+use crate::error::{Error, invalid};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct TokenizerJson {
@@ -80,7 +80,6 @@ pub(super) struct PostProcessor {
     pub(super) pair: Vec<Part>,
 }
 
-/// A part of a `TemplateProcessing`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) enum Part {
     SpecialToken { id: String },
@@ -88,7 +87,6 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The text of a special token.
     pub(super) fn token(&self) -> Option<&str> {
         match self {
             Part::SpecialToken { id } => Some(id),
@@ -118,7 +116,6 @@ impl Model {
     }
 }
 
-/// The vocabulary of a model.
 #[derive(Debug)]
 pub(super) enum Vocab {
     /// Of BPE and WordPiece.

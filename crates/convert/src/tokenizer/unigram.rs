@@ -3,7 +3,6 @@
 use base64::Engine;
 use gguf::Metadata;
 
-use super::error::{Error, invalid};
 use super::folder::{Folder, token_text};
 use super::hf::HfTokenizer;
 use super::sentencepiece::Model;
@@ -11,6 +10,7 @@ use super::special::Special;
 use super::spm;
 use super::tokenizer_json::{Normalizer, TokenizerJson, Vocab};
 use super::vocabulary::{TokenType, Vocabulary};
+use crate::error::{Error, invalid};
 
 const MODEL: &str = "sentencepiece.bpe.model";
 
@@ -22,7 +22,6 @@ struct Unigram {
     charsmap: Vec<u8>,
 }
 
-/// Writes the keys.
 pub(super) fn write(folder: &Folder, size: Option<usize>, metadata: &mut Metadata) -> Result<(), Error> {
     let unigram = match folder.bytes(MODEL)? {
         Some(bytes) => of_model(folder, &bytes, size)?,

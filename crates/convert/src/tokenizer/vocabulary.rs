@@ -62,7 +62,6 @@ impl Vocabulary {
         }
     }
 
-    /// Writes the keys of the vocabulary.
     pub(super) fn write(self, model: &str, pre: Option<&str>, metadata: &mut Metadata) {
         metadata.insert("tokenizer.ggml.model", model);
         if let Some(pre) = pre {

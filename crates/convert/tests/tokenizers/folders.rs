@@ -5,7 +5,8 @@ use std::fs;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use convert::tokenizer::{Error, Kind, read};
+use convert::Error;
+use convert::tokenizer::{Kind, read};
 use gguf::Metadata;
 use serde::Deserialize;
 use serde_json::Value;

@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Keeps a mapping in the list.
 #[derive(Debug)]
 pub(super) struct Guard(&'static Entry);
 
@@ -80,7 +79,6 @@ fn page_size() -> io::Result<usize> {
     usize::try_from(page).map_err(|_| io::Error::last_os_error())
 }
 
-/// Installs the handler once per process.
 pub(super) fn install() -> io::Result<()> {
     static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
     let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
@@ -162,7 +160,7 @@ mod tests {
     fn temp_map(len: u64) -> (tempfile::NamedTempFile, Map) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(len).unwrap();
-        let map = Map::open(file.path()).unwrap().unwrap();
+        let map = Map::open(file.path()).unwrap();
         (file, map)
     }
 

@@ -11,7 +11,6 @@ pub(crate) struct Line {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Offsets {
-    /// Any sign.
     Any,
     /// At most 0, so that the representable range includes 0.
     Negative,
@@ -100,7 +99,6 @@ const fn guesses(n: u8) -> &'static [f32] {
     }
 }
 
-/// Searches the line with the least error.
 pub(crate) fn fit<const N: u8, const K: usize>(group: &Group<K>, offsets: Offsets) -> Line {
     let (mut low, mut high) = (group.x[0], group.x[0]);
     for &x in &group.x {
@@ -133,7 +131,6 @@ pub(crate) fn fit<const N: u8, const K: usize>(group: &Group<K>, offsets: Offset
     best.1
 }
 
-/// Fits one group: scale, offset and levels.
 pub(crate) fn single<const N: u8, const K: usize>(
     group: &Group<K>,
     unit: Unit,
@@ -159,7 +156,6 @@ pub(crate) struct Scaled<const G: usize, const K: usize> {
     pub(crate) levels: [[f32; K]; G],
 }
 
-/// Integer scale and minimum of a group.
 #[derive(Clone, Copy)]
 struct Integers {
     scale: f32,

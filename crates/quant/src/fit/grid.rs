@@ -19,7 +19,6 @@ pub(crate) fn unsigned<const K: usize>(grid: &[u64], quants: [i8; 16]) -> [Vec<f
     values(grid.iter().map(|entry| entry.to_le_bytes()), quants)
 }
 
-/// The values of entries, given by their codes.
 pub(crate) fn values<const K: usize>(
     entries: impl Iterator<Item = [u8; 8]> + Clone,
     quants: [i8; 16],
@@ -41,13 +40,9 @@ pub(crate) enum Signs {
 /// A quantised block. Only the first elements of arrays are used, as many as the format has.
 pub(crate) struct Found {
     pub(crate) d: F16Le,
-    /// The scale of each group.
     pub(crate) scales: [u8; 16],
-    /// The codebook of each group.
     pub(crate) books: [usize; 16],
-    /// The entry of each vector.
     pub(crate) entries: [u16; 64],
-    /// The signs of each eight values.
     pub(crate) signs: [u8; 32],
 }
 
@@ -64,7 +59,6 @@ struct Piece {
 /// The best entry for a vector by scale: pieces with rising `from` and falling `b`.
 struct Envelope(Vec<Piece>);
 
-/// The lines of all entries.
 #[derive(Default)]
 struct Lines {
     a: Vec<f32>,

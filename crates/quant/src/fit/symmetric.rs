@@ -2,7 +2,6 @@
 
 use super::{F16Scale, Group, LANES, ROUNDS, Unit, inverse, round_within, total};
 
-/// A set of quantisation levels.
 pub(crate) trait Levels {
     /// Initial scales to try, as the (fractional) level that the value of largest magnitude maps to.
     const GUESSES: &'static [f32];
@@ -11,11 +10,9 @@ pub(crate) trait Levels {
     /// less smooth in the scale.
     const REACH: i32;
 
-    /// Rounds `v` to the nearest level.
     fn nearest(v: f32) -> f32;
 }
 
-/// The integers from `-N` to `N - 1`.
 pub(crate) struct Integers<const N: i32>;
 
 /// Guesses around both ends of the levels -`N`..=`N - 1`, `low` of them around the lower end. A third of each are beyond
@@ -90,7 +87,6 @@ impl Sums {
     }
 }
 
-/// Searches the scale with the least error.
 pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
     let extreme = group.x.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
     if extreme == 0.0 {
@@ -114,7 +110,6 @@ pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
     best.best()
 }
 
-/// Fits one group: scale and levels.
 pub(crate) fn single<L: Levels, const K: usize>(group: &Group<K>, unit: Unit) -> (F16Scale, [f32; K]) {
     let d = unit.f16_scale(fit::<L, K>(group));
     (d, levels::<L, K>(group, d.value))
